@@ -1,0 +1,51 @@
+# Two commands do all the set-up: `make demo` ends in the live screen, `make test` passes the tests.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Page tracking needs root. `make demo SUDO=` tries without: the screen then says what is missing.
+SUDO ?= $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
+
+.PHONY: demo test bench lint types skeleton screenshot clean
+
+demo: $(VENV)/installed $(VENV)/torch-asked
+	$(SUDO) $(BIN)/memtui demo
+
+# The demo trains with PyTorch where the package index offers its CPU build, which is small; the default build pulls
+# gigabytes of CUDA, so without one the demo trains a numpy network of the same shape.
+$(VENV)/torch-asked: | $(VENV)/installed
+	$(PIP) --only-binary torch "torch==$(TORCH)+cpu" 2>/dev/null \
+	  || echo "no CPU build of PyTorch here: the demo trains its numpy network (any torch you install is used)"
+	touch $@
+
+test: $(VENV)/dev
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/dev
+	$(SUDO) $(BIN)/python -m benchmarks
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/dev
+	$(BIN)/mypy
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/dev: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e ".[dev,torch]"
+	touch $@ $(VENV)/installed $(VENV)/torch-asked
+
+# Needs clang, bpftool and the libbpf headers, and a kernel with BTF (Debian: clang bpftool libbpf-dev).
+skeleton:
+	$(MAKE) -f memtui/probes/pages/bpf.mk skeleton
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,121 @@
+"""Miss-ratio curve: the share of touches that an LRU memory of a given size would miss.
+
+A touch is one per page and window, so a curve belongs to the interval it was measured at: always say it beside the
+figure. By the stack property of LRU (Mattson et al., 1970) a memory of M bytes misses exactly the touches whose stack
+distance is above M. Distances are known between two bounds, and so is the curve. A first touch misses in a memory of
+any size, which is a cost of starting, not of too little memory: every function can leave first touches out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+class ReuseCounts(Protocol):
+    """What a curve is made of: ``ExactReuse`` and ``ReuseHistogram`` have it."""
+
+    first_touches: int
+
+    def entries(self, bound: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """One bound of a curve as a step function.
+
+    Attributes:
+        sizes_bytes: i8[k], rising distances.
+        misses: i8[k + 1], returning touches missed by a memory below ``sizes_bytes[0]``, below ``sizes_bytes[1]`` ...,
+            and from the last size on (0).
+    """
+
+    sizes_bytes: NDArray[np.int64]
+    misses: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MissRatioCurve:
+    """Lower and upper bound of the miss ratio by memory size.
+
+    Attributes:
+        lower: from the lower bounds of the distances: no LRU memory misses less.
+        upper: from the upper bounds: none misses more.
+        first_touches: touches of pages never seen before.
+        returning: all other touches.
+    """
+
+    lower: Steps
+    upper: Steps
+    first_touches: int
+    returning: int
+
+    @classmethod
+    def of(cls, reuse: ReuseCounts) -> MissRatioCurve:
+        """The curve of exact or binned reuse counts; with binned ones it is exact at powers of two, wider between."""
+        lower, upper = _steps(*reuse.entries("lower")), _steps(*reuse.entries("upper"))
+        return cls(lower, upper, reuse.first_touches, int(upper.misses[0]))
+
+    def miss_ratio_at(
+        self, size_bytes: ArrayLike, first_touches: bool = True
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Miss ratio of LRU memories.
+
+        Args:
+            size_bytes: one size or an array of sizes.
+            first_touches: count them, as misses; otherwise ratio of the returning touches only.
+
+        Returns:
+            (lower, upper), f8 in the shape of ``size_bytes``, 0..1; nan when there was no touch to miss.
+        """
+        sizes = np.asarray(size_bytes)
+        always = self.first_touches if first_touches else 0
+        total = self.returning + always
+        if not total:
+            nothing = np.full(sizes.shape, np.nan)
+            return nothing, nothing.copy()
+        # A distance equal to the size is a hit.
+        lower, upper = (
+            (bound.misses[np.searchsorted(bound.sizes_bytes, sizes, side="right")] + always) / total
+            for bound in (self.lower, self.upper)
+        )
+        return lower, upper
+
+    def size_for(self, miss_ratio: float, first_touches: bool = False) -> tuple[int | None, int | None]:
+        """Smallest LRU memory with at most this miss ratio.
+
+        Args:
+            miss_ratio: 0..1.
+            first_touches: count them, as misses. Off by default: no size avoids them.
+
+        Returns:
+            (lower, upper): no memory below ``lower`` bytes can do it, one of ``upper`` bytes certainly does. Each is
+            None when no size does, or when there was no touch to miss.
+
+        Raises:
+            ValueError: miss_ratio outside 0..1.
+        """
+        if not 0 <= miss_ratio <= 1:
+            raise ValueError(f"miss ratio {miss_ratio} is not within 0 and 1")
+        always = self.first_touches if first_touches else 0
+        total = self.returning + always
+        lower, upper = (
+            _smallest(bound, np.flatnonzero((bound.misses + always) <= miss_ratio * total), total)
+            for bound in (self.lower, self.upper)
+        )
+        return lower, upper
+
+
+def _steps(distances: NDArray[np.int64], counts: NDArray[np.int64]) -> Steps:
+    misses = np.zeros(len(counts) + 1, np.int64)
+    misses[:-1] = np.cumsum(counts[::-1])[::-1]
+    return Steps(distances, misses)
+
+
+def _smallest(bound: Steps, enough: NDArray[np.intp], total: int) -> int | None:
+    if not total or not len(enough):
+        return None
+    return 0 if enough[0] == 0 else int(bound.sizes_bytes[enough[0] - 1])

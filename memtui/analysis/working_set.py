@@ -1,0 +1,153 @@
+"""Working-set size by address range, and page sets restricted to address ranges.
+
+Everything rests on one function of an address: the touched bytes below it. A range holds the difference of its two
+ends. The cost is O(touched 2 MiB blocks + ranges), with no loop over pages or ranges.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memtui.pageset import BLOCK_BYTES, BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
+
+_U = np.uint64
+_ONES = _U(0xFFFF_FFFF_FFFF_FFFF)
+
+
+def bytes_by_range(pages: PageSet, starts: ArrayLike, ends: ArrayLike) -> NDArray[np.int64]:
+    """Touched bytes inside each of n address ranges: the working-set size of each VMA.
+
+    A 2 MiB or 1 GiB page that reaches beyond a range counts with the bytes inside it.
+
+    Args:
+        pages: the touched pages of one window.
+        starts: u8[n], bytes, rising, multiples of 4096.
+        ends: u8[n], bytes; ``starts[i] <= ends[i] <= starts[i + 1]`` (half open, disjoint).
+
+    Returns:
+        i8[n], bytes.
+
+    Raises:
+        ValueError: the ranges overlap, are not sorted or not page-aligned.
+    """
+    edges = _edges(starts, ends)
+    below = _bytes_below(pages, edges)
+    return below[1::2] - below[::2]
+
+
+def touched_outside(pages: PageSet, starts: ArrayLike, ends: ArrayLike) -> int:
+    """Touched bytes in none of the ranges (same arguments as ``bytes_by_range``): not 0 when a VMA table is stale."""
+    return pages.size_bytes - int(bytes_by_range(pages, starts, ends).sum())
+
+
+def select(pages: PageSet, starts: ArrayLike, ends: ArrayLike, keep: ArrayLike) -> PageSet:
+    """The pages that lie in kept ranges; a 2 MiB or 1 GiB page is kept whole when any part of it does.
+
+    Args:
+        pages: the touched pages of one window.
+        starts: u8[n], as in ``bytes_by_range``.
+        ends: u8[n], as in ``bytes_by_range``.
+        keep: bool[n]; pages in a range with False, and pages in no range, are left out.
+
+    Raises:
+        ValueError: as ``bytes_by_range``, or ``keep`` has another length.
+    """
+    kept = np.asarray(keep, np.bool_)
+    pairs = _edges(starts, ends).reshape(-1, 2)
+    if kept.shape != (len(pairs),):
+        raise ValueError(f"keep has shape {kept.shape}, expected ({len(pairs)},)")
+    # A page is inside when an odd number of edges lies at or below it; edges of touching ranges cancel.
+    edges = pairs[kept & (pairs[:, 0] < pairs[:, 1])].ravel()
+    bits = pages.bits & _inside_masks(pages.blocks, edges)
+    used = bits.any(axis=1)
+    return PageSet(
+        pages.blocks[used],
+        bits[used],
+        pages.huge[_overlaps(pages.huge, BLOCK_SHIFT, edges)],
+        pages.giant[_overlaps(pages.giant, GIANT_SHIFT, edges)],
+    )
+
+
+def block_counts(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Set bits per block: u8[n, 8] -> i8[n]."""
+    # Eight byte-sized counts (0..64) lie in one word: add neighbours into 16-bit lanes (a sum can be 512), then all
+    # lanes with one multiplication. Ten times faster than summing over an axis of length 8.
+    lanes = np.ascontiguousarray(np.bitwise_count(bits)).view(_U).ravel()
+    even = _U(0x00FF_00FF_00FF_00FF)
+    lanes = (lanes & even) + ((lanes >> _U(8)) & even)
+    return ((lanes * _U(0x0001_0001_0001_0001)) >> _U(48)).astype(np.int64)
+
+
+def _edges(starts: ArrayLike, ends: ArrayLike) -> NDArray[np.uint64]:
+    """Checked ranges as one rising array start, end, start, end ..."""
+    first, last = np.asarray(starts, _U), np.asarray(ends, _U)
+    if first.ndim != 1 or first.shape != last.shape:
+        raise ValueError(f"ranges need as many starts as ends, got shapes {first.shape} and {last.shape}")
+    edges = np.stack((first, last), axis=1).ravel()
+    if (edges[1:] < edges[:-1]).any():
+        raise ValueError("ranges must be sorted, disjoint and must not end before they start")
+    if (edges & _U(PAGE_BYTES - 1)).any():
+        raise ValueError(f"ranges must begin and end at multiples of {PAGE_BYTES} bytes")
+    return edges
+
+
+def _bytes_below(pages: PageSet, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Touched bytes below each address: i8[n] for u8[n]."""
+    total = np.zeros(len(addresses), np.int64)
+    if len(pages.blocks):
+        count = np.zeros(len(pages.blocks) + 1, np.int64)
+        np.cumsum(block_counts(pages.bits), out=count[1:])
+        block = addresses >> _U(BLOCK_SHIFT)
+        row = np.searchsorted(pages.blocks, block)
+        below = count[row]
+        # Addresses inside a touched block: add its pages below the address.
+        cut = np.flatnonzero(pages.blocks[np.minimum(row, len(pages.blocks) - 1)] == block)
+        if len(cut):
+            page = ((addresses[cut] >> _U(PAGE_SHIFT)) & _U(PAGES_PER_BLOCK - 1)).astype(np.intp)
+            below[cut] += block_counts(pages.bits[row[cut]] & ~_TAILS[page])
+        total += below << PAGE_SHIFT
+    for numbers, shift in ((pages.huge, BLOCK_SHIFT), (pages.giant, GIANT_SHIFT)):
+        if len(numbers):
+            number = addresses >> _U(shift)
+            row = np.searchsorted(numbers, number)
+            total += row.astype(np.int64) << shift
+            inside = numbers[np.minimum(row, len(numbers) - 1)] == number
+            total += np.where(inside, addresses & _U((1 << shift) - 1), _U(0)).astype(np.int64)
+    return total
+
+
+def _tails() -> NDArray[np.uint64]:
+    """u8[512, 8]: row i has the bits of pages i and above."""
+    page = np.arange(PAGES_PER_BLOCK)
+    return np.packbits(page[None, :] >= page[:, None], axis=1, bitorder="little").view(_U)
+
+
+_TAILS = _tails()  # 32 KiB
+
+
+def _inside_masks(blocks: NDArray[np.uint64], edges: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """u8[n, 8]: the pages of each block with an odd number of edges at or below them."""
+    low = blocks << _U(BLOCK_SHIFT)
+    first = np.searchsorted(edges, low, side="right")
+    masks = np.repeat(np.where(first & 1, _ONES, _U(0))[:, None], 8, axis=1)
+    # The block's last page rather than its end, which overflows for the topmost block of 64-bit addresses.
+    stop = np.searchsorted(edges, low + _U(BLOCK_BYTES - PAGE_BYTES), side="right")
+    cut = np.flatnonzero(stop > first)
+    if len(cut):
+        # Every edge inside a block toggles all pages from it on. An edge lies in one block, so the edges of the cut
+        # blocks are disjoint runs of `edges`; concatenated they are reduced run by run.
+        length = (stop - first)[cut]
+        begin = np.cumsum(length) - length
+        which = np.arange(int(length.sum())) + np.repeat(first[cut] - begin, length)
+        page = ((edges[which] >> _U(PAGE_SHIFT)) & _U(PAGES_PER_BLOCK - 1)).astype(np.intp)
+        masks[cut] ^= np.bitwise_xor.reduceat(_TAILS[page], begin, axis=0)
+    return masks
+
+
+def _overlaps(numbers: NDArray[np.uint64], shift: int, edges: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each page of ``1 << shift`` bytes shares a byte with the ranges between odd and even edges."""
+    low = numbers << _U(shift)
+    first = np.searchsorted(edges, low, side="right")
+    stop = np.searchsorted(edges, low + _U((1 << shift) - PAGE_BYTES), side="right")
+    return (first & 1).astype(np.bool_) | (stop > first)

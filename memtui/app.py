@@ -1,0 +1,77 @@
+"""Starts the screen. Importing this module imports no Textual: its environment has to be set first."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memtui import terminal
+
+if TYPE_CHECKING:
+    from memtui.screens.monitor import MemtuiApp as MemtuiApp
+    from memtui.session.reader import SessionReader
+
+PATIENCE_S = 5.0  # how long a recorder may take to write the head of its session
+
+
+def __getattr__(name: str) -> Any:
+    if name == "MemtuiApp":
+        from memtui.screens.monitor import MemtuiApp
+
+        return MemtuiApp
+    raise AttributeError(name)
+
+
+def open_session(path: Path, *, patience_s: float = 0.0) -> SessionReader:
+    """Open a session, waiting up to ``patience_s`` for a recorder to begin it.
+
+    Raises:
+        SessionError: with one line that says what is wrong with the file.
+    """
+    from memtui.session.reader import SessionReader
+    from memtui.session.store import SessionError
+
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return SessionReader(path)
+        except SessionError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
+
+
+def run_viewer(path: Path, *, live: bool, on_quit: Callable[[], object] | None = None, refresh_s: float = 1.0) -> int:
+    """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
+
+    ``terminal.prepare`` says how to draw and must have run before anything imports Textual; it runs here with its
+    defaults when it did not.
+
+    Args:
+        path: the session file; it may still be growing.
+        live: follow the newest sample; otherwise open at the end, paused, with all of it in sight.
+        on_quit: called once the terminal is restored, whatever ended the screen.
+        refresh_s: how often a growing session is looked at.
+
+    Raises:
+        UserError: there is no terminal to draw on.
+        SessionError: the file is no readable session.
+    """
+    try:
+        terminal.require_terminal()
+        if "TEXTUAL_COLOR_SYSTEM" not in os.environ:
+            terminal.prepare()
+        reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
+        reader.release()  # the thread that reads opens its own connection
+        from memtui.screens.monitor import MemtuiApp
+
+        how = terminal.settings()
+        app = MemtuiApp(lambda: reader, live=live, refresh_s=refresh_s, color=how.color, ascii_only=how.ascii_only)
+        app.run(mouse=how.mouse)
+        return app.return_code or 0
+    finally:
+        if on_quit is not None:
+            on_quit()

@@ -1,0 +1,316 @@
+"""The command line: one thin command each. It parses, calls and prints; what a command needs it imports itself."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from memtui.errors import BAD_INPUT, FAILURE, UserError
+
+if TYPE_CHECKING:
+    from memtui.observe import Launch, Observation
+    from memtui.samples import Options
+
+TRACKERS = ("auto", "pagetable", "idle", "damon", "referenced", "rss")
+FLUSHES = ("auto", "cold", "soft-dirty", "off")
+REARMS = ("auto", "full")
+FORMATS = ("csv", "json")
+PROGRESS_SECONDS = 1.0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 2 for bad input, 1 for a failure."""
+    parser = _build_parser()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    options = parser.parse_args(own)
+    if options.run is None:
+        parser.print_help()
+        return 0
+    options.command = command
+    try:
+        return options.run(options)
+    except UserError as error:
+        if options.debug:
+            raise
+        print(f"memtui {options.verb}: {error}", file=sys.stderr)
+        return error.code
+    except BrokenPipeError:
+        sys.stderr.close()  # `memtui report FILE | head`: the reader has enough
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if options.debug:
+            raise
+        print(f"memtui {options.verb}: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr)
+        return FAILURE
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}") from None
+    if not math.isfinite(value) or value <= 0:
+        raise argparse.ArgumentTypeError(f"must be above 0 seconds, not {text}")
+    return value
+
+
+def _filter(text: str) -> str:
+    from memtui.analysis.filters import parse_filter
+
+    try:
+        parse_filter(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _build_parser() -> _Parser:
+    from memtui import __version__
+
+    parser = _Parser(
+        prog="memtui", description="Watch the memory, time and energy of machine-learning training, page by page."
+    )
+    parser.add_argument("--version", action="version", version=f"memtui {__version__}")
+    parser.set_defaults(run=None, debug=False)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def command(name: str, run, text: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text, parents=[common, *parents])
+        made.set_defaults(run=run, verb=name)
+        return made
+
+    common = _Parser(add_help=False)
+    common.add_argument("--debug", action="store_true", help="show where an error came from")
+    how, screen = _observation_options(), _screen_options()
+
+    command("demo", _demo, "start a small training run (bundled) and watch it: the first thing to try", how, screen)
+    made = command("attach", _attach, "watch a running process and its children", how, screen)
+    made.add_argument("pid", metavar="PID")
+    made = command("run", _run, "start a program and watch it from its first instruction: run -- CMD...", how, screen)
+    made = command("record", _record, "the same without a screen: record PID | record -- CMD...", how)
+    made.add_argument("pid", metavar="PID", nargs="?")
+    made.add_argument("--json", action="store_true", help="print the report at the end")
+    made = command("replay", _replay, "watch a saved session, or one that is still recorded", screen)
+    made.add_argument("file", metavar="FILE", type=Path)
+    made = command("report", _report, "the numbers of a session")
+    made.add_argument("file", metavar="FILE", type=Path)
+    made.add_argument("--json", action="store_true", help="as one JSON document")
+    made = command("export", _export, "write a session in a form that other programs read")
+    made.add_argument("file", metavar="FILE", type=Path)
+    made.add_argument("--to", choices=FORMATS, required=True, help="form")
+    made.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write into")
+    made.add_argument("--force", action="store_true", help="overwrite files that are there")
+    made = command("doctor", _doctor, "what this machine can measure, what it cannot, and what would change that")
+    made.add_argument("--json", action="store_true", help="as one JSON document")
+    return parser
+
+
+def _observation_options() -> _Parser:
+    parser = _Parser(add_help=False)
+    group = parser.add_argument_group("observation")
+    group.add_argument("--interval", type=_seconds, default=0.2, metavar="S", help="seconds a window lasts (0.2)")
+    group.add_argument("--tracker", choices=TRACKERS, default="auto", metavar="T", help=" | ".join(TRACKERS))
+    group.add_argument(
+        "--pause", action=argparse.BooleanOptionalAction, default=True, help="hold the target while its pages are read"
+    )
+    group.add_argument("--flush", choices=FLUSHES, default="auto", metavar="F", help=" | ".join(FLUSHES))
+    group.add_argument("--rearm", choices=REARMS, default="auto", metavar="R", help=" | ".join(REARMS))
+    group.add_argument(
+        "--filter",
+        type=_filter,
+        default="default",
+        metavar="EXPR",
+        help="pages left out of the session: default, none, or terms like exec,noaccess,pages<4,name=GLOB; ! inverts one",
+    )
+    group.add_argument("--children", action=argparse.BooleanOptionalAction, default=True, help="watch its children too")
+    group.add_argument("--duration", type=_seconds, metavar="S", help="end after so many seconds")
+    group.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="session file (default: a named one under your state directory)",
+    )
+    group.add_argument("--force", action="store_true", help="overwrite an existing session file")
+    return parser
+
+
+def _screen_options() -> _Parser:
+    parser = _Parser(add_help=False)
+    group = parser.add_argument_group("screen")
+    group.add_argument(
+        "--color", choices=("auto", "truecolor", "256", "16", "none"), default="auto", help="colours (auto)"
+    )
+    group.add_argument("--ascii", action="store_true", help="no characters outside ASCII")
+    group.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    return parser
+
+
+def _options(args: argparse.Namespace) -> Options:
+    from memtui.samples import Options
+
+    return Options(
+        interval_ns=round(args.interval * 1e9),
+        tracker=args.tracker,
+        pause=args.pause,
+        flush=args.flush,
+        rearm=args.rearm,
+        filter=args.filter,
+        children=args.children,
+        duration_ns=round(args.duration * 1e9) if args.duration else None,
+    )
+
+
+def _observe(args: argparse.Namespace, what: int | Launch) -> Observation:
+    from memtui.observe import Observation
+
+    return Observation(what, _options(args), args.output, force=args.force, verb=args.verb)
+
+
+def _pid(args: argparse.Namespace) -> int:
+    from memtui.target import check_target, parse_pid
+
+    pid = parse_pid(args.pid)
+    check_target(pid, args.verb)
+    return pid
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from memtui.observe import Launch
+
+    words = (sys.executable, "-P", "-m", "memtui.workloads.demo")
+    return _watch(args, Launch(words, log=True, dies_with_memtui=True))
+
+
+def _attach(args: argparse.Namespace) -> int:
+    return _watch(args, _pid(args))
+
+
+def _run(args: argparse.Namespace) -> int:
+    from memtui.observe import Launch
+
+    if not args.command:
+        raise UserError("no program named; say: memtui run -- python train.py")
+    return _watch(args, Launch(tuple(args.command), log=True))
+
+
+def _watch(args: argparse.Namespace, what: int | Launch) -> int:
+    """Record and view; the session stays."""
+    _require_terminal()
+    observation = _observe(args, what)
+    try:
+        code = _view(args, observation.path, live=True)
+    finally:
+        observation.stop()
+    print(f"session: {observation.path}")
+    if observation.log is not None:
+        print(f"output of the program: {observation.log}")
+    observation.finish()
+    return code
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from memtui.session.store import check_file
+
+    check_file(args.file)
+    _require_terminal()
+    return _view(args, args.file, live=False)
+
+
+def _require_terminal() -> None:
+    from memtui.terminal import problem
+
+    if why := problem():
+        raise UserError(why)
+
+
+def _view(args: argparse.Namespace, path: Path, *, live: bool) -> int:
+    from memtui.app import run_viewer
+
+    return run_viewer(path, live=live, color=args.color, ascii_only=args.ascii or None, mouse=not args.no_mouse)
+
+
+def _record(args: argparse.Namespace) -> int:
+    from memtui.observe import Launch
+
+    if bool(args.pid) == bool(args.command):
+        raise UserError("name either a PID or a program: memtui record 4242, memtui record -- python train.py")
+    what = Launch(tuple(args.command)) if args.command else _pid(args)
+    observation = _observe(args, what)
+    shows = sys.stderr.isatty()
+    try:
+        while observation.wait(PROGRESS_SECONDS):
+            if shows:
+                print(f"\r{_progress(observation)}", end="", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        pass  # ^C is how a recording without an end is ended
+    finally:
+        observation.stop()
+        if shows:
+            print(f"\r{_progress(observation)}", file=sys.stderr)
+    observation.finish()
+    if args.json:
+        _print_report(observation.path, as_json=True)
+    elif not shows or not args.output:
+        print(observation.path)
+    return 0
+
+
+def _progress(observation: Observation) -> str:
+    from memtui.units import size
+
+    progress = observation.progress
+    wss = progress.get("wss_bytes")
+    working_set = "n/a" if wss is None else size(wss)
+    on_disk = size(progress.get("file_bytes", 0))
+    return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {observation.path}\x1b[K"
+
+
+def _report(args: argparse.Namespace) -> int:
+    _print_report(args.file, as_json=args.json)
+    return 0
+
+
+def _print_report(path: Path, *, as_json: bool) -> None:
+    import json
+
+    from memtui.report import build_report, format_report
+
+    report = build_report(path)
+    print(json.dumps(report, indent=2) if as_json else format_report(report))
+
+
+def _export(args: argparse.Namespace) -> int:
+    from memtui.session.export import export
+
+    for path in export(args.file, args.to, args.output, force=args.force):
+        print(path)
+    return 0
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    import json
+
+    from memtui.doctor import examine, format_findings
+
+    findings = examine()
+    print(json.dumps(findings, indent=2) if args.json else format_findings(findings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,13 @@
+"""Errors that are answers to the user: one line each, and the exit code of the contract."""
+
+from __future__ import annotations
+
+BAD_INPUT, FAILURE = 2, 1
+
+
+class UserError(Exception):
+    """Something the user can put right: what, why, what to do. ``code`` is the exit code."""
+
+    def __init__(self, text: str, code: int = BAD_INPUT) -> None:
+        super().__init__(text)
+        self.code = code

@@ -1,0 +1,227 @@
+"""Starts and ends an observation: a sampler that may be root, a recorder that never is, and a pipe between them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from memtui.errors import BAD_INPUT, FAILURE, UserError
+from memtui.gate import GO
+from memtui.orders import STOP, Order
+from memtui.privilege import Invoker, become, invoker, state_directory
+from memtui.probes.process import read_stat
+from memtui.samples import Options
+from memtui.target import check_target
+
+START_SECONDS = 20.0
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A program to start and observe. Without a log its output stays where memtui's goes."""
+
+    command: tuple[str, ...]
+    log: bool = False  # its output goes to a file beside the session
+    dies_with_memtui: bool = False
+
+
+class Observation:
+    """One running recording.
+
+    After the constructor the first message of the sampler is in the session and the target runs. Raises UserError.
+    """
+
+    def __init__(
+        self, what: int | Launch, options: Options, output: Path | None, *, force: bool = False, verb: str = "attach"
+    ) -> None:
+        user = invoker()
+        pid = start_ticks = 0
+        if isinstance(what, int):
+            pid, start_ticks = what, check_target(what, verb)
+        self.log: Path | None = None
+        self.progress: dict[str, Any] = {}
+        self._target: subprocess.Popen[bytes] | None = None
+        self._gate = -1
+        self._lines = b""
+        self._sampler_says, self._recorder_says = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        stream_read, stream_write = os.pipe()
+        self._sampler = _python("memtui.sampler", stdout=stream_write, stdin=subprocess.PIPE, stderr=self._sampler_says)
+        os.close(stream_write)
+        try:
+            become(user)  # from here on nothing of this process is root
+            self.path = output or default_path(user, what)
+            arguments = [str(self.path), "--force"] if force else [str(self.path)]
+            self._recorder = _python(
+                "memtui.recorder", *arguments, stdin=stream_read, stdout=subprocess.PIPE, stderr=self._recorder_says
+            )
+            os.close(stream_read)
+            self._await_recorder(lambda line: line == b"ready")
+            if isinstance(what, Launch):
+                pid = self._launch(what)
+                start_ticks = read_stat(pid).start_ticks
+            self._tell(Order(pid, start_ticks, options).to_line())
+            self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
+            self.pid = pid
+            if self._gate >= 0:
+                os.write(self._gate, GO)
+                os.close(self._gate)
+        except BaseException:
+            self._abandon()
+            raise
+
+    @property
+    def running(self) -> bool:
+        """False once the recorder has written the end."""
+        return self._recorder.poll() is None
+
+    def wait(self, seconds: float) -> bool:
+        """Follow the progress for at most so long; True while it still runs."""
+        deadline = time.monotonic() + seconds
+        while self.running and (left := deadline - time.monotonic()) > 0:
+            self._read_lines(left)
+        self._read_lines(0)
+        return self.running
+
+    def stop(self) -> None:
+        """End the recording in order: the last window is taken, the session is closed."""
+        self._tell(STOP)
+        self._end(self._sampler)
+        self.wait(STOP_SECONDS)
+        self._end(self._recorder)
+        if self._target is not None and self._dies:
+            _terminate(self._target)
+
+    def finish(self) -> None:
+        """After the end: raise UserError with what went wrong, if anything did."""
+        if self._recorder.wait():
+            raise UserError(self._words(self._recorder_says) or "the recorder was killed", FAILURE)
+        self._end(self._sampler)
+        if self._sampler.returncode:
+            raise UserError(self._words(self._sampler_says) or "the sampler was killed", FAILURE)
+
+    def _launch(self, launch: Launch) -> int:
+        program = launch.command[0]
+        if shutil.which(program) is None:
+            raise UserError(f"{program}: no such program (or not executable)")
+        gate_read, self._gate = os.pipe()
+        os.set_inheritable(gate_read, True)
+        self._dies = launch.dies_with_memtui
+        output: IO[bytes] | None = None
+        if launch.log:
+            self.log = self.path.with_suffix(".log")
+            output = open(self.log, "wb")  # noqa: SIM115 - it is the target's, and closed below
+        words = [*(["--with-parent"] if self._dies else []), str(gate_read), *launch.command]
+        self._target = subprocess.Popen(
+            [sys.executable, "-P", "-m", "memtui.gate", *words],
+            stdin=subprocess.DEVNULL if launch.log else None,
+            stdout=output,
+            stderr=output,
+            pass_fds=(gate_read,),
+        )
+        os.close(gate_read)
+        if output is not None:
+            output.close()
+        return self._target.pid
+
+    def _tell(self, line: bytes) -> None:
+        assert self._sampler.stdin is not None
+        try:
+            self._sampler.stdin.write(line)
+            self._sampler.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass  # it ended by itself; its exit code and its words tell why
+
+    def _await_recorder(self, is_it) -> None:
+        """Wait for a line of the recorder; a child that ends before it said so is a UserError with its words."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            for line in self._read_lines(0.05):
+                if is_it(line):
+                    return
+            if self._recorder.poll() is not None:
+                raise self._start_failure()
+        raise UserError("the recording did not begin in time", FAILURE)
+
+    def _start_failure(self) -> UserError:
+        """The recorder ended before anything was recorded: by itself, or because the sampler did."""
+        if self._recorder.returncode == BAD_INPUT:
+            return UserError(self._words(self._recorder_says))
+        self._end(self._sampler)
+        code = BAD_INPUT if self._sampler.returncode == BAD_INPUT else FAILURE
+        return UserError(self._words(self._sampler_says) or "sampler and recorder ended at once", code)
+
+    def _read_lines(self, seconds: float) -> list[bytes]:
+        assert self._recorder.stdout is not None
+        fd = self._recorder.stdout.fileno()
+        if not select.select([fd], [], [], max(seconds, 0))[0]:
+            return []
+        chunk = os.read(fd, 65536)
+        if not chunk:
+            time.sleep(min(max(seconds, 0), 0.05))  # closed: its exit follows
+            return []
+        *lines, self._lines = (self._lines + chunk).split(b"\n")
+        for line in lines:
+            if line.startswith(b"{"):
+                self.progress = json.loads(line)
+        return lines
+
+    def _abandon(self) -> None:
+        """Nothing came of it: end every child, and take away the file that holds nothing."""
+        for child in (self._target, self._sampler, getattr(self, "_recorder", None)):
+            if child is not None:
+                _terminate(child)
+
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        try:
+            child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            _terminate(child)
+
+    @staticmethod
+    def _words(says: IO[bytes]) -> str:
+        """The last line a child wrote to standard error."""
+        says.seek(0)
+        lines = says.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+def default_path(user: Invoker, what: int | Launch) -> Path:
+    """A named file under the user's state directory, which is made with mode 0700."""
+    folder = state_directory(user) / "sessions"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be made: {error.strerror}; name a file with -o") from None
+    name = str(what) if isinstance(what, int) else Path(what.command[0]).name
+    return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
+
+
+def _python(module: str, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """A module of memtui in a process and session of its own: signals of the terminal are not for it.
+
+    ``-P`` keeps the current directory, which may be anybody's, off the module path of a root process.
+    """
+    return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], start_new_session=True, **streams)
+
+
+def _terminate(child: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, and SIGKILL when that was not heard."""
+    for end in (child.terminate, child.kill):
+        if child.poll() is not None:
+            return
+        try:
+            end()
+            child.wait(STOP_SECONDS)
+        except (PermissionError, subprocess.TimeoutExpired):
+            continue

@@ -1,0 +1,122 @@
+"""Sets of touched pages, in the sizes the hardware maps, as numpy arrays: compact to send, store and count.
+
+A 4 KiB page is one bit of the 512 that make a 2 MiB block (one page-table page on x86-64); a 2 MiB or 1 GiB page is
+one number. Blocks without a touched page are not kept.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+PAGE_SHIFT, BLOCK_SHIFT, GIANT_SHIFT = 12, 21, 30
+PAGE_BYTES, BLOCK_BYTES, GIANT_BYTES = 1 << PAGE_SHIFT, 1 << BLOCK_SHIFT, 1 << GIANT_SHIFT
+PAGES_PER_BLOCK = BLOCK_BYTES // PAGE_BYTES
+CODEC_ZLIB = 1
+_HEAD = struct.Struct("<III")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageSet:
+    """Touched pages of one process in one window.
+
+    Attributes:
+        blocks: u8[n], rising; ``address >> 21`` of every 2 MiB block with a touched 4 KiB page.
+        bits: u8[n, 8]; bit ``i % 64`` of word ``i // 64`` is page ``i`` of the block.
+        huge: u8[m], rising; ``address >> 21`` of every touched 2 MiB page.
+        giant: u8[k], rising; ``address >> 30`` of every touched 1 GiB page.
+    """
+
+    blocks: NDArray[np.uint64]
+    bits: NDArray[np.uint64]
+    huge: NDArray[np.uint64]
+    giant: NDArray[np.uint64]
+
+    @classmethod
+    def empty(cls) -> PageSet:
+        none = np.empty(0, np.uint64)
+        return cls(none, np.empty((0, 8), np.uint64), none, none)
+
+    @classmethod
+    def from_blocks(cls, blocks, bits, huge=(), giant=()) -> PageSet:
+        """Build from unordered arrays; blocks without a bit are left out. A block number may occur once only."""
+        blocks, bits = np.asarray(blocks, np.uint64), np.asarray(bits, np.uint64).reshape(-1, 8)
+        used = bits.any(axis=1)
+        blocks, bits = blocks[used], bits[used]
+        order = np.argsort(blocks, kind="stable")
+        return cls(
+            blocks[order],
+            np.ascontiguousarray(bits[order]),
+            np.unique(np.asarray(huge, np.uint64)),
+            np.unique(np.asarray(giant, np.uint64)),
+        )
+
+    @classmethod
+    def from_pages(cls, pages) -> PageSet:
+        """Build from 4 KiB page numbers (``address >> 12``) in any order."""
+        pages = np.unique(np.asarray(pages, np.uint64))
+        blocks, row = np.unique(pages >> np.uint64(9), return_inverse=True)
+        bits = np.zeros((len(blocks), PAGES_PER_BLOCK), np.uint8)
+        bits[row, (pages & np.uint64(511)).astype(np.intp)] = 1
+        words = np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
+        return cls(blocks, words, np.empty(0, np.uint64), np.empty(0, np.uint64))
+
+    @property
+    def page_count(self) -> int:
+        """Touched 4 KiB pages (huge pages not included)."""
+        return int(np.bitwise_count(self.bits).sum())
+
+    @property
+    def touch_count(self) -> int:
+        """Touched pages of any size: one touch per page and window."""
+        return self.page_count + len(self.huge) + len(self.giant)
+
+    @property
+    def size_bytes(self) -> int:
+        """The working-set size."""
+        return self.page_count * PAGE_BYTES + len(self.huge) * BLOCK_BYTES + len(self.giant) * GIANT_BYTES
+
+    def pages(self) -> NDArray[np.uint64]:
+        """4 KiB page numbers, rising (huge pages not included)."""
+        row, column = np.nonzero(self.bit_matrix())
+        return (self.blocks[row] << np.uint64(9)) + column.astype(np.uint64)
+
+    def bit_matrix(self) -> NDArray[np.uint8]:
+        """u1[n, 512] of 0 and 1, a row per block."""
+        return np.unpackbits(self.bits.view(np.uint8), axis=1, bitorder="little")
+
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """Touched ranges (start, end, page_bytes) in bytes: runs of 4 KiB pages first, then the larger ones."""
+        found: list[tuple[int, int, int]] = []
+        for numbers, shift in ((self.pages(), PAGE_SHIFT), (self.huge, BLOCK_SHIFT), (self.giant, GIANT_SHIFT)):
+            if len(numbers):
+                breaks = np.flatnonzero(np.diff(numbers) != 1)
+                first = numbers[np.concatenate(([0], breaks + 1))]
+                last = numbers[np.concatenate((breaks, [len(numbers) - 1]))]
+                found += [
+                    (int(a) << shift, (int(b) + 1) << shift, 1 << shift) for a, b in zip(first, last, strict=True)
+                ]
+        return found
+
+    def encode(self) -> bytes:
+        """Codec 1: three counts, block and huge numbers as differences, words; zlib level 1."""
+        parts = [_HEAD.pack(len(self.blocks), len(self.huge), len(self.giant))]
+        parts += [np.diff(a, prepend=np.uint64(0)).tobytes() for a in (self.blocks, self.huge, self.giant)]
+        return zlib.compress(b"".join((*parts, self.bits.tobytes())), 1)
+
+    @classmethod
+    def decode(cls, data: bytes) -> PageSet:
+        """Inverse of ``encode``. Raises ValueError on damaged data."""
+        try:
+            raw = zlib.decompress(data)
+            n, m, k = _HEAD.unpack_from(raw)
+            words = np.frombuffer(raw, np.uint64, n * 9 + m + k, _HEAD.size)
+        except (zlib.error, struct.error, ValueError) as error:
+            raise ValueError(f"damaged page set: {error}") from error
+        heads = np.split(words[: n + m + k], [n, n + m])
+        blocks, huge, giant = (np.cumsum(a, dtype=np.uint64) for a in heads)
+        return cls(blocks, words[n + m + k :].reshape(n, 8), huge, giant)

@@ -1,0 +1,294 @@
+"""From a session to a ``MemoryView``: what the memory screen shows at one cursor position.
+
+The only part of the screen that speaks to a reader. It runs in a worker thread, owns the playhead and everything it
+keeps between views, and does a bounded amount of work per view: whole-session numbers come from stored scalars, page
+sets are decoded for the columns in sight only, and what does not fit the time budget is left to the next view.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from memtui.analysis.miss_ratio import MissRatioCurve
+from memtui.analysis.reuse_histogram import BIN_EDGES, ReuseHistogram
+from memtui.pageset import PageSet
+from memtui.samples import End, Event, Hello, PowerReading, Process
+from memtui.screens.heat import HeatColumns
+from memtui.screens.playhead import Playhead
+from memtui.screens.power_log import PowerLog
+from memtui.screens.ranges import RangeTable
+from memtui.views import (
+    FooterView,
+    GraphView,
+    HeaderView,
+    HeatView,
+    Mark,
+    MemoryView,
+    ReuseView,
+    Sort,
+    State,
+    TimeAxis,
+)
+
+COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
+
+
+class SessionLike(Protocol):
+    """What the screen asks of a session; ``memtui.session.reader.SessionReader`` has it."""
+
+    path: Path
+    hello: Hello
+    end: End | None
+
+    @property
+    def samples(self) -> Any: ...
+    @property
+    def file_bytes(self) -> int: ...
+    @property
+    def alive(self) -> bool: ...
+    def refresh(self) -> bool: ...
+    def release(self) -> None: ...
+    def processes(self) -> list[Process]: ...
+    def vma_rows(self, process: int | None = None) -> list[Any]: ...
+    def vma_wss(self, first_sample: int, last_sample: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
+    def vma_rss(self, sample: int) -> dict[int, int]: ...
+    def page_set(self, sample: int, process: int) -> PageSet | None: ...
+    def reuse_until(self, sample: int) -> ReuseHistogram: ...
+    def power(self, first_ns: int, last_ns: int) -> list[PowerReading]: ...
+    def events(self, first_ns: int, last_ns: int) -> list[Event]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Sizes the picture is made for, in cells."""
+
+    heat_columns: int = 0
+    heat_rows: int = 0
+
+
+class Presenter:
+    """Builds views of one session. ``playhead`` and the settings below are what keys change."""
+
+    def __init__(self, reader: SessionLike, *, follow: bool) -> None:
+        self.reader = reader
+        self.playhead = Playhead(recording=reader.alive, follow=follow)
+        if not follow:
+            self.playhead.span_ns = None  # a replay opens on the whole picture
+        self.ranges = RangeTable()
+        self.room = Room()
+        self.shown = False  # whether any view was made
+        self.complete = True  # False: the last view lacks parts that the next one will have
+        self._heat = HeatColumns()
+        self._power = PowerLog()
+        self._marks: list[Mark] = []
+        self._marks_until = 0
+        self._reuse: tuple[int, ReuseView] = (-1, ReuseView())
+        self._own: list[tuple[float, float]] = []
+        self.refresh()
+        if not follow:
+            self.playhead.to_end()
+            self.playhead.follow = False
+
+    def refresh(self) -> bool:
+        """Look for new data; True when there is some."""
+        reader = self.reader
+        new = reader.refresh()
+        samples = reader.samples
+        if len(samples.sample):
+            self.playhead.grow(int(samples.start_ns[0]), samples.end_ns, recording=reader.alive)
+        else:
+            self.playhead.recording = reader.alive
+        return new
+
+    def view(self, budget_s: float = 0.04) -> MemoryView:
+        """The screen at the cursor. Spends about ``budget_s`` on parts that can wait; see ``complete``."""
+        deadline = time.perf_counter() + budget_s
+        axis, at = self.playhead.axis(), self.playhead.index
+        sample = int(self.reader.samples.sample[at]) if at >= 0 else -1
+        processes = self.reader.processes()
+        table = self.ranges.view(self.reader, sample, processes)
+        self._power.update(self.reader, self.playhead)
+        heat, self.complete = self._heat_view(axis, deadline, processes)
+        self.shown = True
+        return MemoryView(
+            header=self._header(at, processes),
+            graph=self._graph(axis, at),
+            heat=heat,
+            reuse=self._reuse_view(sample),
+            power=self._power.view(self.playhead.cursor_ns),
+            table=table,
+            footer=FooterView(self.reader.file_bytes, _short_path(self.reader.path), self.playhead.recording),
+        )
+
+    # Parts
+
+    def _header(self, at: int, processes: list[Process]) -> HeaderView:
+        head, hello, samples = self.playhead, self.reader.hello, self.reader.samples
+        ended = ""
+        if not head.recording:
+            end = self.reader.end
+            ended = (end.text or end.kind) if end is not None else "recorder gone, all it wrote is here"
+        self._read_marks()
+        seconds = (head.latest_ns - head.origin_ns) / 1e9
+        view = HeaderView(
+            command=_command(hello.target.command),
+            pid=hello.target.pid,
+            others=max(0, len({p.pid for p in processes} - {hello.target.pid})),
+            state=head.state,
+            live_session=head.recording,
+            position_s=(head.cursor_ns - head.origin_ns) / 1e9,
+            duration_s=seconds,
+            speed=head.speed,
+            ended=ended,
+            tracker=hello.tracker,
+            flush="" if hello.flush in ("", "off") else hello.flush,
+            asked_s=hello.options.interval_ns / 1e9,
+            origin_ns=head.origin_ns,
+            marks=tuple(self._marks),
+        )
+        if at < 0:
+            return view
+        paused = samples.paused_ns[max(0, at - 9) : at + 1]
+        true = samples.end_ns[max(0, at - 20) : at + 1]
+        return replace(
+            view,
+            asked_s=float(samples.asked_ns[at]) / 1e9,
+            true_s=float(np.median(np.diff(true))) / 1e9 if len(true) > 1 else None,
+            paused_s=float(np.nanmedian(paused)) / 1e9 if np.isfinite(paused).any() else None,
+            own_cpu=self._own_cost(at),
+        )
+
+    def _own_cost(self, at: int) -> float | None:
+        """Cores taken by sampler and recorder over the last seconds, and by this viewer while it watches live."""
+        samples = self.reader.samples
+        first = int(np.searchsorted(samples.end_ns, samples.end_ns[at] - COST_WINDOW_NS))
+        if first >= at:
+            return None
+        wall = float(samples.end_ns[at] - samples.end_ns[first])
+        used = sum(float(c[at]) - float(c[first]) for c in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
+        cost = used / wall if wall > 0 else None
+        if cost is not None and self.playhead.state is State.LIVE:
+            now = time.monotonic(), time.process_time()
+            self._own = [*(p for p in self._own if now[0] - p[0] <= COST_WINDOW_NS / 1e9), now]
+            elapsed = now[0] - self._own[0][0]
+            if elapsed > 2:
+                cost += (now[1] - self._own[0][1]) / elapsed
+        return cost
+
+    def _read_marks(self) -> None:
+        head = self.playhead
+        if head.latest_ns >= self._marks_until:
+            first = self._marks_until or 0
+            for event in self.reader.events(first, head.latest_ns + 1):
+                self._marks.append(Mark(event.t_ns, event.kind, event.text))
+            self._marks_until = head.latest_ns + 1
+
+    def _graph(self, axis: TimeAxis, at: int) -> GraphView:
+        samples, hello = self.reader.samples, self.reader.hello
+        # Whole extra windows at both ends, so that the picture begins and ends full.
+        first = max(0, int(np.searchsorted(samples.end_ns, axis.start_ns)) - 1)
+        last = min(len(samples.sample), int(np.searchsorted(samples.end_ns, axis.end_ns, side="right")) + 1)
+        wss = samples.wss_bytes[first:last].astype(float)
+        inside = samples.end_ns[first:last] <= axis.end_ns
+        known = wss[inside & np.isfinite(wss)]
+        note = "" if hello.wss.ok else (hello.wss.reason + (f": {hello.wss.remedy}" if hello.wss.remedy else ""))
+        if not note and at >= 0 and not len(known):
+            note = samples.reason[at] if samples.status[at] != "ok" else ""
+        return GraphView(
+            axis=axis,
+            begin_ns=samples.start_ns[first:last].astype(float),
+            end_ns=samples.end_ns[first:last].astype(float),
+            wss_bytes=wss,
+            rss_bytes=samples.rss_bytes[first:last].astype(float),
+            now_bytes=_known(samples.wss_bytes, at),
+            median_bytes=float(np.median(known)) if len(known) else None,
+            max_bytes=float(known.max()) if len(known) else None,
+            rss_now_bytes=_known(samples.rss_bytes, at),
+            note=note,
+        )
+
+    def _heat_view(self, axis: TimeAxis, deadline: float, processes: list[Process]) -> tuple[HeatView, bool]:
+        hello = self.reader.hello
+        if self.room.heat_columns < 1 or self.room.heat_rows < 1:
+            return HeatView(axis, np.empty((0, 0), np.float32)), True
+        if not hello.wss.ok:
+            return HeatView(axis, np.empty((0, 0), np.float32), note=f"no pages are tracked: {hello.wss.reason}"), True
+        return self._heat.view(
+            self.reader, axis, self.ranges.heat_ranges(processes), self.room.heat_columns, self.room.heat_rows, deadline
+        )
+
+    def _reuse_view(self, sample: int) -> ReuseView:
+        hello = self.reader.hello
+        if not hello.wss.ok:
+            return ReuseView(note=f"no pages are tracked: {hello.wss.reason}")
+        if sample < 0:
+            return ReuseView()
+        if self._reuse[0] != sample:
+            self._reuse = sample, reuse_view(self.reader.reuse_until(sample), hello.options.interval_ns / 1e9)
+        return self._reuse[1]
+
+
+def reuse_view(histogram: ReuseHistogram, interval_s: float) -> ReuseView:
+    """The histogram as shares of all touches, its median bounds and the miss-ratio curve it implies."""
+    touches = histogram.touches
+    returning = int(histogram.upper.sum())
+    if not returning:
+        share = 1.0 if touches else None
+        return ReuseView(first_share=share, touches=touches, interval_s=interval_s)
+    # The median of all touches, those that never came back included.
+    rank = 0.5 * touches / returning
+    half = histogram.quantile(rank) if rank <= 1 else None
+    used = np.flatnonzero(histogram.upper + histogram.lower)
+    last = min(len(BIN_EDGES), int(used[-1]) + 2)
+    first = min(max(0, int(used[0]) - 1), last - 2)
+    sizes = BIN_EDGES[first:last]
+    low, high = MissRatioCurve.of(histogram).miss_ratio_at(sizes)
+    return ReuseView(
+        # A bin reaches up to its edge; the first one has no lower edge of its own.
+        edges_bytes=np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float))),
+        upper=histogram.upper / touches,
+        lower=histogram.lower / touches,
+        first_share=histogram.first_touches / touches,
+        touches=touches,
+        half_low_bytes=half[0] if half else None,
+        half_high_bytes=half[1] if half else None,
+        size_bytes=sizes.astype(float),
+        miss_low=low,
+        miss_high=high,
+        interval_s=interval_s,
+    )
+
+
+def _known(values: np.ndarray, at: int) -> float | None:
+    return float(values[at]) if at >= 0 and np.isfinite(values[at]) else None
+
+
+def _command(command: str) -> str:
+    """What a person calls the program: of ``/usr/bin/python3 -u /a/train.py --x`` that is ``train.py``."""
+    words = command.split()
+    if not words:
+        return "?"
+    name = os.path.basename(words[0])
+    if name.startswith("python"):
+        for number, word in enumerate(words[1:], 1):
+            if word == "-m" and number + 1 < len(words):
+                return words[number + 1]
+            if word == "-c":
+                return f"{name} -c"
+            if not word.startswith("-"):
+                return os.path.basename(word)
+    return name
+
+
+def _short_path(path: Path) -> str:
+    text, home = str(path), os.path.expanduser("~")
+    return "~" + text[len(home) :] if home != "/" and text.startswith(home + "/") else text
+
+
+__all__ = ["Presenter", "Room", "SessionLike", "Sort", "reuse_view"]

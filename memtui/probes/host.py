@@ -1,0 +1,27 @@
+"""The machine and its clocks."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+
+from memtui.samples import Clock, Host
+
+
+def read_clock() -> Clock:
+    """One moment on the monotonic and on the wall clock."""
+    monotonic_ns, wall_ns = time.monotonic_ns(), time.time_ns()
+    offset = datetime.fromtimestamp(wall_ns / 1e9).astimezone().utcoffset()
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return Clock(monotonic_ns, wall_ns, int(offset.total_seconds()) if offset else 0, boot_id)
+
+
+def read_host() -> Host:
+    """Name, kernel and size of this machine."""
+    uname = os.uname()
+    cpus = len(os.sched_getaffinity(0))
+    return Host(uname.nodename, uname.release, uname.machine, cpus, psutil.virtual_memory().total)

@@ -1,0 +1,47 @@
+"""The one small interface of every access tracker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from memtui.pageset import PageSet
+from memtui.samples import Capability, Status, Vma
+
+
+class TrackerError(Exception):
+    """A window could not be measured; the text is the reason shown to the user."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageWindow:
+    """What a tracker says of one process and one window."""
+
+    pages: PageSet | None
+    resident: PageSet | None = None  # pages present in the page tables, when asked for
+    flush: str = "off"  # the flush that was really used this time
+    generation: int = 0  # rises when the process got a new address space (exec)
+    walk_ns: int | None = None
+    rearm_ns: int | None = None
+    status: str = Status.OK
+    reason: str = ""
+
+
+class PageTracker(Protocol):
+    """Reads and re-arms the access information of processes. All calls come from one thread, the target paused."""
+
+    name: str
+    flush: str  # the flush that was chosen
+    wss: Capability  # not ok: this tracker knows no working set (rss), and why
+
+    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+        """Clear all marks, so that the first window reports touches and not residency."""
+
+    def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
+        """Read the marks, then clear them for the next window. Raises TrackerError; ProcessLookupError: it ended."""
+
+    def forget(self, pid: int) -> None:
+        """Release what is held for a process that ended."""
+
+    def close(self) -> None:
+        """Release everything."""

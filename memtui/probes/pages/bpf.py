@@ -1,0 +1,167 @@
+"""Loads a BPF iterator from its light skeleton with raw ``bpf()`` system calls: no libbpf, no compiler at run time.
+
+A light skeleton is a *loader program* and its data. The kernel runs the loader, which creates the maps, adapts the
+real program to this kernel's types and loads it; it leaves the file descriptors in its context.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import errno
+import json
+import mmap
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+SHIPPED_SKELETON = Path(__file__).with_name("pagetable.lskel.json")
+SKELETON_VARIABLE = "MEMTUI_SKELETON"  # a path here replaces the shipped skeleton (tests of a fresh build)
+
+_SYS_BPF = 321  # x86-64
+_ATTRIBUTE_BYTES = 160
+_MAP_CREATE, _MAP_UPDATE, _PROGRAM_LOAD, _PROGRAM_RUN, _LINK_CREATE, _ITERATOR_CREATE = 0, 2, 5, 10, 28, 33
+_MAP_TYPE_ARRAY, _PROGRAM_TYPE_SYSCALL, _ATTACH_TRACE_ITERATOR, _SLEEPABLE = 2, 31, 28, 16
+# struct bpf_loader_ctx: size, flags, log level, log size, log buffer; then 16 bytes a map and 4 a program.
+_LOADER_HEAD = struct.Struct("<IIIIQ")
+_LOADER_MAP = struct.Struct("<iIQ")  # fd, max_entries, initial value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+class BpfError(OSError):
+    """A ``bpf()`` call was refused; ``strerror`` says which one."""
+
+
+def _bpf(command: int, attribute: bytes, what: str) -> tuple[int, bytes]:
+    """One ``bpf()`` call. Returns its result and the attribute as the kernel left it."""
+    buffer = ctypes.create_string_buffer(attribute.ljust(_ATTRIBUTE_BYTES, b"\0"), _ATTRIBUTE_BYTES)
+    result = _libc.syscall(_SYS_BPF, command, buffer, _ATTRIBUTE_BYTES)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise BpfError(code, f"bpf() refused to {what}: {os.strerror(code)} ({errno.errorcode.get(code, code)})")
+    return result, buffer.raw
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """The loader program, its data and the names of what it creates, in order."""
+
+    maps: tuple[str, ...]
+    programs: tuple[str, ...]
+    instructions: bytes
+    data: bytes
+
+    @classmethod
+    def read(cls, path: Path | str | None = None) -> Skeleton:
+        """From a file, else from the path in ``MEMTUI_SKELETON``, else the one that is shipped."""
+        raw = json.loads(Path(path or os.environ.get(SKELETON_VARIABLE) or SHIPPED_SKELETON).read_text())
+        if raw.get("format") != 1:
+            raise ValueError(f"unknown skeleton format {raw.get('format')}")
+        code, data = base64.b64decode(raw["instructions"]), base64.b64decode(raw["data"])
+        return cls(tuple(raw["maps"]), tuple(raw["programs"]), code, data)
+
+
+class Program:
+    """The maps and the one iterator program of a skeleton, loaded. Closes every file descriptor it opened."""
+
+    def __init__(self, skeleton: Skeleton, sizes: Mapping[str, int]) -> None:
+        """Load; ``sizes`` gives the entries of the maps whose compiled size does not fit."""
+        self.maps: dict[str, int] = {}
+        self.fd = -1
+        # Keep every buffer alive over the calls that name its address.
+        key = ctypes.c_uint32(0)
+        data = ctypes.create_string_buffer(skeleton.data, len(skeleton.data))
+        code = ctypes.create_string_buffer(skeleton.instructions, len(skeleton.instructions))
+        licence = ctypes.create_string_buffer(b"Dual BSD/GPL")
+        context = ctypes.create_string_buffer(self._context(skeleton, sizes))
+        data_fd = loader_fd = -1
+        try:
+            data_fd, _ = _bpf(_MAP_CREATE, struct.pack("<5I", _MAP_TYPE_ARRAY, 4, len(data), 1, 0), "create a map")
+            update = struct.pack("<I4xQQQ", data_fd, ctypes.addressof(key), ctypes.addressof(data), 0)
+            _bpf(_MAP_UPDATE, update, "fill a map")
+            fds = (ctypes.c_int * 1)(data_fd)
+            load = bytearray(_ATTRIBUTE_BYTES)
+            struct.pack_into("<IIQQ", load, 0, _PROGRAM_TYPE_SYSCALL, len(code) // 8, ctypes.addressof(code),
+                             ctypes.addressof(licence))  # fmt: skip
+            struct.pack_into("<I16s", load, 44, _SLEEPABLE, b"memtui_loader")
+            struct.pack_into("<Q", load, 120, ctypes.addressof(fds))
+            loader_fd, _ = _bpf(_PROGRAM_LOAD, bytes(load), "load the loader program")
+            run = struct.pack("<4IQQ4IQQ", loader_fd, 0, 0, 0, 0, 0, 0, 0, len(context) - 1, 0,
+                              ctypes.addressof(context), 0)  # fmt: skip
+            _, after = _bpf(_PROGRAM_RUN, run, "run the loader program")
+            code_returned = struct.unpack_from("<i", after, 4)[0]
+            self._adopt(skeleton, context.raw)
+            if code_returned < 0:
+                text = f"{os.strerror(-code_returned)} ({errno.errorcode.get(-code_returned, -code_returned)})"
+                raise BpfError(-code_returned, f"the kernel refused the page-table program: {text}")
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            for fd in (data_fd, loader_fd):
+                if fd >= 0:
+                    os.close(fd)
+
+    @staticmethod
+    def _context(skeleton: Skeleton, sizes: Mapping[str, int]) -> bytes:
+        size = _LOADER_HEAD.size + _LOADER_MAP.size * len(skeleton.maps) + 4 * len(skeleton.programs)
+        maps = (_LOADER_MAP.pack(0, sizes.get(name, 0), 0) for name in skeleton.maps)
+        return (_LOADER_HEAD.pack(size, 0, 0, 0, 0) + b"".join(maps)).ljust(size, b"\0")
+
+    def _adopt(self, skeleton: Skeleton, context: bytes) -> None:
+        """Take over the file descriptors that the loader left in its context (0 or less: none was made)."""
+        at = _LOADER_HEAD.size
+        for name in skeleton.maps:
+            fd = _LOADER_MAP.unpack_from(context, at)[0]
+            if fd > 0:
+                self.maps[name] = fd
+            at += _LOADER_MAP.size
+        fd = struct.unpack_from("<i", context, at)[0]
+        self.fd = fd if fd > 0 else -1
+
+    def view(self, name: str, length: int) -> mmap.mmap:
+        """The memory of a map made with BPF_F_MMAPABLE; it outlives the file descriptor."""
+        return mmap.mmap(self.maps[name], -(-length // mmap.PAGESIZE) * mmap.PAGESIZE)
+
+    def attach(self, tid: int = 0) -> int:
+        """A link that iterates over one task of the caller's PID namespace, or over all of them. The caller closes it.
+
+        A kernel before 6.1 ignores the task silently: the program has to look whom it meets.
+        """
+        task = struct.pack("<IIII", tid, 0, 0, 0)  # union bpf_iter_link_info: task.tid, task.pid, task.pid_fd
+        info = ctypes.create_string_buffer(task, len(task))
+        where = (ctypes.addressof(info), len(task)) if tid else (0, 0)
+        attribute = struct.pack("<4IQI", self.fd, 0, _ATTACH_TRACE_ITERATOR, 0, *where)
+        return _bpf(_LINK_CREATE, attribute, "attach to the process")[0]
+
+    def close(self) -> None:
+        for fd in (*self.maps.values(), self.fd):
+            if fd >= 0:
+                os.close(fd)
+        self.maps, self.fd = {}, -1
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def run_iterator(link: int) -> None:
+    """Run the program once over everything that the link names."""
+    fd, _ = _bpf(_ITERATOR_CREATE, struct.pack("<II", link, 0), "start the walk")
+    try:
+        while True:
+            try:
+                # The program prints nothing: an empty answer means that it has seen everything.
+                if not os.read(fd, 4096):
+                    return
+            except BlockingIOError:
+                continue  # the kernel takes a breath every million mappings
+    finally:
+        os.close(fd)

@@ -1,0 +1,308 @@
+"""Makes the CPUs forget cached translations, so that a page that is touched again is marked again.
+
+Clearing accessed bits does not flush the TLB: while a translation stays cached, touching its page marks nothing, and
+the hottest pages vanish from the working set. No system call flushes another process's TLB as such; two do it on the
+way, and both are called with the target paused:
+
+* **cold**: ``process_madvise(MADV_COLD)`` clears accessed bits and flushes what lies between the first and the last
+  page that it cleared; above x86's ceiling of 33 pages, that is the whole address space. Side effect: the pages of the
+  span become the first candidates for reclaim, until they are touched again.
+* **soft-dirty**: writing ``4`` to ``clear_refs`` always flushes the whole address space. Where the kernel tracks
+  soft-dirty pages (MEM_SOFT_DIRTY) it also write-protects every page, which costs one minor fault for each page
+  written afterwards and destroys what CRIU would read; elsewhere it is harmless.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.pageset import BLOCK_BYTES, PAGE_SHIFT, PageSet
+from memtui.probes.pages.base import TrackerError
+from memtui.probes.pages.walk import Walker
+from memtui.samples import Capability, Vma
+
+COLD, SOFT_DIRTY, OFF = "cold", "soft-dirty", "off"
+FLUSHES = (COLD, SOFT_DIRTY, OFF)
+
+FULL_FLUSH_PAGES = 34  # cleared pages this far apart (first to last, both counted) flush the whole address space
+_SAFE_PAGES = 64  # asked for, so that a page that is skipped at an end does no harm
+_LONGEST_PAGES = 16384  # 64 MiB: a longer span would disturb the order of reclaim more than it is worth
+_ATTEMPTS = 4
+_SYS_PROCESS_MADVISE, _MADV_COLD = 440, 20
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+@dataclass(slots=True, eq=False)
+class Handle:
+    """The kernel's handles on one process; they follow the process, never a reused pid."""
+
+    pid: int
+    pidfd: int
+    clear_refs: int
+    good_block: int = 0  # number of the 2 MiB block that served for the last cold flush
+    vmas: tuple[Vma, ...] = ()
+    usable: tuple[NDArray[np.uint64], NDArray[np.uint64]] = field(
+        default_factory=lambda: (np.empty(0, np.uint64), np.empty(0, np.uint64))
+    )
+
+    @classmethod
+    def open(cls, pid: int) -> Handle:
+        """Raises ProcessLookupError, PermissionError or FileNotFoundError (a kernel without clear_refs)."""
+        pidfd = os.pidfd_open(pid)
+        try:
+            return cls(pid, pidfd, os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC))
+        except BaseException:
+            os.close(pidfd)
+            raise
+
+    def clear(self) -> None:
+        """Clear the accessed bit of every page."""
+        os.write(self.clear_refs, b"1")
+
+    def close(self) -> None:
+        os.close(self.pidfd)
+        os.close(self.clear_refs)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What to give to MADV_COLD, in bytes. Never a part of a huge page or of a large folio inside its mapping."""
+
+    start: int
+    end: int
+
+
+class Flusher:
+    """Flushes the TLB of processes in the way that was chosen for this machine."""
+
+    def __init__(self, walker: Walker, asked: str = "auto", capabilities: tuple[Capability, ...] = ()) -> None:
+        """Choose.
+
+        Args:
+            walker: for looking whether a cold flush did what it should.
+            asked: ``auto``, ``cold``, ``soft-dirty`` or ``off``.
+            capabilities: what ``prove_flushes`` found; ``auto`` takes the first that works.
+        """
+        if asked not in (*FLUSHES, "auto"):
+            raise ValueError(f"unknown flush {asked!r}: one of auto, {', '.join(FLUSHES)}")
+        self._walker = walker
+        works = [capability.name for capability in capabilities if capability.ok]
+        self.choice = asked if asked != "auto" else (works or [OFF])[0]
+        self.rejected = tuple(c for c in capabilities if not c.ok) if asked == "auto" else ()
+        # Who asked for cold alone may need the soft-dirty bits that the other flush destroys.
+        self._may_fall_back = asked == "auto" and SOFT_DIRTY in works
+        self._costly = soft_dirty_is_tracked()
+
+    def flush(self, handle: Handle, accessed: PageSet, vmas: tuple[Vma, ...]) -> str:
+        """Flush while the process is paused, before its bits are cleared. Returns the flush that was really done."""
+        if self.choice == COLD:
+            for span in spans(handle, accessed, vmas):
+                if self._cold(handle, span, accessed):
+                    handle.good_block = span.start // BLOCK_BYTES
+                    return COLD
+            if not self._may_fall_back:
+                return OFF
+            # Few pages in no order that a span could hold: that many may be missed once, but writing 4 would
+            # write-protect the whole process, which may be large and idle.
+            if self._costly and accessed.page_count < FULL_FLUSH_PAGES and not len(accessed.huge):
+                return OFF
+        if self.choice == OFF:
+            return OFF
+        os.write(handle.clear_refs, b"4")
+        return SOFT_DIRTY
+
+    def _cold(self, handle: Handle, span: Span, accessed: PageSet) -> bool:
+        """Try one span; True when the bits it cleared lie so far apart that everything was flushed."""
+        if not madvise_cold(handle.pidfd, span):
+            return False
+        after = self._walker.walk(handle.pid, low=span.start, high=span.end)
+        if after.errors:
+            return False
+        cleared = np.setdiff1d(_pages_within(accessed, span), after.pages.pages(), assume_unique=True)
+        return len(cleared) > 1 and int(cleared[-1] - cleared[0]) + 1 >= FULL_FLUSH_PAGES
+
+
+def madvise_cold(pidfd: int, span: Span) -> bool:
+    """True when the kernel took the whole span."""
+    vector = (ctypes.c_size_t * 2)(span.start, span.end - span.start)
+    done = _libc.syscall(
+        ctypes.c_long(_SYS_PROCESS_MADVISE), pidfd, vector, ctypes.c_size_t(1), _MADV_COLD, ctypes.c_uint(0)
+    )
+    if done < 0 and ctypes.get_errno() == 3:  # ESRCH
+        raise ProcessLookupError("the process ended")
+    return bool(done == span.end - span.start)
+
+
+def spans(handle: Handle, accessed: PageSet, vmas: tuple[Vma, ...]) -> Iterator[Span]:
+    """Where a cold flush is safe and would flush everything: a few candidates, the best first."""
+    if vmas is not handle.vmas:
+        handle.vmas, handle.usable = vmas, _usable(vmas)
+    starts, ends = handle.usable
+    if not len(starts) or not len(accessed.blocks):
+        return
+    for block in _wide_blocks(accessed, starts, ends, handle.good_block)[:_ATTEMPTS]:
+        yield Span(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES)
+    yield from _pairs(accessed, starts, ends)
+
+
+def _usable(vmas: tuple[Vma, ...]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Start and end of the private anonymous mappings; page-cache pages may be other processes' working set, too."""
+    kept = [v for v in vmas if v.perms[3:4] == "p" and (v.name in ("", "[heap]") or v.name.startswith("[anon:"))]
+    return np.array([v.start for v in kept], np.uint64), np.array([v.end for v in kept], np.uint64)
+
+
+def _wide_blocks(
+    accessed: PageSet, starts: NDArray[np.uint64], ends: NDArray[np.uint64], preferred: int
+) -> NDArray[np.uint64]:
+    """Blocks inside one mapping whose accessed pages lie at least 64 pages apart: the last good one, then the fullest.
+
+    A whole block never cuts a large folio, as folios are aligned to their size.
+    """
+    low = accessed.blocks << np.uint64(21)
+    owner = np.searchsorted(starts, low, side="right") - 1
+    inside = (owner >= 0) & (ends[owner] >= low + np.uint64(BLOCK_BYTES))
+    words = accessed.bits != 0
+    # Accessed pages in two words that are not neighbours are more than 64 pages apart.
+    wide = np.flatnonzero(inside & ((7 - np.argmax(words[:, ::-1], axis=1)) - np.argmax(words, axis=1) >= 2))
+    blocks = accessed.blocks[wide]
+    if preferred in blocks:
+        return np.array([preferred, *blocks[blocks != preferred][: _ATTEMPTS - 1]], np.uint64)
+    fullest = np.argsort(-np.bitwise_count(accessed.bits[wide]).sum(axis=1, dtype=np.int64), kind="stable")
+    return blocks[fullest[:_ATTEMPTS]]
+
+
+def _pairs(accessed: PageSet, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> Iterator[Span]:
+    """Spans from one accessed page to another of the same mapping, the shortest first.
+
+    Widened to whole blocks, as far as the mapping goes, so that neither a huge page nor a large folio is cut.
+    """
+    pages = accessed.pages()
+    owner = np.searchsorted(starts, pages << np.uint64(PAGE_SHIFT), side="right") - 1
+    partner = np.searchsorted(pages, pages + np.uint64(_SAFE_PAGES - 1))
+    first = np.flatnonzero((partner < len(pages)) & (owner >= 0))
+    second = partner[first]
+    length = (pages[second] - pages[first]).astype(np.int64)
+    last_byte = pages[second] << np.uint64(PAGE_SHIFT)
+    good = (length <= _LONGEST_PAGES) & (last_byte < ends[owner[first]])
+    first, second, length = first[good], second[good], length[good]
+    for i in np.argsort(length, kind="stable")[:_ATTEMPTS]:
+        low, high = int(pages[first[i]]) << PAGE_SHIFT, (int(pages[second[i]]) + 1) << PAGE_SHIFT
+        mapping = owner[first[i]]
+        low = max(low // BLOCK_BYTES * BLOCK_BYTES, int(starts[mapping]))
+        high = min(-(-high // BLOCK_BYTES) * BLOCK_BYTES, int(ends[mapping]))
+        yield Span(low, high)
+
+
+def _pages_within(accessed: PageSet, span: Span) -> NDArray[np.uint64]:
+    first = np.searchsorted(accessed.blocks, np.uint64(span.start // BLOCK_BYTES))
+    last = np.searchsorted(accessed.blocks, np.uint64(-(-span.end // BLOCK_BYTES)))
+    none = np.empty(0, np.uint64)
+    pages = PageSet(accessed.blocks[first:last], accessed.bits[first:last], none, none).pages()
+    return pages[(pages >= span.start >> PAGE_SHIFT) & (pages < span.end >> PAGE_SHIFT)]
+
+
+def soft_dirty_is_tracked() -> bool:
+    """Whether this kernel has MEM_SOFT_DIRTY: a page just written has bit 55 in pagemap, and else never has."""
+    with mmap.mmap(-1, mmap.PAGESIZE) as memory:
+        memory[0] = 1
+        hold = ctypes.c_char.from_buffer(memory)
+        try:
+            with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+                entry = os.pread(pagemap.fileno(), 8, (ctypes.addressof(hold) >> PAGE_SHIFT) * 8)
+        except OSError:
+            return True  # not known: the careful answer
+        finally:
+            del hold
+    return len(entry) < 8 or bool(struct.unpack("<Q", entry)[0] >> 55 & 1)
+
+
+# -- the proof ---------------------------------------------------------------------------------------------------------
+
+_PROOF_PAGES, _PROOF_WINDOWS, _PROOF_CPU_NS = 256, 3, 3_000_000
+# PR_SET_PDEATHSIG, SIGKILL: should this process die in the middle, no stopped child stays behind.
+_PROOF_PROGRAM = f"""
+import ctypes, mmap, time
+ctypes.CDLL(None).prctl(1, 9)
+memory = mmap.mmap(-1, {_PROOF_PAGES} << 12, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_NOHUGEPAGE)
+places = range(0, {_PROOF_PAGES} << 12, 4096)
+for place in places: memory[place] = 1
+print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    for place in places: memory[place]
+"""
+
+
+def prove_flushes(walker: Walker) -> tuple[Capability, ...]:
+    """Which flushes work here: a child process loops over 256 pages, which all have to be seen in short windows."""
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _PROOF_PROGRAM], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+    except OSError as error:
+        return tuple(Capability(name, False, f"no child process for the proof: {error}") for name in (COLD, SOFT_DIRTY))
+    with child:
+        try:
+            assert child.stdout
+            address = int(child.stdout.readline())
+            _pin_away(child.pid)
+            vmas = (Vma(address, address + (_PROOF_PAGES << PAGE_SHIFT), "rw-p"),)
+            return tuple(_prove(walker, name, child.pid, vmas) for name in (COLD, SOFT_DIRTY))
+        except (OSError, ValueError, TrackerError) as error:
+            return tuple(Capability(name, False, f"the proof failed: {error}") for name in (COLD, SOFT_DIRTY))
+        finally:
+            walker.forget(child.pid)
+            child.kill()
+
+
+def _prove(walker: Walker, name: str, pid: int, vmas: tuple[Vma, ...]) -> Capability:
+    flusher = Flusher(walker, name)
+    handle = Handle.open(pid)
+    try:
+        for window in range(_PROOF_WINDOWS + 1):
+            os.kill(pid, signal.SIGSTOP)
+            os.waitpid(pid, os.WUNTRACED)
+            accessed = walker.walk(pid, low=vmas[0].start, high=vmas[0].end).pages
+            seen = len(_pages_within(accessed, Span(vmas[0].start, vmas[0].end)))
+            if window and seen != _PROOF_PAGES:
+                return Capability(name, False, f"a loop over {_PROOF_PAGES} pages was seen as {seen}")
+            used = flusher.flush(handle, accessed, vmas)
+            if used != name:
+                return Capability(name, False, "the kernel refused it (it needs Linux 5.10 and CAP_SYS_NICE)")
+            handle.clear()
+            os.kill(pid, signal.SIGCONT)
+            _let_run(pid)
+        return Capability(name, True)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        handle.close()
+
+
+def _let_run(pid: int) -> None:
+    """Until the process has had 3 ms of CPU time, so that a busy machine spoils nothing; at most 0.2 s."""
+    clock = (~pid << 3) | 2  # the kernel's name for the CPU clock of another process
+    begin, end = time.clock_gettime_ns(clock), time.monotonic() + 0.2
+    while time.clock_gettime_ns(clock) < begin + _PROOF_CPU_NS and time.monotonic() < end:
+        time.sleep(0.004)
+
+
+def _pin_away(pid: int) -> None:
+    """Onto another CPU than this one, where stale translations live longest."""
+    others = os.sched_getaffinity(0) - {int(_libc.sched_getcpu())}
+    if others:
+        os.sched_setaffinity(pid, {max(others)})

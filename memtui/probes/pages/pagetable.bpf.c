@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * Reads the accessed bits of one process from its page tables.
+ *
+ * An iterator over the memory mappings (VMAs) of a task: the kernel calls walk() once per mapping, in rising order of
+ * address, with the mmap lock of the process held. Each page-table page (512 entries, 2 MiB of address space) is
+ * copied in one read and reduced to 512 bits; only bits leave the kernel. The program only reads, and a wrong address
+ * is an error code, never a crash. x86-64 with 4 or 5 levels.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define BLOCK_SHIFT 21 /* what one page-table page maps, and a page-middle leaf */
+#define GIANT_SHIFT 30 /* what one page-middle table maps, and a page-upper leaf */
+#define TOP_SHIFT 39
+#define BLOCK (1ULL << BLOCK_SHIFT)
+#define GIANT (1ULL << GIANT_SHIFT)
+
+/* Bits of a page-table entry. PROT_NONE (mprotect, NUMA balancing) clears PRESENT and sets GLOBAL. */
+#define E_PRESENT (1ULL << 0)
+#define E_ACCESSED (1ULL << 5)
+#define E_LEAF (1ULL << 7)
+#define E_PROT_NONE (1ULL << 8)
+#define E_SPECIAL (1ULL << 9) /* zero page, device memory: no page frame that clear_refs would look at */
+
+/* Flags of a mapping; the values are the same in every kernel that can load this. */
+#define VMA_PFNMAP 0x00000400ULL
+#define VMA_HUGETLB 0x00400000ULL
+
+/* What a slot describes, in the two lowest bits of its key. */
+#define KIND_BLOCK 0
+#define KIND_HUGE 1
+#define KIND_GIANT 2
+
+struct walk_state {
+	/* Set by the reader before a walk. */
+	u64 tgid;	   /* 0: the link already names the task */
+	u64 low;	   /* only addresses in [low, high) */
+	u64 high;
+	u64 want_resident; /* fill `resident`, and emit blocks without an accessed page, too */
+	u64 physical_mask; /* the bits of an entry that hold a physical address */
+	u64 search_steps;  /* how many GiB below the page-global directory the direct map may begin */
+	u64 direct_map;	   /* where the kernel maps physical address 0; found when 0, kept by the reader */
+	/* Set by the walk. */
+	u64 used;	   /* slots filled */
+	u64 skipped;	   /* slots that did not fit */
+	u64 errors;	   /* reads that failed */
+	u64 vmas;	   /* mappings met */
+	u64 foreign;	   /* mappings of another address space: the kernel ignored the link's task */
+	u64 hugetlb_vmas;  /* mappings whose accessed bits nobody can clear */
+	u64 mm;		   /* identity of the address space, opaque */
+	u64 exec_id;	   /* rises with every exec */
+	u64 next;	   /* first address not looked at yet */
+};
+
+struct slot {
+	u64 key; /* (address >> 21) << 2 | kind */
+	u64 accessed[8];
+};
+
+struct bitmap {
+	u64 word[8];
+};
+
+struct table {
+	u64 entry[512];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct walk_state);
+} state SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16);
+	__type(key, u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16);
+	__type(key, u32);
+	__type(value, struct bitmap);
+} resident SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct table);
+} scratch SEC(".maps");
+
+struct walker {
+	u64 address; /* next to look at */
+	u64 end;
+	u64 pgd;
+	u64 direct_map;
+	u64 mask;
+	u64 five_levels;
+	u64 giant;  /* number of the GiB whose page-middle table is known, plus 1 */
+	u64 middle; /* address of that table */
+	u64 frozen; /* hugetlb: report residency only */
+	struct walk_state *state;
+};
+
+struct search {
+	struct walker walker;
+	u64 found;
+};
+
+static __always_inline u64 peek(u64 address)
+{
+	u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)address);
+	return value;
+}
+
+static __always_inline u64 read_entry(struct walk_state *s, u64 table, u64 index)
+{
+	u64 value = 0;
+
+	if (bpf_probe_read_kernel(&value, sizeof(value), (void *)(table + (index & 511) * 8)))
+		s->errors++;
+	return value;
+}
+
+/* The entry of the page-global directory, or below it with five levels, that covers 512 GiB around the address. */
+static __always_inline u64 top_entry(struct walker *w, u64 address)
+{
+	u64 entry;
+
+	if (!w->five_levels)
+		return peek(w->pgd + ((address >> TOP_SHIFT) & 511) * 8);
+	entry = peek(w->pgd + ((address >> 48) & 511) * 8);
+	if (!(entry & E_PRESENT))
+		return 0;
+	return peek(w->direct_map + (entry & w->mask) + ((address >> TOP_SHIFT) & 511) * 8);
+}
+
+/*
+ * One candidate for the begin of the direct map. The page-global directory itself lies in the direct map, so a
+ * candidate is right when walking the kernel's own tables with it translates that address back to itself.
+ */
+static long try_direct_map(u32 i, void *context)
+{
+	struct search *search = context;
+	struct walker *w = &search->walker;
+	u64 address = w->pgd, base = (address & ~(GIANT - 1)) - ((u64)i << GIANT_SHIFT), entry, physical;
+
+	w->direct_map = base;
+	entry = top_entry(w, address);
+	if (!(entry & E_PRESENT))
+		return 0;
+	entry = peek(base + (entry & w->mask) + ((address >> GIANT_SHIFT) & 511) * 8);
+	if (!(entry & E_PRESENT))
+		return 0;
+	if (entry & E_LEAF) {
+		physical = (entry & w->mask & ~(GIANT - 1)) + (address & (GIANT - 1));
+	} else {
+		entry = peek(base + (entry & w->mask) + ((address >> BLOCK_SHIFT) & 511) * 8);
+		if (!(entry & E_PRESENT))
+			return 0;
+		if (entry & E_LEAF) {
+			physical = (entry & w->mask & ~(BLOCK - 1)) + (address & (BLOCK - 1));
+		} else {
+			entry = peek(base + (entry & w->mask) + ((address >> 12) & 511) * 8);
+			if (!(entry & E_PRESENT))
+				return 0;
+			physical = (entry & w->mask) + (address & 4095);
+		}
+	}
+	if (base + physical != address)
+		return 0;
+	search->found = base;
+	return 1;
+}
+
+/*
+ * One load each time it is named: left alone, the compiler keeps 64 entries alive from one loop to the next, which the
+ * stack of 512 bytes does not hold.
+ */
+static __always_inline u64 load(const u64 *entry)
+{
+	return *(const volatile u64 *)entry;
+}
+
+static __always_inline u64 present(u64 e)
+{
+	return (e | e >> 8) & ~(e >> 9) & 1;
+}
+
+/* 64 entries to 64 bits: accessed, present and not special. */
+static __always_inline u64 gather_accessed(const u64 *entries)
+{
+	u64 any = 0, bits = 0;
+
+#pragma unroll
+	for (int i = 0; i < 64; i++)
+		any |= load(&entries[i]);
+	if (!(any & E_ACCESSED))
+		return 0;
+	if (any & (E_PROT_NONE | E_SPECIAL)) {
+#pragma unroll
+		for (int i = 0; i < 64; i++) {
+			u64 e = load(&entries[i]);
+
+			bits |= ((e >> 5) & present(e)) << i;
+		}
+		return bits;
+	}
+	/* The common case, four at a time: PRESENT gathers in bits 0-3 and ACCESSED in bits 5-8. */
+#pragma unroll
+	for (int i = 0; i < 64; i += 4) {
+		const u64 both = E_PRESENT | E_ACCESSED;
+		u64 four = load(&entries[i]) & both;
+
+		four |= (load(&entries[i + 1]) & both) << 1;
+		four |= (load(&entries[i + 2]) & both) << 2;
+		four |= (load(&entries[i + 3]) & both) << 3;
+		bits |= ((four >> 5) & four & 15) << i;
+	}
+	return bits;
+}
+
+static __always_inline u64 gather_present(const u64 *entries)
+{
+	u64 bits = 0;
+
+#pragma unroll
+	for (int i = 0; i < 64; i++)
+		bits |= present(load(&entries[i])) << i;
+	return bits;
+}
+
+/* The next free slot, or NULL when none is left; that is counted, so nothing is lost silently. */
+static __always_inline struct slot *next_slot(struct walk_state *s)
+{
+	u32 index = s->used;
+	struct slot *slot = bpf_map_lookup_elem(&slots, &index);
+
+	if (!slot) {
+		s->skipped++;
+		return NULL;
+	}
+	return slot;
+}
+
+static __always_inline void emit_leaf(struct walk_state *s, u64 address, u64 accessed, u64 kind)
+{
+	struct slot *slot;
+
+	if (!accessed && !s->want_resident)
+		return;
+	slot = next_slot(s);
+	if (!slot)
+		return;
+	slot->key = (address >> BLOCK_SHIFT) << 2 | kind;
+	slot->accessed[0] = !!accessed;
+	s->used++;
+}
+
+struct gathering {
+	struct table *table;
+	struct slot *slot;
+	struct bitmap *bitmap; /* NULL: residency is not asked for */
+	u64 all;
+};
+
+/* One word of 64 pages. A callback, because the verifier looks at it once and not eight times. */
+static long gather_word(u32 i, void *context)
+{
+	struct gathering *g = context;
+	u64 bits;
+
+	if (i >= 8)
+		return 1;
+	bits = gather_accessed(&g->table->entry[i * 64]);
+	g->slot->accessed[i] = bits;
+	g->all |= bits;
+	if (g->bitmap)
+		g->bitmap->word[i] = gather_present(&g->table->entry[i * 64]);
+	return 0;
+}
+
+static __always_inline void emit_table(struct walker *w, u64 address, u64 entry)
+{
+	struct walk_state *s = w->state;
+	struct gathering g = {};
+	u32 zero = 0, index;
+
+	g.table = bpf_map_lookup_elem(&scratch, &zero);
+	if (!g.table)
+		return;
+	if (bpf_probe_read_kernel(g.table, sizeof(*g.table), (void *)(w->direct_map + (entry & w->mask)))) {
+		s->errors++;
+		return;
+	}
+	g.slot = next_slot(s);
+	if (!g.slot)
+		return;
+	if (s->want_resident) {
+		index = s->used;
+		g.bitmap = bpf_map_lookup_elem(&resident, &index);
+		if (!g.bitmap) {
+			s->skipped++;
+			return;
+		}
+	}
+	g.slot->key = (address >> BLOCK_SHIFT) << 2 | KIND_BLOCK;
+	bpf_loop(8, gather_word, &g, 0);
+	/* A block without an accessed page leaves its slot to the next one. */
+	if (g.all || s->want_resident)
+		s->used++;
+}
+
+static long step(u32 i, void *context)
+{
+	struct walker *w = context;
+	struct walk_state *s = w->state;
+	u64 address = w->address, giant = address >> GIANT_SHIFT, entry;
+
+	if (address >= w->end)
+		return 1;
+	if (w->giant != giant + 1) {
+		entry = top_entry(w, address);
+		if (!(entry & E_PRESENT)) {
+			w->address = ((address >> TOP_SHIFT) + 1) << TOP_SHIFT;
+			return 0;
+		}
+		entry = read_entry(s, w->direct_map + (entry & w->mask), giant);
+		if (entry & E_LEAF || !(entry & E_PRESENT)) {
+			/* clear_refs does not reach leaves of this size, so their accessed bit says nothing. */
+			if (entry & E_LEAF)
+				emit_leaf(s, giant << GIANT_SHIFT, 0, KIND_GIANT);
+			w->address = (giant + 1) << GIANT_SHIFT;
+			return 0;
+		}
+		w->giant = giant + 1;
+		w->middle = w->direct_map + (entry & w->mask);
+	}
+	entry = read_entry(s, w->middle, address >> BLOCK_SHIFT);
+	w->address = ((address >> BLOCK_SHIFT) + 1) << BLOCK_SHIFT;
+	/* LEAF stays set in a huge page under PROT_NONE or a split, and is never set in a swap or migration entry. */
+	if (entry & E_LEAF)
+		emit_leaf(s, address, w->frozen ? 0 : entry & E_ACCESSED, KIND_HUGE);
+	else if (entry & E_PRESENT)
+		emit_table(w, address, entry);
+	return 0;
+}
+
+SEC("iter/task_vma")
+int walk(struct bpf_iter__task_vma *context)
+{
+	struct task_struct *task = context->task;
+	struct vm_area_struct *vma = context->vma;
+	struct mm_struct *mm;
+	struct walk_state *s;
+	u64 start, end, flags;
+	u32 zero = 0;
+
+	if (!task || !vma)
+		return 0;
+	s = bpf_map_lookup_elem(&state, &zero);
+	if (!s || (s->tgid && s->tgid != (u64)task->tgid))
+		return 0;
+	mm = vma->vm_mm;
+	if (s->mm && s->mm != (u64)mm) {
+		s->foreign++;
+		return 0;
+	}
+	s->mm = (u64)mm;
+	s->vmas++;
+	s->exec_id = task->self_exec_id;
+
+	/* The verifier forbids arithmetic on a typed pointer, hence no plain mm->pgd. */
+	struct walker w = {
+		.pgd = (u64)BPF_CORE_READ(mm, pgd),
+		.mask = s->physical_mask,
+		.state = s,
+	};
+	/* With five levels the direct map lies below 0xffff000000000000, with four levels above. */
+	w.five_levels = (w.pgd >> 48) != 0xffff;
+	if (!s->direct_map) {
+		struct search search = { .walker = w };
+
+		bpf_loop(s->search_steps, try_direct_map, &search, 0);
+		s->direct_map = search.found;
+	}
+	if (!s->direct_map)
+		return 0;
+	w.direct_map = s->direct_map;
+
+	/*
+	 * Device memory has no page frames, so clear_refs leaves it out; in a block that it shares with other
+	 * mappings its entries are special. hugetlb pages are left out by clear_refs, too: resident, never accessed.
+	 */
+	flags = vma->vm_flags;
+	if (flags & VMA_PFNMAP)
+		return 0;
+	if (flags & VMA_HUGETLB) {
+		s->hugetlb_vmas++;
+		w.frozen = 1;
+	}
+	start = vma->vm_start;
+	end = vma->vm_end;
+	if (start < s->low)
+		start = s->low;
+	if (end > s->high)
+		end = s->high;
+	start &= ~(BLOCK - 1);
+	/* Mappings that share a block: the first one has reported it. */
+	if (start < s->next)
+		start = s->next;
+	if (start >= end)
+		return 0;
+	w.address = start;
+	w.end = end;
+	bpf_loop(1 << 23, step, &w, 0);
+	s->next = w.address;
+	return 0;
+}

@@ -1,0 +1,257 @@
+"""The page-table tracker: exact to the page, on stock x86-64 kernels with BTF, and it changes nothing in the target.
+
+A window is: walk the page tables, flush stale translations, clear the accessed bits; all while the target is paused.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PAGE_SHIFT
+from memtui.probes.pages.base import PageWindow, TrackerError
+from memtui.probes.pages.bpf import BpfError, Skeleton
+from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
+from memtui.probes.pages.walk import DEFAULT_SLOTS, Walker, blocks_of
+from memtui.samples import Capability, Status, Vma
+
+NAME = "pagetable"
+_BTF = Path("/sys/kernel/btf/vmlinux")
+_OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
+_PROOF_PAGES = 64
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """What is kept for one process between windows."""
+
+    handle: Handle
+    address_space: tuple[int, int]
+    generation: int = 0
+
+
+class PageTableTracker:
+    """Reads accessed bits with a BPF program and clears them through ``/proc/PID/clear_refs``.
+
+    Left out of the working set, because nobody can clear their bits: hugetlb pages, pages of 1 GiB, the zero page
+    (memory that was read and never written) and device memory. Of these only the first two count as resident.
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        flush: str = "auto",
+        *,
+        skeleton: Skeleton | None = None,
+        slots: int = DEFAULT_SLOTS,
+        restrict: bool = True,
+    ) -> None:
+        """Load the program and choose a flush, by a proof on a child process when ``flush`` is ``auto``.
+
+        Args:
+            flush: ``auto``, ``cold``, ``soft-dirty`` or ``off``.
+            skeleton: the BPF program; the shipped one when not given.
+            slots: blocks of 2 MiB that fit before the first growth.
+            restrict: False visits every process of the machine, the only way before Linux 6.1.
+
+        Raises:
+            OSError, TrackerError: it does not work here; ``prove`` says why in plain words.
+        """
+        self.wss = Capability("wss", True)
+        self._held: dict[int, _Held] = {}
+        self._walker = Walker(skeleton, slots=slots, restrict=restrict)
+        try:
+            proofs = prove_flushes(self._walker) if flush == "auto" else ()
+            self._flusher = Flusher(self._walker, flush, proofs)
+        except BaseException:
+            self._walker.close()
+            raise
+        self.flush = self._flusher.choice
+        self.rejected_flushes = self._flusher.rejected
+
+    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+        """Clear all marks, so that the first window reports touches and not residency.
+
+        Raises:
+            ProcessLookupError: the process ended.
+            PermissionError: it belongs to someone else and this is not root.
+            TrackerError: its page tables cannot be read.
+        """
+        self.forget(pid)
+        handle = Handle.open(pid)
+        try:
+            self._walker.reserve(blocks_of(pid) * 5 // 4)
+            walk = self._walker.walk(pid)
+            self._flusher.flush(handle, walk.pages, vmas)
+            handle.clear()
+        except BaseException:
+            handle.close()
+            self._walker.forget(pid)
+            raise
+        self._held[pid] = _Held(handle, walk.address_space)
+
+    def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
+        """Read the marks, flush, clear the marks. The process should be paused over this call.
+
+        Raises:
+            ProcessLookupError: the process ended.
+            TrackerError: no mapping was met, or the tracker cannot read page tables here.
+        """
+        held = self._held.get(pid)
+        if held is None:
+            self.begin(pid, vmas)
+            return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
+        begin = time.monotonic_ns()
+        walk = self._walker.walk(pid, want_resident=want_resident)
+        walked = time.monotonic_ns()
+        used = self._flusher.flush(held.handle, walk.pages, vmas)
+        held.handle.clear()
+        cleared = time.monotonic_ns()
+
+        reason = ""
+        if walk.errors:
+            reason = f"{walk.errors} page tables could not be read"
+        if walk.address_space != held.address_space:
+            # What is marked now may be left from loading the program: residency, not touches.
+            held.address_space = walk.address_space
+            held.generation += 1
+            reason = "the process started another program (exec) in this window"
+        return PageWindow(
+            None if reason else walk.pages,
+            None if walk.errors else walk.resident,
+            flush=used,
+            generation=held.generation,
+            walk_ns=walked - begin,
+            rearm_ns=cleared - walked,
+            status=Status.FAILED if reason else Status.OK,
+            reason=reason,
+        )
+
+    def forget(self, pid: int) -> None:
+        """Release what is held for a process that ended."""
+        held = self._held.pop(pid, None)
+        if held:
+            held.handle.close()
+        self._walker.forget(pid)
+
+    def close(self) -> None:
+        """Release everything. The kernel does the same when this process dies."""
+        for pid in tuple(self._held):
+            self.forget(pid)
+        self._walker.close()
+
+    def __enter__(self) -> PageTableTracker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def prove(skeleton: Skeleton | None = None) -> Capability:
+    """Whether this tracker tells the truth here: 64 pages of this process, a random half touched, exactly those seen.
+
+    Never raises; what is missing is said in plain words.
+    """
+    try:
+        reason, remedy = _obstacle()
+        if not reason:
+            walker = Walker(skeleton)
+            try:
+                reason = _self_test(walker)
+            finally:
+                walker.close()
+    except (OSError, TrackerError, ValueError, KeyError) as error:
+        reason, remedy = _explain(error)
+    return Capability(NAME, not reason, reason, remedy)
+
+
+def flush_capabilities(skeleton: Skeleton | None = None) -> tuple[Capability, ...]:
+    """Which flushes work here (cold, soft-dirty), each proved on a child process. Never raises."""
+    try:
+        walker = Walker(skeleton)
+        try:
+            return prove_flushes(walker)
+        finally:
+            walker.close()
+    except (OSError, TrackerError, ValueError, KeyError) as error:
+        reason, remedy = _explain(error)
+        return tuple(Capability(name, False, reason, remedy) for name in FLUSHES if name != OFF)
+
+
+def _obstacle() -> tuple[str, str]:
+    """(reason, remedy) of what can be seen without trying; empty when nothing stands in the way."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return f"it reads x86-64 page tables; this is {platform.system()} on {platform.machine()}", ""
+    if os.geteuid() != 0:
+        return "it needs root (CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE)", "run with sudo"
+    if not _BTF.exists():
+        return f"the kernel describes its types nowhere ({_BTF} is missing)", "a kernel with CONFIG_DEBUG_INFO_BTF"
+    if not Path("/proc/self/clear_refs").exists():
+        return "/proc/PID/clear_refs is missing", "a kernel with CONFIG_PROC_PAGE_MONITOR"
+    return "", ""
+
+
+def _explain(error: Exception) -> tuple[str, str]:
+    """(reason, remedy) of what was met while trying."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if not isinstance(error, BpfError):
+        return reason, ""
+    lockdown = _lockdown()
+    if isinstance(error, PermissionError) or error.errno in (1, 13):
+        if lockdown == "confidentiality":
+            return f"{reason}; kernel lockdown forbids reading kernel memory", "boot without lockdown=confidentiality"
+        return reason, "run as root of the machine, not of a container (CAP_BPF, CAP_PERFMON)"
+    release = platform.release()
+    if _version(release) < _OLDEST:
+        return f"{reason}; Linux {release} is too old (it needs bpf_loop)", "Linux 5.17 or newer"
+    return reason, ""
+
+
+def _lockdown() -> str:
+    try:
+        text = Path("/sys/kernel/security/lockdown").read_text()
+    except OSError:
+        return ""
+    return text.partition("[")[2].partition("]")[0]
+
+
+def _version(release: str) -> tuple[int, int]:
+    major, _, rest = release.partition(".")
+    minor = rest.partition(".")[0]
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+
+
+def _self_test(walker: Walker) -> str:
+    """Empty when exactly the touched pages of this process are seen; otherwise what was seen."""
+    touched = sorted(random.sample(range(_PROOF_PAGES), _PROOF_PAGES // 2))
+    with mmap.mmap(-1, _PROOF_PAGES * PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(_PROOF_PAGES):
+            memory[page * PAGE_BYTES] = 1
+        hold = ctypes.c_char.from_buffer(memory)
+        address = ctypes.addressof(hold)
+        del hold
+        clear_refs = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(clear_refs, b"1")
+            os.write(clear_refs, b"4")  # this process's own translations are stale, too
+            for page in touched:
+                memory[page * PAGE_BYTES] = 2
+        finally:
+            os.close(clear_refs)
+        low, high = address // BLOCK_BYTES * BLOCK_BYTES, address + _PROOF_PAGES * PAGE_BYTES
+        walk = walker.walk(os.getpid(), low=low, high=high)
+    if walk.errors:
+        return f"the self-test could not read {walk.errors} page tables"
+    first = address >> PAGE_SHIFT
+    seen = [int(page) - first for page in walk.pages.pages() if first <= page < first + _PROOF_PAGES]
+    if seen != touched:
+        return f"the self-test touched {len(touched)} pages of its own and saw {len(seen)}: not to be trusted here"
+    return ""

@@ -1,0 +1,31 @@
+"""The tracker of last resort: it knows what is resident and not what is touched."""
+
+from __future__ import annotations
+
+from memtui.probes.pages.base import PageWindow
+from memtui.samples import Capability, Status, Vma
+
+REASON = "the rss tracker sees what is resident, not what is touched"
+
+
+class RssTracker:
+    """Works everywhere, stops nothing, says nothing about touches (RSS itself comes with the process probe)."""
+
+    name = "rss"
+    flush = "off"
+
+    def __init__(self, remedy: str = "") -> None:
+        self.wss = Capability("wss", False, REASON, remedy)
+
+    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+        """Nothing to clear."""
+
+    def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
+        """No page set, and why."""
+        return PageWindow(None, status=Status.UNSUPPORTED, reason=REASON)
+
+    def forget(self, pid: int) -> None:
+        """Nothing is held."""
+
+    def close(self) -> None:
+        """Nothing is held."""

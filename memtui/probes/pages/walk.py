@@ -1,0 +1,261 @@
+"""One walk over the page tables of a process: which pages were accessed, and which are there.
+
+``Walker`` owns the loaded BPF program (``pagetable.bpf.c``) and the memory it shares with it. It knows nothing of
+windows: clearing, flushing and pausing belong to its callers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.pageset import PageSet
+from memtui.probes.pages.base import TrackerError
+from memtui.probes.pages.bpf import Program, Skeleton, run_iterator
+
+DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
+TOP = (1 << 64) - 1
+_STATE = (
+    *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
+    *("used", "skipped", "errors", "vmas", "foreign", "hugetlb_vmas", "mm", "exec_id", "next"),
+)
+_FIELD = {name: index for index, name in enumerate(_STATE)}
+_OUTPUTS = slice(_FIELD["used"], len(_STATE))
+_SLOT_WORDS, _RESIDENT_WORDS = 9, 8
+_KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
+_INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO, the same on every kernel
+_MAX_SEARCH_STEPS = 1 << 16  # 64 TiB of physical address space in steps of 1 GiB
+
+
+class NotOnThisKernel(TrackerError):
+    """The page tables cannot be read here at all."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walk:
+    """What one walk met.
+
+    Attributes:
+        pages: accessed pages.
+        resident: pages present in the page tables, when asked for.
+        address_space: identity that changes with every exec.
+        vmas: mappings visited.
+        hugetlb_vmas: mappings among them whose accessed bits nobody can clear; their pages are never in ``pages``.
+        errors: page tables that could not be read; above 0, ``pages`` is incomplete.
+    """
+
+    pages: PageSet
+    resident: PageSet | None
+    address_space: tuple[int, int]
+    vmas: int
+    hugetlb_vmas: int
+    errors: int
+
+
+class Walker:
+    """Walks page tables. All file descriptors it opens are closed by ``close``; not for use by two threads at once."""
+
+    def __init__(self, skeleton: Skeleton | None = None, *, slots: int = DEFAULT_SLOTS, restrict: bool = True) -> None:
+        """Load the program and find the kernel's direct map.
+
+        Args:
+            skeleton: the program; the shipped one when not given.
+            slots: blocks that fit before the first growth.
+            restrict: let the kernel visit the one process only; False is the way of kernels before 6.1.
+        """
+        self._skeleton = skeleton or Skeleton.read()
+        self._restrict = restrict
+        self._links: dict[int, int] = {}  # 0: the link that visits every process
+        self._program: Program | None = None
+        self._state: NDArray[np.uint64]
+        self._entries: NDArray[np.uint64]
+        self._resident: NDArray[np.uint64]
+        self._load(slots)
+        try:
+            self._find_direct_map()
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self, slots: int) -> None:
+        """(Re)load with room for this many blocks; what the state says of the direct map is kept."""
+        program = Program(self._skeleton, {"slots": slots, "resident": slots})
+        try:
+            state = np.frombuffer(program.view("state", len(_STATE) * 8), np.uint64)[: len(_STATE)]
+            entries = np.frombuffer(program.view("slots", slots * _SLOT_WORDS * 8), np.uint64)
+            resident = np.frombuffer(program.view("resident", slots * _RESIDENT_WORDS * 8), np.uint64)
+        except BaseException:
+            program.close()
+            raise
+        if self._program:
+            state[:] = self._state
+            self.close()
+        self._program, self._state, self.slots = program, state, slots
+        self._entries = entries[: slots * _SLOT_WORDS].reshape(-1, _SLOT_WORDS)
+        self._resident = resident[: slots * _RESIDENT_WORDS].reshape(-1, _RESIDENT_WORDS)
+
+    def _find_direct_map(self) -> None:
+        """By walking over no address of this process. The kernel has one direct map, so once is enough."""
+        self._set("search_steps", _search_steps())
+        for mask in physical_masks():
+            self._set("physical_mask", mask)
+            self._set("direct_map", 0)
+            self._visit(os.getpid(), low=0, high=0, want_resident=False)
+            if self._get("direct_map"):
+                return
+        raise NotOnThisKernel("the kernel's direct map of memory was not found (a Xen PV guest, or no x86-64 paging)")
+
+    def _get(self, name: str) -> int:
+        return int(self._state[_FIELD[name]])
+
+    def _set(self, name: str, value: int) -> None:
+        self._state[_FIELD[name]] = value
+
+    def walk(self, pid: int, *, want_resident: bool = False, low: int = 0, high: int = TOP) -> Walk:
+        """Accessed pages of a process in ``[low, high)``, rounded out to 2 MiB.
+
+        Raises:
+            ProcessLookupError: the process ended.
+            TrackerError: no mapping was met, so nothing is known.
+        """
+        while True:
+            self._visit(pid, low=low, high=high, want_resident=want_resident)
+            skipped = self._get("skipped")
+            if not skipped:
+                break
+            # Nothing was lost but time: with more room, walk again.
+            self._load((self._get("used") + skipped) * 5 // 4)
+        return self._result(want_resident)
+
+    def reserve(self, slots: int) -> None:
+        """Have room for this many blocks before they are needed."""
+        if slots > self.slots:
+            self._load(slots)
+
+    def forget(self, pid: int) -> None:
+        link = self._links.pop(pid, None)
+        if link is not None:
+            os.close(link)
+
+    def close(self) -> None:
+        for link in self._links.values():
+            os.close(link)
+        self._links.clear()
+        if self._program:
+            self._program.close()
+            self._program = None
+        # A map's memory keeps a descriptor of its own until the last array over it is gone.
+        self._state = self._entries = self._resident = np.empty(0, np.uint64)
+
+    def _visit(self, pid: int, *, low: int, high: int, want_resident: bool) -> None:
+        """Run the program over the process, by the way that meets its mappings."""
+        self._set("low", low)
+        self._set("high", high)
+        self._set("want_resident", int(want_resident))
+        if self._restrict:
+            if self._visit_task(pid):
+                return
+            if self._get("foreign"):
+                self._restrict = False  # a kernel before 6.1 ignores the task that a link names
+            else:
+                _raise_if_ended(pid)
+                # The first thread ended, but others run: the address space is theirs now.
+                for tid in _live_threads(pid):
+                    met = self._visit_task(tid)
+                    self.forget(tid)
+                    if met:
+                        return
+        if _pid_namespace() != _INITIAL_PID_NAMESPACE:
+            raise NotOnThisKernel("before Linux 6.1, page tables can be read in the initial PID namespace only")
+        self._run(0, tgid=pid)
+        if not self._get("vmas"):
+            _raise_if_ended(pid)
+            raise TrackerError(f"the walk met no memory mapping of process {pid}")
+
+    def _visit_task(self, tid: int) -> bool:
+        self._run(tid, tgid=0)
+        return bool(self._get("vmas")) and not self._get("foreign")
+
+    def _run(self, link: int, *, tgid: int) -> None:
+        assert self._program
+        self._set("tgid", tgid)
+        self._state[_OUTPUTS] = 0
+        if link not in self._links:
+            self._links[link] = self._program.attach(link)
+        run_iterator(self._links[link])
+
+    def _result(self, want_resident: bool) -> Walk:
+        used = self._get("used")
+        entries, present = self._entries[:used], self._resident[:used]
+        kinds, numbers, accessed = entries[:, 0] & np.uint64(3), entries[:, 0] >> np.uint64(2), entries[:, 1:]
+        huge = giant = touched = np.empty(0, np.uint64)
+        if kinds.any():  # mostly there are no large pages, and then nothing need be taken apart
+            is_huge, is_block = kinds == _KIND_HUGE, kinds == _KIND_BLOCK
+            huge, giant = numbers[is_huge], numbers[kinds == _KIND_GIANT] >> np.uint64(9)
+            touched = huge[accessed[is_huge, 0] != 0]
+            numbers, accessed, present = numbers[is_block], accessed[is_block], present[is_block]
+        pages = PageSet.from_blocks(numbers, accessed, touched)
+        resident = PageSet.from_blocks(numbers, present, huge, giant) if want_resident else None
+        identity = self._get("mm"), self._get("exec_id")
+        return Walk(pages, resident, identity, self._get("vmas"), self._get("hugetlb_vmas"), self._get("errors"))
+
+
+def physical_masks() -> list[int]:
+    """Which bits of a page-table entry may hold a physical address, the likeliest first.
+
+    Linux takes the memory-encryption bit out of the address size it reports; the other masks are for a kernel that
+    does not.
+    """
+    found = re.search(r"address sizes\s*:\s*(\d+) bits physical", Path("/proc/cpuinfo").read_text())
+    mask = (1 << int(found[1] if found else 52)) - 1 & ~0xFFF & (1 << 52) - 1
+    return list(dict.fromkeys((mask, mask & ~(1 << 47), mask & ~(1 << 51))))
+
+
+def _search_steps() -> int:
+    """GiB below the page-global directory where the direct map may begin: as many as there is physical memory."""
+    try:
+        ends = re.findall(r"^[0-9a-f]+-([0-9a-f]+) : System RAM", Path("/proc/iomem").read_text(), re.M)
+    except OSError:
+        ends = []
+    last = max((int(end, 16) for end in ends), default=0)
+    return (last >> 30) + 2 if last else _MAX_SEARCH_STEPS
+
+
+def blocks_of(pid: int) -> int:
+    """An upper bound of the 2 MiB blocks with a page table, from the size of all page tables of the process."""
+    try:
+        found = re.search(r"^VmPTE:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    except OSError:
+        found = None
+    return int(found[1]) // 4 if found else 0
+
+
+def _pid_namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def _task_state(path: str) -> str:
+    """One letter, as in ``ps``; empty when the task is gone."""
+    try:
+        return Path(path, "stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def _live_threads(pid: int) -> list[int]:
+    try:
+        tids = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+    return [tid for tid in tids if tid != pid and _task_state(f"/proc/{pid}/task/{tid}") not in ("", "Z", "X")]
+
+
+def _raise_if_ended(pid: int) -> None:
+    if _task_state(f"/proc/{pid}") in ("", "Z", "X") and not _live_threads(pid):
+        raise ProcessLookupError(f"process {pid} ended")
+

@@ -1,0 +1,49 @@
+"""All power sources of this machine as one probe: GPUs through NVML, CPUs and memory through RAPL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memtui.probes.nvml import NvmlProbe
+from memtui.probes.rapl import RaplProbe
+from memtui.samples import Capability, PowerReading, Status
+
+_LEFT_OUT = Capability("nvml", False, "GPU readings are switched off", "")
+
+
+class PowerProbe:
+    """Reads every power source; a source that is not there says why in a reading of its own."""
+
+    def __init__(self, *, sys_root: Path | str = "/sys", nvml: bool = True) -> None:
+        """Find the sources; never raises.
+
+        Args:
+            sys_root: where sysfs is mounted.
+            nvml: also look for NVIDIA GPUs.
+        """
+        self._nvml = NvmlProbe() if nvml else None
+        self._rapl = RaplProbe(sys_root=sys_root)
+
+    def read(self, t_ns: int) -> tuple[PowerReading, ...]:
+        """At least one reading for ``GPU`` and one for ``CPU``, stamped ``t_ns`` (monotonic nanoseconds)."""
+        if self._nvml is not None:
+            gpus = self._nvml.read(t_ns)
+        else:
+            gpus = (PowerReading(t_ns, "GPU", "board", "nvml", status=Status.UNSUPPORTED, reason=_LEFT_OUT.reason),)
+        return gpus + self._rapl.read(t_ns)
+
+    @property
+    def nvml(self) -> NvmlProbe | None:
+        """The GPU part, for what only it knows (memory of single processes)."""
+        return self._nvml
+
+    def capabilities(self) -> list[Capability]:
+        """Whether ``nvml`` and ``rapl`` work here; if not, why, and what would change it."""
+        gpus = [_LEFT_OUT] if self._nvml is None else self._nvml.capabilities()
+        return gpus + self._rapl.capabilities()
+
+    def close(self) -> None:
+        """Let go of driver and counters."""
+        if self._nvml is not None:
+            self._nvml.close()
+        self._rapl.close()

@@ -1,0 +1,108 @@
+"""Who a process is and what it has used so far: psutil, and /proc/PID/stat for what psutil leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+PROC = Path("/proc")
+PF_KTHREAD = 0x00200000  # include/linux/sched.h
+_PPID, _FLAGS, _MINFLT, _MAJFLT, _START = 1, 6, 7, 9, 19  # places in stat, counted from the state field
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The fields of /proc/PID/stat that memtui needs."""
+
+    state: str
+    parent_pid: int
+    kernel_thread: bool
+    minor_faults: int
+    major_faults: int
+    start_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has used since it began, and what it holds now."""
+
+    rss_bytes: int
+    cpu_ns: int
+    threads: int
+    minor_faults: int
+    major_faults: int
+
+
+def read_stat(pid: int, proc: Path = PROC) -> Stat:
+    """Raises ProcessLookupError when there is no such process."""
+    try:
+        text = (proc / str(pid) / "stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise ProcessLookupError(f"no process {pid}") from error
+    fields = text[text.rindex(")") + 2 :].split()  # the name before it may hold spaces and brackets
+    return Stat(
+        state=fields[0],
+        parent_pid=int(fields[_PPID]),
+        kernel_thread=bool(int(fields[_FLAGS]) & PF_KTHREAD),
+        minor_faults=int(fields[_MINFLT]),
+        major_faults=int(fields[_MAJFLT]),
+        start_ticks=int(fields[_START]),
+    )
+
+
+def children_of(pid: int, proc: Path = PROC) -> list[int]:
+    """Direct children. The kernel lists them per thread, so other processes of the machine cost nothing.
+
+    Kernels without CONFIG_PROC_CHILDREN are asked through psutil, which looks at every process.
+    """
+    found: list[int] = []
+    try:
+        for task in (proc / str(pid) / "task").iterdir():
+            try:
+                found += map(int, (task / "children").read_text().split())
+            except (FileNotFoundError, ProcessLookupError):
+                if task.exists():
+                    return [child.pid for child in psutil.Process(pid).children()]
+    except (FileNotFoundError, ProcessLookupError, psutil.NoSuchProcess):
+        return []
+    return found
+
+
+def command_of(pid: int) -> str:
+    """The command line, or the name in brackets where there is none. Raises ProcessLookupError."""
+    try:
+        process = psutil.Process(pid)
+        return " ".join(process.cmdline()) or f"[{process.name()}]"
+    except psutil.NoSuchProcess as error:
+        raise ProcessLookupError(f"no process {pid}") from error
+    except psutil.AccessDenied:
+        return f"[pid {pid}]"
+
+
+class UsageProbe:
+    """Reads the usage of processes, keeping the psutil objects between samples."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, psutil.Process] = {}
+
+    def read(self, pid: int) -> Usage:
+        """Raises ProcessLookupError when the process ended, PermissionError when it may not be read."""
+        try:
+            process = self._known.get(pid) or self._known.setdefault(pid, psutil.Process(pid))
+            with process.oneshot():
+                times = process.cpu_times()
+                rss_bytes, threads = process.memory_info().rss, process.num_threads()
+        except psutil.NoSuchProcess as error:
+            self.forget(pid)
+            raise ProcessLookupError(f"process {pid} ended") from error
+        except psutil.AccessDenied as error:
+            raise PermissionError(f"process {pid} may not be read") from error
+        stat = read_stat(pid)
+        cpu_ns = round((times.user + times.system) * 1e9)
+        return Usage(rss_bytes, cpu_ns, threads, stat.minor_faults, stat.major_faults)
+
+    def forget(self, pid: int) -> None:
+        """Drop a process that ended."""
+        self._known.pop(pid, None)

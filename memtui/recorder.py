@@ -1,0 +1,366 @@
+"""The recorder: frames on standard input -> cheap numbers -> session file. Run as ``python -m memtui.recorder FILE``.
+
+It runs as the invoking user. What it commits is at most a second behind; it says ``ready`` and then one JSON line of
+progress per commit on standard output, and one line on standard error when something is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sqlite3
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from memtui.analysis.filters import Filter, parse_filter
+from memtui.analysis.ranges import RangeMerger
+from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.analysis.reuse_tracker import ReuseTracker
+from memtui.analysis.working_set import bytes_by_range
+from memtui.analysis.working_set import select as select_pages
+from memtui.frames import Decoder, FrameError, hello_to_plain
+from memtui.pageset import CODEC_ZLIB, PageSet
+from memtui.samples import (
+    End,
+    Event,
+    Hello,
+    Message,
+    Power,
+    PowerReading,
+    Process,
+    ProcessWindow,
+    Status,
+    Vma,
+    VmaTable,
+    Window,
+)
+from memtui.session.codec import encode_pairs, encode_reuse
+from memtui.session.store import row_id
+from memtui.session.writer import SessionWriter
+
+COMMIT_SECONDS = 0.5
+CHECKPOINT_SAMPLES = 64
+READ_BYTES = 1 << 18
+_LAST_SAMPLE = 7  # place in a row of table vma
+
+
+@dataclass(slots=True)
+class _Observed:
+    """What the recorder remembers of one process (one address space of it)."""
+
+    vmas: tuple[Vma, ...] = ()
+    starts: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    ends: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # vma row of each vma
+    kept: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
+    merger: RangeMerger = field(default_factory=RangeMerger)
+    reuse: ReuseTracker = field(default_factory=ReuseTracker)
+    row_ids: dict[int, int] = field(default_factory=dict)  # id of the merger -> id in the session
+    filtered: dict[int, str] = field(default_factory=dict)  # id of the merger -> filter term, or nothing
+    written: dict[int, tuple] = field(default_factory=dict)  # id in the session -> row as last written
+    last_sample: int = 0
+
+
+class Recorder:
+    """Takes messages and writes what a session keeps of them."""
+
+    def __init__(self, writer: SessionWriter) -> None:
+        self._writer = writer
+        self._observed: dict[int, _Observed] = {}
+        self._filter: Filter = parse_filter("none")
+        self._histogram = ReuseHistogram()
+        self._next_vma_row = 1
+        self._absent_power: dict[tuple[str, str, str], str] = {}
+        self.samples = 0
+        self.hello: Hello | None = None
+        self.wss_bytes: int | None = None
+        self.end: End | None = None
+
+    def take(self, message: Message) -> None:
+        """Store one message."""
+        match message:
+            case Hello():
+                self.hello = message
+                self._filter = parse_filter(message.options.filter)
+                self._writer.put_meta(hello=hello_to_plain(message), recorder_pid=os.getpid())
+            case Process():
+                self._observed[message.key] = _Observed()
+                self._writer.insert("process", [_process_row(message)])
+            case VmaTable():
+                self._take_table(message)
+            case Window():
+                self._take_window(message)
+            case Power():
+                self._writer.insert("power", [_power_row(r) for r in message.readings if self._is_news(r)])
+            case Event():
+                self._writer.insert("event", [(message.t_ns, message.kind, message.text)])
+            case End():
+                self.end = message
+                self._checkpoint(self.samples - 1)
+                self._writer.insert("event", [(message.t_ns, "end", message.text or message.kind)])
+                self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
+
+    def _take_table(self, table: VmaTable) -> None:
+        seen = self._observed[table.process]
+        seen.vmas = table.vmas
+        seen.starts = np.array([v.start for v in table.vmas], np.int64)
+        seen.ends = np.array([v.end for v in table.vmas], np.int64)
+        reasons = [self._filter.leaves_out(v) for v in table.vmas]
+        seen.kept = np.array([r is None for r in reasons], bool)
+        merged = seen.merger.assign(table.vmas, table.sample).tolist()
+        seen.filtered |= {row: reason or "" for row, reason in zip(merged, reasons, strict=True)}
+        seen.rows = np.array([self._session_row(seen, row) for row in merged], np.int64)
+        aliases = [
+            (seen.row_ids.pop(old), self._session_row(seen, new))
+            for old, new in seen.merger.aliases.items()
+            if old in seen.row_ids
+        ]
+        self._writer.insert("vma_alias", aliases)
+        self._writer.delete("vma", (old for old, _ in aliases))
+        self._write_rows(table.process, seen)
+
+    def _write_rows(self, process: int, seen: _Observed, *, until: int | None = None) -> None:
+        """Bring the rows of one process up to date.
+
+        ``last_sample`` moves in every window; it alone is written only now and then, with ``until`` given.
+        """
+        for row in seen.merger.rows(until):
+            plain = (
+                self._session_row(seen, row.id),
+                process,
+                row.start,
+                row.end,
+                row.perms,
+                row.name,
+                row.first_sample,
+                row.last_sample,
+                seen.filtered[row.id],
+            )
+            known = (*plain[:_LAST_SAMPLE], plain[-1])
+            if until is not None or seen.written.get(plain[0]) != known:
+                seen.written[plain[0]] = known
+                self._writer.insert("vma", [plain])
+
+    def _session_row(self, seen: _Observed, merger_row: int) -> int:
+        known = seen.row_ids.get(merger_row)
+        if known is None:
+            known = seen.row_ids[merger_row] = self._next_vma_row
+            self._next_vma_row += 1
+        return known
+
+    def _take_window(self, window: Window) -> None:
+        stored = [self._take_process(window.sample, process) for process in window.processes]
+        known = [p for p in window.processes if p.pages is not None]
+        troubled = next((p for p in window.processes if p.status != Status.OK), None)
+        complete = len(known) == len(window.processes)
+        self.wss_bytes = sum(p.pages.size_bytes for p in known if p.pages) if complete else None
+        self._writer.insert(
+            "sample",
+            [
+                (
+                    window.sample,
+                    window.start_ns,
+                    window.end_ns,
+                    window.asked_ns,
+                    _sum(p.paused_ns for p in window.processes),
+                    self.wss_bytes,
+                    _sum(stored),
+                    _sum(p.rss_bytes for p in window.processes),
+                    window.sampler_cpu_ns,
+                    time.process_time_ns(),
+                    troubled.status if troubled else Status.OK,
+                    troubled.reason if troubled else window.processes[0].reason,
+                )
+            ],
+        )
+        self.samples = window.sample + 1
+        if self.samples % CHECKPOINT_SAMPLES == 0:
+            self._checkpoint(window.sample)
+
+    def _checkpoint(self, sample: int) -> None:
+        """Store what makes seeking cheap, and until when each address range was mapped."""
+        if sample >= 0:
+            self._writer.insert("reuse_checkpoint", [(sample, self._histogram.to_bytes())])
+        for process, seen in self._observed.items():
+            self._write_rows(process, seen, until=seen.last_sample)
+
+    def _take_process(self, sample: int, process: ProcessWindow) -> int | None:
+        """Store one process's part of a window; the bytes of it that the filter kept."""
+        seen = self._observed[process.process]
+        seen.last_sample = sample
+        key = row_id(sample, process.process)
+        stored = self._store_pages(key, seen, process.pages) if process.pages is not None else None
+        if process.resident is not None:
+            self._store_by_vma("vma_rss", key, seen, process.resident)
+        self._writer.insert(
+            "process_sample",
+            [
+                (
+                    key,
+                    process.start_ns,
+                    process.end_ns,
+                    process.paused_ns,
+                    process.walk_ns,
+                    process.rearm_ns,
+                    process.flush,
+                    process.pages.size_bytes if process.pages is not None else None,
+                    stored,
+                    process.rss_bytes,
+                    process.cpu_ns,
+                    process.threads,
+                    process.minor_faults,
+                    process.major_faults,
+                    process.status,
+                    process.reason,
+                )
+            ],
+        )
+        return stored
+
+    def _store_pages(self, key: int, seen: _Observed, pages: PageSet) -> int:
+        self._store_by_vma("vma_wss", key, seen, pages)
+        kept = pages if seen.kept.all() else select_pages(pages, seen.starts, seen.ends, seen.kept)
+        self._writer.insert("page_set", [(key, CODEC_ZLIB, kept.encode())])
+        reuse = seen.reuse.touch(kept)
+        self._histogram.add(reuse)
+        self._writer.insert("reuse", [(key, encode_reuse(reuse))])
+        return kept.size_bytes
+
+    def _store_by_vma(self, table: str, key: int, seen: _Observed, pages: PageSet) -> None:
+        sizes = bytes_by_range(pages, seen.starts, seen.ends)
+        used = np.flatnonzero(sizes)
+        rows, place = np.unique(seen.rows[used], return_inverse=True)
+        summed = np.zeros(len(rows), np.int64)
+        np.add.at(summed, place, sizes[used])
+        self._writer.insert(table, [(key, encode_pairs(rows, summed))])
+
+    def _is_news(self, reading: PowerReading) -> bool:
+        """An absent source is stored once, not every tick."""
+        key = (reading.device, reading.scope, reading.source)
+        absent = "" if reading.power_w is not None or reading.energy_j is not None else reading.reason or "absent"
+        news = not absent or self._absent_power.get(key) != absent
+        self._absent_power[key] = absent
+        return news
+
+
+def _sum(values) -> int | None:
+    """Sum, or None as soon as one part is not known: half a tree is not the tree."""
+    parts = list(values)
+    return None if any(p is None for p in parts) else sum(parts)
+
+
+def _process_row(p: Process) -> tuple:
+    return (p.key, p.pid, p.parent_pid, p.start_ticks, p.generation, p.command, p.role)
+
+
+def _power_row(r: PowerReading) -> tuple:
+    return (
+        r.t_ns,
+        r.device,
+        r.scope,
+        r.source,
+        r.name,
+        r.power_w,
+        r.energy_j,
+        r.limit_w,
+        r.memory_used_bytes,
+        r.utilization,
+        r.status,
+        r.reason,
+    )
+
+
+def record(stream_fd: int, recorder: Recorder, writer: SessionWriter, stop_fd: int, report) -> None:
+    """Take messages from the pipe until its end, committing every half second. Raises FrameError, sqlite3.Error."""
+    decoder = Decoder()
+    commit_due = time.monotonic() + COMMIT_SECONDS
+    while True:
+        left = max(commit_due - time.monotonic(), 0)
+        ready, _, _ = select.select([stream_fd, stop_fd], [], [], left)
+        if stream_fd in ready:
+            chunk = os.read(stream_fd, READ_BYTES)
+            if not chunk:
+                return
+            for message in decoder.feed(chunk):
+                recorder.take(message)
+                if isinstance(message, Hello):
+                    commit_due = 0.0
+        if stop_fd in ready:
+            return
+        if time.monotonic() >= commit_due:
+            writer.commit()
+            report()
+            commit_due = time.monotonic() + COMMIT_SECONDS
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit 0 after a whole recording, 1 when it was cut short, 2 when the file cannot be made."""
+    arguments = sys.argv[1:] if argv is None else argv
+    path, overwrite = Path(arguments[0]), "--force" in arguments[1:]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what ^C means; the pipe then ends
+    stop_fd, wake_fd = os.pipe()
+    os.set_blocking(wake_fd, False)
+    signal.set_wakeup_fd(wake_fd)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    try:
+        writer = SessionWriter(path, overwrite=overwrite)
+    except FileExistsError:
+        print(f"{path}: exists already; choose another name or add --force", file=sys.stderr)
+        return 2
+    except (OSError, sqlite3.Error) as error:
+        print(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        return 2
+    recorder = Recorder(writer)
+
+    def report() -> None:
+        progress = {"samples": recorder.samples, "wss_bytes": recorder.wss_bytes, "file_bytes": _size(path)}
+        _say(json.dumps(progress | {"began": recorder.hello is not None}))
+
+    _say("ready")
+    code = 0
+    try:
+        try:
+            record(0, recorder, writer, stop_fd, report)
+        except FrameError as error:
+            print(f"the stream of the sampler broke: {error}", file=sys.stderr)
+            code = 1
+        if recorder.hello is None:
+            writer.discard()
+            return 1
+        if recorder.end is None:
+            recorder.take(End(time.monotonic_ns(), "interrupted", "the sampler ended without a word"))
+            code = 1
+        writer.commit()
+        report()
+    except sqlite3.Error as error:
+        print(f"{path}: writing failed: {error}; what was committed before is readable", file=sys.stderr)
+        return 1
+    finally:
+        try:
+            writer.close()
+        except sqlite3.Error:
+            code = 1
+    return code
+
+
+def _say(line: str) -> None:
+    try:
+        os.write(1, line.encode() + b"\n")
+    except OSError:
+        pass  # nobody listens: the recording goes on
+
+
+def _size(path: Path) -> int:
+    wal = path.with_name(path.name + "-wal")
+    return sum(p.stat().st_size for p in (path, wal) if p.exists())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""The numbers of a session, as plain data and as text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.samples import PowerReading, Status
+from memtui.session.reader import SessionReader
+from memtui.units import duration, energy, percent, size
+
+SECOND_NS = 1e9
+
+
+def build_report(path: Path) -> dict[str, Any]:
+    """The document of ``report --json``. Raises SessionError."""
+    reader = SessionReader(path)
+    hello, samples = reader.hello, reader.samples
+    lengths = (samples.end_ns - samples.start_ns) / SECOND_NS
+    events = reader.events(0, 2**62)
+    begin_ns, end_ns = _span(reader)
+    report = {
+        "memtui_version": hello.memtui_version,
+        "session": str(path),
+        "host": {"hostname": hello.host.hostname, "kernel": hello.host.kernel, "cpu_count": hello.host.cpu_count},
+        "target": {"pid": hello.target.pid, "command": hello.target.command, "start": hello.target.start_ticks},
+        "processes": _processes(reader),
+        "tracker": hello.tracker,
+        "flush": hello.flush,
+        "rearm": hello.rearm,
+        "filter": hello.options.filter,
+        "rejected": [{"name": c.name, "reason": c.reason, "remedy": c.remedy} for c in hello.rejected],
+        "interval_s": hello.options.interval_ns / SECOND_NS,
+        "true_interval_s": _median(lengths),
+        "duration_s": (end_ns - begin_ns) / SECOND_NS,
+        "samples": len(samples),
+        "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)),
+        "rss_bytes": _summary(samples.rss_bytes, "no sample was taken"),
+        "reuse": _reuse(reader),
+        "overhead": _overhead(reader, end_ns - begin_ns),
+        "power": _power(reader.power(0, 2**62)),
+        "gaps": [{"t_s": (e.t_ns - begin_ns) / SECOND_NS, "text": e.text} for e in events if e.kind == "gap"],
+        "disturbed": sum(s != Status.OK for s in samples.status) if hello.wss.ok else 0,
+        "end": reader.end.kind if reader.end else ("recording" if reader.alive else "interrupted"),
+    }
+    reader.close()
+    return report
+
+
+def _span(reader: SessionReader) -> tuple[int, int]:
+    if not len(reader.samples):
+        return reader.hello.clock.monotonic_ns, reader.hello.clock.monotonic_ns
+    return int(reader.samples.start_ns[0]), int(reader.samples.end_ns[-1])
+
+
+def _wss_reason(reader: SessionReader) -> str:
+    wss = reader.hello.wss
+    if not wss.ok:
+        return f"{wss.reason} ({wss.remedy})" if wss.remedy else wss.reason
+    return next((r for r in reader.samples.reason if r), "no window was complete")
+
+
+def _median(values: np.ndarray) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else None
+
+
+def _summary(values: np.ndarray, reason: str) -> dict[str, Any]:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return {"mean": None, "median": None, "max": None, "status": Status.UNSUPPORTED, "reason": reason}
+    return {
+        "mean": float(known.mean()),
+        "median": float(np.median(known)),
+        "max": int(known.max()),
+        "status": Status.OK,
+        "reason": "",
+    }
+
+
+def _processes(reader: SessionReader) -> list[dict[str, Any]]:
+    """Mean sizes per process; of a process without a working set, None."""
+    sums: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for row in reader.process_samples(0, int(reader.samples.sample[-1]) if len(reader.samples) else 0):
+        for name in ("wss_bytes", "rss_bytes"):
+            if row[name] is not None:
+                sums[row["process"]][name].append(row[name])
+
+    def mean(key: int, name: str) -> float | None:
+        values = sums[key][name]
+        return float(np.mean(values)) if values else None
+
+    return [
+        {
+            "pid": p.pid,
+            "role": p.role,
+            "generation": p.generation,
+            "command": p.command,
+            "wss_bytes": mean(p.key, "wss_bytes"),
+            "rss_bytes": mean(p.key, "rss_bytes"),
+        }
+        for p in reader.processes()
+    ]
+
+
+def _reuse(reader: SessionReader) -> dict[str, Any]:
+    exact = ExactReuse()
+    last = int(reader.samples.sample[-1]) if len(reader.samples) else 0
+    for _, _, reuse in reader.reuse_between(0, last):
+        exact.add(reuse)
+    absent = {"first_touches": None, "median_bytes": None, "p95_bytes": None, "status": Status.UNSUPPORTED}
+    if not reader.hello.wss.ok:
+        return absent | {"reason": _wss_reason(reader)}
+    median, p95 = exact.quantile(0.5), exact.quantile(0.95)
+    if median is None or p95 is None:
+        return absent | {"first_touches": exact.first_touches, "reason": "no page was touched in two windows"}
+    return {
+        "first_touches": exact.first_touches,
+        "median_bytes": dict(zip(("lower", "upper"), median, strict=True)),
+        "p95_bytes": dict(zip(("lower", "upper"), p95, strict=True)),
+        "status": Status.OK,
+        "reason": "",
+    }
+
+
+def _overhead(reader: SessionReader, span_ns: int) -> dict[str, Any]:
+    samples = reader.samples
+    if len(samples) < 2 or span_ns <= 0:
+        return {"paused_fraction": None, "self_cpu_fraction": None, "reason": "fewer than two samples"}
+    paused = samples.paused_ns[~np.isnan(samples.paused_ns)]
+    cpu_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
+    return {
+        "paused_fraction": float(paused.sum() / span_ns) if len(paused) else None,
+        "paused_median_s": float(np.median(paused) / SECOND_NS) if len(paused) else None,
+        "paused_max_s": float(paused.max() / SECOND_NS) if len(paused) else None,
+        "self_cpu_fraction": float((cpu_ns[-1] - cpu_ns[0]) / (samples.end_ns[-1] - samples.end_ns[0])),
+        "reason": "",
+    }
+
+
+def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
+    """Mean power and energy per source. Energy is the difference of the device's counter, where it has one."""
+    by_source: dict[tuple[str, str], list[PowerReading]] = defaultdict(list)
+    for reading in readings:
+        by_source[reading.device, reading.scope].append(reading)
+    found = []
+    for (device, scope), rows in by_source.items():
+        watts = [r.power_w for r in rows if r.power_w is not None]
+        joules = [r.energy_j for r in rows if r.energy_j is not None]
+        measured = bool(watts or joules)
+        found.append(
+            {
+                "device": device,
+                "scope": scope,
+                "source": rows[-1].source,
+                "status": Status.OK if measured else rows[-1].status,
+                "reason": "" if measured else rows[-1].reason,
+                "mean_w": float(np.mean(watts)) if watts else None,
+                "energy_j": joules[-1] - joules[0] if len(joules) > 1 else None,
+            }
+        )
+    return found
+
+
+def format_report(report: dict[str, Any]) -> str:
+    """The report as a page of text."""
+    target, wss, rss = report["target"], report["wss_bytes"], report["rss_bytes"]
+    overhead, reuse = report["overhead"], report["reuse"]
+    lines = [
+        f"target       {target['command']} (pid {target['pid']}) on {report['host']['hostname']}",
+        f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
+        f"ended: {report['end']}",
+        f"tracker      {report['tracker']}, flush {report['flush']}, filter {report['filter']}, "
+        f"asked {duration(report['interval_s'])}, true {duration(report['true_interval_s'])}",
+        f"working set  {_sizes(wss)}",
+        f"resident     {_sizes(rss)}",
+    ]
+    if reuse["median_bytes"] is not None:
+        median, p95 = reuse["median_bytes"], reuse["p95_bytes"]
+        lines += [
+            f"reuse        half of all returning touches within {size(median['lower'])} - {size(median['upper'])}, "
+            f"95 % within {size(p95['lower'])} - {size(p95['upper'])}; {reuse['first_touches']} first touches",
+        ]
+    else:
+        lines.append(f"reuse        n/a: {reuse['reason']}")
+    lines.append(
+        f"overhead     paused {percent(overhead['paused_fraction'])}, own CPU {percent(overhead['self_cpu_fraction'])}"
+    )
+    for power in report["power"]:
+        shown = f"mean {power['mean_w']:.1f} W" if power["mean_w"] is not None else f"n/a: {power['reason']}"
+        joules = f", {energy(power['energy_j'])}" if power["energy_j"] is not None else ""
+        lines.append(f"power        {power['device']} {power['scope']}: {shown}{joules}")
+    for process in report["processes"]:
+        lines.append(
+            f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}, "
+            f"resident {size(process['rss_bytes'])}  {process['command'][:80]}"
+        )
+    lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]]
+    if report["disturbed"]:
+        lines.append(f"disturbed    {report['disturbed']} windows without a working set")
+    return "\n".join(lines)
+
+
+def _sizes(summary: dict[str, Any]) -> str:
+    if summary["mean"] is None:
+        return f"n/a: {summary['reason']}"
+    return f"mean {size(summary['mean'])}, median {size(summary['median'])}, max {size(summary['max'])}"

@@ -1,0 +1,356 @@
+"""The sampler: probes on a clock, frames on standard output. The only part of memtui that is ever root.
+
+It opens no file of the user's, never writes to the pipe while the target is paused, and its death, however it comes,
+lets the target go. Run as ``python -m memtui.sampler``; the order comes on standard input (see ``memtui.orders``).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pwd
+import select
+import signal
+import sys
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from memtui import __version__
+from memtui.orders import Order
+from memtui.outbox import Outbox, RecorderGone
+from memtui.probes.host import read_clock, read_host
+from memtui.probes.pages.base import PageTracker, PageWindow, TrackerError
+from memtui.probes.pages.choice import NoTracker, choose
+from memtui.probes.pause import NotPaused, PauseError, Pauser
+from memtui.probes.power import PowerProbe
+from memtui.probes.process import UsageProbe, read_stat
+from memtui.probes.tree import ProcessTree
+from memtui.probes.vmas import parse_maps, read_maps
+from memtui.samples import (
+    Capability,
+    End,
+    Event,
+    Hello,
+    Power,
+    Process,
+    ProcessWindow,
+    Status,
+    Target,
+    Vma,
+    VmaTable,
+    Window,
+)
+
+RESIDENT_EVERY_NS = 1_000_000_000
+POWER_EVERY_NS = 500_000_000
+TREE_EVERY_NS = 250_000_000
+DRAIN_SECONDS = 2.0
+HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes the target wait with it
+APPROXIMATE = "approximate: the target ran on while its pages were read (--no-pause)"
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One process between its windows."""
+
+    process: Process
+    maps: bytes
+    vmas: tuple[Vma, ...]
+    start_ns: int  # when it was last let go with all marks cleared
+    tried_ns: int  # when it was last let go at all
+    table_due: bool = True
+    mapping: int = 0  # the tracker's number of the address space; another one means exec
+    trouble: str = ""  # why the last window was lost; told once, not every window
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What was taken from a process while it was paused."""
+
+    window: PageWindow | None
+    maps: bytes
+    end_ns: int
+    resumed_ns: int
+    paused_ns: int | None
+
+
+class Sampler:
+    """Observes one process tree until it ends, the time is up or somebody says stop."""
+
+    def __init__(self, order: Order, outbox: Outbox, stop_fds: tuple[int, ...]) -> None:
+        self._order, self._options = order, order.options
+        self._outbox, self._stop_fds = outbox, stop_fds
+        self._pauser = Pauser()
+        self._usage = UsageProbe()
+        self._tree = ProcessTree(order.pid, children=order.options.children)
+        self._watched: dict[int, _Watched] = {}
+        self._sample = 0
+        self._resident_due_ns = self._power_due_ns = self._tree_due_ns = 0
+        self._target_fd = os.pidfd_open(order.pid)
+        if read_stat(order.pid).start_ticks != order.start_ticks:
+            raise ProcessLookupError(f"process {order.pid} ended")
+        self._tracker, self._rejected = choose(self._options.tracker, self._options.flush)
+
+    def run(self) -> None:
+        """Send Hello, then windows, then End. Raises RecorderGone."""
+        self._outbox.put(self._hello())
+        power = PowerProbe()
+        began_ns = time.monotonic_ns()
+        until_ns = began_ns + self._options.duration_ns if self._options.duration_ns else None
+        try:
+            self._follow_tree()
+            # Nothing below allocates cycles; a collection in the middle of a pause would lengthen it.
+            gc.collect()
+            gc.freeze()
+            while True:
+                now_ns = time.monotonic_ns()
+                if now_ns >= self._power_due_ns:
+                    self._outbox.put(Power(power.read(now_ns)))
+                    self._power_due_ns = now_ns + POWER_EVERY_NS
+                due_ns = min((w.tried_ns for w in self._watched.values()), default=now_ns) + self._options.interval_ns
+                due_ns = max(due_ns, now_ns)
+                ending = until_ns is not None and due_ns >= until_ns
+                stopped = self._wait(min(due_ns, until_ns) if until_ns else due_ns)
+                if stopped is None and ending:
+                    stopped = End(time.monotonic_ns(), "duration")
+                if stopped is not None:
+                    if stopped.kind != "target exited":
+                        self._take_window()
+                    self._outbox.put(stopped)
+                    return
+                self._take_window()
+                self._follow_tree()
+        except ProcessLookupError:
+            self._outbox.put(End(time.monotonic_ns(), "target exited"))
+        finally:
+            power.close()
+            self._tracker.close()
+            self._pauser.close()
+
+    def _hello(self) -> Hello:
+        pid = self._order.pid
+        uid = os.stat(f"/proc/{pid}").st_uid
+        try:
+            user = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            user = str(uid)
+        self._tree.refresh()
+        target = Target(pid, self._order.start_ticks, self._tree.processes[0].command, user)
+        self._tree = ProcessTree(pid, children=self._options.children)
+        return Hello(
+            __version__,
+            read_clock(),
+            read_host(),
+            target,
+            self._options,
+            self._tracker.name,
+            self._tracker.flush,
+            "full",
+            self._rejected,
+            self._wss(),
+        )
+
+    def _wss(self) -> Capability:
+        """Whether there will be a working set; if not, the reason that counts is why the better trackers are out."""
+        if self._tracker.wss.ok or not self._rejected:
+            return self._tracker.wss
+        return Capability("wss", False, self._rejected[0].reason, self._rejected[0].remedy)
+
+    def _wait(self, until_ns: int) -> End | None:
+        """Sleep until then, sending what waits; an End when there is a reason to stop."""
+        while True:
+            left_ns = until_ns - time.monotonic_ns()
+            writers = [self._outbox.fd] if self._outbox.waiting_bytes else []
+            ready, _, _ = select.select([*self._stop_fds, self._target_fd], writers, [], max(left_ns, 0) / 1e9)
+            self._outbox.pump()
+            if any(fd in ready for fd in self._stop_fds):  # a word, or the end of the input: the same thing
+                return End(time.monotonic_ns(), "stopped")
+            if self._target_fd in ready:
+                return End(time.monotonic_ns(), "target exited")
+            if left_ns <= 0:
+                return None
+
+    def _follow_tree(self) -> None:
+        """Find new processes and let go of those that ended. Raises ProcessLookupError when the root is gone."""
+        now_ns = time.monotonic_ns()
+        if now_ns < self._tree_due_ns:
+            return
+        self._tree_due_ns = now_ns + TREE_EVERY_NS
+        new, gone = self._tree.refresh()
+        for process in gone:
+            self._forget(process.pid)
+        for process in new:
+            self._outbox.put(process)
+            self._begin(process)
+
+    def _begin(self, process: Process) -> None:
+        pid = process.pid
+        try:
+            maps = read_maps(pid)
+            vmas = parse_maps(maps)
+            self._clear(pid, vmas)
+        except ProcessLookupError:
+            return
+        except (PauseError, TrackerError, PermissionError) as error:
+            self._event("gap", f"pid {pid}: not cleared before its first window, which says what is resident: {error}")
+        now_ns = time.monotonic_ns()
+        self._watched[pid] = _Watched(process, maps, vmas, now_ns, now_ns)
+
+    def _clear(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+        with self._pauser.paused(pid) if self._pausing else nullcontext():
+            self._tracker.begin(pid, vmas)
+
+    def _forget(self, pid: int) -> None:
+        self._watched.pop(pid, None)
+        self._usage.forget(pid)
+        self._tracker.forget(pid)
+
+    @property
+    def _pausing(self) -> bool:
+        return self._options.pause and self._tracker.wss.ok
+
+    def _take_window(self) -> None:
+        want_resident = time.monotonic_ns() >= self._resident_due_ns
+        if want_resident:
+            self._resident_due_ns = time.monotonic_ns() + RESIDENT_EVERY_NS
+        windows = [w for watched in tuple(self._watched.values()) if (w := self._window_of(watched, want_resident))]
+        if not windows:
+            raise ProcessLookupError("every process of the tree ended")
+        self._outbox.put(
+            Window(
+                self._sample,
+                min(w.start_ns for w in windows),
+                max(w.end_ns for w in windows),
+                self._options.interval_ns,
+                time.process_time_ns(),
+                tuple(windows),
+            )
+        )
+        self._sample += 1
+
+    def _window_of(self, watched: _Watched, want_resident: bool) -> ProcessWindow | None:
+        """One window of one process; None when it ended."""
+        pid, start_ns = watched.process.pid, watched.start_ns
+        pages: PageWindow | None = None
+        reading: _Reading | None = None
+        status, reason, end_ns = Status.OK, "", time.monotonic_ns()
+        try:
+            reading = self._read(watched, want_resident)
+            pages, end_ns = reading.window, reading.end_ns
+            watched.start_ns = watched.tried_ns = reading.resumed_ns
+            self._note_maps(watched, reading.maps)
+        except ProcessLookupError:
+            self._forget(pid)
+            return None
+        except NotPaused as error:
+            status, reason = Status.NOT_PAUSED, str(error)
+        except (PauseError, PermissionError) as error:
+            status, reason = Status.DENIED, str(error)
+        except TrackerError as error:
+            status, reason = Status.FAILED, str(error)
+        if pages is None:
+            # The marks were not cleared, so the next window goes back to the same start.
+            watched.tried_ns = time.monotonic_ns()
+            if reason != watched.trouble:
+                self._event("gap", f"pid {pid}: window lost: {reason}")
+        elif pages.generation != watched.mapping:
+            watched.mapping = pages.generation
+            watched.process = self._tree.new_generation(pid)
+            self._outbox.put(watched.process)
+            self._event("exec", f"pid {pid} is now {watched.process.command}")
+            watched.table_due = True
+        watched.trouble = reason
+        try:
+            usage = self._usage.read(pid)
+        except ProcessLookupError:
+            self._forget(pid)
+            return None
+        if watched.table_due:
+            self._outbox.put(VmaTable(watched.process.key, self._sample, watched.vmas))
+            watched.table_due = False
+        if pages is not None:
+            status, reason = Status(pages.status), pages.reason
+            if pages.pages is not None and not self._options.pause:
+                reason = APPROXIMATE
+        return ProcessWindow(
+            process=watched.process.key,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            paused_ns=reading.paused_ns if reading else None,
+            walk_ns=pages.walk_ns if pages else None,
+            rearm_ns=pages.rearm_ns if pages else None,
+            flush=pages.flush if pages else "off",
+            status=status,
+            reason=reason,
+            pages=pages.pages if pages else None,
+            resident=pages.resident if pages else None,
+            rss_bytes=usage.rss_bytes,
+            cpu_ns=usage.cpu_ns,
+            threads=usage.threads,
+            minor_faults=usage.minor_faults,
+            major_faults=usage.major_faults,
+        )
+
+    def _read(self, watched: _Watched, want_resident: bool) -> _Reading:
+        """Pause, walk, flush, clear, continue."""
+        pid = watched.process.pid
+        if not self._pausing:
+            end_ns = time.monotonic_ns()
+            maps = read_maps(pid)
+            window = self._tracker.window(pid, watched.vmas, want_resident=want_resident)
+            return _Reading(window, maps, end_ns, time.monotonic_ns(), 0)
+        with self._pauser.paused(pid) as pause:
+            # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
+            window = self._tracker.window(pid, watched.vmas, want_resident=want_resident)
+            maps = read_maps(pid)
+        return _Reading(window, maps, pause.start_ns, time.monotonic_ns(), pause.paused_ns)
+
+    def _note_maps(self, watched: _Watched, maps: bytes) -> None:
+        if maps != watched.maps:
+            watched.maps, watched.vmas, watched.table_due = maps, parse_maps(maps), True
+
+    def _event(self, kind: str, text: str) -> None:
+        self._outbox.put(Event(time.monotonic_ns(), kind, text))
+
+
+def _read_order(fd: int) -> Order | None:
+    """The first line of the input; None when the supervisor is gone before it said anything."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(fd, 1)
+        if not byte:
+            return None
+        line += byte
+    return Order.from_line(line)
+
+
+def main() -> int:
+    """Exit 0 after an orderly end, 2 with one line on stderr when the order cannot be carried out."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what ^C means
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # the byte in the wake-up pipe ends the wait
+    order = _read_order(0)
+    if order is None:
+        return 0
+    outbox = Outbox(1)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
+    except PermissionError:
+        pass  # only root may: pauses are then longer on a busy machine
+    try:
+        Sampler(order, outbox, (0, wake_read)).run()
+        outbox.drain(DRAIN_SECONDS)
+    except (NoTracker, PermissionError, ProcessLookupError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except RecorderGone:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

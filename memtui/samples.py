@@ -1,0 +1,213 @@
+"""The vocabulary: what a probe returns, a frame carries and a session stores.
+
+Every name carries its unit (``_ns``, ``_bytes``, ``_w``, ``_j``). A value that could not be measured is ``None``
+and the sample that lacks it carries a ``status`` other than ``"ok"`` and a ``reason`` in plain words. Times are
+``CLOCK_MONOTONIC`` nanoseconds. Address ranges are half open, in bytes. No module of memtui is imported here but
+``pageset``, so every layer can speak these words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memtui.pageset import PageSet
+
+
+class Status(StrEnum):
+    """Why a value is there, or is not."""
+
+    OK = "ok"
+    UNSUPPORTED = "unsupported"  # this kernel, machine or tracker cannot know it
+    DENIED = "denied"  # it could, with more rights
+    FAILED = "failed"  # it was tried and went wrong
+    NOT_PAUSED = "not paused"  # the target could not be held still in time
+    GONE = "gone"  # the process ended
+    DROPPED = "dropped"  # measured, but the recorder was too slow to take it
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """One anchor per session between the monotonic clock and the wall clock."""
+
+    monotonic_ns: int
+    wall_ns: int
+    utc_offset_s: int
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine a session was taken on."""
+
+    hostname: str
+    kernel: str
+    architecture: str
+    cpu_count: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The root of the observed process tree. ``start_ticks`` (field 22 of stat) guards against a reused pid."""
+
+    pid: int
+    start_ticks: int
+    command: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for."""
+
+    interval_ns: int
+    tracker: str = "auto"
+    pause: bool = True
+    flush: str = "auto"
+    rearm: str = "auto"
+    filter: str = "default"
+    children: bool = True
+    duration_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """Whether a tracker, flush or power source works here; if not, why, and what would change it."""
+
+    name: str
+    ok: bool
+    reason: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message of every stream."""
+
+    memtui_version: str
+    clock: Clock
+    host: Host
+    target: Target
+    options: Options
+    tracker: str
+    flush: str
+    rearm: str
+    rejected: tuple[Capability, ...] = ()  # trackers and flushes tried before the chosen ones, and why they are out
+    wss: Capability = Capability("wss", True)  # not ok: the chosen tracker knows no working set, and why
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of the tree. ``key`` is small and unique in one stream: (pid, start, exec generation) by number."""
+
+    key: int
+    pid: int
+    parent_pid: int
+    start_ticks: int
+    generation: int
+    command: str
+    role: str = ""  # "target", "child"; later RANK/LOCAL_RANK
+
+
+@dataclass(frozen=True, slots=True)
+class Vma:
+    """One line of /proc/PID/maps. ``name`` is the path or ``[heap]``; empty for anonymous memory."""
+
+    start: int
+    end: int
+    perms: str
+    name: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class VmaTable:
+    """All VMAs of one process, sent when they changed. Valid from window ``sample`` on."""
+
+    process: int
+    sample: int
+    vmas: tuple[Vma, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProcessWindow:
+    """What one process did in one window. Counters (``*_ns`` of CPU, faults) are since the process began."""
+
+    process: int
+    start_ns: int
+    end_ns: int
+    paused_ns: int | None = None
+    walk_ns: int | None = None
+    rearm_ns: int | None = None
+    flush: str = "off"
+    status: str = Status.OK
+    reason: str = ""
+    pages: PageSet | None = None  # the touched pages; None when the tracker could not say
+    resident: PageSet | None = None  # pages present in the page tables, sent about once a second
+    rss_bytes: int | None = None
+    cpu_ns: int | None = None
+    threads: int | None = None
+    minor_faults: int | None = None
+    major_faults: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """One sample of the tree. ``asked_ns`` is the interval asked for; the true one is ``end_ns - start_ns``."""
+
+    sample: int
+    start_ns: int
+    end_ns: int
+    asked_ns: int
+    sampler_cpu_ns: int
+    processes: tuple[ProcessWindow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerReading:
+    """One power source at one moment. ``energy_j`` counts up from an arbitrary origin."""
+
+    t_ns: int
+    device: str  # "GPU 0", "CPU package 0"
+    scope: str  # what the figure covers: "board", "package", "dram"
+    source: str  # "nvml", "rapl"
+    power_w: float | None = None
+    energy_j: float | None = None
+    limit_w: float | None = None
+    memory_used_bytes: int | None = None
+    utilization: float | None = None
+    name: str = ""
+    status: str = Status.OK
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at one moment: a mark, a gap, an exec, a target that was found stopped."""
+
+    t_ns: int
+    kind: str  # "mark", "gap", "exec", "process", "stopped", "warning"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Last message of a stream that ended in order. ``kind``: "target exited", "stopped", "duration", "error"."""
+
+    t_ns: int
+    kind: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """All power readings of one tick."""
+
+    readings: tuple[PowerReading, ...] = ()
+
+
+Message = Hello | Process | VmaTable | Window | Power | Event | End

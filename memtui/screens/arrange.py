@@ -1,0 +1,37 @@
+"""Who gets how much room: three layouts by the size of the terminal. Pure arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIN_COLUMNS, MIN_ROWS = 60, 16
+LARGE_COLUMNS, LARGE_ROWS = 100, 30
+PANELS = ("heat", "reuse", "table", "power")  # what 1-4 choose on a small screen
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """Sizes in cells. ``kind`` is "large" (all panels), "small" (graph and one panel) or "tiny" (a sentence)."""
+
+    kind: str
+    top: int = 0
+    middle: int = 0
+    bottom: int = 0
+    power: int = 0
+    heat: int = 0
+    reuse: int = 0
+
+
+def arrange(width: int, height: int) -> Arrangement:
+    """The layout for a terminal of a size."""
+    if width < MIN_COLUMNS or height < MIN_ROWS:
+        return Arrangement("tiny")
+    rows = height - 2  # header and footer
+    if width < LARGE_COLUMNS or height < LARGE_ROWS:
+        top = 8 if rows >= 20 else 6
+        return Arrangement("small", top=top, middle=rows - top, power=width, heat=width, reuse=width)
+    top = min(15, max(8, round(rows * 0.26)))
+    middle = min(30, max(10, round(rows * 0.38)))
+    power = min(40, max(29, width // 6))
+    heat = min(width - 48, round(width * 0.54))
+    return Arrangement("large", top, middle, rows - top - middle, power, heat, width - heat)

@@ -1,0 +1,100 @@
+"""The thread between a session and the screen: it reads and prepares, the screen only draws."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from memtui.present import Presenter, SessionLike
+from memtui.views import MemoryView, State
+
+PLAY_S = 0.25  # between pictures while playing
+Action = Callable[[Presenter], object]
+
+
+class Feed(threading.Thread):
+    """Owns the presenter. Actions are done in order, then one view is made for all of them.
+
+    Args:
+        open_session: called in this thread, because a database connection belongs to one thread.
+        deliver: takes every new view; called in this thread.
+        fail: takes one line when the session cannot be read any further; the thread ends.
+        live: follow the newest sample instead of opening on the whole picture.
+        refresh_s: how often a growing session is looked at.
+    """
+
+    def __init__(
+        self,
+        open_session: Callable[[], SessionLike],
+        deliver: Callable[[MemoryView], object],
+        fail: Callable[[str], object],
+        *,
+        live: bool,
+        refresh_s: float = 1.0,
+    ) -> None:
+        super().__init__(name="memtui-feed", daemon=True)
+        self._open, self._deliver, self._fail = open_session, deliver, fail
+        self._live, self._refresh_s = live, refresh_s
+        self._actions: deque[Action] = deque()
+        self._wake = threading.Condition()
+        self._leaving = threading.Event()
+
+    def do(self, action: Action) -> None:
+        """Let the presenter do something, then show the result. Returns at once."""
+        with self._wake:
+            self._actions.append(action)
+            self._wake.notify()
+
+    def stop(self) -> None:
+        """End soon; what is under way is finished first."""
+        with self._wake:
+            self._leaving.set()
+            self._wake.notify()
+
+    def run(self) -> None:
+        """Until stopped, or until the session cannot be read."""
+        try:
+            self._run()
+        except Exception as error:
+            # Whatever is wrong with a file, the screen stays and says it; a silent standstill would be worse.
+            if not self._leaving.is_set():
+                self._fail(str(error) or type(error).__name__)
+
+    def _run(self) -> None:
+        presenter = Presenter(self._open(), follow=self._live)
+        last = looked = time.monotonic()
+        while not self._leaving.is_set():
+            for action in self._take(self._patience(presenter, looked)):
+                action(presenter)
+            if self._leaving.is_set():
+                break
+            now = time.monotonic()
+            presenter.playhead.tick(now - last)
+            last = now
+            if presenter.playhead.recording and now - looked >= self._refresh_s * 0.99:
+                looked = now
+                presenter.refresh()
+            self._deliver(presenter.view())
+            if presenter.playhead.recording:
+                presenter.reader.release()  # an open reader would keep the recorder from folding its file
+        presenter.reader.release()
+
+    def _patience(self, presenter: Presenter, looked: float) -> float | None:
+        """How long nothing needs to be drawn unless a key is pressed; None: for ever."""
+        if not presenter.complete or not presenter.shown:
+            return 0.0
+        if presenter.playhead.state is State.PLAYING:
+            return PLAY_S
+        if presenter.playhead.recording:
+            return max(0.0, looked + self._refresh_s - time.monotonic())
+        return None
+
+    def _take(self, patience: float | None) -> list[Action]:
+        with self._wake:
+            if not self._actions and not self._leaving.is_set():
+                self._wake.wait(patience)
+            actions = list(self._actions)
+            self._actions.clear()
+        return actions

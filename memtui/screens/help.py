@@ -1,0 +1,57 @@
+"""What the keys do and what the words mean."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+HELP = """\
+Time                                    the same live, on a growing and on a finished session
+  space        stop here; again: play on from here
+  t  T         next, previous sample (also right and left; with shift ten at a time)
+  [  ]         play slower, faster: 0.25x to 64x
+  home         first sample
+  end  l       back to live, or to the end of a session that is over
+  j            jump to a typed time: 7:12  90  5m  50%  +30  -1:30
+  +  -         show less time, more time, all of it
+
+Ranges
+  up  down     choose a range; pageup and pagedown by the screenful
+  /            show only ranges whose name, address or perms contain what you type; Esc shows all
+  s  S         sort by the next column; turn the order round (or click a column)
+  f            filters on or off: executable, without access, shorter than 4 pages
+
+Pictures
+  m            miss ratio of a smaller memory instead of reuse distances
+  1-4  Tab     on a small screen: where and when, reuse, ranges, power
+
+  ?            this help          q  quit (Ctrl+C too)
+
+Words
+  working set  memory touched within one window (the interval), in the pages the hardware maps
+  resident     memory the kernel keeps for the target (RSS), touched or not
+  reuse        how much other memory was touched since a page was touched last; between two bounds,
+  distance     because the order inside a window is not known
+  miss ratio   share of touches that a memory of that size, keeping what was used last, would miss
+  stopped      how long the target stood still for one window
+  self         share of one core that watching takes
+
+A saved session opens at its end, paused, with all of it in sight: space plays it from the beginning.
+"""
+
+
+class HelpScreen(ModalScreen[None]):
+    """Any of the usual keys closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,f1,enter,space", "dismiss", "close"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="help"):
+            yield Static(HELP, markup=False, id="help-text")

@@ -1,0 +1,296 @@
+"""The memory screen: live and replay are the same screen with the same keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.reactive import reactive
+from textual.screen import Screen
+from textual.widget import Widget
+
+from memtui.present import Presenter, Room, SessionLike
+from memtui.screens.arrange import MIN_COLUMNS, MIN_ROWS, PANELS, Arrangement, arrange
+from memtui.screens.feed import Action, Feed
+from memtui.screens.prompt import Prompt
+from memtui.views import MemoryView, State
+from memtui.widgets.footer_line import FooterLine
+from memtui.widgets.header_line import HeaderLine
+from memtui.widgets.heat_map import HeatMap, picture_cells
+from memtui.widgets.notice import Notice
+from memtui.widgets.power_gauge import PowerGauge
+from memtui.widgets.reuse_histogram import ReuseHistogram
+from memtui.widgets.vma_table import VmaTable
+from memtui.widgets.wss_graph import WssGraph
+
+
+class ViewReady(Message):
+    """A new picture. Only the newest of several waiting ones is worth drawing."""
+
+    def __init__(self, view: MemoryView) -> None:
+        super().__init__()
+        self.view = view
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, ViewReady)
+
+
+class FeedFailed(Message):
+    """The session cannot be read any further."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self.why = why
+
+
+class MemoryScreen(Screen[None]):
+    """Everything about the memory of one target at one moment."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "toggle_pause", "pause or play"),
+        Binding("t,right", "step(1)", "next sample"),
+        Binding("T,left", "step(-1)", "previous sample"),
+        Binding("shift+right", "step(10)", "ten samples on"),
+        Binding("shift+left", "step(-10)", "ten samples back"),
+        Binding("right_square_bracket", "faster(1)", "faster"),
+        Binding("left_square_bracket", "faster(-1)", "slower"),
+        Binding("home", "home", "first sample"),
+        Binding("end,l", "to_end", "live, or the end"),
+        Binding("plus,equals_sign", "widen(-1)", "less time, closer"),
+        Binding("minus", "widen(1)", "more time"),
+        Binding("j", "jump", "jump to a time"),
+        Binding("slash", "filter", "filter by text"),
+        Binding("f", "toggle_filters", "filters on or off"),
+        Binding("s", "sort", "sort by the next column"),
+        Binding("S", "reverse", "reverse the order"),
+        Binding("m", "miss_ratio", "miss ratio or reuse distance"),
+        Binding("down", "move(1)", "next range"),
+        Binding("up", "move(-1)", "previous range"),
+        Binding("pagedown", "page(1)", "next page of ranges"),
+        Binding("pageup", "page(-1)", "previous page of ranges"),
+        *(Binding(str(n), f"panel({n})", f"panel {n}") for n in range(1, len(PANELS) + 1)),
+        Binding("tab", "next_panel(1)", "next panel"),
+        Binding("shift+tab", "next_panel(-1)", "previous panel"),
+        Binding("question_mark,f1", "help", "help"),
+        Binding("q", "app.quit", "quit"),
+    ]
+
+    view: reactive[MemoryView | None] = reactive(None, repaint=False, init=False)
+
+    def __init__(self, open_session: Callable[[], SessionLike], *, live: bool, refresh_s: float = 1.0) -> None:
+        super().__init__()
+        self.feed = Feed(
+            open_session,
+            lambda view: self.post_message(ViewReady(view)),
+            lambda why: self.post_message(FeedFailed(why)),
+            live=live,
+            refresh_s=refresh_s,
+        )
+        self.header, self.footer = HeaderLine(id="header"), FooterLine(id="footer")
+        self.graph, self.power = WssGraph(id="graph"), PowerGauge(id="power")
+        self.heat, self.reuse = HeatMap(id="heat"), ReuseHistogram(id="reuse")
+        self.table, self.notice = VmaTable(id="table"), Notice(id="notice")
+        self.prompt = Prompt(id="prompt")
+        self.shape = Arrangement("tiny")
+        self.panel = 0
+
+    def compose(self) -> ComposeResult:
+        yield self.header
+        yield Horizontal(self.graph, self.power, id="top")
+        yield Horizontal(self.heat, self.reuse, id="middle")
+        yield self.table
+        yield self.footer
+        yield self.prompt
+        yield self.notice
+
+    def on_mount(self) -> None:
+        self._arrange()
+        self.feed.start()
+
+    def on_unmount(self) -> None:
+        self.feed.stop()
+        self.feed.join(2.0)
+
+    # Layout
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Give every panel its place. A resize re-uses the last view until one for the new size arrives."""
+        width, height = self.app.size
+        shape = self.shape = arrange(width, height)
+        large, tiny = shape.kind == "large", shape.kind == "tiny"
+        chosen = PANELS[self.panel]
+        seen: dict[Widget, bool] = {
+            self.notice: tiny,
+            self.header: not tiny,
+            self.graph: not tiny,
+            self.footer: not tiny and not self.prompt.active,
+            self.prompt: not tiny and self.prompt.active,
+            self.power: large or (not tiny and chosen == "power"),
+            self.heat: large or (not tiny and chosen == "heat"),
+            self.reuse: large or (not tiny and chosen == "reuse"),
+            self.table: large or (not tiny and chosen == "table"),
+        }
+        # On a small screen the power panel sits with the others, not beside the graph.
+        top, middle = self.query_one("#top"), self.query_one("#middle")
+        seen[top], seen[middle] = not tiny, large or (not tiny and chosen in ("heat", "reuse"))
+        self.notice.show(f"memtui needs {MIN_COLUMNS}x{MIN_ROWS} cells, this terminal has {width}x{height}")
+        for widget, wanted in seen.items():
+            widget.display = wanted
+        top.styles.height = shape.top
+        middle.styles.height = shape.middle
+        self.set_class(shape.kind == "small", "small")
+        if large:
+            self.power.styles.width, self.power.styles.height = shape.power, shape.top
+            self.heat.styles.width, self.reuse.styles.width = shape.heat, shape.reuse
+            self.table.styles.height = shape.bottom
+        elif not tiny:
+            self.heat.styles.width, self.reuse.styles.width = width, width
+            self.table.styles.height = shape.middle
+            if chosen == "power":
+                top.styles.height = shape.top + shape.middle
+                self.power.styles.width, self.power.styles.height = width, shape.middle
+        self.graph.styles.height = shape.top
+        columns, rows = picture_cells(shape.heat, shape.middle)
+        self._ask(lambda presenter: setattr(presenter, "room", Room(columns, rows)))
+        self._keys()
+
+    # Views
+
+    def on_view_ready(self, message: ViewReady) -> None:
+        self.view = message.view
+
+    def on_feed_failed(self, message: FeedFailed) -> None:
+        self.notify(message.why, title="the session cannot be read", severity="error", timeout=60, markup=False)
+
+    def watch_view(self, view: MemoryView | None) -> None:
+        """Hand the parts out; each panel draws only what differs."""
+        if view is None:
+            return
+        with self.app.batch_update():
+            self.header.show(view.header)
+            self.graph.show(view.graph)
+            self.power.show(view.power)
+            self.heat.show(view.heat)
+            self.reuse.show(view.reuse)
+            self.table.show(view.table)
+            self.footer.show(view.footer)
+        self._keys()
+
+    def _keys(self) -> None:
+        moving = self.view is None or self.view.header.state in (State.LIVE, State.PLAYING)
+        self.footer.adapt(small=self.shape.kind == "small", pause_words="pause" if moving else "play")
+
+    # Keys
+
+    def _ask(self, action: Action) -> None:
+        self.feed.do(action)
+
+    def action_toggle_pause(self) -> None:
+        self._ask(lambda presenter: presenter.playhead.toggle_pause())
+
+    def action_step(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.playhead.step(by))
+
+    def action_faster(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.playhead.faster(by))
+
+    def action_home(self) -> None:
+        self._ask(lambda presenter: presenter.playhead.home())
+
+    def action_to_end(self) -> None:
+        self._ask(lambda presenter: presenter.playhead.to_end())
+
+    def action_widen(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.playhead.widen(by))
+
+    def action_toggle_filters(self) -> None:
+        def toggle(presenter: Presenter) -> None:
+            presenter.ranges.filters_on = not presenter.ranges.filters_on
+
+        self._ask(toggle)
+
+    def action_sort(self) -> None:
+        self._ask(lambda presenter: presenter.ranges.next_sort())
+
+    def action_reverse(self) -> None:
+        self._ask(lambda presenter: presenter.ranges.sort_by(presenter.ranges.sort))
+
+    def on_vma_table_sort_asked(self, message: VmaTable.SortAsked) -> None:
+        self._ask(lambda presenter: presenter.ranges.sort_by(message.sort))
+
+    def action_miss_ratio(self) -> None:
+        self.reuse.toggle()
+
+    def action_move(self, by: int) -> None:
+        self.table.move(by)
+
+    def action_page(self, by: int) -> None:
+        self.table.page(by)
+
+    def action_panel(self, number: int) -> None:
+        if self.shape.kind == "small" and self.panel != number - 1:
+            self.panel = number - 1
+            self._arrange()
+
+    def action_next_panel(self, by: int = 1) -> None:
+        if self.shape.kind == "small":
+            self.panel = (self.panel + by) % len(PANELS)
+            self._arrange()
+
+    def action_help(self) -> None:
+        from memtui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen())
+
+    # Prompts
+
+    def action_filter(self) -> None:
+        words = self.view.table.filter_text if self.view is not None else ""
+        self._open_prompt("filter", "/", words)
+
+    def action_jump(self) -> None:
+        self._open_prompt("jump", "jump to", "", "7:12, 90, 5m, 50%, +30, -1:30")
+
+    def _open_prompt(self, kind: str, label: str, words: str, hint: str = "part of a name, address or perms") -> None:
+        self.prompt.open(kind, label, words, hint)
+        self._arrange()
+
+    def on_prompt_changed(self, message: Prompt.Changed) -> None:
+        if message.kind == "filter":
+            self._filter(message.words)
+
+    def on_prompt_done(self, message: Prompt.Done) -> None:
+        if message.kind == "filter":
+            self._filter(message.words if message.kept else "")
+        elif message.kept:
+            words = message.words
+
+            def jump(presenter: Presenter) -> None:
+                why = presenter.playhead.jump(words)
+                self.app.call_later(self._jumped, why)
+
+            self._ask(jump)
+            return
+        self._close_prompt()
+
+    def _jumped(self, why: str) -> None:
+        """A time that cannot be gone to keeps the prompt open, with the reason in place."""
+        if why:
+            self.prompt.complain(why)
+        else:
+            self._close_prompt()
+
+    def _close_prompt(self) -> None:
+        self.prompt.close()
+        self._arrange()
+
+    def _filter(self, words: str) -> None:
+        self._ask(lambda presenter: setattr(presenter.ranges, "words", words.strip()))

@@ -1,0 +1,70 @@
+"""The Textual application: screens, colours, and leaving a terminal as it was found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+
+from memtui import terminal
+from memtui.present import SessionLike
+from memtui.screens.memory import MemoryScreen
+from memtui.widgets.look import look
+
+
+class MemtuiApp(App[int]):
+    """The viewer of one session.
+
+    Args:
+        open_session: gives the session; called once, in the thread that reads it.
+        live: follow the newest sample; otherwise open on the whole picture.
+        refresh_s: how often a growing session is looked at.
+        color: "256", "16" or "none", see ``terminal.prepare``.
+        ascii_only: draw with ASCII characters.
+    """
+
+    TITLE = "memtui"
+    CSS_PATH = "../memtui.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # Ctrl+C arrives as a key; what everyone expects of it is to end the program.
+        Binding("ctrl+c", "quit", "quit", priority=True, show=False),
+        Binding("ctrl+q", "quit", "quit", priority=True, show=False),
+    ]
+
+    def __init__(
+        self,
+        open_session: Callable[[], SessionLike],
+        *,
+        live: bool,
+        refresh_s: float = 1.0,
+        color: str = "256",
+        ascii_only: bool = False,
+    ) -> None:
+        # Our colours are palette indices: let them through as they are.
+        super().__init__(ansi_color=True)
+        self.look = look(color, ascii_only)
+        self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
+
+    def on_mount(self) -> None:
+        self.set_class(self.look.color != "256", "few-colours")
+        self.push_screen(MemoryScreen(self._open_session, live=self._live, refresh_s=self._refresh_s))
+        if not self.is_headless:
+            terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
+            self.set_interval(1.0, self._check_terminal)
+
+    def on_unmount(self) -> None:
+        if not self.is_headless:
+            terminal.unwatch_signals(asyncio.get_running_loop())
+
+    def _check_terminal(self) -> None:
+        """A terminal that went away without a word would leave the input thread spinning."""
+        if terminal.hung_up():
+            self.exit(None, 129)
+
+    def export_svg(self) -> str:
+        """The screen as an SVG picture."""
+        return self.export_screenshot(title="memtui")

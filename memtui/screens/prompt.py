@@ -1,0 +1,87 @@
+"""One line to type into, in the place of the footer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.containers import Horizontal
+from textual.message import Message
+
+from memtui.widgets.notice import Words
+
+if TYPE_CHECKING:
+    from textual.widgets import Input
+
+
+class Prompt(Horizontal):
+    """A label, an input and room for what is wrong with it. The input is made when it is first needed."""
+
+    class Changed(Message):
+        """Typed; not yet kept."""
+
+        def __init__(self, kind: str, words: str) -> None:
+            super().__init__()
+            self.kind, self.words = kind, words
+
+    class Done(Message):
+        """Enter (``kept``) or Escape."""
+
+        def __init__(self, kind: str, words: str, *, kept: bool) -> None:
+            super().__init__()
+            self.kind, self.words, self.kept = kind, words, kept
+
+    def __init__(self, **options) -> None:
+        super().__init__(**options)
+        self.kind = ""
+        self._label, self._hint = Words("key", id="prompt-label"), Words("dim", id="prompt-hint")
+        self._input: Input | None = None
+
+    @property
+    def active(self) -> bool:
+        return bool(self.kind)
+
+    def compose(self):
+        yield self._label
+        yield self._hint
+
+    def open(self, kind: str, label: str, words: str, hint: str) -> None:
+        """Begin to ask."""
+        from textual.widgets import Input
+
+        self.kind = kind
+        if self._input is None:
+            self._input = Input(compact=True, select_on_focus=False, id="prompt-input")
+            self._input.cursor_blink = False
+            self.mount(self._input, after=self._label)
+        self._label.show(f" {label} ")
+        self._label.styles.width = len(label) + 2
+        self._hint.show(hint)
+        self._input.value = words
+        self._input.cursor_position = len(words)
+        self.call_after_refresh(self._input.focus)
+
+    def close(self) -> None:
+        """Stop asking."""
+        self.kind = ""
+        self.screen.set_focus(None)
+
+    def complain(self, why: str) -> None:
+        """Say in place what is wrong."""
+        self._hint.show(why, role="warning")
+
+    def on_input_changed(self, event) -> None:
+        event.stop()
+        if self.kind:
+            self.post_message(self.Changed(self.kind, event.value))
+
+    def on_input_submitted(self, event) -> None:
+        event.stop()
+        if self.kind:
+            self.post_message(self.Done(self.kind, event.value, kept=True))
+
+    def on_key(self, event: events.Key) -> None:
+        if self.kind and event.key == "escape" and self._input is not None:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Done(self.kind, self._input.value, kept=False))

@@ -1,0 +1,191 @@
+"""Rows of the table of address ranges, and the ranges the heat map draws: filtered, matched, sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.filters import Filter, is_anonymous, parse_filter
+from memtui.samples import Process
+from memtui.screens.heat_rows import HeatRange
+from memtui.views import TREND, RangeRow, Sort, TableView
+from memtui.widgets import text
+
+TREND_SAMPLES = 48  # windows before the cursor that the trend shows
+
+
+class RangeTable:
+    """Settings of the table and what it keeps between views."""
+
+    def __init__(self) -> None:
+        self.filter: Filter = parse_filter("default")
+        self.filters_on = True
+        self.words = ""
+        self.sort = Sort.WSS
+        self.descending = True
+        self._rows: list[Any] = []
+        self._rows_at: tuple[int, int] = (-1, -1)
+        self._most: dict[int, int] = {}  # row id -> the most of it ever seen touched
+        self._surveyed = 0
+        self._left_out: dict[tuple[int, int, int], str] = {}
+
+    def view(self, reader: Any, sample: int, processes: Sequence[Process]) -> TableView:
+        """The table at a sample."""
+        if sample < 0:
+            return TableView(filters_on=self.filters_on, filter_text=self.words, sort=self.sort)
+        self._survey(reader)
+        wss, trend = self._trends(reader, sample)
+        rss = reader.vma_rss(sample)
+        known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] == "ok")
+        total = sum(wss.values())
+        several = len({p.pid for p in processes}) > 1
+        rows, left_out, unmatched = [], 0, 0
+        words = self.words.lower()
+        for row in self._rows:
+            if not row.first_sample <= sample <= row.last_sample:
+                continue
+            why = self._why_left_out(row)
+            if why and self.filters_on:
+                left_out += 1
+                continue
+            name = name_of(row)
+            if words and words not in f"{name} {row.perms} {row.start:x} {row.pid}".lower():
+                unmatched += 1
+                continue
+            touched = wss.get(row.id, None if row.filtered or not known else 0)
+            rows.append(
+                RangeRow(
+                    key=row.id,
+                    start=row.start,
+                    end=row.end,
+                    perms=row.perms,
+                    name=name,
+                    wss_bytes=touched,
+                    rss_bytes=rss.get(row.id),
+                    share=touched / total if touched is not None and total else None,
+                    trend=trend.get(row.id, (0,) * TREND if known else ()),
+                    pid=row.pid if several else None,
+                    left_out=why,
+                )
+            )
+        rows.sort(key=self._key, reverse=self.descending)
+        return TableView(tuple(rows), left_out, unmatched, self.filters_on, self.words, self.sort, self.descending)
+
+    def heat_ranges(self, processes: Sequence[Process]) -> list[HeatRange]:
+        """The ranges worth drawing: all that pass the filter and were ever touched, at any time of the session."""
+        several = len({p.pid for p in processes}) > 1
+        out = []
+        for row in self._rows:
+            weight = self._most.get(row.id, 0)
+            if weight and not (self.filters_on and self._why_left_out(row)):
+                label = short_label(row)
+                out.append(
+                    HeatRange(row.process, row.start, row.end, f"{row.pid} {label}" if several else label, weight)
+                )
+        return out
+
+    def next_sort(self) -> None:
+        """The next column."""
+        order = list(Sort)
+        self.sort_by(order[(order.index(self.sort) + 1) % len(order)])
+
+    def sort_by(self, sort: Sort) -> None:
+        """Sort by a column; the same one again turns the order round."""
+        if sort is self.sort:
+            self.descending = not self.descending
+        else:
+            self.sort, self.descending = sort, sort in (Sort.WSS, Sort.RSS)
+
+    def _key(self, row: RangeRow) -> tuple:
+        match self.sort:
+            case Sort.WSS:
+                # Equal ones by size and then address, so that the untouched tail of the table holds still.
+                return (row.wss_bytes if row.wss_bytes is not None else -1, row.rss_bytes or 0, -row.start)
+            case Sort.RSS:
+                return (row.rss_bytes if row.rss_bytes is not None else -1, row.wss_bytes or 0, -row.start)
+            case Sort.PERMS:
+                return (row.perms, row.name, row.start)
+            case Sort.NAME:
+                return (row.name, row.start)
+            case _:
+                return (row.pid or 0, row.start)
+
+    def _why_left_out(self, row: Any) -> str:
+        if row.filtered:
+            return f"not stored: {row.filtered}"
+        key = row.id, row.start, row.end
+        if key not in self._left_out:
+            if len(self._left_out) > 20_000:
+                self._left_out.clear()
+            term = self.filter.leaves_out(row)
+            self._left_out[key] = f"filtered: {term}" if term else ""
+        return self._left_out[key]
+
+    def _survey(self, reader: Any) -> None:
+        """Rows, and the most each was touched: a spread of samples at first, then the new ones."""
+        samples = reader.samples.sample
+        newest = int(samples[-1])
+        if self._rows_at == (newest, len(samples)):
+            return
+        self._rows = reader.vma_rows()
+        self._rows_at = (newest, len(samples))
+        if newest - self._surveyed > 256:
+            spread = np.unique(np.linspace(max(0, self._surveyed), newest, 48).astype(int))
+            spans = [(int(s), int(s)) for s in spread]
+        else:
+            spans = [(self._surveyed, newest)]
+        for first, last in spans:
+            _, ids, touched = reader.vma_wss(first, last)
+            self._note(ids, touched)
+        self._surveyed = newest
+
+    def _note(self, ids: np.ndarray, touched: np.ndarray) -> None:
+        if len(ids):
+            rows, place = np.unique(ids, return_inverse=True)
+            most = np.zeros(len(rows), np.int64)
+            np.maximum.at(most, place, touched)
+            for row, value in zip(rows.tolist(), most.tolist(), strict=True):
+                if value > self._most.get(row, 0):
+                    self._most[row] = value
+
+    def _trends(self, reader: Any, sample: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
+        """Touched bytes per row at a sample, and its last windows as levels 0..8 of the row's own largest."""
+        first = sample - TREND_SAMPLES + 1
+        samples, ids, touched = reader.vma_wss(max(0, first), sample)
+        if not len(ids):
+            return {}, {}
+        self._note(ids, touched)
+        rows, place = np.unique(ids, return_inverse=True)
+        # Time in buckets on a fixed grid: the trend moves on by whole cells instead of flickering.
+        each = TREND_SAMPLES // TREND
+        bucket = samples // each - (sample // each - TREND + 1)
+        inside = bucket >= 0
+        picture = np.zeros((len(rows), TREND))
+        np.maximum.at(picture, (place[inside], bucket[inside]), touched[inside])
+        high = picture.max(axis=1, keepdims=True)
+        levels = np.where(high > 0, np.ceil(picture / np.maximum(high, 1) * 8), 0).astype(int)
+        here = samples == sample
+        now: dict[int, int] = {}
+        for row, value in zip(ids[here].tolist(), touched[here].tolist(), strict=True):
+            now[row] = now.get(row, 0) + value
+        return now, {row: tuple(line) for row, line in zip(rows.tolist(), levels.tolist(), strict=True)}
+
+
+def name_of(row: Any) -> str:
+    """What the table calls a range: the file's last part, the kernel's name, or ``anon`` and where it is."""
+    if row.name.startswith("/"):
+        return row.name.rpartition("/")[2] or row.name
+    if row.name and not is_anonymous(row.name):
+        return row.name
+    return f"{row.name or 'anon'} {row.start:012x}"
+
+
+def short_label(row: Any) -> str:
+    """What the heat map calls a range: few cells, with the size where there is no name."""
+    if row.name.startswith("/"):
+        return (row.name.rpartition("/")[2] or row.name).split(".so")[0]
+    if row.name and not is_anonymous(row.name):
+        return row.name
+    return f"anon {text.short_size(row.end - row.start)}"

@@ -1,0 +1,168 @@
+"""Sessions in forms that other programs read: CSV files with a fixed contract of columns, or one JSON document."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.errors import UserError
+from memtui.session.reader import SessionReader
+
+FIRST_TOUCH = -1
+UNITS = {"*_ns": "nanoseconds, CLOCK_MONOTONIC", "*_bytes": "bytes", "*_w": "watts", "*_j": "joules"}
+Row = tuple[Any, ...]
+Table = tuple[tuple[str, ...], Callable[[SessionReader], Iterable[Row]]]
+
+
+def export(path: Path, form: str, folder: Path, *, force: bool = False) -> list[Path]:
+    """Write a session into a folder and return the files. Raises SessionError and UserError."""
+    reader = SessionReader(path)
+    names = [*(f"{name}.csv" for name in TABLES), "meta.json"] if form == "csv" else ["session.json"]
+    targets = [folder / name for name in names]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        there = [str(p) for p in targets if p.exists()]
+        if there and not force:
+            raise UserError(f"{there[0]}: exists already; choose another folder or add --force")
+        if form == "csv":
+            for name, (columns, rows) in TABLES.items():
+                _write_csv(folder / f"{name}.csv", columns, rows(reader))
+            _write_json(folder / "meta.json", _meta(reader))
+        else:
+            tables = {
+                name: [dict(zip(columns, row, strict=True)) for row in rows(reader)]
+                for name, (columns, rows) in TABLES.items()
+            }
+            _write_json(targets[0], {"meta": _meta(reader), **tables})
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
+    finally:
+        reader.close()
+    return targets
+
+
+def _write_csv(path: Path, columns: tuple[str, ...], rows: Iterable[Row]) -> None:
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def _write_json(path: Path, plain: dict[str, Any]) -> None:
+    path.write_text(json.dumps(plain, indent=1) + "\n")
+
+
+def _meta(reader: SessionReader) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "session": reader.path.name,
+        "hello": asdict(reader.hello),
+        "clock": asdict(reader.hello.clock),
+        "end": asdict(reader.end) if reader.end else None,
+        "samples": len(reader.samples),
+        "processes": [asdict(p) for p in reader.processes()],
+        "units": UNITS,
+    }
+
+
+def _last(reader: SessionReader) -> int:
+    return int(reader.samples.sample[-1]) if len(reader.samples) else 0
+
+
+def _whole(value: float) -> int | None:
+    return None if np.isnan(value) else int(value)
+
+
+def _samples(reader: SessionReader) -> Iterator[Row]:
+    """A row per process and one with pid 0 for the whole tree."""
+    pids = {p.key: p.pid for p in reader.processes()}
+    table = reader.samples
+    parts = groupby(reader.process_samples(0, _last(reader)), key=lambda row: row["sample"])
+    by_sample = {sample: list(rows) for sample, rows in parts}
+    for i, sample in enumerate(table.sample.tolist()):
+        sizes = (_whole(table.paused_ns[i]), _whole(table.wss_bytes[i]), _whole(table.rss_bytes[i]))
+        stored = _whole(table.stored_bytes[i])
+        status = (table.status[i], table.reason[i])
+        yield (sample, 0, int(table.start_ns[i]), int(table.end_ns[i]), *sizes, stored, "", *status, None, None, None)
+        for row in by_sample.get(sample, ()):
+            yield (
+                sample,
+                pids[row["process"]],
+                *(row[n] for n in ("start_ns", "end_ns", "paused_ns", "wss_bytes", "rss_bytes", "stored_bytes")),
+                *(row[n] for n in ("flush", "status", "reason", "cpu_ns", "minor_faults", "major_faults")),
+            )
+
+
+def _pages(reader: SessionReader) -> Iterator[Row]:
+    processes = reader.processes()
+    for sample in reader.samples.sample.tolist():
+        for process in processes:
+            pages = reader.page_set(sample, process.key)
+            if pages is not None:
+                for start, end, page_bytes in pages.ranges():
+                    yield sample, process.pid, start, end, page_bytes
+
+
+def _vmas(reader: SessionReader) -> Iterator[Row]:
+    for v in reader.vma_rows():
+        yield v.pid, v.start, v.end, v.perms, v.name, v.first_sample, v.last_sample, v.filtered
+
+
+def _reuse(reader: SessionReader) -> Iterator[Row]:
+    """Exact distances over the session by process and bound; a first touch has distance -1."""
+    pids = {p.key: p.pid for p in reader.processes()}
+    exact: dict[int, ExactReuse] = defaultdict(ExactReuse)
+    for _, process, reuse in reader.reuse_between(0, _last(reader)):
+        exact[pids[process]].add(reuse)
+    for pid, found in sorted(exact.items()):
+        for bound in ("upper", "lower"):
+            yield pid, bound, FIRST_TOUCH, found.first_touches
+            distances, counts = found.entries(bound)
+            yield from ((pid, bound, *pair) for pair in zip(distances.tolist(), counts.tolist(), strict=True))
+
+
+def _power(reader: SessionReader) -> Iterator[Row]:
+    for r in reader.power(0, 2**62):
+        yield (
+            r.t_ns,
+            r.device,
+            r.power_w,
+            r.energy_j,
+            r.source,
+            r.status,
+            r.reason,
+            r.scope,
+            r.name,
+            r.limit_w,
+            r.utilization,
+            r.memory_used_bytes,
+        )
+
+
+def _events(reader: SessionReader) -> Iterator[Row]:
+    for event in reader.events(0, 2**62):
+        yield event.t_ns, event.kind, event.text
+
+
+_SAMPLE = ("sample", "pid", "start_ns", "end_ns", "paused_ns", "wss_bytes", "rss_bytes", "stored_bytes", "flush")
+TABLES: dict[str, Table] = {
+    "samples": ((*_SAMPLE, "status", "reason", "cpu_ns", "minor_faults", "major_faults"), _samples),
+    "pages": (("sample", "pid", "start", "end", "page_bytes"), _pages),
+    "vmas": (("pid", "start", "end", "perms", "name", "first_sample", "last_sample", "filtered"), _vmas),
+    "reuse": (("pid", "bound", "distance_bytes", "count"), _reuse),
+    "power": (
+        ("t_ns", "device", "watts", "joules", "source", "status", "reason")
+        + ("scope", "name", "limit_w", "utilization", "memory_used_bytes"),
+        _power,
+    ),
+    "events": (("t_ns", "kind", "text"), _events),
+}

@@ -1,0 +1,270 @@
+"""Reads a session: whole, growing, or left behind by a recorder that was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.reuse_tracker import ReuseSample
+from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.frames import hello_from_plain
+from memtui.pageset import PageSet
+from memtui.samples import End, Event, Hello, PowerReading, Process
+from memtui.session.codec import decode_pairs, decode_reuse
+from memtui.session.store import SessionError, connect_reader, row_id, split_row_id
+
+_INTEGERS = ("sample", "start_ns", "end_ns", "asked_ns", "sampler_cpu_ns", "recorder_cpu_ns")
+_MAYBE = ("paused_ns", "wss_bytes", "stored_bytes", "rss_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class VmaRow:
+    """A VMA, overlap-merged over the session. ``filtered`` names the filter term that kept its pages out."""
+
+    id: int
+    process: int
+    pid: int
+    start: int
+    end: int
+    perms: str
+    name: str
+    first_sample: int
+    last_sample: int
+    filtered: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleTable:
+    """The scalars of all samples of the tree, a value per sample; nan where it could not be measured."""
+
+    sample: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    asked_ns: NDArray[np.int64]
+    sampler_cpu_ns: NDArray[np.int64]
+    recorder_cpu_ns: NDArray[np.int64]
+    paused_ns: NDArray[np.float64]
+    wss_bytes: NDArray[np.float64]
+    stored_bytes: NDArray[np.float64]
+    rss_bytes: NDArray[np.float64]
+    status: tuple[str, ...]
+    reason: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+
+class SessionReader:
+    """One session. ``refresh`` picks up what was committed since; everything else answers from that state.
+
+    Raises SessionError when the file is missing, foreign, truncated, newer or empty.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection: sqlite3.Connection | None = None
+        self.hello: Hello
+        self.end: End | None = None
+        self.recorder_pid = 0
+        self.samples = _table([])
+        self._open()
+        meta = self._meta()
+        if "hello" not in meta:
+            raise SessionError(f"{path}: holds no recording yet, or its recorder died before the first sample")
+        try:
+            self.hello = hello_from_plain(meta["hello"])
+        except (KeyError, TypeError) as error:
+            raise SessionError(f"{path}: damaged description: {error}") from None
+        self.refresh()
+
+    @property
+    def file_bytes(self) -> int:
+        """Size on disk, with what is not folded in yet."""
+        return sum(p.stat().st_size for p in (self.path, self.path.with_name(self.path.name + "-wal")) if p.exists())
+
+    @property
+    def alive(self) -> bool:
+        """True while somebody still records it."""
+        if self.end is not None or self.hello.clock.boot_id != _boot_id():
+            return False
+        try:
+            command = Path(f"/proc/{self.recorder_pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+        return b"memtui" in command
+
+    def refresh(self) -> bool:
+        """Look for newly committed rows; True when there are any, or when the recording ended meanwhile."""
+        last = int(self.samples.sample[-1]) if len(self.samples) else -1
+        names = ", ".join((*_INTEGERS, *_MAYBE, "status", "reason"))
+        new = self._all(f"SELECT {names} FROM sample WHERE sample > ? ORDER BY sample", last)
+        if new:
+            self.samples = _joined(self.samples, _table(new))
+        ended = False
+        if self.end is None:
+            meta = self._meta()
+            self.recorder_pid = meta.get("recorder_pid", 0)
+            if "end" in meta:
+                self.end = End(**meta["end"])
+                ended = True
+        return bool(new) or ended
+
+    def release(self) -> None:
+        """Let go of the file, so that the recorder can fold it; the next question opens it again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    close = release
+
+    def processes(self) -> list[Process]:
+        """Every process of the tree, every exec a new one, in the order they appeared."""
+        names = "key, pid, parent_pid, start_ticks, generation, command, role"
+        return [Process(*row) for row in self._all(f"SELECT {names} FROM process ORDER BY key")]
+
+    def vma_rows(self, process: int | None = None) -> list[VmaRow]:
+        """The merged VMAs by process and address."""
+        query = (
+            "SELECT v.id, v.process, p.pid, v.start, v.end, v.perms, v.name, v.first_sample, v.last_sample, v.filtered "
+            "FROM vma v JOIN process p ON p.key = v.process WHERE ? IS NULL OR v.process = ? "
+            "ORDER BY v.process, v.start"
+        )
+        return [VmaRow(*row) for row in self._all(query, process, process)]
+
+    def vma_wss(
+        self, first_sample: int, last_sample: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Touched bytes by VMA row in an inclusive range of samples: (samples, row ids, bytes), each i8[n]."""
+        rows = self._all("SELECT id, data FROM vma_wss WHERE id >= ? AND id < ?", *_span(first_sample, last_sample))
+        if not rows:
+            none = np.empty(0, np.int64)
+            return none, none, none
+        pairs = [decode_pairs(data) for _, data in rows]
+        samples = np.repeat([split_row_id(row)[0] for row, _ in rows], [len(ids) for ids, _ in pairs])
+        ids = self._unalias(np.concatenate([ids for ids, _ in pairs]))
+        return samples.astype(np.int64), ids, np.concatenate([values for _, values in pairs])
+
+    def vma_rss(self, sample: int) -> dict[int, int]:
+        """Resident bytes by VMA row, the newest known at or before a sample. Rows of processes without any: absent."""
+        found: dict[int, int] = {}
+        low, high = _span(max(sample - 2048, 0), sample)
+        newest = self._all(
+            "SELECT max(id), data FROM vma_rss WHERE id >= ? AND id < ? GROUP BY id & 1048575", low, high
+        )
+        for _, data in newest:
+            ids, values = decode_pairs(data)
+            for row, value in zip(self._unalias(ids).tolist(), values.tolist(), strict=True):
+                found[row] = found.get(row, 0) + value
+        return found
+
+    def page_set(self, sample: int, process: int) -> PageSet | None:
+        """The touched pages that filters kept; None when there are none stored. Raises SessionError on damage."""
+        rows = self._all("SELECT data FROM page_set WHERE id = ?", row_id(sample, process))
+        try:
+            return PageSet.decode(rows[0][0]) if rows else None
+        except ValueError as error:
+            raise SessionError(f"{self.path}: sample {sample}: {error}") from None
+
+    def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
+        """The scalars per process in an inclusive range of samples, as dicts with the schema's names and ``sample``."""
+        rows = self._all(
+            "SELECT * FROM process_sample WHERE id >= ? AND id < ? ORDER BY id", *_span(first_sample, last_sample)
+        )
+        names = [row[1] for row in self._all("PRAGMA table_info(process_sample)")]
+        found = []
+        for row in rows:
+            plain = dict(zip(names, row, strict=True))
+            plain["sample"], plain["process"] = split_row_id(plain.pop("id"))
+            found.append(plain)
+        return found
+
+    def reuse_between(self, first_sample: int, last_sample: int) -> list[tuple[int, int, ReuseSample]]:
+        """Exact reuse distances of an inclusive range of samples: (sample, process, distances)."""
+        rows = self._all("SELECT id, data FROM reuse WHERE id >= ? AND id < ?", *_span(first_sample, last_sample))
+        return [(*split_row_id(row), decode_reuse(data)) for row, data in rows]
+
+    def reuse_until(self, sample: int) -> ReuseHistogram:
+        """The histogram of all windows up to and including ``sample``: the checkpoint before it and the rest."""
+        rows = self._all(
+            "SELECT sample, data FROM reuse_checkpoint WHERE sample <= ? ORDER BY sample DESC LIMIT 1", sample
+        )
+        histogram = ReuseHistogram.from_bytes(rows[0][1]) if rows else ReuseHistogram()
+        for _, _, reuse in self.reuse_between(rows[0][0] + 1 if rows else 0, sample):
+            histogram.add(reuse)
+        return histogram
+
+    def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
+        """Readings of a half-open time range; of an absent source the newest word before its end, whenever it came."""
+        names = (
+            "t_ns, device, scope, source, power_w, energy_j, limit_w, memory_used_bytes, utilization, name, status, "
+            "reason"
+        )
+        query = f"SELECT {names} FROM power WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"
+        found = [PowerReading(*row) for row in self._all(query, first_ns, last_ns)]
+        there = {(r.device, r.scope) for r in found}
+        absent = f"SELECT {names}, max(t_ns) FROM power WHERE t_ns < ? AND status != 'ok' GROUP BY device, scope"
+        older = [PowerReading(*row[:-1]) for row in self._all(absent, last_ns)]
+        return [r for r in older if (r.device, r.scope) not in there] + found
+
+    def events(self, first_ns: int, last_ns: int) -> list[Event]:
+        """Events of a half-open time range."""
+        query = "SELECT t_ns, kind, text FROM event WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"
+        return [Event(*row) for row in self._all(query, first_ns, last_ns)]
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connect_reader(self.path)
+        return self._connection
+
+    def _all(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self._open().execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise SessionError(f"{self.path}: cannot be read: {error}") from None
+
+    def _meta(self) -> dict[str, Any]:
+        return {key: json.loads(value) for key, value in self._all("SELECT key, value FROM meta")}
+
+    def _unalias(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Replace ids of merged rows by the row that took them in."""
+        aliases = dict(self._all("SELECT id, row FROM vma_alias"))
+        if not aliases:
+            return ids
+
+        def follow(row: int) -> int:
+            while row in aliases:
+                row = aliases[row]
+            return row
+
+        values, place = np.unique(ids, return_inverse=True)
+        return np.array([follow(int(row)) for row in values], np.int64)[place]
+
+
+def _span(first_sample: int, last_sample: int) -> tuple[int, int]:
+    return row_id(first_sample, 0), row_id(last_sample + 1, 0)
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return os.uname().nodename
+
+
+def _table(rows: list[tuple[Any, ...]]) -> SampleTable:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * (len(_INTEGERS) + len(_MAYBE) + 2)
+    integers = [np.array(c, np.int64) for c in columns[: len(_INTEGERS)]]
+    maybe = [np.array(c, np.float64) for c in columns[len(_INTEGERS) : -2]]  # None becomes nan
+    return SampleTable(*integers, *maybe, tuple(columns[-2]), tuple(columns[-1]))
+
+
+def _joined(old: SampleTable, new: SampleTable) -> SampleTable:
+    arrays = [np.concatenate((getattr(old, n), getattr(new, n))) for n in (*_INTEGERS, *_MAYBE)]
+    return SampleTable(*arrays, old.status + new.status, old.reason + new.reason)

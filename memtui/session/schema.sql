@@ -1,0 +1,39 @@
+-- A memtui session. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes, power watts, energy joules.
+-- A value that could not be measured is NULL, with status and reason beside it.
+-- Rows about one process in one sample have id = sample << 20 | process: one key, in the order of time.
+
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- values are JSON
+
+CREATE TABLE process(
+    key INTEGER PRIMARY KEY, pid INTEGER NOT NULL, parent_pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL,
+    generation INTEGER NOT NULL, command TEXT NOT NULL, role TEXT NOT NULL);
+
+CREATE TABLE sample( -- one row per sample of the whole tree
+    sample INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, asked_ns INTEGER NOT NULL,
+    paused_ns INTEGER, wss_bytes INTEGER, stored_bytes INTEGER, rss_bytes INTEGER,
+    sampler_cpu_ns INTEGER NOT NULL, recorder_cpu_ns INTEGER NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL);
+
+CREATE TABLE process_sample(
+    id INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, paused_ns INTEGER, walk_ns INTEGER,
+    rearm_ns INTEGER, flush TEXT NOT NULL, wss_bytes INTEGER, stored_bytes INTEGER, rss_bytes INTEGER, cpu_ns INTEGER,
+    threads INTEGER, minor_faults INTEGER, major_faults INTEGER, status TEXT NOT NULL, reason TEXT NOT NULL);
+
+CREATE TABLE page_set(id INTEGER PRIMARY KEY, codec INTEGER NOT NULL, data BLOB NOT NULL); -- what filters kept
+CREATE TABLE vma_wss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, touched bytes
+CREATE TABLE vma_rss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, resident bytes
+CREATE TABLE reuse(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- exact distances and counts of one window
+CREATE TABLE reuse_checkpoint(sample INTEGER PRIMARY KEY, data BLOB NOT NULL); -- histogram of all windows up to here
+
+CREATE TABLE vma( -- overlap-merged over the session
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, perms TEXT NOT NULL,
+    name TEXT NOT NULL, first_sample INTEGER NOT NULL, last_sample INTEGER NOT NULL, filtered TEXT NOT NULL);
+CREATE TABLE vma_alias(id INTEGER PRIMARY KEY, row INTEGER NOT NULL); -- a row that was merged into another one
+
+CREATE TABLE power(
+    t_ns INTEGER NOT NULL, device TEXT NOT NULL, scope TEXT NOT NULL, source TEXT NOT NULL, name TEXT NOT NULL,
+    power_w REAL, energy_j REAL, limit_w REAL, memory_used_bytes INTEGER, utilization REAL,
+    status TEXT NOT NULL, reason TEXT NOT NULL);
+CREATE INDEX power_by_time ON power(t_ns);
+
+CREATE TABLE event(t_ns INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
+CREATE INDEX event_by_time ON event(t_ns);

@@ -1,0 +1,97 @@
+"""Numbers with units as text, in few cells and of steady width."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_SHORT = ("", "K", "M", "G", "T", "P", "E")
+
+
+def _scaled(value: float) -> tuple[float, int]:
+    unit = 0
+    # 999.5 and not 1024: four digits would make the number wider than its neighbours.
+    while abs(value) >= 999.5 and unit < len(_UNITS) - 1:
+        value /= 1024
+        unit += 1
+    return value, unit
+
+
+def _digits(value: float, unit: int) -> str:
+    if unit == 0:
+        return f"{value:.0f}"
+    if abs(value) < 9.995:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
+
+
+def size(value: float | None) -> str:
+    """Bytes in at most 8 cells: ``61.2 MiB``. None is ``n/a``."""
+    if value is None or value != value:
+        return "n/a"
+    scaled, unit = _scaled(value)
+    return f"{_digits(scaled, unit)} {_UNITS[unit]}"
+
+
+def size_column(value: float | None, width: int = 8) -> str:
+    """Bytes right-aligned with the unit in one column: ``61.2 MiB``, ``   0 B  ``."""
+    if value is None or value != value:
+        return "–".rjust(width - 4) + "    "
+    scaled, unit = _scaled(value)
+    return f"{_digits(scaled, unit):>{width - 4}} {_UNITS[unit]:<3}"
+
+
+def short_size(value: float) -> str:
+    """Bytes for an axis: ``128M``, ``1.5G``, ``0``."""
+    if not value:
+        return "0"
+    scaled, unit = _scaled(value)
+    digits = f"{scaled:.0f}" if abs(scaled - round(scaled)) < 0.05 or scaled >= 100 else f"{scaled:.1f}"
+    return digits + _SHORT[unit]
+
+
+def clock(seconds: float, *, tenths: bool = False) -> str:
+    """``00:12:41``, with ``tenths`` ``00:12:41.4``."""
+    sign = "-" if seconds < 0 else ""
+    ticks = int(abs(seconds) * 10 + 1e-6)
+    whole = ticks // 10
+    text = f"{sign}{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    return f"{text}.{ticks % 10}" if tenths else text
+
+
+def span(seconds: float) -> str:
+    """A length of time in few cells: ``60 s``, ``5 min``, ``2 h``."""
+    if seconds < 10 and abs(seconds - round(seconds)) > 0.05:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        minutes = seconds / 60
+        return f"{minutes:.0f} min" if abs(minutes - round(minutes)) < 0.05 else f"{minutes:.1f} min"
+    hours = seconds / 3600
+    return f"{hours:.0f} h" if abs(hours - round(hours)) < 0.05 else f"{hours:.1f} h"
+
+
+def duration(seconds: float | None) -> str:
+    """A short time: ``3.1 ms``, ``210 us``, ``1.2 s``."""
+    if seconds is None or seconds != seconds:
+        return "n/a"
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
+        value = seconds * factor
+        if abs(value) >= 0.9995 or unit == "us":
+            return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:.1f} {unit}"
+    raise AssertionError("unreachable")
+
+
+def energy(joules: float | None) -> str:
+    """``18.4 kJ``."""
+    if joules is None or joules != joules:
+        return "n/a"
+    for factor, unit in ((1.0, "J"), (1e3, "kJ"), (1e6, "MJ"), (1e9, "GJ")):
+        if abs(joules) < 999.5 * factor or unit == "GJ":
+            value = joules / factor
+            return f"{value:.1f} {unit}" if abs(value) < 99.95 else f"{value:.0f} {unit}"
+    raise AssertionError("unreachable")
+
+
+def percent(fraction: float | None) -> str:
+    """``63.8 %``, always one decimal."""
+    return "n/a" if fraction is None or fraction != fraction else f"{fraction * 100:.1f} %"

@@ -1,0 +1,246 @@
+"""View models: everything the memory screen shows at one moment, as frozen plain data.
+
+A view holds no handle on a file, a process or a widget, so any of the three can be replaced or faked. Arrays inside
+a view are never written to after it was built. ``same`` compares two views by value, which is how a widget learns
+that nothing changed and stays quiet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Grid = NDArray[np.float32]
+TREND = 12  # entries of a row's trend
+
+
+def same(a: object, b: object) -> bool:
+    """Whether two view models show the same picture (arrays by value, nan equal to nan)."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    if is_dataclass(a):
+        return all(same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b)
+
+
+class State(StrEnum):
+    """What the playhead does."""
+
+    LIVE = "live"
+    PAUSED = "paused"
+    PLAYING = "playing"
+    ENDED = "ended"
+
+
+class Sort(StrEnum):
+    """Columns the table of address ranges can be sorted by."""
+
+    WSS = "WSS"
+    RSS = "RSS"
+    PERMS = "perms"
+    NAME = "name"
+    ADDRESS = "address"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """The one time axis all panels share. Times are monotonic nanoseconds, ``origin_ns`` is the session's start."""
+
+    origin_ns: int
+    start_ns: int
+    end_ns: int
+    cursor_ns: int
+    follow: bool  # the right edge is now
+
+    @property
+    def span_ns(self) -> int:
+        return max(1, self.end_ns - self.start_ns)
+
+    @property
+    def marks_cursor(self) -> bool:
+        """Whether the cursor needs a line of its own: at the right edge it needs none."""
+        return not self.follow and self.cursor_ns < self.end_ns
+
+    def bins(self, count: int) -> tuple[float, int]:
+        """Width of one of ``count`` bins and the absolute number of the first.
+
+        Bins lie on a fixed grid from the origin, so a moving window shifts the picture by whole bins and never
+        re-cuts it: what is drawn moves, it does not shimmer.
+        """
+        width = self.span_ns / max(1, count)
+        last = int(np.ceil((self.end_ns - self.origin_ns) / width - 1e-9))
+        return width, last - count
+
+    def column(self, t_ns: float, count: int) -> int | None:
+        """The bin in which a moment falls, None when it is not on the picture."""
+        width, first = self.bins(count)
+        place = int(np.ceil((t_ns - self.origin_ns) / width - 1e-9)) - 1 - first
+        return place if 0 <= place < count else None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment worth a tick on the timeline: ``kind`` as in ``Event``."""
+
+    t_ns: int
+    kind: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderView:
+    """The first line."""
+
+    command: str = ""
+    pid: int = 0
+    others: int = 0  # further processes of the tree
+    state: State = State.LIVE
+    live_session: bool = True  # somebody still records
+    position_s: float = 0.0
+    duration_s: float = 0.0
+    speed: float = 1.0
+    ended: str = ""
+    tracker: str = ""
+    flush: str = ""
+    asked_s: float | None = None
+    true_s: float | None = None
+    paused_s: float | None = None
+    own_cpu: float | None = None  # fraction of one core that watching costs
+    origin_ns: int = 0
+    marks: tuple[Mark, ...] = ()
+    notice: str = ""  # a line that matters more than the numbers, e.g. why nothing arrives
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphView:
+    """Working set and resident set over the visible window, one entry per sample."""
+
+    axis: TimeAxis
+    begin_ns: Floats
+    end_ns: Floats
+    wss_bytes: Floats
+    rss_bytes: Floats
+    now_bytes: float | None = None
+    median_bytes: float | None = None
+    max_bytes: float | None = None
+    rss_now_bytes: float | None = None
+    note: str = ""  # why there is no working set
+
+
+@dataclass(frozen=True, slots=True)
+class HeatBand:
+    """Rows of cells that belong together: a range of memory, a gap, or what did not fit."""
+
+    row: int
+    rows: int
+    label: str
+    kind: str = "range"  # "range", "gap", "more"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeatView:
+    """Where and when: share of pages touched per window, two pixel rows to a row of cells, nan: nothing known."""
+
+    axis: TimeAxis
+    share: Grid
+    bands: tuple[HeatBand, ...] = ()
+    caption: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReuseView:
+    """Reuse distances from the session's start to the cursor: shares of all touches per bin, between two bounds."""
+
+    edges_bytes: Floats = field(default_factory=lambda: np.empty(0))  # f8[bins + 1], rising
+    upper: Floats = field(default_factory=lambda: np.empty(0))  # f8[bins], share of touches at their largest distance
+    lower: Floats = field(default_factory=lambda: np.empty(0))
+    first_share: float | None = None
+    touches: int = 0
+    half_low_bytes: float | None = None
+    half_high_bytes: float | None = None
+    size_bytes: Floats = field(default_factory=lambda: np.empty(0))  # miss-ratio curve: sizes of an LRU memory
+    miss_low: Floats = field(default_factory=lambda: np.empty(0))
+    miss_high: Floats = field(default_factory=lambda: np.empty(0))
+    interval_s: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePower:
+    """One device. ``reason`` says in plain words why there is no figure."""
+
+    name: str
+    now_w: float | None = None
+    mean_w: float | None = None
+    peak_w: float | None = None
+    energy_j: float | None = None
+    limit_w: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerView:
+    devices: tuple[DevicePower, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    """One address range of the session."""
+
+    key: int
+    start: int
+    end: int
+    perms: str
+    name: str
+    wss_bytes: int | None = None
+    rss_bytes: int | None = None
+    share: float | None = None
+    trend: tuple[int, ...] = ()  # 0..8 of the row's own maximum, oldest first
+    pid: int | None = None  # only where there is more than one process
+    left_out: str = ""  # the filter that greys it
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    rows: tuple[RangeRow, ...] = ()
+    left_out: int = 0
+    not_matching: int = 0
+    filters_on: bool = True
+    filter_text: str = ""
+    sort: Sort = Sort.WSS
+    descending: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FooterView:
+    """The right end of the last line."""
+
+    recorded_bytes: int | None = None
+    path: str = ""
+    recording: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryView:
+    """All parts at one cursor position."""
+
+    header: HeaderView
+    graph: GraphView
+    heat: HeatView
+    reuse: ReuseView
+    power: PowerView
+    table: TableView
+    footer: FooterView

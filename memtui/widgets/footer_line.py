@@ -1,0 +1,95 @@
+"""The last line: keys that work here, and where the recording goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual import events
+
+from memtui.views import FooterView
+from memtui.widgets import text
+from memtui.widgets.panel import Painted, line_width
+from memtui.widgets.raster import Line
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key in the footer: what to press, what it does, the screen's action, and when it gives way (1 stays)."""
+
+    keys: str
+    words: str
+    action: str
+    rank: int
+
+
+KEYS = (
+    Key("space", "pause", "toggle_pause", 1),
+    Key("t/T", "step", "step(1)", 3),
+    Key("[ ]", "speed", "faster", 5),
+    Key("+ -", "span", "narrower", 6),
+    Key("/", "filter", "filter", 2),
+    Key("s", "sort", "sort", 4),
+    Key("f", "filters", "toggle_filters", 5),
+    Key("m", "miss ratio", "miss_ratio", 6),
+    Key("j", "jump", "jump", 7),
+    Key("?", "help", "help", 1),
+    Key("q", "quit", "quit", 1),
+)
+SMALL_KEYS = (
+    Key("space", "pause", "toggle_pause", 1),
+    Key("t/T", "step", "step(1)", 2),
+    Key("1-4", "panel", "next_panel", 1),
+    Key("?", "help", "help", 1),
+    Key("q", "quit", "quit", 1),
+)
+
+
+class FooterLine(Painted):
+    """One line. Keys can be clicked; those of the highest rank give way first."""
+
+    view: FooterView
+    small = False
+    pause_words = "pause"
+
+    def __init__(self, view: FooterView | None = None, **options) -> None:
+        super().__init__(view or FooterView(), **options)
+        self._places: list[tuple[int, int, str]] = []
+
+    def adapt(self, *, small: bool, pause_words: str) -> None:
+        """Other keys for a small screen, another word while paused."""
+        if (small, pause_words) != (self.small, self.pause_words):
+            self.small, self.pause_words = small, pause_words
+            self.repaint()
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        view, look = self.view, self.look
+        keys = list(SMALL_KEYS if self.small else KEYS)
+        where = ""
+        if view.recorded_bytes is not None:
+            where = f"{'rec ' if view.recording else ''}{text.size_column(view.recorded_bytes)}"
+
+        def need() -> int:
+            return sum(len(k.keys) + len(self._words(k)) + 3 for k in keys) + 2
+
+        while need() + len(where) > width and any(key.rank > 1 for key in keys):
+            keys.remove(max(keys, key=lambda key: key.rank))
+        line: Line = [(" ", look["dim"])]
+        self._places = []
+        for key in keys:
+            begin = line_width(line)
+            line += [(key.keys, look["key"]), (f" {self._words(key)}  ", look["dim"])]
+            self._places.append((begin, line_width(line) - 2, key.action))
+        room = width - line_width(line) - len(where) - 2
+        path = text.clean(view.path)
+        if path and room >= 12:
+            where += " " + text.fit(path, min(room, text.width(path)))
+        pad = max(0, width - line_width(line) - text.width(where) - 1)
+        return [[*line, (" " * pad, look["dim"]), (look.plain(where), look["dim"])]]
+
+    def _words(self, key: Key) -> str:
+        return self.pause_words if key.action == "toggle_pause" else key.words
+
+    async def on_click(self, event: events.Click) -> None:
+        for begin, end, action in self._places:
+            if begin <= event.x < end:
+                await self.screen.run_action(action)

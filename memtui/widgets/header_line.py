@@ -1,0 +1,88 @@
+"""The first line: whom we watch, where in time we are, how it is measured and what that costs."""
+
+from __future__ import annotations
+
+from memtui.views import HeaderView, State
+from memtui.widgets import text
+from memtui.widgets.panel import Painted, line_width
+from memtui.widgets.raster import Line
+
+MARKS = {"mark": "┃", "gap": "┊", "stopped": "┊", "exec": "┃", "warning": "┃"}
+
+
+class HeaderLine(Painted):
+    """One line. What matters least gives way first; off the live edge a timeline takes the room to the right."""
+
+    view: HeaderView
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        view, look = self.view, self.look
+        left: Line = [(" memtui  ", look["dim"])]
+        name = text.clean(view.command)
+        room = max(8, min(40, width - 60))
+        left.append((text.fit(name, min(room, text.width(name))), look["bright"]))
+        left.append((f"  pid {view.pid}" if width >= 100 else f" {view.pid}", look["text"]))
+        if view.others:
+            left.append((f" +{view.others}", look["dim"]))
+        left += [("   " if width >= 100 else "  ", look["dim"]), *self._state()]
+        free = width - line_width(left) - 2
+        if view.notice:
+            right: Line = [(text.fit(text.clean(view.notice), max(0, free)), look["warning"])]
+        elif view.state in (State.PAUSED, State.PLAYING):
+            right = self._costs(max(0, free - 40))
+            bar = free - line_width(right) - 2
+            if bar >= 8:
+                right = [*self._timeline(min(bar, 120)), ("  ", look["dim"]), *right]
+        else:
+            right = self._costs(free)
+        pad = max(1, width - line_width(left) - line_width(right) - 1)
+        line = [*left, (" " * pad, look["text"]), *right, (" ", look["text"])]
+        return [[(look.plain(run), style) for run, style in line]]
+
+    def _state(self) -> Line:
+        view, look = self.view, self.look
+        now, whole = text.clock(view.position_s), text.clock(view.duration_s)
+        if view.state is State.LIVE:
+            return [("● LIVE ", look["live"]), (now, look["text"])]
+        if view.state is State.ENDED:
+            return [("■ ended ", look["ended"]), (whole, look["text"]), (f" {text.clean(view.ended)}", look["dim"])]
+        sign = "❚❚" if view.state is State.PAUSED else "▶ "
+        line: Line = [(f"{sign} ", look["paused"]), (now, look["bright"]), (f" of {whole}", look["text"])]
+        line.append((f" x{view.speed:g}".ljust(6), look["dim"]))
+        return line
+
+    def _timeline(self, width: int) -> Line:
+        view, look = self.view, self.look
+        cells = width
+        whole = max(view.duration_s, 1e-9)
+        done = min(cells - 1, int(view.position_s / whole * cells))
+        glyphs = ["━"] * done + ["●"] + ["─"] * (cells - done - 1)
+        roles = ["paused"] * done + ["bright"] + ["faint"] * (cells - done - 1)
+        for mark in view.marks:
+            place = int((mark.t_ns - view.origin_ns) / 1e9 / whole * cells)
+            if 0 <= place < cells and place != done and mark.kind in MARKS:
+                glyphs[place], roles[place] = MARKS[mark.kind], "key" if mark.kind == "mark" else "warning"
+        line: Line = []
+        for glyph, role in zip(glyphs, roles, strict=True):
+            if line and line[-1][1] is look[role]:
+                line[-1] = (line[-1][0] + glyph, look[role])
+            else:
+                line.append((glyph, look[role]))
+        return line
+
+    def _costs(self, room: int) -> Line:
+        """How it is measured, as many words as fit; the last of these is dropped first."""
+        view, look = self.view, self.look
+        asked = f"{view.asked_s:.2f} s" if view.asked_s is not None else "n/a"
+        true = f"{view.true_s:.2f} s" if view.true_s is not None else "n/a"
+        words = [
+            (1, view.tracker),
+            (5, f"flush {view.flush}" if view.flush else ""),
+            (3, f"asked {asked} true {true}" if view.asked_s is not None else ""),
+            (4, f"stopped {text.duration(view.paused_s)}" if view.paused_s is not None else ""),
+            (2, f"self {text.percent(view.own_cpu)}" if view.own_cpu is not None else ""),
+        ]
+        words = [(rank, word) for rank, word in words if word]
+        while words and sum(len(word) + 3 for _, word in words) - 3 > room:
+            words.remove(max(words))
+        return [(" · ".join(word for _, word in words), look["dim"])] if words else []

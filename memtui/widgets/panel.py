@@ -1,0 +1,196 @@
+"""The box all panels share: a frame with words in it, painted line by line, and only the lines that changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.segment import Segment
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from memtui.views import TimeAxis, same
+from memtui.widgets import text
+from memtui.widgets.look import Look, look
+from memtui.widgets.raster import Line
+
+
+def line_width(line: Line) -> int:
+    """Cells a line takes."""
+    return sum(text.width(run) for run, _ in line)
+
+
+def cut(line: Line, cells: int) -> Line:
+    """The line cut to at most ``cells``."""
+    out: Line = []
+    for run, style in line:
+        have = text.width(run)
+        if have > cells:
+            if cells > 0:
+                out.append((text.fit(run, cells) if cells < have else run, style))
+            break
+        out.append((run, style))
+        cells -= have
+    return out
+
+
+class Painted(Widget):
+    """A widget whose lines are prepared once per view; ``render_line`` only hands them out.
+
+    Subclasses implement ``paint``. A new view that paints the same lines costs no output at all, one that changes a
+    line costs that line.
+    """
+
+    can_focus = False
+
+    def __init__(self, view: Any = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.view = view
+        self._lines: list[Line] = []
+        self._strips: list[Strip] = []
+        self._painted: tuple[int, int] | None = None
+
+    @property
+    def look(self) -> Look:
+        """How the app draws; the default in an app that knows no looks."""
+        return getattr(self.app, "look", None) or look()
+
+    def show(self, view: Any) -> None:
+        """Take a new view and redraw what it changes."""
+        if same(view, self.view):
+            return
+        self.view = view
+        self.repaint()
+
+    def repaint(self) -> None:
+        """Paint again and refresh the lines that differ. A hidden widget waits until it is seen."""
+        size = (self.size.width, self.size.height)
+        if not self.is_attached or not self.display or size != self._painted:
+            self._painted = None
+            if self.is_attached:
+                self.refresh()
+            return
+        changed = self._prepare(*size)
+        if changed:
+            self.refresh(*(Region(0, y, size[0], 1) for y in changed))
+
+    def _prepare(self, width: int, height: int) -> list[int]:
+        lines = self.paint(width, height) if self.view is not None and width > 0 else []
+        lines = (lines + [[]] * height)[:height]
+        old, changed = self._lines, []
+        strips = list(self._strips) if len(self._strips) == height and self._painted == (width, height) else []
+        fresh = not strips
+        base = self.look["text"]
+        for y, line in enumerate(lines):
+            if not fresh and y < len(old) and old[y] == line:
+                continue
+            changed.append(y)
+            strip = Strip([Segment(run, style) for run, style in line if run], line_width(line))
+            strip = strip.adjust_cell_length(width, base)
+            if fresh:
+                strips.append(strip)
+            else:
+                strips[y] = strip
+        self._lines, self._strips, self._painted = lines, strips, (width, height)
+        return changed
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        """Lines for a size, top first. Only called with a view."""
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        size = (self.size.width, self.size.height)
+        if self._painted != size:
+            self._prepare(*size)
+        return self._strips[y] if y < len(self._strips) else Strip.blank(size[0], self.look["text"])
+
+
+class Panel(Painted):
+    """A framed box. ``paint_inside`` fills it, the other hooks write on the frame."""
+
+    title = ""
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        if width < 6 or height < 3:
+            return []
+        inside = self.paint_inside(width - 2, height - 2)
+        inside = (inside + [[]] * height)[: height - 2]
+        frame, base = self.look["frame"], self.look["text"]
+        bar = self.look.plain("│")
+        lines = [self._edge("┌", "┐", self.heading(), self.heading_right(width), width)]
+        for line in inside:
+            line = cut(line, width - 2)
+            pad = width - 2 - line_width(line)
+            lines.append([(bar, frame), *line, (" " * pad, base), (bar, frame)])
+        lines.append(self._edge("└", "┘", self.footing(), self.footing_right(width), width, self.footing_middle(width)))
+        return lines
+
+    def _edge(self, left: str, right: str, head: Line, tail: Line, width: int, middle: Line | None = None) -> Line:
+        """A frame line with words; the right words give way to the left ones, the middle ones to both."""
+        plain, frame = self.look.plain, self.look["frame"]
+        head = cut(head, width - 6)
+        if line_width(head) + line_width(tail) + 8 > width:
+            tail = []
+        out: Line = [(plain(left), frame)]
+        if head:
+            out += [(" ", frame), *head, (" ", frame)]
+        end: Line = [(" ", frame), *tail, (" ", frame)] if tail else []
+        end += [(plain(right), frame)]
+        free = width - line_width(out) - line_width(end)
+        if middle and line_width(middle) + 6 <= free:
+            start = width // 2 - line_width(middle) // 2 - line_width(out) - 1
+            start = min(max(1, start), free - line_width(middle) - 3)
+            rest = free - start - line_width(middle) - 2
+            out += [(plain("─") * start + " ", frame), *middle, (" " + plain("─") * rest, frame)]
+        else:
+            out.append((plain("─") * free, frame))
+        return out + end
+
+    def heading(self) -> Line:
+        """Words at the left of the upper edge."""
+        return [(self.title, self.look["title"])]
+
+    def heading_right(self, width: int) -> Line:
+        """Words at the right of the upper edge."""
+        return []
+
+    def footing(self) -> Line:
+        return []
+
+    def footing_middle(self, width: int) -> Line:
+        return []
+
+    def footing_right(self, width: int) -> Line:
+        return []
+
+    def paint_inside(self, width: int, height: int) -> list[Line]:
+        """Lines inside the frame."""
+        raise NotImplementedError
+
+    def message(self, words: str, width: int, height: int) -> list[Line]:
+        """A few words in the place where the picture would be, wrapped and centred."""
+        lines: list[str] = []
+        for word in words.split():
+            if lines and text.width(lines[-1]) + 1 + text.width(word) <= width - 2:
+                lines[-1] += " " + word
+            else:
+                lines.append(text.fit(word, width - 2).rstrip() if text.width(word) > width - 2 else word)
+        top = max(0, (height - len(lines)) // 2)
+        style = self.look["dim"]
+        return [[] for _ in range(top)] + [
+            [(" " * max(0, (width - text.width(line)) // 2) + line, style)] for line in lines
+        ]
+
+
+def axis_words(axis: TimeAxis) -> tuple[str, str, str]:
+    """Left, middle and right words of a time axis: ages while following, times of the session otherwise."""
+    if axis.follow:
+        seconds = axis.span_ns / 1e9
+        return f"-{text.span(seconds)}", f"-{text.span(seconds / 2)}", "now"
+    begin, end = (axis.start_ns - axis.origin_ns) / 1e9, (axis.end_ns - axis.origin_ns) / 1e9
+    tenths = end - begin < 20
+    return (
+        text.clock(begin, tenths=tenths),
+        text.clock((begin + end) / 2, tenths=tenths),
+        text.clock(end, tenths=tenths),
+    )

@@ -1,0 +1,82 @@
+"""What the devices draw: one block for each, and for a source that is missing why it is."""
+
+from __future__ import annotations
+
+from memtui.views import DevicePower, PowerView
+from memtui.widgets import raster, text
+from memtui.widgets.panel import Panel
+from memtui.widgets.raster import Line
+
+NAME = 7
+
+
+class PowerGauge(Panel):
+    """Blocks of three lines (now, average and peak, energy and limit); one line each where room is short."""
+
+    view: PowerView
+    title = "power"
+
+    def heading_right(self, width: int) -> Line:
+        known = [d for d in self.view.devices if d.now_w is not None]
+        if len(known) < 2:
+            return []
+        return [(f"{sum(d.now_w or 0.0 for d in known):.0f} W", self.look["bright"])]
+
+    def paint_inside(self, width: int, height: int) -> list[Line]:
+        devices = self.view.devices
+        if not devices:
+            return self.message(self.view.note or "no reading yet", width, height)
+        present = [d for d in devices if not d.reason]
+        absent = [d for d in devices if d.reason]
+        # Reasons need words: give them what the devices that work leave.
+        deep = next((n for n in (4, 3, 2, 1) if len(present) * n - (n == 4) + len(absent) <= height), 1)
+        lines: list[Line] = []
+        for number, device in enumerate(present):
+            if deep == 4 and number:
+                lines.append([])
+            lines += self._block(device, width, min(3, deep))
+        for number, device in enumerate(absent):
+            room = (height - len(lines)) // (len(absent) - number)
+            lines += self._absent(device, width, max(1, min(4, room)))
+        return lines
+
+    def _block(self, device: DevicePower, width: int, deep: int) -> list[Line]:
+        look = self.look
+        watts = f"{device.now_w:5.0f} W" if device.now_w is not None else "  n/a  "
+        bar = max(0, width - NAME - len(watts) - 3)
+        fraction = (device.now_w or 0.0) / (device.limit_w or device.peak_w or 1.0)
+        level = 2 + min(6, round(fraction * 6))
+        lines: list[Line] = [
+            [
+                (" " + text.fit(text.clean(device.name), NAME), look["text"]),
+                (raster.gauge(fraction, bar, ascii_only=look.ascii_only), look.heat[level]),
+                (watts, look["bright"]),
+            ]
+        ]
+        if deep >= 2:
+            mean = f"{device.mean_w:.0f}" if device.mean_w is not None else "n/a"
+            peak = f"{device.peak_w:.0f}" if device.peak_w is not None else "n/a"
+            lines.append([(" " * (NAME + 1) + look.plain(f"avg {mean:>4} · peak {peak:>4}"), look["dim"])])
+        if deep >= 3:
+            words = text.energy(device.energy_j)
+            if device.limit_w is not None:
+                words += f" · limit {device.limit_w:.0f}"
+            lines.append([(look.plain(" " * (NAME + 1) + words), look["dim"])])
+        return lines
+
+    def _absent(self, device: DevicePower, width: int, deep: int) -> list[Line]:
+        look = self.look
+        name = " " + text.fit(text.clean(device.name), NAME)
+        rows: list[str] = []
+        room = width - len(name) - 1
+        for word in ("n/a: " + text.clean(device.reason)).split():
+            if rows and text.width(rows[-1]) + 1 + text.width(word) <= room:
+                rows[-1] += " " + word
+            else:
+                rows.append(word)
+        if len(rows) > deep:
+            rows = [*rows[: deep - 1], text.fit(" ".join(rows[deep - 1 :]), room)]
+        return [
+            [(name if n == 0 else " " * len(name), look["text"]), (text.fit(row, room), look["dim"])]
+            for n, row in enumerate(rows)
+        ]

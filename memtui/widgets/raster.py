@@ -1,0 +1,207 @@
+"""From numbers to cells: numpy arrays to glyphs, levels and lines of styled runs. Knows no app.
+
+A *line* is a list of runs, a run is ``(text, style)``. Few runs a line is what keeps a screen cheap: neighbouring
+cells of one style become one run, values are quantised to a few levels, styles are made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from rich.style import Style
+
+Run = tuple[str, Style]
+Line = list[Run]
+Codes = NDArray[np.uint32]
+Levels = NDArray[np.uint8]
+
+NOTHING = 255  # level of a cell about which nothing is known
+LEVELS = 9  # warm levels 1..9; 0 is "mapped, not touched"
+VERTICAL = " ▁▂▃▄▅▆▇█"
+HORIZONTAL = " ▏▎▍▌▋▊▉█"
+SHADES = " ░▒▓█"
+ASCII_SHADES = " .:-=+*#%@"
+ASCII_VERTICAL = " ._-=+*##"
+# Braille dots from the bottom up, left and right column of a cell.
+_LEFT = np.array([0x00, 0x40, 0x44, 0x46, 0x47], np.uint32)
+_RIGHT = np.array([0x00, 0x80, 0xA0, 0xB0, 0xB8], np.uint32)
+_LEFT_DOT = np.array([0x40, 0x04, 0x02, 0x01], np.uint32)
+_RIGHT_DOT = np.array([0x80, 0x20, 0x10, 0x08], np.uint32)
+_SPACE = ord(" ")
+
+
+def text_of(codes: Codes) -> str:
+    """The string of a row of code points."""
+    return codes.astype("<u4").tobytes().decode("utf-32-le")
+
+
+def runs(codes: Codes, index: NDArray[np.integer], styles: Sequence[Style]) -> Line:
+    """Merge a row of code points and style numbers into runs."""
+    if not len(codes):
+        return []
+    text = text_of(codes)
+    cuts = np.flatnonzero(np.diff(index)) + 1
+    begins, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(codes)]
+    return [(text[a:b], styles[int(index[a])]) for a, b in zip(begins, ends, strict=True)]
+
+
+def area(values: ArrayLike, rows: int, *, glyphs: str = "braille") -> Codes:
+    """A filled area u4[rows, columns], top row first, from heights 0..1 (nan: nothing).
+
+    With ``glyphs="braille"`` two values make a column (4 dots a row), else one value a column (8 or so steps a row).
+    """
+    heights = np.nan_to_num(np.clip(np.asarray(values, float), 0, 1))
+    if glyphs != "braille":
+        return bars(heights, rows, glyphs=glyphs)
+    heights = heights[: len(heights) // 2 * 2]
+    dots = np.ceil(heights * rows * 4 - 1e-9).astype(int)
+    floor = np.arange(rows)[::-1, None] * 4
+    fill = np.clip(dots[None, :] - floor, 0, 4)
+    pattern = _LEFT[fill[:, 0::2]] | _RIGHT[fill[:, 1::2]]
+    return np.where(pattern == 0, _SPACE, pattern + 0x2800).astype(np.uint32)
+
+
+def trace(values: ArrayLike, rows: int) -> Codes:
+    """A thin braille line u4[rows, columns] through heights 0..1, two values a column; 0 where it is not."""
+    heights = np.asarray(values, float)
+    heights = heights[: len(heights) // 2 * 2]
+    known = np.isfinite(heights)
+    place = np.clip(np.nan_to_num(heights) * rows * 4, 0, rows * 4 - 1).astype(int)
+    codes = np.zeros((rows, len(heights) // 2), np.uint32)
+    column = np.arange(len(heights)) // 2
+    row = rows - 1 - place // 4
+    dot = np.where(np.arange(len(heights)) % 2 == 0, _LEFT_DOT[place % 4], _RIGHT_DOT[place % 4])
+    np.bitwise_or.at(codes, (row[known], column[known]), dot[known])
+    return np.where(codes == 0, 0, codes + 0x2800).astype(np.uint32)
+
+
+def bars(values: ArrayLike, rows: int, *, glyphs: str = VERTICAL) -> Codes:
+    """Vertical bars u4[rows, columns] from heights 0..1. A height above zero always leaves a trace."""
+    steps = len(glyphs) - 1
+    heights = np.nan_to_num(np.clip(np.asarray(values, float), 0, 1))
+    eighths = np.round(heights * rows * steps).astype(int)
+    eighths = np.where((heights > 0) & (eighths == 0), 1, eighths)
+    fill = np.clip(eighths[None, :] - np.arange(rows)[::-1, None] * steps, 0, steps)
+    table = np.array([ord(c) for c in glyphs], np.uint32)
+    return table[fill]
+
+
+def gauge(fraction: float, width: int, *, ascii_only: bool = False) -> str:
+    """A horizontal bar of exactly ``width`` cells."""
+    fraction = min(1.0, max(0.0, fraction if fraction == fraction else 0.0))
+    if ascii_only:
+        return ("#" * round(fraction * width)).ljust(width)
+    eighths = round(fraction * width * 8)
+    bar = "█" * (eighths // 8) + (HORIZONTAL[eighths % 8] if eighths % 8 else "")
+    return bar.ljust(width)
+
+
+def spark(levels: Sequence[int], width: int, *, ascii_only: bool = False) -> str:
+    """A small trend of exactly ``width`` cells from levels 0..8, newest at the right."""
+    # The full block is not used: rows of a table would melt together.
+    glyphs = ASCII_VERTICAL if ascii_only else " ▁▂▃▄▄▅▆▇"
+    return "".join(glyphs[min(8, max(0, int(v)))] for v in levels[-width:]).rjust(width)
+
+
+def quantise(share: ArrayLike) -> Levels:
+    """Shares 0..1 to levels: 0 nothing touched, 1..9 warmer and warmer, ``NOTHING`` for nan.
+
+    The square root keeps sparse touches visible: a single page in a row of hundreds is the interesting one.
+    """
+    values = np.asarray(share, float)
+    level = np.ceil(np.sqrt(np.clip(np.nan_to_num(values), 0, 1)) * LEVELS - 1e-9)
+    return np.where(np.isfinite(values), level, NOTHING).astype(np.uint8)
+
+
+def bin_samples(
+    begin: NDArray[np.float64],
+    end: NDArray[np.float64],
+    values: NDArray[np.float64],
+    first: int,
+    width: float,
+    count: int,
+    *,
+    longest: bool = True,
+) -> NDArray[np.float64]:
+    """Values of windows ``(begin, end]`` on a grid of time bins: the largest of each bin, nan where there is none.
+
+    A bin narrower than a window takes the window it lies in, so a slow sampler draws steps and not a comb, while a
+    real gap stays open. Times are relative to the grid's origin.
+    """
+    out = np.full(count, np.nan)
+    known = np.isfinite(values)
+    begin, end, values = begin[known], end[known], values[known]
+    if not len(values):
+        return out
+    centre = (first + np.arange(count) + 0.5) * width
+    inside = np.searchsorted(end, centre, side="left")
+    inside_ok = inside < len(end)
+    window = np.where(inside_ok, inside, 0)
+    # What lies between two windows is the pause of the target, not a gap: allow for half a window.
+    slack = 0.5 * np.median(end - begin) if longest else 0.0
+    held = inside_ok & (begin[window] - slack <= centre)
+    out[held] = values[window[held]]
+    place = np.ceil(end / width - 1e-9).astype(np.int64) - 1 - first
+    seen = (place >= 0) & (place < count)
+    if seen.any():
+        place, values = place[seen], values[seen]
+        starts = np.flatnonzero(np.diff(place, prepend=-1))
+        out[place[starts]] = np.maximum.reduceat(values, starts)
+    return out
+
+
+def half_blocks(levels: Levels, pairs: PairStyles) -> list[Line]:
+    """Pixel rows two to a cell: ``▀`` with the upper level in front of the lower one. An odd last row is doubled."""
+    if len(levels) % 2:
+        levels = np.vstack([levels, levels[-1:]])
+    upper, lower = levels[0::2].astype(np.int64), levels[1::2].astype(np.int64)
+    pair = upper * 256 + lower
+    lines: list[Line] = []
+    for row in pair:
+        cuts = np.flatnonzero(np.diff(row)) + 1
+        begins, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(row)]
+        lines.append(
+            [
+                ((" " if row[a] // 256 == row[a] % 256 else "▀") * (b - a), pairs[int(row[a])])
+                for a, b in zip(begins, ends, strict=True)
+                if b > a
+            ]
+        )
+    return lines
+
+
+def shade_cells(levels: Levels, glyphs: str, style: Style) -> list[Line]:
+    """The same picture without colour: one glyph a cell, darker for more; the hotter of the two pixels counts."""
+    if len(levels) % 2:
+        levels = np.vstack([levels, levels[-1:]])
+    known = np.where(levels == NOTHING, 0, levels).astype(int)
+    cell = np.maximum(known[0::2], known[1::2])
+    table = np.array([ord(c) for c in glyphs], np.uint32)
+    step = np.ceil(cell * (len(glyphs) - 1) / LEVELS).astype(int)
+    return [[(text_of(row), style)] for row in table[step]]
+
+
+class PairStyles(dict[int, Style]):
+    """Style of a half-block cell by ``256 * upper + lower``, made on first use."""
+
+    def __init__(self, colors: dict[int, int]) -> None:
+        super().__init__()
+        self._colors = colors
+
+    def __missing__(self, pair: int) -> Style:
+        upper, lower = self._colors[pair // 256], self._colors[pair % 256]
+        style = Style(color=f"color({upper})", bgcolor=f"color({lower})")
+        self[pair] = style
+        return style
+
+
+def nice_ceiling(value: float, *, headroom: float = 1.0) -> float:
+    """A round number of bytes at or above a value: 1, 1.5, 2, 3, 4, 6 or 8 times a power of two, or a step of it."""
+    value = max(value * headroom, 1.0)
+    power = 2.0 ** np.floor(np.log2(value))
+    for factor in (1.0, 1.25, 1.5, 1.75, 2.0):
+        if power * factor >= value:
+            return float(power * factor)
+    return float(power * 2)

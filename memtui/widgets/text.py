@@ -1,0 +1,55 @@
+"""Text in cells: foreign words never break a line, names keep both ends. Numbers come from ``memtui.units``."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from rich.cells import cell_len, set_cell_size
+
+from memtui.units import clock, duration, energy, percent, short_size, size, size_column, span
+
+__all__ = [
+    "clean", "clock", "duration", "energy", "fit", "percent", "short_size", "size", "size_column", "span", "width"
+]  # fmt: skip
+
+
+def clean(text: str) -> str:
+    """Foreign text made safe to draw: control, bidi and broken characters become visible as ``?`` or ``^X``."""
+    if text.isascii() and text.isprintable():
+        return text
+    out = []
+    for char in text:
+        code = ord(char)
+        if code < 0x20 or code == 0x7F:
+            out.append("^" + chr((code + 0x40) & 0x7F))
+        elif unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me"):
+            out.append("?")
+        else:
+            out.append(char)
+    return "".join(out)
+
+
+def width(text: str) -> int:
+    """Cells a text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def fit(text: str, cells: int, *, right: bool = False) -> str:
+    """Exactly ``cells`` wide: padded, or cut with an ellipsis in the middle (both ends of a name tell something)."""
+    if cells <= 0:
+        return ""
+    have = width(text)
+    if have <= cells:
+        pad = " " * (cells - have)
+        return pad + text if right else text + pad
+    if cells < 4:
+        return set_cell_size(text, cells)
+    head = (cells - 1) // 2
+    tail = cells - 1 - head
+    # Wide characters: take characters from the end until the tail is full.
+    end = ""
+    for char in reversed(text):
+        if width(char + end) > tail:
+            break
+        end = char + end
+    return set_cell_size(set_cell_size(text, head) + "…" + end, cells)

@@ -1,0 +1,195 @@
+"""The address ranges: how hot, how big, which way they go."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.message import Message
+
+from memtui.views import TREND, RangeRow, Sort, TableView
+from memtui.widgets import raster, text
+from memtui.widgets.panel import Panel, cut
+from memtui.widgets.raster import Line
+
+
+class VmaTable(Panel):
+    """A table on the line API: only the rows in sight are made, only those that changed are written."""
+
+    view: TableView
+
+    class SortAsked(Message):
+        """A header was clicked."""
+
+        def __init__(self, sort: Sort) -> None:
+            super().__init__()
+            self.sort = sort
+
+    def __init__(self, view: TableView | None = None, **options) -> None:
+        super().__init__(view, **options)
+        self.top = 0
+        self.selected: int | None = None  # key of a row: the selection stays with its range when the order changes
+
+    # What the frame says
+
+    def heading(self) -> Line:
+        view, look = self.view, self.look
+        line: Line = [("address ranges", look["title"]), (f"  {len(view.rows)} shown", look["dim"])]
+        if view.filters_on:
+            line += [(f", {view.left_out} left out by filters (", look["dim"]), ("f", look["key"]), (")", look["dim"])]
+        else:
+            line += [(", filters off (", look["dim"]), ("f", look["key"]), (")", look["dim"])]
+        if view.filter_text:
+            line += [("  / ", look["key"]), (text.fit(text.clean(view.filter_text), 20).rstrip(), look["bright"])]
+            if view.not_matching:
+                line += [(f" hides {view.not_matching}", look["dim"])]
+        return line
+
+    def heading_right(self, width: int) -> Line:
+        view, look = self.view, self.look
+        return [("sort: ", look["dim"]), (f"{view.sort} ", look["text"]), (self._arrow(), look["text"])]
+
+    def footing_right(self, width: int) -> Line:
+        rows, seen = len(self.view.rows), self._visible
+        if rows <= seen:
+            return []
+        return [(f"{self.top + 1}-{min(rows, self.top + seen)} of {rows}", self.look["dim"])]
+
+    def _arrow(self) -> str:
+        return self.look.plain("▼" if self.view.descending else "▲")
+
+    # The rows
+
+    @property
+    def _visible(self) -> int:
+        return max(1, self.size.height - 3)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        self.top = max(0, min(self.top, len(self.view.rows) - self._visible))
+        return super().paint(width, height)
+
+    def paint_inside(self, width: int, height: int) -> list[Line]:
+        view = self.view
+        if not view.rows:
+            words = view.note
+            if not words and (view.left_out or view.not_matching):
+                words = "no range passes the filters (f shows all)"
+            return self.message(words or "no address ranges yet", width, height)
+        wide = any(row.pid is not None for row in view.rows)
+        lines = [self._header(width, wide)]
+        for row in view.rows[self.top : self.top + height - 1]:
+            lines.append(self._row(row, width, wide))
+        return lines
+
+    def _columns(self, width: int, pids: bool) -> list[tuple[str, int, Sort | None]]:
+        columns: list[tuple[str, int, Sort | None]] = [("WSS", 10, Sort.WSS), ("RSS", 10, Sort.RSS)]
+        if width >= 60:
+            columns.append(("of WSS", 8, Sort.WSS))
+        if width >= 72:
+            columns.append(("trend", TREND + 1, None))
+        columns.append(("perms", 6, Sort.PERMS))
+        if pids:
+            columns.append(("pid", 8, None))
+        if width >= 150:
+            columns.append(("address", 28, Sort.ADDRESS))
+        columns.append(("name", max(8, width - 2 - sum(c[1] for c in columns)), Sort.NAME))
+        return columns
+
+    def _header(self, width: int, pids: bool) -> Line:
+        look, line = self.look, []
+        line.append((" ", look["dim"]))
+        for name, cells, sort in self._columns(width, pids):
+            right = name in ("WSS", "RSS", "of WSS", "pid")
+            # Size columns end in the unit: the word stands over the digits.
+            words = (name.rjust(cells - 6) + "      ") if name in ("WSS", "RSS") else name
+            words = name.rjust(cells - 1) + " " if right and name not in ("WSS", "RSS") else words
+            style = look["text"] if sort == self.view.sort and name == sort else look["dim"]
+            line.append((text.fit(words, cells), style))
+        return line
+
+    def _row(self, row: RangeRow, width: int, pids: bool) -> Line:
+        look = self.look
+        grey, chosen = bool(row.left_out), row.key == self.selected
+        plain = look["selected"] if chosen else look["dim" if grey else "text"]
+        dim = look["selected_dim"] if chosen else look["faint" if grey else "dim"]
+        strong = look["selected"] if chosen else look["dim" if grey else "bright"]
+        line: Line = [(" ", plain)]
+        for name, cells, _ in self._columns(width, pids):
+            match name:
+                case "WSS":
+                    line.append((text.size_column(row.wss_bytes).rjust(8) + "  ", strong if row.wss_bytes else dim))
+                case "RSS":
+                    line.append((text.size_column(row.rss_bytes).rjust(8) + "  ", plain))
+                case "of WSS":
+                    share = text.percent(row.share) if row.share is not None else "–"
+                    line.append((share.rjust(cells - 1) + " ", plain))
+                case "trend":
+                    line.append(
+                        (raster.spark(row.trend, TREND, ascii_only=look.ascii_only) + " ", self._warm(row, plain))
+                    )
+                case "perms":
+                    line.append((text.fit(text.clean(row.perms), cells), dim))
+                case "pid":
+                    line.append((str(row.pid or "").rjust(cells - 1) + " ", plain))
+                case "address":
+                    line.append((text.fit(f"{row.start:012x}-{row.end:012x}", cells), dim))
+                case _:
+                    note = f" ({row.left_out})" if row.left_out else ""
+                    note = note if text.width(note) + 8 <= cells else ""
+                    line.append((text.fit(text.clean(row.name), cells - text.width(note)), plain))
+                    line.append((note, dim))
+        line = [(look.plain(run), style) for run, style in cut(line, width)]
+        return line
+
+    def _warm(self, row: RangeRow, plain):
+        if row.key == self.selected or row.left_out:
+            return plain
+        return self.look.heat[3 + min(5, round((row.share or 0.0) * 8))]
+
+    # Moving about
+
+    def move(self, by: int) -> None:
+        """Move the selection by rows, keeping it in sight."""
+        rows = self.view.rows if self.view is not None else ()
+        if not rows:
+            return
+        place = next((n for n, row in enumerate(rows) if row.key == self.selected), None)
+        place = (0 if by > 0 else len(rows) - 1) if place is None else place + by
+        place = max(0, min(len(rows) - 1, place))
+        self.selected = rows[place].key
+        if place < self.top:
+            self.top = place
+        elif place >= self.top + self._visible:
+            self.top = place - self._visible + 1
+        self.repaint()
+
+    def page(self, by: int) -> None:
+        """Move by a screenful."""
+        self.move(by * max(1, self._visible - 1))
+
+    def scroll_rows(self, by: int) -> None:
+        """Scroll without moving the selection."""
+        self.top = max(0, self.top + by)
+        self.repaint()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.scroll_rows(3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.scroll_rows(-3)
+
+    def on_click(self, event: events.Click) -> None:
+        if self.view is None or not self.view.rows:
+            return
+        event.stop()
+        if event.y == 1:
+            at = 2
+            for _, cells, sort in self._columns(self.size.width - 2, any(r.pid is not None for r in self.view.rows)):
+                if at <= event.x < at + cells and sort is not None:
+                    self.post_message(self.SortAsked(sort))
+                at += cells
+        elif 2 <= event.y < self.size.height - 1:
+            place = self.top + event.y - 2
+            if place < len(self.view.rows):
+                self.selected = self.view.rows[place].key
+                self.repaint()

@@ -1,0 +1,131 @@
+"""The working set over time, with the resident set behind it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memtui.views import GraphView
+from memtui.widgets import raster, text
+from memtui.widgets.panel import Panel, axis_words
+from memtui.widgets.raster import Line
+
+AXIS = 6  # cells of the value axis
+
+
+class WssGraph(Panel):
+    """A filled braille area with a fixed zero. RSS is a thin line, or a dashed one on top when it is off the scale."""
+
+    view: GraphView
+    title = "working set"
+
+    def heading(self) -> Line:
+        words = self.title if not self.view.note else "resident set"
+        return [(words, self.look["title"])]
+
+    def heading_right(self, width: int) -> Line:
+        view, look = self.view, self.look
+        if view.note:
+            room = width - 20
+            return [("WSS n/a: ", look["warning"]), (text.fit(view.note, max(8, room - 12)).rstrip(), look["dim"])]
+        dim, bright = look["dim"], look["bright"]
+        line: Line = [("now ", dim), (text.size_column(view.now_bytes), bright)]
+        line += [(" · median ", dim), (text.size_column(view.median_bytes), look["text"])]
+        line += [(" · max ", dim), (text.size_column(view.max_bytes), look["text"])]
+        if width < 70:
+            line = [(run.replace("median", "med"), style) for run, style in line]
+        return [(look.plain(run), style) for run, style in line]
+
+    def footing(self) -> Line:
+        return [(axis_words(self.view.axis)[0], self.look["dim"])]
+
+    def footing_middle(self, width: int) -> Line:
+        return [(axis_words(self.view.axis)[1], self.look["dim"])]
+
+    def footing_right(self, width: int) -> Line:
+        return [(axis_words(self.view.axis)[2], self.look["dim"])]
+
+    def paint_inside(self, width: int, height: int) -> list[Line]:
+        view, look = self.view, self.look
+        columns = width - AXIS
+        if columns < 4 or not len(view.end_ns):
+            return self.message(view.note or "waiting for the first window", width, height)
+        area, line = self._binned(columns)
+        top, off_scale = self._scale(area, line)
+        head: list[Line] = []
+        if off_scale:
+            head = [self._rss_line(columns)]
+        rows = height - len(head)
+        codes = raster.area(area / top, rows, glyphs="braille" if not look.ascii_only else raster.ASCII_VERTICAL)
+        index = np.repeat(self._row_colours(rows)[:, None], columns, axis=1)
+        if not off_scale and not view.note and np.isfinite(line).any():
+            self._draw_rss(codes, index, line / top, rows)
+        column = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
+        if column is not None:
+            codes[:, column], index[:, column] = ord("|" if look.ascii_only else "│"), _CURSOR
+        styles = [*look.heat, look["rss"], look["cursor"]]
+        labels = self._labels(rows, top)
+        return head + [
+            [(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *raster.runs(codes[y], index[y], styles)]
+            for y in range(rows)
+        ]
+
+    def _binned(self, columns: int) -> tuple[np.ndarray, np.ndarray]:
+        view = self.view
+        count = columns if self.look.ascii_only else columns * 2
+        width, first = view.axis.bins(columns)
+        width, first = width * columns / count, first * (count // columns)
+        begin, end = view.begin_ns - view.axis.origin_ns, view.end_ns - view.axis.origin_ns
+        wss = raster.bin_samples(begin, end, view.wss_bytes, first, width, count)
+        rss = raster.bin_samples(begin, end, view.rss_bytes, first, width, count)
+        return (rss, rss) if view.note else (wss, rss)
+
+    def _scale(self, area: np.ndarray, line: np.ndarray) -> tuple[float, bool]:
+        """Value of the upper edge, and whether RSS lies above it."""
+        high = float(np.nanmax(area)) if np.isfinite(area).any() else 1.0
+        top = raster.nice_ceiling(high, headroom=1.02)
+        if self.view.note or not np.isfinite(line).any():
+            return top, False
+        rss = float(np.nanmax(line))
+        return (top, True) if rss > 1.6 * top else (raster.nice_ceiling(max(high, rss), headroom=1.02), False)
+
+    def _rss_line(self, columns: int) -> Line:
+        look, rss = self.look, self.view.rss_now_bytes
+        words = f" RSS {text.size_column(rss)} " if rss is not None else " RSS n/a "
+        dash = look.plain("┈")
+        left = max(0, columns - len(words) - 2)
+        label = text.short_size(rss) if rss is not None else ""
+        return [
+            (label.rjust(AXIS - 1) + " ", look["rss"]),
+            (dash * left, look["faint"]),
+            (words, look["rss"]),
+            (dash * 2, look["faint"]),
+        ]
+
+    def _draw_rss(self, codes: np.ndarray, index: np.ndarray, heights: np.ndarray, rows: int) -> None:
+        if self.look.ascii_only:
+            marks = np.zeros(codes.shape, np.uint32)
+            known = np.flatnonzero(np.isfinite(heights))
+            place = rows - 1 - np.clip(heights[known] * rows, 0, rows - 1).astype(int)
+            marks[place, known] = ord("-")
+        else:
+            marks = raster.trace(heights, rows)
+        free = (codes == ord(" ")) & (marks != 0)
+        codes[free], index[free] = marks[free], _RSS
+
+    def _row_colours(self, rows: int) -> np.ndarray:
+        """Warmer with height. Resident memory alone is no heat: it stays cool."""
+        if self.view.note:
+            return np.full(rows, _RSS)
+        return 2 + np.round(np.linspace(6, 0, rows) if rows > 1 else np.array([3.0])).astype(int)
+
+    @staticmethod
+    def _labels(rows: int, top: float) -> list[str]:
+        labels = [""] * rows
+        labels[0] = text.short_size(top)
+        if rows >= 5:
+            labels[rows // 2] = text.short_size(top / 2)
+        labels[-1] = "0" if rows > 1 else labels[-1]
+        return labels
+
+
+_RSS, _CURSOR = 10, 11  # style numbers after the heat levels

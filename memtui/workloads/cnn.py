@@ -1,0 +1,91 @@
+"""The small convolutional network of Keras' ``cifar10_cnn`` example, in PyTorch on the CPU.
+
+Run ``python -m memtui.workloads.cnn --help``. torch is imported only when a network is made.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from memtui.workloads.options import TrainingOptions, parse_training, training_parser
+
+LEARNING_RATE = 1e-4
+DECAY = 1e-6  # Keras: the rate of step n is LEARNING_RATE / (1 + DECAY * n)
+RHO = 0.9
+EPSILON = 1e-7
+
+
+class TorchNetwork:
+    """Conv32 Conv32 pool, Conv64 Conv64 pool, Dense512, Dense10, with dropout; RMSprop. See ``training.Network``."""
+
+    def __init__(self, *, threads: int = 1, seed: int = 0) -> None:
+        import torch
+        from torch import nn
+
+        self._torch = torch
+        if threads:
+            torch.set_num_threads(threads)
+        torch.manual_seed(seed)
+        self.title = f"PyTorch {torch.__version__}"
+        self.model = nn.Sequential(
+            *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU()),
+            *(nn.MaxPool2d(2), nn.Dropout(0.25)),
+            *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU()),
+            *(nn.MaxPool2d(2), nn.Dropout(0.25)),
+            *(nn.Flatten(), nn.Linear(64 * 6 * 6, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, 10)),
+        )
+        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self._loss = nn.CrossEntropyLoss()
+        self._optimizer = torch.optim.RMSprop(self.model.parameters(), lr=LEARNING_RATE, alpha=RHO, eps=EPSILON)
+        self._steps = 0
+
+    def step(self, images, labels) -> float:
+        """One step of gradient descent on NHWC images; returns the loss before it."""
+        self.model.train()
+        for group in self._optimizer.param_groups:
+            group["lr"] = LEARNING_RATE / (1 + DECAY * self._steps)
+        self._steps += 1
+        self._optimizer.zero_grad()
+        loss = self._loss(self.model(self._input(images)), self._torch.from_numpy(labels))
+        loss.backward()
+        self._optimizer.step()
+        return float(loss.detach())
+
+    def evaluate(self, images, labels) -> tuple[float, int]:
+        """The summed loss and the number of right answers."""
+        self.model.eval()
+        with self._torch.inference_mode():
+            scores, truth = self.model(self._input(images)), self._torch.from_numpy(labels)
+            right = int((scores.argmax(1) == truth).sum())
+            return float(self._loss(scores, truth)) * len(labels), right
+
+    def _input(self, images):
+        # NHWC in memory seen as NCHW is torch's channels_last: no copy
+        return self._torch.from_numpy(images).permute(0, 3, 1, 2)
+
+
+def run(options: TrainingOptions) -> None:
+    """Train as asked. Raises ImportError without torch."""
+    network = TorchNetwork(threads=options.threads, seed=options.seed)
+    from memtui.workloads.training import train
+
+    train(network, options)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = training_parser("memtui.workloads.cnn", "Train a small CNN with PyTorch.", TrainingOptions())
+    options = parse_training(parser, arguments)
+    try:
+        run(options)
+    except ImportError as error:
+        print(f"torch cannot be imported ({error}): pip install torch, or run numpy_cnn instead", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,313 @@
+/* A stand-in for libnvidia-ml.so.1, for tests on machines without a GPU. It is never shipped, and says so in its name.
+ *
+ * All devices follow one power trace, device i at (i + 1) times its height. The average is the mean of the last second
+ * and the energy the integral, both exact, so that what a reader makes of them can be checked in closed form.
+ *
+ *   STANDIN_DEVICES      how many (1)
+ *   STANDIN_POWER        steps "seconds:milliwatts,..." from nvmlInit on, each held until the next ("0:250000")
+ *   STANDIN_TICK_MS      energy moves only at multiples of this (0: always)
+ *   STANDIN_ENERGY_MJ    energy at the start (1000000)
+ *   STANDIN_UNSUPPORTED  names of calls that return NOT_SUPPORTED, with commas: instant usage energy limit utilization
+ *                        memory memory_v2 processes mig architecture
+ *   STANDIN_ZERO         the same names, instant and usage: these answer 0
+ *   STANDIN_LOST         "index@seconds": that device is lost from then on
+ *   STANDIN_NO_HANDLE    index of a device whose handle cannot be had
+ *   STANDIN_SLOW_MS      reading power takes so long
+ *   STANDIN_INIT         what nvmlInit returns (0)
+ *   STANDIN_PROCESSES    "pid:bytes,..." of every device; bytes "-" for not available
+ *   STANDIN_ARCH, STANDIN_CC   architecture number (9) and compute capability "9.0"
+ *   STANDIN_MIG          1: MIG is on
+ *
+ * standin_set_time(seconds) stops the clock there; without it the clock is the machine's.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15, VERSION = 25 };
+enum { FIELD_ENERGY = 83, FIELD_AVERAGE = 185, FIELD_INSTANT = 186 };
+enum { TYPE_UNSIGNED_INT = 1, TYPE_UNSIGNED_LONG_LONG = 3 };
+
+typedef struct { unsigned long long total, free, used; } memory_v1;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_v2;
+typedef struct { unsigned gpu, memory; } utilization;
+typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } process_info;
+typedef struct {
+    uint32_t field, scope;
+    int64_t timestamp, latency;
+    uint32_t type, status;
+    union { double d; unsigned u; unsigned long ul; unsigned long long ull; long long ll; } value;
+} field_value;
+
+static int users;
+static double started, set_time = -1;
+static char handles[64];
+
+void standin_set_time(double seconds) { set_time = seconds; }
+
+static const char *setting(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : otherwise;
+}
+
+static double clock_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+static double now_s(void) { return set_time >= 0 ? set_time : clock_s() - started; }
+
+static int listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = setting(list, ""); *at;) {
+        size_t part = strcspn(at, ",");
+        if (part == length && strncmp(at, name, length) == 0)
+            return 1;
+        at += part + (at[part] == ',');
+    }
+    return 0;
+}
+
+/* Power (mW) at a time and energy (mJ) from 0 to it, from the steps of the trace. */
+static double trace(double until, double *energy)
+{
+    double power = 0, since = 0, total = 0;
+    const char *at = setting("STANDIN_POWER", "0:250000");
+    while (*at) {
+        char *end;
+        double from = strtod(at, &end);
+        double next = *end == ':' ? strtod(end + 1, &end) : 0;
+        if (from > until)
+            break;
+        total += power * (from - since);
+        power = next, since = from;
+        at = *end == ',' ? end + 1 : end + strlen(end);
+    }
+    if (until > since)
+        total += power * (until - since);
+    if (energy)
+        *energy = total;
+    return power;
+}
+
+static int device_count(void) { return atoi(setting("STANDIN_DEVICES", "1")); }
+
+static int check(void *handle, const char *name, int *index)
+{
+    if (!users)
+        return UNINITIALIZED;
+    *index = (int)((char *)handle - handles);
+    if (*index < 0 || *index >= device_count())
+        return INVALID;
+    int lost;
+    double when;
+    if (sscanf(setting("STANDIN_LOST", ""), "%d@%lf", &lost, &when) == 2 && lost == *index && now_s() >= when)
+        return LOST;
+    return listed("STANDIN_UNSUPPORTED", name) ? NOT_SUPPORTED : OK;
+}
+
+static void be_slow(void) { usleep(1000 * atoi(setting("STANDIN_SLOW_MS", "0"))); }
+
+__attribute__((unused)) static unsigned instant_mw(int index)
+{
+    return listed("STANDIN_ZERO", "instant") ? 0 : (unsigned)lround(trace(now_s(), NULL) * (index + 1));
+}
+
+static unsigned average_mw(int index)
+{
+    double now = now_s(), until, before = 0, from = now > 1 ? now - 1 : 0;
+    trace(now, &until);
+    trace(from, &before);
+    double mean = now > from ? (until - before) / (now - from) : trace(now, NULL);
+    return listed("STANDIN_ZERO", "usage") ? 0 : (unsigned)lround(mean * (index + 1));
+}
+
+static unsigned long long energy_mj(int index)
+{
+    double tick = atof(setting("STANDIN_TICK_MS", "0")) / 1000, at = now_s(), energy;
+    trace(tick > 0 ? floor(at / tick) * tick : at, &energy);
+    return strtoull(setting("STANDIN_ENERGY_MJ", "1000000"), NULL, 10) + (unsigned long long)llround(energy * (index + 1));
+}
+
+int nvmlInitWithFlags(unsigned flags)
+{
+    (void)flags;
+    int result = atoi(setting("STANDIN_INIT", "0"));
+    if (result == OK && users++ == 0)
+        started = clock_s();
+    return result;
+}
+
+int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+
+int nvmlShutdown(void) { return users > 0 ? (users--, OK) : UNINITIALIZED; }
+
+const char *nvmlErrorString(int result)
+{
+    static char text[64];
+    snprintf(text, sizeof text, "stand-in error %d", result);
+    return text;
+}
+
+int nvmlDeviceGetCount_v2(unsigned *count)
+{
+    *count = device_count();
+    return users ? OK : UNINITIALIZED;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle)
+{
+    if (!users)
+        return UNINITIALIZED;
+    if (index >= (unsigned)device_count() || index >= sizeof handles)
+        return INVALID;
+    if ((int)index == atoi(setting("STANDIN_NO_HANDLE", "-1")))
+        return LOST;
+    *handle = handles + index;
+    return OK;
+}
+
+int nvmlDeviceGetName(void *handle, char *name, unsigned length)
+{
+    int index, result = check(handle, "name", &index);
+    if (result == OK)
+        snprintf(name, length, "NVML stand-in %d (no hardware)", index);
+    return result;
+}
+
+int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts)
+{
+    int index, result = check(handle, "usage", &index);
+    be_slow();
+    if (result == OK)
+        *milliwatts = average_mw(index);
+    return result;
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millijoules)
+{
+    int index, result = check(handle, "energy", &index);
+    if (result == OK)
+        *millijoules = energy_mj(index);
+    return result;
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(void *handle, unsigned *milliwatts)
+{
+    int index, result = check(handle, "limit", &index);
+    if (result == OK)
+        *milliwatts = 700000;
+    return result;
+}
+
+#ifndef OLD_DRIVER
+int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values)
+{
+    int index, result = check(handle, "fields", &index);
+    if (result != OK)
+        return result;
+    be_slow();
+    for (int i = 0; i < count; i++) {
+        field_value *value = values + i;
+        value->timestamp = (int64_t)(now_s() * 1e6);
+        value->latency = 0;
+        value->status = OK;
+        value->type = TYPE_UNSIGNED_INT;
+        if (value->field == FIELD_INSTANT && value->scope == 0 && !listed("STANDIN_UNSUPPORTED", "instant"))
+            value->value.u = instant_mw(index);
+        else if (value->field == FIELD_AVERAGE && value->scope == 0)
+            value->value.u = average_mw(index);
+        else if (value->field == FIELD_ENERGY && !listed("STANDIN_UNSUPPORTED", "energy")) {
+            value->type = TYPE_UNSIGNED_LONG_LONG;
+            value->value.ull = energy_mj(index);
+        } else
+            value->status = NOT_SUPPORTED;
+    }
+    return OK;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void *handle, memory_v2 *memory)
+{
+    int index, result = check(handle, "memory_v2", &index);
+    if (result == OK && memory->version != (sizeof *memory | 2u << 24))
+        result = VERSION;
+    if (result == OK)
+        *memory = (memory_v2){memory->version, 80ull << 30, 600ull << 20, 0, (unsigned long long)(index + 1) << 30};
+    return result;
+}
+#endif
+
+int nvmlDeviceGetMemoryInfo(void *handle, memory_v1 *memory)
+{
+    int index, result = check(handle, "memory", &index);
+    if (result == OK) /* the first version counts what the driver holds back as used */
+        *memory = (memory_v1){80ull << 30, 0, ((unsigned long long)(index + 1) << 30) + (600ull << 20)};
+    return result;
+}
+
+int nvmlDeviceGetUtilizationRates(void *handle, utilization *rates)
+{
+    int index, result = check(handle, "utilization", &index);
+    if (result == OK)
+        *rates = (utilization){75, 40};
+    return result;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process_info *processes)
+{
+    int index, result = check(handle, "processes", &index);
+    if (result != OK)
+        return result;
+    unsigned found = 0, room = *count;
+    for (const char *at = setting("STANDIN_PROCESSES", ""); *at; found++) {
+        unsigned pid = (unsigned)strtoul(at, (char **)&at, 10);
+        unsigned long long used = ~0ull;
+        if (*at == ':' && *++at == '-')
+            at++;
+        else
+            used = strtoull(at, (char **)&at, 10);
+        if (found < room)
+            processes[found] = (process_info){pid, used, ~0u, ~0u};
+        at += *at == ',';
+    }
+    *count = found;
+    return found > room ? TOO_SMALL : OK;
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, process_info *processes)
+{
+    return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, processes); /* as one that also draws */
+}
+
+int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending)
+{
+    int index, result = check(handle, "mig", &index);
+    if (result == OK)
+        *current = *pending = atoi(setting("STANDIN_MIG", "0"));
+    return result;
+}
+
+int nvmlDeviceGetArchitecture(void *handle, unsigned *architecture)
+{
+    int index, result = check(handle, "architecture", &index);
+    if (result == OK)
+        *architecture = atoi(setting("STANDIN_ARCH", "9"));
+    return result;
+}
+
+int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor)
+{
+    int index, result = check(handle, "capability", &index);
+    if (result == OK)
+        sscanf(setting("STANDIN_CC", "9.0"), "%d.%d", major, minor);
+    return result;
+}

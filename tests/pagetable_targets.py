@@ -1,0 +1,167 @@
+"""A process to observe, which does what a test tells it, line by line, and the tools to observe it with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memtui.pageset import PageSet
+from memtui.probes.pages.pagetable import prove
+from memtui.probes.pause import Pauser
+from memtui.samples import Vma
+
+PAGE = 4096
+
+# The other side of ``Target``: runs each line it is sent and answers with the repr of ``answer``.
+_PROGRAM = """
+import ctypes, mmap, os, sys, threading, time
+import numpy as np
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mprotect.argtypes = libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+def anonymous(pages, advice=15, flags=0x22, align=4096):
+    "Address of new private memory; advice 15 forbids huge pages, 14 asks for them."
+    size = pages * 4096
+    address = libc.mmap(None, size + align, 3, flags, -1, 0)
+    address = -(-address // align) * align
+    libc.madvise(address, size, advice)
+    return address
+
+def view(address, pages):
+    "One byte of each page."
+    return np.frombuffer((ctypes.c_ubyte * (pages * 4096)).from_address(address), np.uint8)[::4096]
+
+def drawn(pages, count, seed):
+    return np.sort(np.random.default_rng(seed).choice(pages, count, replace=False))
+
+def loop(array, places, write):
+    "Touch the places for ever."
+    while True:
+        if write:
+            array[places] += 1
+        else:
+            array[places].sum()
+
+space = globals()
+for line in sys.stdin:
+    answer = None
+    exec(line.replace("\\\\n", "\\n"), space)
+    print(repr(space.pop("answer", None)), flush=True)
+"""
+
+
+def drawn(pages: int, count: int, seed: int) -> np.ndarray:
+    """The same random pages as in the target."""
+    return np.sort(np.random.default_rng(seed).choice(pages, count, replace=False))
+
+
+class Target:
+    """A child process that is told what to touch."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self.pid = self._process.pid
+        self.do("pass")
+
+    def send(self, line: str) -> None:
+        """Without waiting for the answer: for what never ends."""
+        assert self._process.stdin
+        self._process.stdin.write(line.replace("\n", "\\n") + "\n")
+        self._process.stdin.flush()
+
+    def receive(self) -> object:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        assert line, "the target died"
+        return eval(line)
+
+    def do(self, line: str) -> object:
+        self.send(line)
+        return self.receive()
+
+    def touch_for_ever(self, pages: int, touched: int, seed: int, *, write: bool = True) -> int:
+        """Memory of this many pages, of which a random set is touched in a loop. Returns its address."""
+        address = self.do(
+            f"a = anonymous({pages}); v = view(a, {pages}); v[:] = 1; p = drawn({pages}, {touched}, {seed}); answer = a"
+        )
+        self.send(f"loop(v, p, {write})")
+        assert isinstance(address, int)
+        self.let_run(0.02)
+        return address
+
+    def let_run(self, cpu_s: float) -> None:
+        """Until the process has used this much CPU time: a busy machine makes a test slow and never wrong."""
+        clock = (~self.pid << 3) | 2
+        end = time.clock_gettime(clock) + cpu_s
+        while time.clock_gettime(clock) < end:
+            time.sleep(0.002)
+
+    def wait_for_end(self) -> None:
+        self._process.wait()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def __enter__(self) -> Target:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def vmas_of(pid: int) -> tuple[Vma, ...]:
+    found = []
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        where, perms, _, _, _, *name = line.split(None, 5)
+        start, end = (int(part, 16) for part in where.split("-"))
+        found.append(Vma(start, end, perms, name[0] if name else ""))
+    return tuple(found)
+
+
+def within(pages: PageSet, address: int, count: int) -> list[int]:
+    """Indices of the 4 KiB pages of the set that lie in this memory."""
+    numbers = pages.pages().astype(np.int64) - address // PAGE
+    return [int(n) for n in numbers if 0 <= n < count]
+
+
+class Observer:
+    """Takes windows of a target with a tracker, paused."""
+
+    def __init__(self, tracker) -> None:
+        self.tracker = tracker
+        self.pauser = Pauser()
+
+    def begin(self, pid: int) -> None:
+        with self.pauser.paused(pid):
+            self.tracker.begin(pid, vmas_of(pid))
+
+    def window(self, pid: int, *, want_resident: bool = False):
+        with self.pauser.paused(pid):
+            return self.tracker.window(pid, vmas_of(pid), want_resident=want_resident)
+
+    def close(self) -> None:
+        self.pauser.close()
+
+
+def need_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it looks into the page tables of another process")
+
+
+def need_pagetable() -> None:
+    need_root()
+    capability = prove()
+    if not capability.ok:
+        pytest.skip(f"no page-table tracker here: {capability.reason}")

@@ -1,0 +1,193 @@
+"""A made-up training for the screen: what a session reader would answer, without a file. Grows with a clock."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
+from memtui.pageset import PageSet
+from memtui.samples import Capability, Clock, End, Event, Hello, Host, Options, PowerReading, Process, Target
+
+MIB = 1 << 20
+STEP_NS = 210_000_000
+ORIGIN_NS = 5_000_000_000_000
+
+
+def _rows() -> list[SimpleNamespace]:
+    big = [
+        (0x5581_0000_0000, 24 * MIB, "rw-p", "[heap]", ""),
+        (0x7F2A_0000_0000, 64 * MIB, "rw-p", "", ""),
+        (0x7F2A_1000_0000, 588 * MIB, "rw-p", "", ""),
+        (0x7F2A_4000_0000, 41 * MIB, "r-xp", "/usr/lib/libtorch_cpu.so", ""),
+        (0x7F2A_4800_0000, 12 * MIB, "rw-p", "/usr/lib/libtorch_cpu.so", ""),
+        (0x7F2A_5000_0000, 8 * MIB, "r--p", "/usr/lib/python3.11/lib-dynload/_ssl.so", ""),
+        (0x7F42_0000_0000, 16 * MIB, "rw-s", "/dev/shm/torch_4242_1", ""),
+        (0x7FFC_1000_0000, 132 << 10, "rw-p", "[stack]", ""),
+    ]
+    small = [(0x7F50_0000_0000 + n * 4 * MIB, 8192, "r--p", f"/usr/lib/libsmall{n}.so", "") for n in range(400)]
+    noaccess = [(0x7F60_0000_0000 + n * 4 * MIB, 2 * MIB, "---p", "", "noaccess") for n in range(15)]
+    return [
+        SimpleNamespace(
+            id=number, process=1, pid=4242, start=start, end=start + size, perms=perms, name=name,
+            first_sample=0, last_sample=1 << 40, filtered=filtered,
+        )
+        for number, (start, size, perms, name, filtered) in enumerate(big + small + noaccess)
+    ]  # fmt: skip
+
+
+class FakeSession:
+    """``count`` samples are there; with ``growing`` more appear as time passes (``clock`` in seconds)."""
+
+    def __init__(self, count: int = 300, *, growing: bool = False, tracker: str = "pagetable", clock=time.monotonic):
+        self.path = Path("/home/ann/.local/state/memtui/train-4242.memtui")
+        wss = Capability("wss", True)
+        if tracker == "rss":
+            wss = Capability("wss", False, "needs root", "sudo memtui attach 4242")
+        self.hello = Hello(
+            "0.1",
+            Clock(ORIGIN_NS, 1_700_000_000_000_000_000, 0, "boot"),
+            Host("lab", "6.1", "x86_64", 2, 8 << 30),
+            Target(4242, 99, "/usr/bin/python3 -u /home/ann/train.py --epochs 3", "ann"),
+            Options(200_000_000),
+            tracker,
+            "cold" if tracker == "pagetable" else "off",
+            "working-set",
+            wss=wss,
+        )
+        self.growing, self.clock, self.began, self.first = growing, clock, clock(), count
+        self.end = None if growing else End(ORIGIN_NS + count * STEP_NS, "target exited")
+        self.rows = _rows()
+        self.released = self.asked_pages = 0
+        self.refresh()
+
+    @property
+    def alive(self) -> bool:
+        return self.growing
+
+    @property
+    def file_bytes(self) -> int:
+        return 40_000 + 7_000 * len(self.samples.sample)
+
+    def stop(self) -> None:
+        """The target exits."""
+        self.growing = False
+        self.end = End(int(self.samples.end_ns[-1]), "target exited")
+
+    def refresh(self) -> bool:
+        count = self.first
+        if self.growing:
+            count += int((self.clock() - self.began) * 1e9 / STEP_NS)
+        old = len(self.samples.sample) if hasattr(self, "samples") else -1
+        if count == old:
+            return False
+        n = np.arange(count)
+        start = ORIGIN_NS + n * STEP_NS
+        wss = np.array([self._wss(int(s)) for s in n], float)
+        tracked = self.hello.wss.ok
+        self.samples = SimpleNamespace(
+            sample=n,
+            start_ns=start,
+            end_ns=start + 200_000_000,
+            asked_ns=np.full(count, 200_000_000),
+            paused_ns=np.full(count, 3_100_000.0 if tracked else np.nan),
+            wss_bytes=wss if tracked else np.full(count, np.nan),
+            stored_bytes=wss if tracked else np.full(count, np.nan),
+            rss_bytes=(1030.0 + 20 * np.sin(n / 40)) * MIB,
+            sampler_cpu_ns=n * 1_500_000,
+            recorder_cpu_ns=n * 600_000,
+            status=("ok",) * count,
+            reason=("",) * count,
+        )
+        return True
+
+    def release(self) -> None:
+        self.released += 1
+
+    def processes(self) -> list[Process]:
+        return [Process(1, 4242, 1, 99, 0, "train.py", "target")]
+
+    def vma_rows(self, process=None):
+        return self.rows
+
+    def _touched(self, sample: int) -> list[tuple[int, int]]:
+        """(row, bytes): what a forward and backward pass walk through."""
+        phase = sample % 16 / 16
+        wave = 0.5 + 0.5 * np.sin(2 * np.pi * phase)
+        return [
+            (0, int(2 + 6 * wave) * MIB), (1, int(20 + 40 * wave) * MIB), (2, 12 * MIB), (3, 9 * MIB),
+            (4, int(3 * wave + 1) * MIB), (6, int(16 * (phase < 0.3)) * MIB), (7, 65536),
+        ]  # fmt: skip
+
+    def _wss(self, sample: int) -> int:
+        return sum(size for _, size in self._touched(sample))
+
+    def vma_wss(self, first_sample: int, last_sample: int):
+        samples, ids, values = [], [], []
+        for sample in range(first_sample, last_sample + 1):
+            for row, size in self._touched(sample):
+                if size:
+                    samples.append(sample)
+                    ids.append(row)
+                    values.append(size)
+        return np.array(samples, np.int64), np.array(ids, np.int64), np.array(values, np.int64)
+
+    def vma_rss(self, sample: int) -> dict[int, int]:
+        return {row.id: row.end - row.start for row in self.rows if row.perms != "---p"}
+
+    def page_set(self, sample: int, process: int) -> PageSet | None:
+        self.asked_pages += 1
+        random = np.random.default_rng(sample)
+        pages = []
+        for row, size in self._touched(sample):
+            vma = self.rows[row]
+            whole, count = (vma.end - vma.start) >> 12, size >> 12
+            at = int(sample % 16 / 16 * whole)
+            sparse = np.unique(random.integers(0, whole, count))
+            own = sparse if row == 2 else (at + np.arange(count)) % whole
+            pages.append(own + (vma.start >> 12))
+        return PageSet.from_pages(np.concatenate(pages))
+
+    def reuse_until(self, sample: int) -> ReuseHistogram:
+        histogram = ReuseHistogram()
+        octaves = np.array([16, 18, 20, 21, 22, 23, 24, 25, 26, 26.5, 27, 27.2, 27.5, 28, 29, 30])
+        counts = np.array([3, 1, 1, 2, 3, 5, 9, 14, 30, 55, 80, 40, 16, 6, 2, 3]) * (sample + 1)
+        distance = np.exp2(octaves).astype(np.int64)
+        np.add.at(histogram.upper, bin_of(distance), counts)
+        np.add.at(histogram.lower, bin_of((distance * 0.94).astype(np.int64)), counts)
+        histogram.first_touches = int(counts.sum() * 0.02) + 20
+        return histogram
+
+    def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
+        none = PowerReading(ORIGIN_NS, "CPU", "package", "rapl", status="unsupported", reason="no RAPL zone here")
+        out = [none]
+        for second in range(max(0, (first_ns - ORIGIN_NS) // 10**9), max(0, (last_ns - ORIGIN_NS) // 10**9)):
+            t = ORIGIN_NS + second * 10**9
+            if first_ns <= t < last_ns:
+                watts = 388 + 60 * np.sin(second / 5)
+                out.append(
+                    PowerReading(t, "GPU 0", "board", "nvml", float(watts), 388.0 * second, 700.0, name="NVIDIA H100")
+                )
+        return out
+
+    def events(self, first_ns: int, last_ns: int) -> list[Event]:
+        marks = [ORIGIN_NS + n * 20 * 10**9 for n in range(1, 4)]
+        return [Event(t, "mark", "epoch") for t in marks if first_ns <= t < last_ns]
+
+
+if __name__ == "__main__":
+    # python -m tests.screen_fakes live|replay|rss [count] [color]: the screen on invented data, to look at.
+    from memtui import terminal
+
+    kind, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 300
+    how = terminal.prepare(color=sys.argv[3] if len(sys.argv) > 3 else "auto", ascii_only="ascii" in sys.argv)
+    from memtui.screens.monitor import MemtuiApp
+
+    session = FakeSession(count, growing=kind != "replay", tracker="rss" if kind == "rss" else "pagetable")
+    app = MemtuiApp(lambda: session, live=kind != "replay", color=how.color, ascii_only=how.ascii_only)
+    app.run()
+    raise SystemExit(app.return_code or 0)

@@ -1,0 +1,61 @@
+"""hypothesis strategies for the vocabulary."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from memtui.pageset import PageSet
+from memtui.samples import End, Event, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
+
+NS = st.integers(0, 2**62)
+BYTES = st.integers(0, 2**60)
+
+
+@st.composite
+def page_sets(draw, max_pages: int = 40, max_page: int = 2**36 - 1) -> PageSet:
+    """Page sets of 4 KiB pages near each other and far apart, with some huge and giant pages."""
+    base = draw(st.integers(0, max_page - 5000))
+    pages = draw(st.sets(st.integers(base, base + 4999) | st.integers(0, max_page), max_size=max_pages))
+    small = PageSet.from_pages(sorted(pages))
+    taken = set(small.blocks.tolist())
+    huge = draw(st.sets(st.integers(0, 2**27 - 1).filter(lambda b: b not in taken), max_size=4))
+    giant = draw(st.sets(st.integers(0, 2**18 - 1), max_size=2))
+    return PageSet.from_blocks(small.blocks, small.bits, sorted(huge), sorted(giant))
+
+
+def same_pages(a: PageSet | None, b: PageSet | None) -> bool:
+    """Equality of two page sets."""
+    if a is None or b is None:
+        return a is b
+    return all(np.array_equal(getattr(a, n), getattr(b, n)) for n in ("blocks", "bits", "huge", "giant"))
+
+
+TEXT = st.text(max_size=30)
+PROCESSES = st.builds(Process, NS, NS, NS, NS, NS, TEXT, TEXT)
+VMAS = st.builds(Vma, st.integers(0, 2**47), st.integers(0, 2**47), st.sampled_from(("rw-p", "r-xp")), TEXT)
+TABLES = st.builds(VmaTable, NS, NS, st.lists(VMAS, max_size=5).map(tuple))
+PROCESS_WINDOWS = st.builds(
+    ProcessWindow,
+    process=NS,
+    start_ns=NS,
+    end_ns=NS,
+    paused_ns=st.none() | NS,
+    status=st.sampled_from(("ok", "not paused")),
+    reason=TEXT,
+    pages=st.none() | page_sets(),
+    resident=st.none() | page_sets(),
+    rss_bytes=st.none() | BYTES,
+)
+WINDOWS = st.builds(Window, NS, NS, NS, NS, NS, st.lists(PROCESS_WINDOWS, max_size=3).map(tuple))
+READINGS = st.builds(
+    PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12)
+)
+MESSAGES = st.one_of(
+    PROCESSES,
+    TABLES,
+    WINDOWS,
+    st.builds(Power, st.lists(READINGS, max_size=3).map(tuple)),
+    st.builds(Event, NS, TEXT, TEXT),
+    st.builds(End, NS, TEXT, TEXT),
+)

@@ -1,0 +1,226 @@
+"""The command line as a user meets it: bad input is one line on stderr and exit 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memtui import target
+from tests.sessions import messages, write_session
+
+ROOT = os.geteuid() == 0
+
+
+def memtui(*words: object, **more) -> subprocess.CompletedProcess[str]:
+    """Run memtui without a terminal."""
+    command = [sys.executable, "-m", "memtui", *map(str, words)]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, **more
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], says: str) -> None:
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory) -> Path:
+    return write_session(tmp_path_factory.mktemp("cli") / "s.memtui", messages(30))
+
+
+@pytest.fixture
+def other():
+    """A process that can be observed."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        yield child.pid
+        child.kill()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["record", "--interval", "0", "1"], "must be above 0"),
+        (["record", "--interval", "-0.5", "1"], "must be above 0"),
+        (["record", "--interval", "nan", "1"], "must be above 0"),
+        (["record", "--interval", "fast", "1"], "must be a number of seconds, not 'fast'"),
+        (["record", "--duration", "0", "1"], "must be above 0"),
+        (["record", "--tracker", "magic", "1"], "invalid choice: 'magic'"),
+        (["record", "--filter", "exe", "1"], "exec"),
+        (["record"], "name either a PID or a program"),
+        (["record", "7", "--", "true"], "name either a PID or a program"),
+        (["record", "abc"], "PID must be a number"),
+        (["record", "-5"], "-5"),
+        (["record", "0"], "above 0"),
+        (["record", "1"], "is init"),
+        (["record", "4999999"], "no process has PID"),
+        (["record", "--", "/no/such/program"], "no such program"),
+        (["attach"], "PID"),
+        (["nonsense"], "invalid choice"),
+        (["export", "x"], "required"),
+        (["export", "x", "--to", "xml", "-o", "y"], "xml"),
+    ],
+)
+def test_bad_words(words, says, tmp_path):
+    refused(memtui(*words, cwd=tmp_path), says)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_own_ancestors_are_refused():
+    refused(memtui("record", os.getpid()), "pausing it would stop memtui too")
+
+
+def test_own_pid_is_refused(monkeypatch):
+    with pytest.raises(target.UserError, match="memtui itself"):
+        target.check_target(os.getpid(), "attach")
+
+
+def test_kernel_threads_are_refused():
+    if not Path("/proc/2/stat").exists() or "kthreadd" not in Path("/proc/2/stat").read_text():
+        pytest.skip("no kernel thread is visible in this PID namespace")
+    refused(memtui("record", 2), "kernel thread" if ROOT else "")
+
+
+def test_zombies_are_refused():
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        refused(memtui("record", child.pid), "zombie")
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root, to become another user than the target's")
+def test_another_users_process_names_the_sudo_line(other):
+    source = (
+        f"import os, sys; sys.argv = ['memtui']\n"
+        f"from memtui.target import check_target\n"
+        f"from memtui.errors import UserError\n"
+        f"os.setgid(65534); os.setuid(65534)\n"
+        f"try: check_target({other}, 'attach')\n"
+        f"except UserError as e: print(e)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert f"run: sudo {sys.executable} -m memtui attach {other}" in done.stdout
+
+
+def test_an_existing_output_is_refused(other, tmp_path):
+    there = tmp_path / "there.memtui"
+    there.write_text("precious")
+    refused(memtui("record", other, "-o", there, "--tracker", "rss"), "--force")
+    assert there.read_text() == "precious"
+
+
+def test_an_unwritable_output_is_refused(other, tmp_path):
+    refused(memtui("record", other, "-o", tmp_path / "no" / "s.memtui", "--tracker", "rss"), "No such file or directory")
+    refused(memtui("record", other, "-o", "/proc/s.memtui", "--tracker", "rss"), "cannot be written")
+
+
+def test_an_impossible_tracker_names_what_would_work(other, tmp_path):
+    done = memtui("record", other, "-o", tmp_path / "s.memtui", "--tracker", "damon")
+    refused(done, "tracker damon does not work here")
+    assert "these would:" in done.stderr
+    assert "rss" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["report"], ["replay"], ["export", "--to", "csv", "-o", "out"]])
+@pytest.mark.parametrize("kind", ["missing", "empty", "foreign", "truncated", "newer"])
+def test_bad_files(words, kind, session, tmp_path):
+    bad = tmp_path / "bad.memtui"
+    data = session.read_bytes()
+    contents = {
+        "empty": b"",
+        "foreign": b"hello" * 100,
+        "truncated": data[: len(data) - 5000],
+        "newer": data[:60] + (7).to_bytes(4, "big") + data[64:],
+    }
+    if kind != "missing":
+        bad.write_bytes(contents[kind])
+    refused(memtui(words[0], bad, *words[1:], cwd=tmp_path), str(bad))
+
+
+@pytest.mark.parametrize("words", [["demo"], ["attach", "PID"], ["replay", "FILE"], ["run", "--", "true"]])
+def test_a_screen_needs_a_terminal(words, session, other):
+    words = [{"PID": other, "FILE": session}.get(w, w) for w in words]
+    refused(memtui(*words), "memtui record")
+
+
+def test_help_and_version():
+    assert memtui("--version").stdout.startswith("memtui ")
+    help_text = memtui("--help").stdout
+    for command in ("demo", "attach", "run", "record", "replay", "report", "export", "doctor"):
+        assert f"\n    {command} " in help_text
+        assert memtui(command, "--help").returncode == 0
+    assert memtui().stdout == help_text
+
+
+def test_report(session):
+    text = memtui("report", session)
+    assert text.returncode == 0
+    assert "python train.py" in text.stdout
+    report = json.loads(memtui("report", session, "--json").stdout)
+    assert report["samples"] == 30
+    assert report["target"] == {"pid": 4242, "command": "python train.py --lr 0.1", "start": 777}
+    assert report["wss_bytes"]["status"] == "ok"
+    assert report["wss_bytes"]["median"] == (1024 + 2048 + 300 + 8) * 4096
+    assert report["interval_s"] == report["true_interval_s"] == 0.2
+    assert report["overhead"]["paused_fraction"] == pytest.approx(3 / 203, rel=0.05)
+    power = {p["device"]: p for p in report["power"]}
+    assert power["CPU"]["mean_w"] is None
+    assert power["CPU"]["reason"] == "no RAPL zone"
+    assert power["GPU 0"]["energy_j"] == 60 * 25
+    assert report["processes"][0]["role"] == "target"
+    for key in ("tracker", "flush", "rearm", "rss_bytes", "reuse", "gaps", "disturbed"):
+        assert key in report
+
+
+def test_report_without_a_working_set_says_why(tmp_path):
+    path = write_session(tmp_path / "rss.memtui", messages(10, tracked=False))
+    report = json.loads(memtui("report", path, "--json").stdout)
+    assert report["wss_bytes"]["median"] is None
+    assert "needs root" in report["wss_bytes"]["reason"]
+    assert report["reuse"]["median_bytes"] is None
+    assert report["rss_bytes"]["median"] > 80 << 20
+    assert report["processes"][0]["wss_bytes"] is None
+
+
+def test_export_csv(session, tmp_path):
+    done = memtui("export", session, "--to", "csv", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    heads = {p.stem: p.read_text().splitlines()[0] for p in out.glob("*.csv")}
+    assert heads["samples"].startswith("sample,pid,start_ns,end_ns,paused_ns,wss_bytes,rss_bytes")
+    assert heads["pages"] == "sample,pid,start,end,page_bytes"
+    assert heads["vmas"].startswith("pid,start,end,perms,name,first_sample,last_sample,filtered")
+    assert heads["reuse"] == "pid,bound,distance_bytes,count"
+    assert heads["power"].startswith("t_ns,device,watts,joules,source,status")
+    rows = [line.split(",") for line in (out / "samples.csv").read_text().splitlines()[1:]]
+    assert len(rows) == 60
+    assert {row[1] for row in rows} == {"0", "4242"}
+    pages = [line.split(",") for line in (out / "pages.csv").read_text().splitlines()[1:]]
+    of_first = sum(int(end) - int(start) for sample, _, start, end, _ in pages if sample == "0")
+    assert of_first == (1024 + 2048 + 8) * 4096
+    meta = json.loads((out / "meta.json").read_text())
+    assert meta["clock"]["boot_id"]
+    assert "units" in meta
+    refused(memtui("export", session, "--to", "csv", "-o", out), "--force")
+    assert memtui("export", session, "--to", "csv", "-o", out, "--force").returncode == 0
+
+
+def test_export_json(session, tmp_path):
+    assert memtui("export", session, "--to", "json", "-o", tmp_path).returncode == 0
+    plain = json.loads((tmp_path / "session.json").read_text())
+    assert len(plain["samples"]) == 60
+    assert plain["reuse"][0]["distance_bytes"] == -1
+
+
+def test_a_closed_pipe_is_no_error(session):
+    command = f"{sys.executable} -m memtui export --help | head -1; {sys.executable} -m memtui report {session} | true"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == ""

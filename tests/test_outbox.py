@@ -1,0 +1,92 @@
+"""The outbox never waits, thins before it drops, and says what it dropped."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from memtui import outbox as outbox_module
+from memtui.frames import Decoder
+from memtui.outbox import Outbox, RecorderGone
+from memtui.pageset import PageSet
+from memtui.samples import End, Event, ProcessWindow, Status, Window
+
+
+def window(sample: int) -> Window:
+    pages = PageSet.from_pages(range(0, 512 * 400, 7))
+    return Window(sample, sample, sample + 1, 1, 0, (ProcessWindow(1, sample, sample + 1, pages=pages),))
+
+
+@pytest.fixture
+def pipe():
+    read, write = os.pipe()
+    yield read, write
+    for fd in (read, write):
+        try:
+            os.close(fd)
+        except OSError:
+            pass
+
+
+def everything(read: int, box: Outbox) -> list:
+    """Drain both ends in turn."""
+    decoder, got = Decoder(), []
+    os.set_blocking(read, False)
+    while True:
+        box.pump()
+        try:
+            got += decoder.feed(os.read(read, 1 << 20))
+        except BlockingIOError:
+            if not box.waiting_bytes:
+                return got
+
+
+def test_order_and_content_survive_a_slow_reader(pipe):
+    read, write = pipe
+    box = Outbox(write)
+    for sample in range(50):
+        box.put(window(sample))
+    assert box.waiting_bytes > 0, "the pipe must be full for this test to mean anything"
+    box.put(End(0, "stopped"))
+    got = everything(read, box)
+    assert [m.sample for m in got[:-1]] == list(range(50))
+    assert isinstance(got[-1], End)
+
+
+def test_thins_then_drops_then_tells(pipe, monkeypatch):
+    monkeypatch.setattr(outbox_module, "THIN_BYTES", 500_000)
+    monkeypatch.setattr(outbox_module, "DROP_BYTES", 540_000)
+    read, write = pipe
+    box = Outbox(write)
+    for sample in range(100):
+        box.put(window(sample))
+    got = everything(read, box)
+    box.put(window(100))
+    got += everything(read, box)
+    windows = [m for m in got if isinstance(m, Window)]
+    thinned = [w for w in windows if w.processes[0].pages is None]
+    assert thinned
+    assert all(w.processes[0].status == Status.DROPPED and w.processes[0].reason for w in thinned)
+    (gap,) = [m for m in got if isinstance(m, Event)]
+    lost = 101 - len(windows)
+    assert lost > 0
+    assert gap.text.startswith(f"{lost} samples lost")
+
+
+def test_a_gone_reader_is_noticed(pipe):
+    read, write = pipe
+    assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
+    os.close(read)
+    with pytest.raises(RecorderGone):
+        Outbox(write).put(End(0, "stopped"))
+
+
+def test_drain_gives_up(pipe):
+    _, write = pipe
+    box = Outbox(write)
+    for sample in range(50):
+        box.put(window(sample))
+    box.drain(0.05)
+    assert box.waiting_bytes > 0

@@ -1,0 +1,423 @@
+"""The page-table tracker sees exactly the pages that were touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.pagetable_targets import PAGE, Observer, Target, drawn, need_pagetable, vmas_of, within
+
+from memtui.probes.pages import build_skeleton, pagetable, walk
+from memtui.probes.pages.base import PageTracker, TrackerError
+from memtui.probes.pages.bpf import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton
+from memtui.probes.pages.pagetable import PageTableTracker, prove
+from memtui.probes.pages.walk import Walker
+from memtui.samples import Status
+
+SOURCE = Path(build_skeleton.__file__).with_name("pagetable.bpf.c")
+HUGE = 1 << 21
+
+
+@pytest.fixture(scope="session")
+def fresh_skeleton(tmp_path_factory) -> Path:
+    """Built from the source now, unless a path is given."""
+    if given := os.environ.get(SKELETON_VARIABLE):
+        return Path(given)
+    if not (build_skeleton.tool("clang") and build_skeleton.tool("bpftool")):
+        pytest.skip("a fresh build of the BPF program needs clang and bpftool (Debian: clang bpftool libbpf-dev)")
+    output = tmp_path_factory.mktemp("skeleton") / "fresh.json"
+    script = [sys.executable, build_skeleton.__file__, "--source", str(SOURCE), "--output", str(output)]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+@pytest.fixture(scope="module", params=["shipped", "fresh"])
+def skeleton(request) -> Skeleton:
+    need_pagetable()
+    return Skeleton.read(
+        SHIPPED_SKELETON if request.param == "shipped" else request.getfixturevalue("fresh_skeleton")
+    )
+
+
+@pytest.fixture(scope="module")
+def observer(skeleton):
+    with PageTableTracker(skeleton=skeleton) as tracker:
+        observer = Observer(tracker)
+        yield observer
+        observer.close()
+
+
+@pytest.fixture
+def target():
+    with Target() as target:
+        yield target
+
+
+@pytest.fixture
+def shipped():
+    """An observer with the shipped program, for what the build does not change."""
+    need_pagetable()
+    with PageTableTracker("soft-dirty") as tracker:
+        observer = Observer(tracker)
+        yield observer
+        observer.close()
+
+
+def test_the_shipped_skeleton_was_built_from_the_source():
+    raw = json.loads(SHIPPED_SKELETON.read_text())
+    assert raw["source_sha256"] == hashlib.sha256(SOURCE.read_bytes()).hexdigest(), "run make skeleton"
+
+
+def test_it_is_a_page_tracker(shipped):
+    tracker: PageTracker = shipped.tracker
+    assert tracker.name == "pagetable"
+    assert tracker.wss.ok
+    assert tracker.flush == "soft-dirty"
+
+
+def test_it_proves_itself(skeleton):
+    capability = prove(skeleton)
+    assert capability.ok, capability
+    assert capability.reason == ""
+
+
+@pytest.mark.parametrize("write", [False, True], ids=["reads", "writes"])
+@pytest.mark.parametrize(("pages", "touched"), [(2000, 16), (4096, 1000), (120_000, 100_000)])
+def test_every_window_is_exactly_the_touched_set(observer, target, pages, touched, write):
+    address = target.touch_for_ever(pages, touched, seed=touched, write=write)
+    expected = drawn(pages, touched, touched).tolist()
+    observer.begin(target.pid)
+    for _ in range(4):
+        target.let_run(0.03)
+        window = observer.window(target.pid)
+        assert window.status == Status.OK, window
+        assert within(window.pages, address, pages) == expected
+
+
+def test_a_small_loop_in_windows_of_five_milliseconds(observer, target):
+    """Stale translations would hide most of it from every window after the first."""
+    address = target.touch_for_ever(256, 256, seed=1)
+    observer.begin(target.pid)
+    for _ in range(15):
+        target.let_run(0.005)
+        window = observer.window(target.pid)
+        assert window.flush != "off"
+        assert within(window.pages, address, 256) == list(range(256))
+
+
+def test_the_first_window_reports_touches_and_not_residency(observer, target):
+    address = target.do("a = anonymous(5000); v = view(a, 5000); v[:] = 1; answer = a")
+    observer.begin(target.pid)
+    target.do("v[[7, 600, 4999]] = 2")
+    window = observer.window(target.pid, want_resident=True)
+    assert within(window.pages, address, 5000) == [7, 600, 4999]
+    assert within(window.resident, address, 5000) == list(range(5000))
+    assert within(observer.window(target.pid).pages, address, 5000) == []
+
+
+def test_resident_pages_are_those_that_the_kernel_counts(shipped, target):
+    address = target.do("a = anonymous(3000); v = view(a, 3000); v[::3] = 1; answer = a")
+    shipped.begin(target.pid)
+    resident = shipped.window(target.pid, want_resident=True).resident
+    assert within(resident, address, 3000) == list(range(0, 3000, 3))
+    anonymous = [v for v in vmas_of(target.pid) if v.name in ("", "[heap]", "[stack]")]
+    ours = sum(len(within(resident, v.start, v.size_bytes // PAGE)) for v in anonymous)
+    kernels = 0
+    smaps = Path(f"/proc/{target.pid}/smaps").read_text()
+    for v in anonymous:
+        kernels += int(re.search(rf"^{v.start:08x}-.*?^Rss:\s+(\d+) kB", smaps, re.M | re.S)[1]) // 4
+    assert ours == kernels
+
+
+def test_a_huge_page_is_one_touch_of_two_mebibytes(observer, target):
+    address = target.do(f"a = anonymous(2048, 14, align={HUGE}); v = view(a, 2048); v[:] = 1; answer = a")
+    smaps = Path(f"/proc/{target.pid}/smaps").read_text()
+    if not re.search(r"^AnonHugePages:\s+8192 kB", smaps, re.M):
+        pytest.skip("this kernel gave no huge pages (transparent_hugepage is never, or memory is fragmented)")
+    observer.begin(target.pid)
+    target.do("v[700] = 2")
+    window = observer.window(target.pid, want_resident=True)
+    mine = [int(n) - address // HUGE for n in window.pages.huge]
+    assert [n for n in mine if 0 <= n < 4] == [1]
+    assert {address // HUGE + n for n in range(4)} <= set(window.resident.huge.tolist())
+    assert within(window.pages, address, 2048) == []
+    again = observer.window(target.pid)
+    assert not set(again.pages.huge.tolist()) & {address // HUGE + n for n in range(4)}
+
+
+def test_memory_made_inaccessible_after_the_touch(observer, target):
+    """As NUMA balancing leaves it: resident, but not marked present in the way of other pages."""
+    address = target.do("a = anonymous(1000); v = view(a, 1000); v[:] = 1; answer = a")
+    observer.begin(target.pid)
+    target.do("v[100:200] = 2; libc.mprotect(a, 1000 * 4096, 0)")
+    window = observer.window(target.pid, want_resident=True)
+    assert within(window.pages, address, 1000) == list(range(100, 200))
+    assert within(window.resident, address, 1000) == list(range(1000))
+    assert within(observer.window(target.pid).pages, address, 1000) == []
+
+
+def test_the_zero_page_is_neither_touched_nor_resident(shipped, target):
+    """Memory that was read and never written: nobody can clear its marks, so counting them would count for ever."""
+    address = target.do("a = anonymous(600); v = view(a, 600); v[300] = 1; answer = a")
+    shipped.begin(target.pid)
+    target.do("v.sum()")
+    window = shipped.window(target.pid, want_resident=True)
+    assert within(window.pages, address, 600) == [300]
+    assert within(window.resident, address, 600) == [300]
+
+
+def test_pages_of_files_are_seen(shipped, target, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(3000 * PAGE))
+    address = target.do(
+        f"f = open({str(path)!r}, 'r+b'); m = mmap.mmap(f.fileno(), 0); "
+        "a = ctypes.addressof(ctypes.c_char.from_buffer(m)); v = view(a, 3000); v.sum(); answer = a"
+    )
+    shipped.begin(target.pid)
+    target.do("v[2000] = 1")
+    assert within(shipped.window(target.pid).pages, address, 3000) == [2000]
+
+
+def test_two_thousand_mappings(observer, target):
+    """Neighbours with different rights do not merge; many share one page-table page, and each page counts once."""
+    address = target.do(
+        "a = anonymous(4000); v = view(a, 4000); v[:] = 1; "
+        "[libc.mprotect(a + i * 4096, 4096, 1) for i in range(0, 4000, 2)]; answer = a"
+    )
+    assert len(vmas_of(target.pid)) > 2000
+    observer.begin(target.pid)
+    target.do("x = v[::5].sum()")
+    window = observer.window(target.pid)
+    assert within(window.pages, address, 4000) == list(range(0, 4000, 5))
+    assert len(np.unique(window.pages.blocks)) == len(window.pages.blocks)
+
+
+def test_children_have_page_tables_of_their_own(observer, target):
+    address = target.do("a = anonymous(2000); v = view(a, 2000); v[:] = 1; answer = a")
+    child = target.do(
+        "r, w = os.pipe()\nanswer = os.fork()\nif not answer:\n while True:\n  os.read(r, 1); v[10:20] = 3; time.sleep(0)"
+    )
+    try:
+        observer.begin(target.pid)
+        observer.begin(child)
+        target.do("os.write(w, b'x'); v[500] = 1; time.sleep(.2)")
+        assert within(observer.window(child).pages, address, 2000) == list(range(10, 20))
+        assert within(observer.window(target.pid).pages, address, 2000) == [500]
+    finally:
+        observer.tracker.forget(child)
+        os.kill(child, 9)
+
+
+def test_exec_begins_a_new_generation(observer, target):
+    observer.begin(target.pid)
+    assert observer.window(target.pid).generation == 0
+    target.do(f"os.execv(sys.executable, [sys.executable, '-c', {'print(None, flush=True); input(); input()'!r}])")
+    window = observer.window(target.pid)
+    assert window.pages is None
+    assert (window.status, window.generation) == (Status.FAILED, 1)
+    assert "exec" in window.reason
+    after = observer.window(target.pid)
+    assert (after.status, after.generation) == (Status.OK, 1)
+    assert after.pages.page_count < 200  # a sleeping program: touches, and not the whole of what it loaded
+
+
+def test_a_process_that_was_not_begun_has_no_first_window(shipped, target):
+    window = shipped.window(target.pid)
+    assert window.pages is None
+    assert window.status == Status.FAILED
+    assert shipped.window(target.pid).pages is not None
+
+
+def test_a_process_that_ended(shipped, target):
+    shipped.begin(target.pid)
+    target.close()
+    with pytest.raises(ProcessLookupError):
+        shipped.tracker.window(target.pid, (), want_resident=False)
+    shipped.tracker.forget(target.pid)
+    with pytest.raises(ProcessLookupError):
+        shipped.tracker.begin(target.pid, ())
+
+
+def test_a_zombie_has_ended(shipped):
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    try:
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ProcessLookupError):
+            shipped.tracker.begin(child, ())
+    finally:
+        os.waitpid(child, 0)
+
+
+def test_a_kernel_thread_has_no_mappings_and_no_working_set(shipped):
+    kthread = next((int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and p.name != "1"
+                    and not (p / "maps").read_text()), None)  # fmt: skip
+    if kthread is None:
+        pytest.skip("no kernel thread is visible here (a container)")
+    with pytest.raises(TrackerError, match="no memory mapping"):
+        shipped.tracker.begin(kthread, ())
+
+
+def test_threads_outlive_the_first_one(observer, target):
+    """A process whose first thread ended still has its memory."""
+    address = target.do("a = anonymous(1000); v = view(a, 1000); v[:] = 1; answer = a")
+    target.send(
+        "t = threading.Thread(target=loop, args=(v, np.arange(40, 140), True), daemon=True); t.start(); "
+        "libc.pthread_exit(None)"
+    )
+    target.let_run(0.05)
+    observer.begin(target.pid)
+    target.let_run(0.01)
+    assert within(observer.window(target.pid).pages, address, 1000) == list(range(40, 140))
+
+
+def test_growth_loses_nothing(skeleton, target):
+    address = target.do("a = anonymous(60000); v = view(a, 60000); v[:] = 1; answer = a")
+    walker = Walker(skeleton, slots=16)
+    try:
+        assert walker.slots == 16
+        seen = walker.walk(target.pid, want_resident=True)
+        assert within(seen.pages, address, 60000) == list(range(60000))
+        assert within(seen.resident, address, 60000) == list(range(60000))
+        assert walker.slots >= 60000 // 512
+    finally:
+        walker.close()
+
+
+def test_growth_before_it_is_needed(skeleton, target):
+    target.do("a = anonymous(60000); v = view(a, 60000); v[:] = 1")
+    with PageTableTracker("soft-dirty", skeleton=skeleton, slots=16) as tracker:
+        tracker.begin(target.pid, ())
+        assert tracker._walker.slots > 60000 // 512
+        assert tracker.window(target.pid, (), want_resident=True).pages is not None
+
+
+def test_a_part_of_the_address_space(skeleton, target):
+    address = target.do(f"a = anonymous(5120, align={HUGE}); v = view(a, 5120); v[:] = 1; answer = a")
+    walker = Walker(skeleton)
+    try:
+        part = walker.walk(target.pid, low=address + HUGE, high=address + 3 * HUGE)
+        assert within(part.pages, address, 5120) == list(range(512, 1536))
+        assert part.pages.page_count == 1024
+    finally:
+        walker.close()
+
+
+def test_other_processes_cost_nothing(skeleton, target):
+    crowd = [subprocess.Popen(["sleep", "100"]) for _ in range(100)]
+    walker = Walker(skeleton)
+    try:
+        mappings = len([v for v in vmas_of(target.pid) if v.name != "[vsyscall]"])
+        met = walker.walk(target.pid).vmas
+        assert met == mappings
+        assert walker._get("foreign") == 0
+    finally:
+        walker.close()
+        for process in crowd:
+            process.kill()
+            process.wait()
+
+
+def test_the_way_of_older_kernels(skeleton, target):
+    """Without restriction to one task, the program finds the process among all others."""
+    if os.stat("/proc/self/ns/pid").st_ino != walk._INITIAL_PID_NAMESPACE:
+        pytest.skip("kernels before 6.1 need the initial PID namespace, and this is a container")
+    with PageTableTracker("soft-dirty", skeleton=skeleton, restrict=False) as tracker:
+        observer = Observer(tracker)
+        address = target.do("a = anonymous(2000); v = view(a, 2000); v[:] = 1; answer = a")
+        observer.begin(target.pid)
+        target.do("v[[3, 1000]] = 2")
+        assert within(observer.window(target.pid).pages, address, 2000) == [3, 1000]
+        observer.close()
+
+
+def test_older_kernels_in_a_container_are_refused(shipped, target, monkeypatch):
+    monkeypatch.setattr(walk, "_pid_namespace", lambda: 4026532000)
+    walker = shipped.tracker._walker
+    monkeypatch.setattr(walker, "_restrict", False)
+    with pytest.raises(TrackerError, match="PID namespace"):
+        walker.walk(target.pid)
+
+
+def test_a_link_that_the_kernel_ignores_is_noticed(shipped, target, monkeypatch):
+    """As before Linux 6.1, where naming a task is accepted and means nothing."""
+    address = target.do("a = anonymous(600); v = view(a, 600); v[:] = 1; answer = a")
+    walker = Walker()
+    attach = walker._program.attach
+    monkeypatch.setattr(walker._program, "attach", lambda _tid: attach(0))
+    try:
+        assert within(walker.walk(target.pid).pages, address, 600) == list(range(600))
+        assert not walker._restrict
+    finally:
+        walker.close()
+
+
+def test_unreadable_page_tables_fail_the_window(shipped, target, monkeypatch):
+    shipped.begin(target.pid)
+    walker = shipped.tracker._walker
+    direct_map = walker._get("direct_map")
+    walker._set("direct_map", 0xFFFF_8000_0000_0000 - (1 << 45))  # not canonical: every read fails
+    try:
+        with pytest.raises(TrackerError):
+            walker._set("errors", 0)
+            found = shipped.window(target.pid)
+            if found.status != Status.FAILED or found.pages is not None:
+                pytest.fail(f"a walk that read nothing was taken for an answer: {found}")
+            raise TrackerError(found.reason)
+    finally:
+        walker._set("direct_map", direct_map)
+    assert shipped.window(target.pid).status == Status.OK
+
+
+def test_it_holds_no_descriptor_afterwards(skeleton, target):
+    before = set(os.listdir("/proc/self/fd"))
+    with PageTableTracker(skeleton=skeleton, slots=16) as tracker:
+        tracker.begin(target.pid, vmas_of(target.pid))
+        tracker.window(target.pid, vmas_of(target.pid), want_resident=True)
+        tracker.forget(target.pid)
+        tracker.begin(target.pid, vmas_of(target.pid))
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m.setattr(os, "geteuid", lambda: 1000), "root"),
+        (lambda m: m.setattr(pagetable, "_BTF", Path("/nowhere/btf")), "types"),
+        (lambda m: m.setattr(pagetable.platform, "machine", lambda: "aarch64"), "aarch64"),
+    ],
+)
+def test_the_proof_says_what_is_missing(monkeypatch, change, words):
+    change(monkeypatch)
+    capability = prove()
+    assert not capability.ok
+    assert words in capability.reason
+
+
+def test_the_proof_never_raises(monkeypatch):
+    monkeypatch.setattr(pagetable, "_obstacle", lambda: ("", ""))
+    capability = prove(Skeleton(("state",), ("walk",), b"\0" * 64, b"\0" * 8))
+    assert not capability.ok
+    assert capability.reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="drops rights that only root has")
+def test_the_proof_without_rights_names_the_remedy():
+    code = (
+        "import ctypes; ctypes.CDLL(None).prctl(24, 38, 0, 0, 0); ctypes.CDLL(None).prctl(24, 39, 0, 0, 0); "
+        "ctypes.CDLL(None).prctl(24, 21, 0, 0, 0); import os; os.execv(__import__('sys').executable, ["
+        "__import__('sys').executable, '-c', 'from memtui.probes.pages.pagetable import prove; print(prove())'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ok=False" in done.stdout, done
+    assert "not permitted" in done.stdout
+    assert "EPERM" in done.stdout

@@ -1,0 +1,274 @@
+"""Session files: what the recorder stores is what the reader gives back; a damaged file is one line and exit 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memtui.analysis.working_set import select
+from memtui.pageset import PageSet
+from memtui.recorder import Recorder
+from memtui.samples import End, Process, ProcessWindow, VmaTable, Window
+from memtui.session.reader import SessionReader
+from memtui.session.store import SessionError, check_file, row_id, split_row_id
+from memtui.session.writer import SessionWriter
+from tests import sessions
+from tests.sessions import CODE, DATA, HEAP, STACK, messages, touched, write_session
+from tests.strategies import same_pages
+
+SAMPLES = 150
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_session(tmp_path_factory.mktemp("session") / "s.memtui", messages(SAMPLES))
+
+
+@pytest.fixture
+def reader(path):
+    reader = SessionReader(path)
+    yield reader
+    reader.close()
+
+
+def test_file_is_private_and_alone(path):
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(path.parent) == [path.name]
+    SessionReader(path).close()
+    assert os.listdir(path.parent) == [path.name], "a folded session stays one file when it is read"
+
+
+def test_scalars(reader):
+    table = reader.samples
+    assert len(table) == SAMPLES
+    assert table.wss_bytes.tolist() == [touched(s).size_bytes for s in range(SAMPLES)]
+    assert set(table.paused_ns) == {3e6}
+    assert set(table.status) == {"ok"}
+    assert reader.end == End(SAMPLES * 203_000_000, "target exited")
+    assert reader.hello == sessions.hello()
+    assert not reader.alive
+
+
+def kept(sample: int) -> PageSet:
+    starts, ends = [HEAP, DATA, CODE, STACK], [v.end for v in sessions.VMAS]
+    return select(touched(sample), starts, ends, [True, True, False, True])
+
+
+def test_page_sets_are_what_the_default_filter_kept(reader):
+    for sample in (0, 1, 64, SAMPLES - 1):
+        stored = reader.page_set(sample, 1)
+        assert same_pages(stored, kept(sample))
+        assert reader.samples.stored_bytes[sample] == stored.size_bytes
+    assert reader.page_set(SAMPLES, 1) is None
+    assert reader.page_set(0, 2) is None
+
+
+def test_address_ranges(reader):
+    rows = reader.vma_rows()
+    assert [(r.start, r.name, r.filtered, r.pid) for r in rows] == [
+        (HEAP, "[heap]", "", 4242),
+        (DATA, "", "", 4242),
+        (CODE, "/usr/lib/libtorch_cpu.so", "exec", 4242),
+        (STACK, "[stack]", "", 4242),
+    ]
+    assert {(r.first_sample, r.last_sample) for r in rows} == {(0, SAMPLES - 1)}
+    names = {r.id: r.name for r in rows}
+    samples, ids, values = reader.vma_wss(10, 11)
+    assert samples.tolist() == [10] * 4 + [11] * 4
+    got = {names[i]: v for i, v in zip(ids[:4].tolist(), values[:4].tolist(), strict=True)}
+    assert got == {"[heap]": 4 << 20, "": 8 << 20, "/usr/lib/libtorch_cpu.so": 300 * 4096, "[stack]": 8 * 4096}
+    rss = {names[i]: v for i, v in reader.vma_rss(13).items()}
+    assert rss["[heap]"] == 4 << 20
+    assert reader.vma_rss(-1) == {}
+
+
+def test_reuse_is_the_same_from_checkpoints_exact_rows_and_page_sets(reader):
+    from memtui.analysis.reuse_histogram import ReuseHistogram
+    from memtui.analysis.reuse_tracker import ReuseTracker
+
+    tracker, expected = ReuseTracker(), ReuseHistogram()
+    for sample in range(SAMPLES):
+        found = tracker.touch(kept(sample))
+        expected.add(found)
+        if sample in (0, 62, 63, 64, 65, 127, 128, SAMPLES - 1):
+            assert reader.reuse_until(sample) == expected
+    exact = reader.reuse_between(SAMPLES - 1, SAMPLES - 1)[0][2]
+    assert exact.counts.tolist() == found.counts.tolist()
+    assert exact.upper_bytes.tolist() == found.upper_bytes.tolist()
+    assert exact.first_touches == found.first_touches
+
+
+def test_power_and_events(reader):
+    readings = reader.power(0, 2**62)
+    assert Counter(r.device for r in readings) == {"CPU": 1, "GPU 0": 30}
+    late = reader.power(20_000_000_000, 2**62)
+    assert late[0].device == "CPU", "an absent source is told for every time after it was found absent"
+    assert late[0].power_w is None
+    assert late[0].reason == "no RAPL zone"
+    assert [e.text for e in reader.events(0, 2**62)] == ["epoch 1", "target exited"]
+
+
+def test_a_lost_window_has_no_value_and_a_reason(tmp_path):
+    def stream():
+        yield from [sessions.hello(), Process(1, 1, 0, 0, 0, "c", "target"), VmaTable(1, 0, sessions.VMAS)]
+        yield Window(0, 0, 1, 1, 0, (ProcessWindow(1, 0, 1, pages=touched(0), rss_bytes=5),))
+        yield Window(1, 1, 2, 1, 0, (ProcessWindow(1, 1, 2, status="not paused", reason="vfork", rss_bytes=5),))
+        yield End(3, "stopped")
+
+    reader = SessionReader(write_session(tmp_path / "s.memtui", stream()))
+    assert np.isnan(reader.samples.wss_bytes[1])
+    assert reader.samples.rss_bytes[1] == 5
+    assert (reader.samples.status[1], reader.samples.reason[1]) == ("not paused", "vfork")
+    assert np.isnan(reader.samples.paused_ns).all()
+
+
+def test_reading_while_it_grows_and_folding_afterwards(tmp_path):
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    recorder = Recorder(writer)
+    stream = messages(20)
+    for _ in range(8):
+        recorder.take(next(stream))
+    writer.commit()
+    reader = SessionReader(path)
+    before = len(reader.samples)
+    assert before > 0
+    assert not reader.refresh()
+    for message in stream:
+        recorder.take(message)
+    assert not reader.refresh(), "what is not committed is not there"
+    writer.commit()
+    assert reader.refresh()
+    assert len(reader.samples) == 20
+    assert reader.end is not None
+    reader.release()
+    assert writer.close()
+    assert os.listdir(tmp_path) == ["s.memtui"]
+    assert reader.page_set(0, 1) is not None, "a released reader opens the file again"
+    reader.close()
+
+
+def test_a_killed_recorder_leaves_what_it_committed(tmp_path):
+    path = tmp_path / "s.memtui"
+    child = os.fork()
+    if child == 0:
+        writer = SessionWriter(path)
+        recorder = Recorder(writer)
+        for i, message in enumerate(messages(100)):
+            recorder.take(message)
+            if i == 50:
+                writer.commit()
+            if i == 80:
+                os.kill(os.getpid(), 9)
+    os.waitpid(child, 0)
+    reader = SessionReader(path)
+    assert 30 < len(reader.samples) < 60
+    assert reader.end is None
+    last = int(reader.samples.sample[-1])
+    assert same_pages(reader.page_set(last, 1), kept(last))
+    reader.close()
+
+
+def damaged(path, tmp_path, name):
+    copy = tmp_path / f"{name}.memtui"
+    data = path.read_bytes()
+    match name:
+        case "empty":
+            data = b""
+        case "truncated":
+            data = data[: len(data) // 2]
+        case "stub":
+            data = data[:50]
+        case "foreign":
+            data = b"\x89PNG" + data
+        case "garbage":
+            data = data[:100] + os.urandom(len(data) - 100)
+        case "newer":
+            data = data[:60] + (99).to_bytes(4, "big") + data[64:]
+        case "sqlite":
+            connection = sqlite3.connect(copy)
+            connection.execute("CREATE TABLE t(x)")
+            connection.commit()
+            connection.close()
+            return copy
+        case "missing":
+            return copy
+        case "folder":
+            copy.mkdir()
+            return copy
+    copy.write_bytes(data)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("empty", "is empty"),
+        ("truncated", "is truncated"),
+        ("stub", "is truncated"),
+        ("foreign", "is not a memtui session"),
+        ("sqlite", "but not a memtui session"),
+        ("newer", "newer memtui"),
+        ("missing", "no such file"),
+        ("folder", "is a directory"),
+        ("garbage", "cannot be read"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(path, tmp_path, name, says):
+    bad = damaged(path, tmp_path, name)
+    with pytest.raises(SessionError, match=says) as caught:
+        SessionReader(bad)
+    assert "\n" not in str(caught.value)
+    assert str(bad) in str(caught.value)
+
+
+def test_a_session_without_a_beginning(tmp_path):
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    writer.commit()
+    check_file(path)
+    with pytest.raises(SessionError, match="holds no recording"):
+        SessionReader(path)
+    writer.close()
+
+
+def test_reads_from_a_place_where_nothing_can_be_written(path):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copy = folder / "s.memtui"
+        copy.write_bytes(path.read_bytes())
+        copy.chmod(0o444)
+        folder.chmod(0o555)
+        child = os.fork()
+        if child == 0:
+            if os.getuid() == 0:
+                os.setuid(65534)
+            try:
+                code = 0 if len(SessionReader(copy).samples) == SAMPLES else 3
+            except BaseException:
+                code = 4
+            os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        folder.chmod(0o755)
+    assert code == 0
+
+
+def test_an_existing_file_is_refused_and_force_replaces_it(path, tmp_path):
+    copy = tmp_path / "s.memtui"
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(FileExistsError):
+        SessionWriter(copy)
+    SessionWriter(copy, overwrite=True).close()
+    assert json.dumps(check_file(copy)) == "null"
+
+
+def test_row_ids_rise_with_time():
+    assert split_row_id(row_id(18_000, 77)) == (18_000, 77)
+    assert row_id(1, 0) > row_id(0, (1 << 20) - 1)
