@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -88,7 +89,7 @@ def _build_parser() -> _Parser:
     parser.set_defaults(run=None, debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    def command(name: str, run, text: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str, *parents: _Parser) -> _Parser:
         made = commands.add_parser(name, help=text, description=text, parents=[common, *parents])
         made.set_defaults(run=run, verb=name)
         return made
@@ -134,7 +135,7 @@ def _observation_options() -> _Parser:
         type=_filter,
         default="default",
         metavar="EXPR",
-        help="pages left out of the session: default, none, or terms like exec,noaccess,pages<4,name=GLOB; ! inverts one",
+        help="pages left out of the session: default, none, or terms such as exec,pages<4,name=GLOB; ! inverts one",
     )
     group.add_argument("--children", action=argparse.BooleanOptionalAction, default=True, help="watch its children too")
     group.add_argument("--duration", type=_seconds, metavar="S", help="end after so many seconds")
@@ -210,10 +211,10 @@ def _run(args: argparse.Namespace) -> int:
 
 def _watch(args: argparse.Namespace, what: int | Launch) -> int:
     """Record and view; the session stays."""
-    _require_terminal()
+    _prepare_screen(args)
     observation = _observe(args, what)
     try:
-        code = _view(args, observation.path, live=True)
+        code = _view(observation.path, live=True)
     finally:
         observation.stop()
     print(f"session: {observation.path}")
@@ -227,21 +228,21 @@ def _replay(args: argparse.Namespace) -> int:
     from memtui.session.store import check_file
 
     check_file(args.file)
-    _require_terminal()
-    return _view(args, args.file, live=False)
+    _prepare_screen(args)
+    return _view(args.file, live=False)
 
 
-def _require_terminal() -> None:
-    from memtui.terminal import problem
-
-    if why := problem():
-        raise UserError(why)
-
-
-def _view(args: argparse.Namespace, path: Path, *, live: bool) -> int:
+def _view(path: Path, *, live: bool) -> int:
     from memtui.app import run_viewer
 
-    return run_viewer(path, live=live, color=args.color, ascii_only=args.ascii or None, mouse=not args.no_mouse)
+    return run_viewer(path, live=live)
+
+
+def _prepare_screen(args: argparse.Namespace) -> None:
+    from memtui.terminal import prepare, require_terminal
+
+    require_terminal()
+    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse)
 
 
 def _record(args: argparse.Namespace) -> int:

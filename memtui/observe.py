@@ -120,7 +120,7 @@ class Observation:
         output: IO[bytes] | None = None
         if launch.log:
             self.log = self.path.with_suffix(".log")
-            output = open(self.log, "wb")  # noqa: SIM115 - it is the target's, and closed below
+            output = open(self.log, "wb")
         words = [*(["--with-parent"] if self._dies else []), str(gate_read), *launch.command]
         self._target = subprocess.Popen(
             [sys.executable, "-P", "-m", "memtui.gate", *words],

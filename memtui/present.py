@@ -90,6 +90,7 @@ class Presenter:
         self._marks_until = 0
         self._reuse: tuple[int, ReuseView] = (-1, ReuseView())
         self._own: list[tuple[float, float]] = []
+        self._own_from = time.monotonic() + 3.0  # opening a session is no part of watching it
         self.refresh()
         if not follow:
             self.playhead.to_end()
@@ -173,8 +174,8 @@ class Presenter:
         wall = float(samples.end_ns[at] - samples.end_ns[first])
         used = sum(float(c[at]) - float(c[first]) for c in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
         cost = used / wall if wall > 0 else None
-        if cost is not None and self.playhead.state is State.LIVE:
-            now = time.monotonic(), time.process_time()
+        now = time.monotonic(), time.process_time()
+        if cost is not None and self.playhead.state is State.LIVE and now[0] >= self._own_from:
             self._own = [*(p for p in self._own if now[0] - p[0] <= COST_WINDOW_NS / 1e9), now]
             elapsed = now[0] - self._own[0][0]
             if elapsed > 2:

@@ -55,12 +55,13 @@ class _Observed:
     """What the recorder remembers of one process (one address space of it)."""
 
     vmas: tuple[Vma, ...] = ()
-    starts: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    ends: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    starts: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
+    ends: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
     rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # vma row of each vma
     kept: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
     merger: RangeMerger = field(default_factory=RangeMerger)
     reuse: ReuseTracker = field(default_factory=ReuseTracker)
+    reasons: dict[Vma, str | None] = field(default_factory=dict)  # filter term of each VMA of the newest table
     row_ids: dict[int, int] = field(default_factory=dict)  # id of the merger -> id in the session
     filtered: dict[int, str] = field(default_factory=dict)  # id of the merger -> filter term, or nothing
     written: dict[int, tuple] = field(default_factory=dict)  # id in the session -> row as last written
@@ -109,9 +110,11 @@ class Recorder:
     def _take_table(self, table: VmaTable) -> None:
         seen = self._observed[table.process]
         seen.vmas = table.vmas
-        seen.starts = np.array([v.start for v in table.vmas], np.int64)
-        seen.ends = np.array([v.end for v in table.vmas], np.int64)
-        reasons = [self._filter.leaves_out(v) for v in table.vmas]
+        seen.starts = np.array([v.start for v in table.vmas], np.uint64)
+        seen.ends = np.array([v.end for v in table.vmas], np.uint64)
+        known = seen.reasons
+        reasons = [known[v] if v in known else self._filter.leaves_out(v) for v in table.vmas]
+        seen.reasons = dict(zip(table.vmas, reasons, strict=True))
         seen.kept = np.array([r is None for r in reasons], bool)
         merged = seen.merger.assign(table.vmas, table.sample).tolist()
         seen.filtered |= {row: reason or "" for row, reason in zip(merged, reasons, strict=True)}

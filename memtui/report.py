@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,10 @@ def _overhead(reader: SessionReader, span_ns: int) -> dict[str, Any]:
 
 
 def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
-    """Mean power and energy per source. Energy is the difference of the device's counter, where it has one."""
+    """Mean power and energy per source.
+
+    Energy is what the device's counter rose by; a counter that fell was reset and has a new origin.
+    """
     by_source: dict[tuple[str, str], list[PowerReading]] = defaultdict(list)
     for reading in readings:
         by_source[reading.device, reading.scope].append(reading)
@@ -160,7 +164,7 @@ def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
                 "status": Status.OK if measured else rows[-1].status,
                 "reason": "" if measured else rows[-1].reason,
                 "mean_w": float(np.mean(watts)) if watts else None,
-                "energy_j": joules[-1] - joules[0] if len(joules) > 1 else None,
+                "energy_j": sum(max(b - a, 0.0) for a, b in pairwise(joules)) if len(joules) > 1 else None,
             }
         )
     return found

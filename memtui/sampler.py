@@ -20,7 +20,7 @@ from memtui import __version__
 from memtui.orders import Order
 from memtui.outbox import Outbox, RecorderGone
 from memtui.probes.host import read_clock, read_host
-from memtui.probes.pages.base import PageTracker, PageWindow, TrackerError
+from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.choice import NoTracker, choose
 from memtui.probes.pause import NotPaused, PauseError, Pauser
 from memtui.probes.power import PowerProbe
@@ -94,8 +94,8 @@ class Sampler:
 
     def run(self) -> None:
         """Send Hello, then windows, then End. Raises RecorderGone."""
+        power = PowerProbe()  # its counters begin here, so that the first reading has a power
         self._outbox.put(self._hello())
-        power = PowerProbe()
         began_ns = time.monotonic_ns()
         until_ns = began_ns + self._options.duration_ns if self._options.duration_ns else None
         try:

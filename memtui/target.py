@@ -14,10 +14,8 @@ from memtui.probes.process import read_stat
 def sudo_line(*words: str) -> str:
     """The exact command that runs memtui as root: sudo's secure_path does not find a virtual environment."""
     program = Path(sys.argv[0]).absolute()
-    start = (
-        [str(program)] if program.name == "memtui" and os.access(program, os.X_OK) else [sys.executable, "-m", "memtui"]
-    )
-    return shlex.join(["sudo", *start, *words])
+    installed = program.name == "memtui" and program.is_file() and os.access(program, os.X_OK)
+    return shlex.join(["sudo", *([str(program)] if installed else [sys.executable, "-m", "memtui"]), *words])
 
 
 def parse_pid(text: str) -> int:

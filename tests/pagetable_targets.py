@@ -136,6 +136,32 @@ def within(pages: PageSet, address: int, count: int) -> list[int]:
     return [int(n) for n in numbers if 0 <= n < count]
 
 
+def assert_touched(pid: int, pages: PageSet, address: int, count: int, expected) -> None:
+    """Exactly the expected pages were seen.
+
+    Some machines run DAMON, which clears the accessed bit of a random page now and then, behind everybody's back. It
+    flags such a page as idle, so a page may be missing only if it is flagged, and only few.
+    """
+    seen, wanted = set(within(pages, address, count)), {int(page) for page in expected}
+    assert not seen - wanted, f"{len(seen - wanted)} pages were seen that nothing touched"
+    missing = sorted(wanted - seen)
+    assert len(missing) <= 2 + len(wanted) // 50, f"{len(missing)} of {len(wanted)} pages are missing"
+    unexplained = [page for page in missing if not _is_idle(pid, address // PAGE + page)]
+    assert not unexplained, f"{len(unexplained)} of {len(wanted)} pages are missing, first {unexplained[:5]}"
+
+
+def _is_idle(pid: int, page: int) -> bool:
+    """Whether something else than we cleared the mark of this page (KPF_IDLE)."""
+    with (
+        open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap,
+        open("/proc/kpageflags", "rb", buffering=0) as flags,
+    ):
+        entry = int.from_bytes(os.pread(pagemap.fileno(), 8, page * 8), "little")
+        frame = entry & ((1 << 55) - 1)
+        found = int.from_bytes(os.pread(flags.fileno(), 8, frame * 8), "little")
+    return bool(entry >> 63 and found >> 25 & 1)
+
+
 class Observer:
     """Takes windows of a target with a tracker, paused."""
 

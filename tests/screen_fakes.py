@@ -116,6 +116,8 @@ class FakeSession:
 
     def _touched(self, sample: int) -> list[tuple[int, int]]:
         """(row, bytes): what a forward and backward pass walk through."""
+        if not self.hello.wss.ok:
+            return []
         phase = sample % 16 / 16
         wave = 0.5 + 0.5 * np.sin(2 * np.pi * phase)
         return [

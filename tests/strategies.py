@@ -48,9 +48,7 @@ PROCESS_WINDOWS = st.builds(
     rss_bytes=st.none() | BYTES,
 )
 WINDOWS = st.builds(Window, NS, NS, NS, NS, NS, st.lists(PROCESS_WINDOWS, max_size=3).map(tuple))
-READINGS = st.builds(
-    PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12)
-)
+READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
 MESSAGES = st.one_of(
     PROCESSES,
     TABLES,

@@ -4,7 +4,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
 from memtui.pageset import PageSet
@@ -106,6 +107,7 @@ def compare(sequence: list[PageSet]) -> None:
 small_sets = st.builds(make, st.frozensets(st.integers(0, 40).map(lambda p: p * 37), max_size=12))
 
 
+@settings(deadline=None)
 @given(st.lists(small_sets, max_size=12))
 def test_small_pages_against_sets(sequence):
     compare(sequence)
@@ -138,6 +140,7 @@ def test_collapse_and_split_of_1_gib_pages_against_sets(sequence):
     compare(sequence)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 12), max_size=8), max_size=10), st.randoms(use_true_random=False))
 def test_the_exact_distance_lies_between_the_bounds(windows, random):
     """Whatever the order inside windows: an exact LRU stack at the first touch of each page per window.
@@ -163,6 +166,7 @@ def test_the_exact_distance_lies_between_the_bounds(windows, random):
         assert (np.sort(exact) <= upper).all()
 
 
+@settings(deadline=None)
 @given(st.lists(small_sets, max_size=12))
 def test_touches_add_up(sequence):
     tracker = ReuseTracker()

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memtui.analysis.working_set import block_counts, bytes_by_range, select, touched_outside
 from memtui.pageset import PageSet
@@ -50,6 +51,7 @@ def naive_bytes(pages: PageSet, start: int, end: int) -> int:
     return giants + PAGE * sum(start <= p * PAGE < end for p in naive_pages(pages))
 
 
+@settings(deadline=None)
 @given(page_sets(), range_lists())
 def test_bytes_by_range_is_the_naive_count(pages, ranges):
     starts, ends = ranges
@@ -58,6 +60,7 @@ def test_bytes_by_range_is_the_naive_count(pages, ranges):
     assert touched_outside(pages, starts, ends) == pages.size_bytes - sum(expected)
 
 
+@settings(deadline=None)
 @given(page_sets(), range_lists(), st.data())
 def test_select_keeps_the_pages_of_kept_ranges(pages, ranges, data):
     starts, ends = ranges
@@ -75,6 +78,7 @@ def test_select_keeps_the_pages_of_kept_ranges(pages, ranges, data):
     assert PageSet.decode(found.encode()).size_bytes == found.size_bytes
 
 
+@settings(deadline=None)
 @given(page_sets(base=(2**64 - (16 << 20)) // PAGE), range_lists(base=(2**64 - (16 << 20)) // PAGE))
 def test_the_top_of_the_address_space_does_not_overflow(pages, ranges):
     starts, ends = ranges
@@ -89,6 +93,7 @@ def test_the_very_last_block_is_selected():
     assert select(pages, [start], [2**64 - PAGE], [True]).pages().tolist() == [2**52 - 512]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=8, max_size=80).map(lambda w: w[: len(w) // 8 * 8]))
 def test_block_counts(words):
     bits = np.array(words, np.uint64).reshape(-1, 8)

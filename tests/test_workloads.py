@@ -125,8 +125,9 @@ def test_demo_runs_until_stopped_on_small_pages_and_survives_a_closed_pipe():
 
 def test_demo_ends_with_the_process_that_started_it():
     code = (
-        "import subprocess, sys; from memtui.workloads.demo import demo_command;"
-        "child = subprocess.Popen(demo_command('--network', 'numpy', '--images', '200'), stdout=subprocess.PIPE);"
+        "import os, subprocess, sys; command = [sys.executable, '-m', 'memtui.workloads.demo', '--images', '200',"
+        "'--network', 'numpy', '--exit-with-parent', str(os.getpid())];"
+        "child = subprocess.Popen(command, stdout=subprocess.PIPE);"
         "child.stdout.readline(); print(child.pid, flush=True); sys.stdin.read()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import translate
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -54,7 +53,7 @@ class Term:
     """One term: its text as shown to the user (with ``!`` where inverted) and its test."""
 
     text: str
-    test: Test
+    test: Test = field(compare=False)  # follows from the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,6 @@ def parse_filter(text: str) -> Filter:
     return Filter(tuple(terms.values()))
 
 
-@lru_cache(maxsize=256)  # equal texts give the same test, so that equal filters compare equal
 def _term(text: str) -> Term:
     bare = text.removeprefix("!").strip()
     name, test = _test(bare)

@@ -114,7 +114,7 @@ class RangeMerger:
         self._present = present
         for layer, closed in ((self._open, False), (self._closed, True)):
             self._place([vma for vma in changed if _is_closed(vma) == closed], layer, sample)
-        ids = np.fromiter(map(self._present.__getitem__, self._table), np.int64, len(vmas))
+        ids = np.fromiter((self._present[vma.start] for vma in vmas), np.int64, len(vmas))
         for row in set(self._present.values()):
             self._rows[row].last_sample = sample
         return ids

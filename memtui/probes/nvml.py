@@ -90,7 +90,9 @@ class NvmlProbe:
         try:
             ctypes.CDLL(_LIBRARY)  # pynvml would do the same; asking first saves its 6 MiB where there is no GPU
         except OSError as error:
-            if "cannot open shared object file" in str(error):
+            text = str(error)
+            # "cannot open shared object file" may also speak of a library that this one needs
+            if _LIBRARY in text and "No such file" in text:
                 return self._out(*_ERRORS[12], _REMEDIES[12])
             return self._out(Status.FAILED, f"{_LIBRARY} cannot be loaded: {error}", "reinstall the NVIDIA driver")
         try:

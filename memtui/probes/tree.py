@@ -37,15 +37,15 @@ class ProcessTree:
                 known = self._known.get(pid)
                 if known is None or known.start_ticks != stat.start_ticks:
                     role = TARGET if pid == self._root else CHILD
-                    known = self._keyed(
-                        Process(0, pid, stat.parent_pid, stat.start_ticks, 0, command_of(pid), role)
-                    )
+                    known = self._keyed(Process(0, pid, stat.parent_pid, stat.start_ticks, 0, command_of(pid), role))
                     new.append(known)
                 found[pid] = known
             except ProcessLookupError:
                 if pid == self._root:
                     raise
-        gone = [p for p in self._known.values() if found.get(p.pid, p).start_ticks != p.start_ticks or p.pid not in found]
+        gone = [
+            p for p in self._known.values() if found.get(p.pid, p).start_ticks != p.start_ticks or p.pid not in found
+        ]
         self._known = found
         return new, gone
 

@@ -51,6 +51,7 @@ class FeedFailed(Message):
 class MemoryScreen(Screen[None]):
     """Everything about the memory of one target at one moment."""
 
+    AUTO_FOCUS = ""  # the hidden prompt must not take the keys when a help screen closes
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "toggle_pause", "pause or play"),
         Binding("t,right", "step(1)", "next sample"),

@@ -160,8 +160,10 @@ TABLES: dict[str, Table] = {
     "vmas": (("pid", "start", "end", "perms", "name", "first_sample", "last_sample", "filtered"), _vmas),
     "reuse": (("pid", "bound", "distance_bytes", "count"), _reuse),
     "power": (
-        ("t_ns", "device", "watts", "joules", "source", "status", "reason")
-        + ("scope", "name", "limit_w", "utilization", "memory_used_bytes"),
+        (
+            *("t_ns", "device", "watts", "joules", "source", "status", "reason"),
+            *("scope", "name", "limit_w", "utilization", "memory_used_bytes"),
+        ),
         _power,
     ),
     "events": (("t_ns", "kind", "text"), _events),

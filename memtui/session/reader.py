@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.reuse_tracker import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.analysis.reuse_tracker import ReuseSample
 from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
 from memtui.samples import End, Event, Hello, PowerReading, Process
@@ -259,12 +259,13 @@ def _boot_id() -> str:
 
 
 def _table(rows: list[tuple[Any, ...]]) -> SampleTable:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * (len(_INTEGERS) + len(_MAYBE) + 2)
-    integers = [np.array(c, np.int64) for c in columns[: len(_INTEGERS)]]
-    maybe = [np.array(c, np.float64) for c in columns[len(_INTEGERS) : -2]]  # None becomes nan
-    return SampleTable(*integers, *maybe, tuple(columns[-2]), tuple(columns[-1]))
+    names = (*_INTEGERS, *_MAYBE, "status", "reason")
+    columns: dict[str, Any] = dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
+    columns |= {name: np.array(columns[name], np.int64) for name in _INTEGERS}
+    columns |= {name: np.array(columns[name], np.float64) for name in _MAYBE}  # None becomes nan
+    return SampleTable(**columns)
 
 
 def _joined(old: SampleTable, new: SampleTable) -> SampleTable:
-    arrays = [np.concatenate((getattr(old, n), getattr(new, n))) for n in (*_INTEGERS, *_MAYBE)]
-    return SampleTable(*arrays, old.status + new.status, old.reason + new.reason)
+    arrays: dict[str, Any] = {n: np.concatenate((getattr(old, n), getattr(new, n))) for n in (*_INTEGERS, *_MAYBE)}
+    return SampleTable(**arrays, status=old.status + new.status, reason=old.reason + new.reason)

@@ -82,6 +82,7 @@ class FooterLine(Painted):
         room = width - line_width(line) - len(where) - 2
         path = text.clean(view.path)
         if path and room >= 12:
+            path = path if text.width(path) <= room else path.rpartition("/")[2]
             where += " " + text.fit(path, min(room, text.width(path)))
         pad = max(0, width - line_width(line) - text.width(where) - 1)
         return [[*line, (" " * pad, look["dim"]), (look.plain(where), look["dim"])]]

@@ -6,7 +6,7 @@ from rich.style import Style
 
 from memtui.views import HeatView
 from memtui.widgets import raster, text
-from memtui.widgets.panel import Panel, axis_words
+from memtui.widgets.panel import Exact, Panel, axis_words
 from memtui.widgets.raster import Line
 
 
@@ -29,7 +29,7 @@ class HeatMap(Panel):
 
     def heading_right(self, width: int) -> Line:
         look = self.look
-        if width < 48:
+        if width < 48 or self.view.note:
             return []
         if look.half_blocks:
             scale: Line = [(look.plain("▮") if look.ascii_only else "■", look.heat[i]) for i in range(1, 10)]
@@ -41,7 +41,7 @@ class HeatMap(Panel):
         return [(axis_words(self.view.axis)[0], self.look["dim"])]
 
     def footing_middle(self, width: int) -> Line:
-        return [(self.look.plain(text.fit(self.view.caption, max(8, width - 40)).strip()), self.look["dim"])]
+        return [(self.look.plain(text.fit(self.view.caption, max(8, width - 34)).strip()), self.look["dim"])]
 
     def footing_right(self, width: int) -> Line:
         return [(axis_words(self.view.axis)[2], self.look["dim"])]
@@ -74,7 +74,8 @@ class HeatMap(Panel):
             return [(text.fit(f"  {dashes} {label} {dashes}", labels + 1 + columns), look["gap"])]
         style = look["text"] if kind == "range" else look["dim"]
         picture = cells if cursor is None else overlay(cells, cursor, look.plain("│"), look["cursor"])
-        return [(look.plain(text.fit(label, labels)) + " ", style), *picture]
+        line = [(look.plain(text.fit(label, labels)) + " ", style), *picture]
+        return Exact(line) if self.view.share.shape[1] == columns else line
 
 
 def overlay(line: Line, column: int, glyph: str, style: Style) -> Line:

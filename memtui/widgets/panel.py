@@ -12,7 +12,11 @@ from textual.widget import Widget
 from memtui.views import TimeAxis, same
 from memtui.widgets import text
 from memtui.widgets.look import Look, look
-from memtui.widgets.raster import Line
+from memtui.widgets.raster import Line, Run
+
+
+class Exact(list[Run]):
+    """A line made of one-cell glyphs that is known to fill its place: measuring it would be most of its cost."""
 
 
 def line_width(line: Line) -> int:
@@ -85,8 +89,11 @@ class Painted(Widget):
             if not fresh and y < len(old) and old[y] == line:
                 continue
             changed.append(y)
-            strip = Strip([Segment(run, style) for run, style in line if run], line_width(line))
-            strip = strip.adjust_cell_length(width, base)
+            segments = [Segment(run, style) for run, style in line if run]
+            if isinstance(line, Exact):
+                strip = Strip(segments, width)
+            else:
+                strip = Strip(segments, line_width(line)).adjust_cell_length(width, base)
             if fresh:
                 strips.append(strip)
             else:
@@ -119,6 +126,9 @@ class Panel(Painted):
         bar = self.look.plain("│")
         lines = [self._edge("┌", "┐", self.heading(), self.heading_right(width), width)]
         for line in inside:
+            if isinstance(line, Exact):
+                lines.append(Exact([(bar, frame), *line, (bar, frame)]))
+                continue
             line = cut(line, width - 2)
             pad = width - 2 - line_width(line)
             lines.append([(bar, frame), *line, (" " * pad, base), (bar, frame)])
@@ -137,7 +147,7 @@ class Panel(Painted):
         end: Line = [(" ", frame), *tail, (" ", frame)] if tail else []
         end += [(plain(right), frame)]
         free = width - line_width(out) - line_width(end)
-        if middle and line_width(middle) + 6 <= free:
+        if middle and 0 < line_width(middle) <= free - 6:
             start = width // 2 - line_width(middle) // 2 - line_width(out) - 1
             start = min(max(1, start), free - line_width(middle) - 3)
             rest = free - start - line_width(middle) - 2

@@ -56,7 +56,7 @@ class PowerGauge(Panel):
         if deep >= 2:
             mean = f"{device.mean_w:.0f}" if device.mean_w is not None else "n/a"
             peak = f"{device.peak_w:.0f}" if device.peak_w is not None else "n/a"
-            lines.append([(" " * (NAME + 1) + look.plain(f"avg {mean:>4} · peak {peak:>4}"), look["dim"])])
+            lines.append([(" " * (NAME + 1) + f"avg {mean:>4} peak {peak:>4}", look["dim"])])
         if deep >= 3:
             words = text.energy(device.energy_j)
             if device.limit_w is not None:

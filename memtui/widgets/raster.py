@@ -7,6 +7,7 @@ cells of one style become one run, values are quantised to a few levels, styles 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,9 +43,11 @@ def runs(codes: Codes, index: NDArray[np.integer], styles: Sequence[Style]) -> L
     if not len(codes):
         return []
     text = text_of(codes)
-    cuts = np.flatnonzero(np.diff(index)) + 1
-    begins, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(codes)]
-    return [(text[a:b], styles[int(index[a])]) for a, b in zip(begins, ends, strict=True)]
+    cuts = (np.flatnonzero(index[1:] != index[:-1]) + 1).tolist()
+    if not cuts:
+        return [(text, styles[int(index[0])])]
+    of = index.tolist()
+    return [(text[a:b], styles[of[a]]) for a, b in pairwise([0, *cuts, len(of)])]
 
 
 def area(values: ArrayLike, rows: int, *, glyphs: str = "braille") -> Codes:
@@ -122,8 +125,6 @@ def bin_samples(
     first: int,
     width: float,
     count: int,
-    *,
-    longest: bool = True,
 ) -> NDArray[np.float64]:
     """Values of windows ``(begin, end]`` on a grid of time bins: the largest of each bin, nan where there is none.
 
@@ -139,8 +140,8 @@ def bin_samples(
     inside = np.searchsorted(end, centre, side="left")
     inside_ok = inside < len(end)
     window = np.where(inside_ok, inside, 0)
-    # What lies between two windows is the pause of the target, not a gap: allow for half a window.
-    slack = 0.5 * np.median(end - begin) if longest else 0.0
+    # What lies between two windows is the pause of the target, not a gap: allow for a quarter of a window.
+    slack = 0.25 * np.median(end - begin)
     held = inside_ok & (begin[window] - slack <= centre)
     out[held] = values[window[held]]
     place = np.ceil(end / width - 1e-9).astype(np.int64) - 1 - first
@@ -159,13 +160,15 @@ def half_blocks(levels: Levels, pairs: PairStyles) -> list[Line]:
     upper, lower = levels[0::2].astype(np.int64), levels[1::2].astype(np.int64)
     pair = upper * 256 + lower
     lines: list[Line] = []
-    for row in pair:
-        cuts = np.flatnonzero(np.diff(row)) + 1
-        begins, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(row)]
+    changes = pair[:, 1:] != pair[:, :-1]
+    for row, change in zip(pair, changes, strict=True):
+        cuts = (np.flatnonzero(change) + 1).tolist()
+        of = row.tolist()
+        # Equal halves are a space: one byte where ▀ is three.
         lines.append(
             [
-                ((" " if row[a] // 256 == row[a] % 256 else "▀") * (b - a), pairs[int(row[a])])
-                for a, b in zip(begins, ends, strict=True)
+                ((" " if of[a] // 256 == of[a] % 256 else "▀") * (b - a), pairs[of[a]])
+                for a, b in pairwise([0, *cuts, len(of)])
                 if b > a
             ]
         )

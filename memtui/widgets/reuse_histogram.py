@@ -115,7 +115,11 @@ class ReuseHistogram(Panel):
         low, high = view.half_low_bytes, view.half_high_bytes
         if low is None or high is None:
             return [(" half of all touches never come back", look["text"])]
-        return [(" half of all touches come back within ", look["dim"]), (between(low, high), look["bright"])]
+        bounds = between(low, high)
+        words = " half of all touches come back within "
+        if len(words) + len(bounds) > width:
+            words = " half of touches return within "
+        return [(words, look["dim"]), (bounds, look["bright"])]
 
     def _miss_sentence(self) -> Line:
         view, look = self.view, self.look

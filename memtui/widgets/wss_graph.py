@@ -6,7 +6,7 @@ import numpy as np
 
 from memtui.views import GraphView
 from memtui.widgets import raster, text
-from memtui.widgets.panel import Panel, axis_words
+from memtui.widgets.panel import Exact, Panel, axis_words
 from memtui.widgets.raster import Line
 
 AXIS = 6  # cells of the value axis
@@ -19,20 +19,20 @@ class WssGraph(Panel):
     title = "working set"
 
     def heading(self) -> Line:
-        words = self.title if not self.view.note else "resident set"
-        return [(words, self.look["title"])]
+        if not self.view.note:
+            return [(self.title, self.look["title"])]
+        return [("resident set  ", self.look["title"]), (text.size_column(self.view.rss_now_bytes), self.look["rss"])]
 
     def heading_right(self, width: int) -> Line:
         view, look = self.view, self.look
         if view.note:
-            room = width - 20
+            room = width - 38
             return [("WSS n/a: ", look["warning"]), (text.fit(view.note, max(8, room - 12)).rstrip(), look["dim"])]
         dim, bright = look["dim"], look["bright"]
         line: Line = [("now ", dim), (text.size_column(view.now_bytes), bright)]
-        line += [(" · median ", dim), (text.size_column(view.median_bytes), look["text"])]
+        if width >= 68:
+            line += [(" · median ", dim), (text.size_column(view.median_bytes), look["text"])]
         line += [(" · max ", dim), (text.size_column(view.max_bytes), look["text"])]
-        if width < 70:
-            line = [(run.replace("median", "med"), style) for run, style in line]
         return [(look.plain(run), style) for run, style in line]
 
     def footing(self) -> Line:
@@ -65,7 +65,7 @@ class WssGraph(Panel):
         styles = [*look.heat, look["rss"], look["cursor"]]
         labels = self._labels(rows, top)
         return head + [
-            [(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *raster.runs(codes[y], index[y], styles)]
+            Exact([(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *raster.runs(codes[y], index[y], styles)])
             for y in range(rows)
         ]
 

@@ -6,7 +6,6 @@ Run ``python -m memtui.workloads.demo --help``. Imports neither until the choice
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 
@@ -33,14 +32,6 @@ def choose_network(wanted: str = "auto") -> tuple[str, str]:
     if installed:
         return "torch", "PyTorch, which is installed"
     return "numpy", "numpy, because PyTorch is not installed (pip install torch would change that)"
-
-
-def demo_command(*arguments: str) -> list[str]:
-    """The command that starts the training as a child of this process and ends it with it.
-
-    Start it from a thread that lives as long as the training should.
-    """
-    return [sys.executable, "-m", "memtui.workloads.demo", "--exit-with-parent", str(os.getpid()), *arguments]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

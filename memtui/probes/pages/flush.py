@@ -154,7 +154,7 @@ def spans(handle: Handle, accessed: PageSet, vmas: tuple[Vma, ...]) -> Iterator[
     starts, ends = handle.usable
     if not len(starts) or not len(accessed.blocks):
         return
-    for block in _wide_blocks(accessed, starts, ends, handle.good_block)[:_ATTEMPTS]:
+    for block in _wide_blocks(accessed, starts, ends, handle.good_block)[:_ATTEMPTS].tolist():
         yield Span(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES)
     yield from _pairs(accessed, starts, ends)
 
@@ -262,12 +262,18 @@ def prove_flushes(walker: Walker) -> tuple[Capability, ...]:
             address = int(child.stdout.readline())
             _pin_away(child.pid)
             vmas = (Vma(address, address + (_PROOF_PAGES << PAGE_SHIFT), "rw-p"),)
-            return tuple(_prove(walker, name, child.pid, vmas) for name in (COLD, SOFT_DIRTY))
+            return tuple(_prove_twice(walker, name, child.pid, vmas) for name in (COLD, SOFT_DIRTY))
         except (OSError, ValueError, TrackerError) as error:
             return tuple(Capability(name, False, f"the proof failed: {error}") for name in (COLD, SOFT_DIRTY))
         finally:
             walker.forget(child.pid)
             child.kill()
+
+
+def _prove_twice(walker: Walker, name: str, pid: int, vmas: tuple[Vma, ...]) -> Capability:
+    """Once more when it failed: DAMON, where it runs, takes a bit away now and then. Stale translations take many."""
+    first = _prove(walker, name, pid, vmas)
+    return first if first.ok else _prove(walker, name, pid, vmas)
 
 
 def _prove(walker: Walker, name: str, pid: int, vmas: tuple[Vma, ...]) -> Capability:

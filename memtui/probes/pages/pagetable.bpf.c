@@ -119,14 +119,6 @@ struct search {
 	u64 found;
 };
 
-static __always_inline u64 peek(u64 address)
-{
-	u64 value = 0;
-
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)address);
-	return value;
-}
-
 static __always_inline u64 read_entry(struct walk_state *s, u64 table, u64 index)
 {
 	u64 value = 0;
@@ -142,11 +134,11 @@ static __always_inline u64 top_entry(struct walker *w, u64 address)
 	u64 entry;
 
 	if (!w->five_levels)
-		return peek(w->pgd + ((address >> TOP_SHIFT) & 511) * 8);
-	entry = peek(w->pgd + ((address >> 48) & 511) * 8);
+		return read_entry(w->state, w->pgd, address >> TOP_SHIFT);
+	entry = read_entry(w->state, w->pgd, address >> 48);
 	if (!(entry & E_PRESENT))
 		return 0;
-	return peek(w->direct_map + (entry & w->mask) + ((address >> TOP_SHIFT) & 511) * 8);
+	return read_entry(w->state, w->direct_map + (entry & w->mask), address >> TOP_SHIFT);
 }
 
 /*
@@ -163,19 +155,19 @@ static long try_direct_map(u32 i, void *context)
 	entry = top_entry(w, address);
 	if (!(entry & E_PRESENT))
 		return 0;
-	entry = peek(base + (entry & w->mask) + ((address >> GIANT_SHIFT) & 511) * 8);
+	entry = read_entry(w->state, base + (entry & w->mask), address >> GIANT_SHIFT);
 	if (!(entry & E_PRESENT))
 		return 0;
 	if (entry & E_LEAF) {
 		physical = (entry & w->mask & ~(GIANT - 1)) + (address & (GIANT - 1));
 	} else {
-		entry = peek(base + (entry & w->mask) + ((address >> BLOCK_SHIFT) & 511) * 8);
+		entry = read_entry(w->state, base + (entry & w->mask), address >> BLOCK_SHIFT);
 		if (!(entry & E_PRESENT))
 			return 0;
 		if (entry & E_LEAF) {
 			physical = (entry & w->mask & ~(BLOCK - 1)) + (address & (BLOCK - 1));
 		} else {
-			entry = peek(base + (entry & w->mask) + ((address >> 12) & 511) * 8);
+			entry = read_entry(w->state, base + (entry & w->mask), address >> 12);
 			if (!(entry & E_PRESENT))
 				return 0;
 			physical = (entry & w->mask) + (address & 4095);
@@ -397,6 +389,7 @@ int walk(struct bpf_iter__task_vma *context)
 
 		bpf_loop(s->search_steps, try_direct_map, &search, 0);
 		s->direct_map = search.found;
+		s->errors = 0; /* wrong candidates are expected to fail */
 	}
 	if (!s->direct_map)
 		return 0;

@@ -10,6 +10,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,19 +164,12 @@ class Walker:
             if self._get("foreign"):
                 self._restrict = False  # a kernel before 6.1 ignores the task that a link names
             else:
-                _raise_if_ended(pid)
-                # The first thread ended, but others run: the address space is theirs now.
-                for tid in _live_threads(pid):
-                    met = self._visit_task(tid)
-                    self.forget(tid)
-                    if met:
-                        return
+                _raise_without_mappings(pid)
         if _pid_namespace() != _INITIAL_PID_NAMESPACE:
             raise NotOnThisKernel("before Linux 6.1, page tables can be read in the initial PID namespace only")
         self._run(0, tgid=pid)
         if not self._get("vmas"):
-            _raise_if_ended(pid)
-            raise TrackerError(f"the walk met no memory mapping of process {pid}")
+            _raise_without_mappings(pid)
 
     def _visit_task(self, tid: int) -> bool:
         self._run(tid, tgid=0)
@@ -247,15 +241,14 @@ def _task_state(path: str) -> str:
         return ""
 
 
-def _live_threads(pid: int) -> list[int]:
+def _raise_without_mappings(pid: int) -> NoReturn:
+    if _task_state(f"/proc/{pid}") not in ("", "Z", "X"):
+        raise TrackerError(f"the walk met no memory mapping of process {pid} (a kernel thread?)")
     try:
-        tids = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+        others = [tid for tid in os.listdir(f"/proc/{pid}/task") if _task_state(f"/proc/{pid}/task/{tid}") not in "ZX"]
     except OSError:
-        return []
-    return [tid for tid in tids if tid != pid and _task_state(f"/proc/{pid}/task/{tid}") not in ("", "Z", "X")]
-
-
-def _raise_if_ended(pid: int) -> None:
-    if _task_state(f"/proc/{pid}") in ("", "Z", "X") and not _live_threads(pid):
-        raise ProcessLookupError(f"process {pid} ended")
-
+        others = []
+    if others:
+        # Its memory lives, but /proc/PID and a pidfd reach it through the first thread, also for clearing.
+        raise TrackerError(f"the first thread of process {pid} ended before the others: its memory is out of reach")
+    raise ProcessLookupError(f"process {pid} ended")

@@ -1,0 +1,114 @@
+"""Real processes to observe, and memtui run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from memtui.pageset import PageSet
+from memtui.probes.pages.pagetable import prove
+from memtui.session.reader import SessionReader
+from memtui.workloads.patterns import truth_pages
+
+TRACKED = prove()
+needs_tracker = pytest.mark.skipif(not TRACKED.ok, reason=f"the page-table tracker is out here: {TRACKED.reason}")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@contextmanager
+def pattern(*words: object) -> Iterator[dict[str, Any]]:
+    """A running access pattern and what it says of itself."""
+    command = [sys.executable, "-m", "memtui.workloads.patterns", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        try:
+            yield json.loads(child.stdout.readline())
+        finally:
+            child.kill()
+
+
+def truth_in(truth: dict[str, Any], pages: PageSet | None) -> tuple[np.ndarray, np.ndarray]:
+    """(page numbers seen inside the pattern's own mapping, those it touches)."""
+    assert pages is not None
+    seen = pages.pages()
+    inside = (seen >= truth["start"] >> 12) & (seen < truth["end"] >> 12)
+    return seen[inside], truth_pages(truth)
+
+
+def start(*words: object, **more: Any) -> subprocess.Popen[str]:
+    """memtui without a terminal, in the background."""
+    command = [sys.executable, "-m", "memtui", *map(str, words)]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, **(streams | more))
+
+
+def part(of: int, module: str) -> psutil.Process:
+    """The sampler or recorder of a running memtui, once its program has started."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        for child in psutil.Process(of).children(recursive=True):
+            try:
+                if module in child.cmdline():
+                    return child
+            except psutil.Error:
+                continue
+        time.sleep(0.01)
+    raise AssertionError(f"{module} did not start")
+
+
+def wait_for_samples(path: Path, count: int, seconds: float = 20) -> SessionReader:
+    """A reader of a growing session once it holds that many samples."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            reader = SessionReader(path)
+            if len(reader.samples) >= count:
+                return reader
+            reader.close()
+        except Exception as error:
+            last = error
+        time.sleep(0.05)
+    raise AssertionError(f"no {count} samples in time: {locals().get('last')}")
+
+
+def runs(pid: int) -> bool:
+    """Whether a process makes progress: it is neither stopped nor traced, and its CPU time grows."""
+    deadline = time.monotonic() + 1.0
+    process = psutil.Process(pid)
+    before = sum(process.cpu_times()[:2])
+    while time.monotonic() < deadline:
+        traced = "TracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
+        state = process.status()
+        if not traced and state not in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
+            if sum(process.cpu_times()[:2]) > before:
+                return True
+        time.sleep(0.01)
+    return False
+
+
+def gone(process: psutil.Process, seconds: float = 10) -> bool:
+    """Whether a process ends in time."""
+    try:
+        process.wait(seconds)
+    except psutil.TimeoutExpired:
+        return False
+    return True
+
+
+def stop(child: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[int, str, str]:
+    """Send a signal and collect what it leaves behind."""
+    child.send_signal(number)
+    out, err = child.communicate(timeout=30)
+    return child.returncode, out, err

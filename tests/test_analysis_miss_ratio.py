@@ -1,0 +1,99 @@
+"""Miss-ratio curve, against a simulated LRU memory."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memtui.analysis.miss_ratio import MissRatioCurve
+from memtui.analysis.reuse_distance import ExactReuse, ReuseHistogram, ReuseTracker
+from memtui.pageset import PageSet
+
+PAGE = 4096
+
+
+def curve_of(windows, kind=ExactReuse) -> MissRatioCurve:
+    tracker, reuse = ReuseTracker(), kind()
+    for window in windows:
+        reuse.add(tracker.touch(PageSet.from_pages(list(window))))
+    return MissRatioCurve.of(reuse)
+
+
+def lru_misses(trace: list[int], pages: int) -> int:
+    memory: list[int] = []
+    misses = 0
+    for page in trace:
+        if page in memory:
+            memory.remove(page)
+        else:
+            misses += 1
+        memory = [page, *memory][:pages]
+    return misses
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=40))
+def test_one_page_per_window_is_an_exact_lru(trace):
+    """With single-page windows nothing is unknown: both bounds are the simulated memory."""
+    curve = curve_of([[page] for page in trace])
+    first = len(set(trace))
+    for pages in range(12):
+        misses = lru_misses(trace, pages)
+        lower, upper = curve.miss_ratio_at(pages * PAGE)
+        assert lower == upper == misses / len(trace)
+        if len(trace) > first:
+            without = curve.miss_ratio_at(pages * PAGE, first_touches=False)
+            assert without[0] == without[1] == (misses - first) / (len(trace) - first)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sets(st.integers(0, 15), max_size=6), max_size=12), st.randoms(use_true_random=False))
+def test_any_order_inside_windows_lies_between_the_bounds(windows, random):
+    trace = []
+    for window in windows:
+        order = sorted(window)
+        random.shuffle(order)
+        trace += order
+    for kind in (ExactReuse, ReuseHistogram):
+        curve = curve_of(windows, kind)
+        sizes = np.arange(18) * PAGE
+        lower, upper = curve.miss_ratio_at(sizes)
+        assert lower.shape == sizes.shape
+        if not trace:
+            assert np.isnan(lower).all()
+            assert np.isnan(upper).all()
+            continue
+        truth = np.array([lru_misses(trace, pages) for pages in range(18)]) / len(trace)
+        assert (lower <= truth + 1e-12).all()
+        assert (truth <= upper + 1e-12).all()
+        assert (np.diff(lower) <= 0).all()
+        assert (np.diff(upper) <= 0).all()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sets(st.integers(0, 15), max_size=6), max_size=12),
+    st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]),
+    st.booleans(),
+)
+def test_size_for_is_the_smallest_size(windows, ratio, first):
+    curve = curve_of(windows)
+    sizes = range(0, 20 * PAGE, PAGE)
+    for i, found in enumerate(curve.size_for(ratio, first_touches=first)):
+        enough = [s for s in sizes if curve.miss_ratio_at(s, first_touches=first)[i] <= ratio]
+        assert found == (enough[0] if enough else None)
+
+
+def test_a_loop_fits_or_does_not():
+    """The classic of LRU: a cyclic sweep over 100 pages misses always below 100 pages, never from there on."""
+    curve = curve_of([[i % 100] for i in range(1000)])
+    lower, upper = curve.miss_ratio_at([99 * PAGE, 100 * PAGE], first_touches=False)
+    assert lower.tolist() == upper.tolist() == [1.0, 0.0]
+    assert curve.miss_ratio_at(100 * PAGE)[0] == 0.1  # the 100 first touches of 1000
+    assert curve.size_for(0.05) == (100 * PAGE, 100 * PAGE)
+    assert curve.size_for(0.05, first_touches=True) == (None, None)
+
+
+def test_bad_ratio():
+    with pytest.raises(ValueError, match="miss ratio 2"):
+        curve_of([[1]]).size_for(2)

@@ -1,0 +1,145 @@
+"""Sums of reuse distances: bins, exact accumulation, storage."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memtui.analysis.reuse_distance import BIN_EDGES, ExactReuse, ReuseHistogram, ReuseSample
+from memtui.analysis.reuse_histogram import bin_of
+
+PAGE = 4096
+
+distances = st.integers(1, 1 << 36).map(lambda pages: pages * PAGE) | st.integers(1, 40).map(lambda p: p * PAGE)
+entries = st.tuples(distances, distances, st.integers(1, 1000)).map(lambda e: (min(e[:2]), max(e[:2]), e[2]))
+reuse_samples = st.builds(lambda rows, first: sample(rows, first), st.lists(entries, max_size=8), st.integers(0, 100))
+
+
+def sample(rows, first=0) -> ReuseSample:
+    lower, upper, counts = (np.array([r[i] for r in rows], np.int64) for i in range(3))
+    return ReuseSample(first, first * PAGE, upper, lower, counts)
+
+
+def naive_quantile(values: list[int], q: float) -> int:
+    return sorted(values)[max(math.ceil(q * len(values)) - 1, 0)]
+
+
+def test_edges_are_eight_per_octave_and_exact_at_powers_of_two():
+    assert (len(BIN_EDGES), BIN_EDGES[0], BIN_EDGES[-1]) == (289, PAGE, 1 << 48)
+    assert BIN_EDGES[::8].tolist() == [1 << s for s in range(12, 49)]
+    assert np.allclose(BIN_EDGES[1:] / BIN_EDGES[:-1], 2 ** (1 / 8), rtol=1e-3)
+
+
+@settings(deadline=None)
+@given(distances)
+def test_a_bin_holds_what_lies_above_the_edge_before(distance):
+    k = int(bin_of(np.array([distance]))[0])
+    assert distance <= BIN_EDGES[k] or k == 288
+    assert k == 0 or distance > BIN_EDGES[k - 1]
+
+
+@settings(deadline=None)
+@given(st.lists(reuse_samples, max_size=6))
+def test_both_sums_agree_with_lists(samples):
+    histogram, exact = ReuseHistogram(), ExactReuse()
+    for s in samples:
+        histogram.add(s)
+        exact.add(s)
+    first = sum(s.first_touches for s in samples)
+    for total in (histogram, exact):
+        assert (total.first_touches, total.first_touch_bytes) == (first, first * PAGE)
+        assert total.touches == sum(s.touches for s in samples)
+    for bound in ("lower", "upper"):
+        parts = [(getattr(s, f"{bound}_bytes"), s.counts) for s in samples]
+        flat = [d for values, counts in parts for d in np.repeat(values, counts).tolist()]
+        values, counts = exact.entries(bound)
+        assert (np.diff(values) > 0).all()
+        assert np.repeat(values, counts).tolist() == sorted(flat)
+        for shift in (12, 20, 30, 40):  # exact at powers of two
+            below = sum(d <= 1 << shift for d in flat)
+            values, counts = histogram.entries(bound)
+            assert int(counts[values <= 1 << shift].sum()) == below
+
+
+@settings(deadline=None)
+@given(st.lists(entries, min_size=1, max_size=8), st.sampled_from([0.0, 0.25, 0.5, 0.95, 1.0]))
+def test_quantiles_are_order_statistics(rows, q):
+    exact, histogram = ExactReuse(), ReuseHistogram()
+    exact.add(sample(rows))
+    histogram.add(sample(rows))
+    found, binned = exact.quantile(q), histogram.quantile(q)
+    assert found is not None
+    assert binned is not None
+    for i in range(2):
+        truth = naive_quantile([r[i] for r in rows for _ in range(r[2])], q)
+        assert found[i] == truth
+        # A bin is 9 % wide, or one page at small distances.
+        assert (binned[0] <= truth) if i == 0 else (binned[1] >= truth)
+        assert abs(binned[i] - truth) <= max(0.1 * truth, PAGE)
+
+
+def test_quantiles_without_a_return():
+    assert ExactReuse().median() is None
+    assert ReuseHistogram().quantile(0.95) is None
+
+
+@pytest.mark.parametrize("source", [ExactReuse, ReuseHistogram])
+def test_bad_quantile_and_bound(source):
+    with pytest.raises(ValueError, match="within"):
+        source().quantile(1.5)
+    with pytest.raises(ValueError, match="neither"):
+        source().entries("middle")
+
+
+@settings(deadline=None)
+@given(reuse_samples, reuse_samples)
+def test_adding_subtracting_and_storing(a, b):
+    one, two, both = ReuseHistogram(), ReuseHistogram(), ReuseHistogram()
+    one.add(a)
+    two.add(b)
+    both.add(a)
+    both.add(b)
+    assert one + two == both
+    assert both - one == two
+    assert ReuseHistogram.from_bytes(both.to_bytes()) == both
+    x, y, z = ExactReuse(), ExactReuse(), ExactReuse()
+    x.add(a)
+    y.add(b)
+    z.add(a)
+    z.add(b)
+    x += y
+    for bound in ("lower", "upper"):
+        assert all(np.array_equal(p, q) for p, q in zip(x.entries(bound), z.entries(bound), strict=True))
+    assert x.touches == z.touches
+
+
+def test_a_restored_histogram_goes_on_counting():
+    histogram = ReuseHistogram.from_bytes(ReuseHistogram().to_bytes())
+    histogram.add(sample([(PAGE, 2 * PAGE, 3)], first=1))
+    assert histogram.touches == 4
+
+
+def test_storage_is_small():
+    histogram = ReuseHistogram()
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        d = int(rng.normal(35000, 3000)) * PAGE
+        histogram.add(sample([(d, d + 900 * PAGE, 20000)], first=3))
+    assert len(histogram.to_bytes()) < 500
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01\x08\x21\x01garbage", ReuseHistogram().to_bytes()[:-3], b"\x02" * 50])
+def test_damaged_storage_is_refused(data):
+    with pytest.raises(ValueError, match="damaged reuse histogram"):
+        ReuseHistogram.from_bytes(data)
+
+
+def test_many_samples_are_merged_along_the_way():
+    exact = ExactReuse()
+    exact._MERGE_AT = 10
+    for i in range(100):
+        exact.add(sample([(PAGE * (i % 7 + 1), PAGE * (i % 7 + 2), 1)]))
+    assert exact._waiting_entries < 10
+    assert exact.entries("lower")[1].sum() == 100

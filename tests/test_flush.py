@@ -1,0 +1,250 @@
+"""Flushing the TLB: where it is safe, that it works, and what is done where it does not."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memtui.pageset import BLOCK_BYTES, PageSet
+from memtui.probes.pages import flush
+from memtui.probes.pages.flush import Flusher, Handle, Span, soft_dirty_is_tracked, spans
+from memtui.probes.pages.pagetable import PageTableTracker, flush_capabilities
+from memtui.probes.pages.walk import Walker
+from memtui.samples import Capability, Vma
+from tests.pagetable_targets import Observer, Target, assert_touched, need_pagetable, vmas_of
+
+BASE = 0x7F00_0000_0000
+FIRST = BASE >> 12
+WORKS = (Capability("cold", True), Capability("soft-dirty", True))
+
+
+def found(pages, *vmas) -> list[Span]:
+    return list(spans(Handle(0, -1, -1), PageSet.from_pages(np.asarray(pages)), vmas))
+
+
+def memory(start_page, pages, perms="rw-p", name="") -> Vma:
+    return Vma(BASE + start_page * 4096, BASE + (start_page + pages) * 4096, perms, name)
+
+
+def test_a_whole_block_is_preferred():
+    assert found(range(FIRST + 512, FIRST + 1024), memory(0, 2048))[0] == Span(
+        BASE + BLOCK_BYTES, BASE + 2 * BLOCK_BYTES
+    )
+
+
+def test_a_block_is_clipped_to_its_mapping():
+    assert found(range(FIRST + 10, FIRST + 100), memory(5, 200))[0] == Span(BASE + 5 * 4096, BASE + 205 * 4096)
+
+
+def test_a_span_over_several_blocks_is_widened_to_whole_ones():
+    """So that no large folio at its ends is cut."""
+    assert found([FIRST + 3, FIRST + 1030], memory(0, 4096))[0] == Span(BASE, BASE + 3 * BLOCK_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("pages", "vmas"),
+    [
+        (range(FIRST, FIRST + 63), [memory(0, 512)]),  # too short
+        ([FIRST, FIRST + 100], [memory(0, 50), memory(50, 400)]),  # in two mappings
+        ([FIRST, FIRST + 30_000], [memory(0, 40_000)]),  # too long
+        (range(FIRST, FIRST + 512), [memory(0, 512, "rw-s")]),  # shared with others
+        (range(FIRST, FIRST + 512), [memory(0, 512, "r--p", "/usr/lib/x.so")]),  # page cache
+        (range(FIRST, FIRST + 512), [memory(512, 512)]),  # in no mapping known
+        (range(FIRST, FIRST + 512), []),
+        ([], [memory(0, 512)]),
+    ],
+)
+def test_where_no_span_is_safe(pages, vmas):
+    assert found(list(pages), *vmas) == []
+
+
+def test_named_anonymous_memory_and_the_heap_serve():
+    for name in ("[heap]", "[anon:malloc]"):
+        assert found(range(FIRST, FIRST + 512), memory(0, 512, name=name))
+
+
+def test_candidates_are_few():
+    assert len(found(range(FIRST, FIRST + 100_000), memory(0, 100_000))) <= 8
+
+
+def test_the_block_that_served_last_comes_first():
+    handle = Handle(0, -1, -1, good_block=(BASE >> 21) + 3)
+    accessed = PageSet.from_pages(np.arange(FIRST, FIRST + 512 * 8))
+    assert next(iter(spans(handle, accessed, (memory(0, 512 * 8),)))).start == BASE + 3 * BLOCK_BYTES
+
+
+def test_an_unknown_flush_is_refused():
+    with pytest.raises(ValueError, match="one of auto"):
+        Flusher(Walker.__new__(Walker), "hot")
+
+
+def test_auto_takes_the_first_that_works():
+    refused = Capability("cold", False, "too old")
+    walker = Walker.__new__(Walker)
+    assert Flusher(walker, "auto", WORKS).choice == "cold"
+    one = Flusher(walker, "auto", (refused, WORKS[1]))
+    assert (one.choice, one.rejected) == ("soft-dirty", (refused,))
+    none = Flusher(walker, "auto", (refused, Capability("soft-dirty", False, "it failed")))
+    assert none.choice == "off"
+    assert len(none.rejected) == 2
+
+
+def test_both_flushes_prove_themselves():
+    need_pagetable()
+    children = set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+    capabilities = flush_capabilities()
+    assert [c.name for c in capabilities] == ["cold", "soft-dirty"]
+    assert all(c.ok for c in capabilities), capabilities
+    assert set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()) <= children
+
+
+def test_a_flush_that_is_refused_does_not_prove_itself(monkeypatch):
+    need_pagetable()
+    monkeypatch.setattr(flush, "madvise_cold", lambda _pidfd, _span: False)
+    cold, soft_dirty = flush_capabilities()
+    assert not cold.ok
+    assert "refused" in cold.reason
+    assert soft_dirty.ok
+
+
+def test_a_proof_that_sees_too_little_fails(monkeypatch):
+    """Here nothing is flushed, and half of the marks stay unset as if translations were stale."""
+    need_pagetable()
+    monkeypatch.setattr(Flusher, "flush", lambda self, *_: self.choice)
+    monkeypatch.setattr(flush, "_pages_within", lambda *_: range(128))
+    assert all("seen as 128" in capability.reason for capability in flush_capabilities())
+
+
+@pytest.fixture
+def target():
+    need_pagetable()
+    with Target() as target:
+        yield target
+
+
+@pytest.mark.parametrize("mode", ["cold", "soft-dirty"])
+def test_either_flush_alone_is_exact(target, mode):
+    address = target.touch_for_ever(256, 256, seed=1)
+    with PageTableTracker(mode) as tracker:
+        observer = Observer(tracker)
+        observer.begin(target.pid)
+        for _ in range(12):
+            target.let_run(0.005)
+            window = observer.window(target.pid)
+            assert window.flush == mode
+            assert_touched(target.pid, window.pages, address, 256, range(256))
+        observer.close()
+
+
+def test_without_a_flush_the_window_says_so(target):
+    target.touch_for_ever(256, 256, seed=1)
+    with PageTableTracker("off") as tracker:
+        observer = Observer(tracker)
+        observer.begin(target.pid)
+        assert observer.window(target.pid).flush == "off"
+        observer.close()
+
+
+def test_sparse_pages_are_flushed_by_a_longer_span(target):
+    """Sixteen pages, of which no block holds two that lie far enough apart."""
+    address = target.do("a = anonymous(16 * 512, align=1 << 21); v = view(a, 8192); v[:] = 1; answer = a")
+    vma = Vma(address, address + 16 * BLOCK_BYTES, "rw-p")
+    target.send("loop(v, np.arange(0, 8192, 512), True)")
+    target.let_run(0.01)
+    with PageTableTracker("cold") as tracker:
+        observer = Observer(tracker)
+        for window in range(12):
+            with observer.pauser.paused(target.pid):
+                if not window:
+                    tracker.begin(target.pid, (vma,))
+                    continue
+                seen = tracker.window(target.pid, (vma,), want_resident=False)
+            assert seen.flush == "cold"
+            assert_touched(target.pid, seen.pages, address, 8192, range(0, 8192, 512))
+            target.let_run(0.005)
+        observer.close()
+
+
+def test_a_refused_span_is_followed_by_the_other_flush(target, monkeypatch):
+    target.touch_for_ever(512, 512, seed=1)
+    asked = []
+    monkeypatch.setattr(flush, "madvise_cold", lambda _pidfd, span: bool(asked.append(span)))
+    walker = Walker()
+    handle = Handle.open(target.pid)
+    try:
+        accessed, vmas = walker.walk(target.pid).pages, vmas_of(target.pid)
+        assert Flusher(walker, "auto", WORKS).flush(handle, accessed, vmas) == "soft-dirty"
+        assert 1 <= len(asked) <= 8
+        assert Flusher(walker, "cold").flush(handle, accessed, vmas) == "off"
+    finally:
+        handle.close()
+        walker.close()
+
+
+def test_a_span_that_cleared_nothing_is_not_believed(target, monkeypatch):
+    target.touch_for_ever(512, 512, seed=1)
+    monkeypatch.setattr(flush, "madvise_cold", lambda _pidfd, _span: True)
+    walker = Walker()
+    handle = Handle.open(target.pid)
+    try:
+        with Observer(None).pauser.paused(target.pid):
+            accessed = walker.walk(target.pid).pages
+            assert Flusher(walker, "cold").flush(handle, accessed, vmas_of(target.pid)) == "off"
+    finally:
+        handle.close()
+        walker.close()
+
+
+def test_a_tiny_working_set_is_not_worth_write_protecting_everything(target, monkeypatch):
+    monkeypatch.setattr(flush, "soft_dirty_is_tracked", lambda: True)
+    walker = Walker()
+    handle = Handle.open(target.pid)
+    try:
+        few = PageSet.from_pages(np.arange(FIRST, FIRST + 5))
+        assert Flusher(walker, "auto", WORKS).flush(handle, few, ()) == "off"
+        many = PageSet.from_pages(np.arange(FIRST, FIRST + 500))
+        assert Flusher(walker, "auto", WORKS).flush(handle, many, ()) == "soft-dirty"
+        monkeypatch.setattr(flush, "soft_dirty_is_tracked", lambda: False)
+        assert Flusher(walker, "auto", WORKS).flush(handle, few, ()) == "soft-dirty"
+    finally:
+        handle.close()
+        walker.close()
+
+
+def test_a_cold_flush_splits_no_huge_page(target):
+    """Huge pages and small ones in one mapping: the flush takes the small ones only."""
+    address = target.do(
+        "a = anonymous(8 * 512, 14, align=1 << 21); v = view(a, 4096); v[:] = 1; "
+        "libc.madvise(a + (1 << 21), 1 << 21, 4); libc.madvise(a, 8 << 21, 15); v[512:1024] = 1; answer = a"
+    )
+    huge = _huge_kib(target.pid)
+    if not huge:
+        pytest.skip("this kernel gave no huge pages (transparent_hugepage is never, or memory is fragmented)")
+    vmas = (Vma(address, address + 8 * BLOCK_BYTES, "rw-p"),)
+    with PageTableTracker("cold") as tracker:
+        observer = Observer(tracker)
+        with observer.pauser.paused(target.pid):
+            tracker.begin(target.pid, vmas)
+        target.do("v[:] = 2")
+        with observer.pauser.paused(target.pid):
+            assert tracker.window(target.pid, vmas, want_resident=False).flush == "cold"
+        observer.close()
+    assert _huge_kib(target.pid) == huge
+
+
+def _huge_kib(pid: int) -> int:
+    return sum(int(n) for n in re.findall(r"^AnonHugePages:\s+(\d+) kB", Path(f"/proc/{pid}/smaps").read_text(), re.M))
+
+
+def test_whether_soft_dirty_is_tracked_agrees_with_the_kernel_configuration():
+    import gzip
+
+    need_pagetable()
+    config = Path("/proc/config.gz")
+    if not config.exists():
+        pytest.skip("this kernel does not show its configuration")
+    assert soft_dirty_is_tracked() == ("\nCONFIG_MEM_SOFT_DIRTY=y" in gzip.decompress(config.read_bytes()).decode())

@@ -1,0 +1,371 @@
+"""The pause: real, short, invisible, and over whatever happens."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from memtui.probes import pause
+from memtui.probes.pause import NotPaused, Pauser, PauseRefused
+from tests.pagetable_targets import need_root
+
+# Counts in shared memory for ever, in several threads, so that standing still can be seen.
+_COUNTER = """
+import mmap, sys, threading
+shared = mmap.mmap(int(sys.argv[1]), 4096)
+def count(place):
+    n = 0
+    while True:
+        n += 1
+        shared[place:place + 8] = n.to_bytes(8, "little")
+for place in range(8, 8 * int(sys.argv[2]), 8):
+    threading.Thread(target=count, args=(place,), daemon=True).start()
+print("ready", flush=True)
+count(0)
+"""
+# A parent inside vfork: its child waits for somebody to open a FIFO before it executes anything, and until then the
+# parent cannot stop. A second thread computes, without the lock of the interpreter.
+_VFORK = """
+import hashlib, os, sys, threading, time
+if sys.argv[2] == "and a busy thread":
+    threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 1 << 30), daemon=True).start()
+    time.sleep(0.05)
+os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])
+print("on", flush=True)
+time.sleep(100)
+"""
+
+
+class VforkParent:
+    """A process that hangs inside vfork until it is told to go on."""
+
+    def __init__(self, folder: Path, with_thread: bool) -> None:
+        self._fifo = folder / "fifo"
+        os.mkfifo(self._fifo)
+        kind = "and a busy thread" if with_thread else "alone"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _VFORK, str(self._fifo), kind], stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self.process.pid
+        end = time.monotonic() + 20
+        while state(self.pid) != "D":
+            assert time.monotonic() < end
+            time.sleep(0.005)
+
+    def go_on(self) -> None:
+        os.close(os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK))
+
+    def assert_computes(self) -> None:
+        clock, end = (~self.pid << 3) | 2, time.monotonic() + 10
+        before = time.clock_gettime(clock)
+        while time.clock_gettime(clock) < before + 0.005:
+            assert time.monotonic() < end, "no thread of it runs"
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        self.go_on()
+        self.process.kill()
+        self.process.communicate()
+
+
+class Counter:
+    def __init__(self, threads: int = 1, **options) -> None:
+        import mmap
+
+        self._fd = os.memfd_create("counter")
+        os.truncate(self._fd, 4096)
+        self._shared = mmap.mmap(self._fd, 4096)
+        self._threads = threads
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _COUNTER, str(self._fd), str(threads)],
+            pass_fds=[self._fd], stdout=subprocess.PIPE, **options,
+        )  # fmt: skip
+        self.pid = self.process.pid
+        self.process.stdout.readline()
+
+    def counts(self) -> bytes:
+        return self._shared[: 8 * self._threads]
+
+    def assert_runs(self) -> None:
+        before, end = self.counts(), time.monotonic() + 10
+        while self.counts() == before:
+            assert time.monotonic() < end, f"the target does not run: state {state(self.pid)}"
+            time.sleep(0.001)
+
+    def assert_stands(self) -> None:
+        before = self.counts()
+        time.sleep(0.02)
+        assert self.counts() == before, "the target runs"
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self._shared.close()
+        os.close(self._fd)
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def tasks(pid: int) -> list[int]:
+    return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+
+
+def tracer(pid: int) -> str:
+    return next(line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "TracerPid" in line)
+
+
+@pytest.fixture
+def pauser():
+    need_root()
+    with Pauser() as pauser:
+        yield pauser
+
+
+@pytest.fixture(params=[1, 4], ids=["one thread", "four threads"])
+def counter(request):
+    counter = Counter(request.param)
+    yield counter
+    counter.close()
+
+
+def test_it_stands_still_and_goes_on(pauser, counter):
+    for _ in range(20):
+        with pauser.paused(counter.pid) as held:
+            counter.assert_stands()
+            assert held.paused_ns is None
+            assert held.start_ns <= time.monotonic_ns()
+        counter.assert_runs()
+        assert held.paused_ns >= 20_000_000
+        assert held.threads == counter._threads
+        assert not held.stopped
+    assert tracer(counter.pid) == "0"
+
+
+def test_many_threads(pauser):
+    code = (
+        "import threading, time\nthreading.stack_size(1 << 17)\n"
+        "for _ in range(499): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+        "print('ready', flush=True); time.sleep(1000)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        process.stdout.readline()
+        with pauser.paused(process.pid) as held:
+            assert held.threads == 500
+            assert {state(task) for task in tasks(process.pid)} == {"t"}
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_threads_that_come_and_go_meanwhile(pauser):
+    code = (
+        "import threading\nprint('ready', flush=True)\n"
+        "while True:\n t = [threading.Thread(target=int) for _ in range(8)]\n"
+        " for x in t: x.start()\n for x in t: x.join()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        process.stdout.readline()
+        for _ in range(100):
+            with pauser.paused(process.pid):
+                assert {state(task) for task in tasks(process.pid)} <= {"t", "Z", "X"}
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_an_error_in_the_block_frees_the_target(pauser, counter):
+    with pytest.raises(ZeroDivisionError), pauser.paused(counter.pid):
+        _ = 1 / 0
+    counter.assert_runs()
+    with pauser.paused(counter.pid):
+        counter.assert_stands()
+    counter.assert_runs()
+
+
+def test_the_parent_hears_nothing(pauser):
+    """A shell with job control asks with WUNTRACED, and would take the terminal back."""
+    need_root()
+    counter = Counter()
+    try:
+        for _ in range(10):
+            with pauser.paused(counter.pid):
+                assert os.waitpid(counter.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED) == (0, 0)
+            assert os.waitpid(counter.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED) == (0, 0)
+    finally:
+        counter.close()
+
+
+def test_a_stopped_process_stays_stopped(pauser, counter):
+    os.kill(counter.pid, signal.SIGSTOP)
+    os.waitpid(counter.pid, os.WUNTRACED)
+    with pauser.paused(counter.pid) as held:
+        assert held.stopped
+    time.sleep(0.02)
+    assert state(counter.pid) == "T"
+    counter.assert_stands()
+    os.kill(counter.pid, signal.SIGCONT)
+    counter.assert_runs()
+
+
+def test_signals_arrive_all_the_same(pauser):
+    """Also those that were on their way when the pause began."""
+    code = (
+        "import signal, sys, time\ncount = [0]\n"
+        "def handler(*_): count[0] += 1; print(count[0], flush=True)\n"
+        "signal.signal(signal.SIGUSR1, handler)\nprint('ready', flush=True)\nwhile True: time.sleep(0.001)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        process.stdout.readline()
+        for n in range(1, 51):
+            os.kill(process.pid, signal.SIGUSR1)
+            with pauser.paused(process.pid):
+                pass
+            assert process.stdout.readline() == f"{n}\n"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_sleep_and_a_blocked_read_go_on(pauser):
+    code = "import sys, time\nprint('ready', flush=True)\ntime.sleep(.3)\nprint(sys.stdin.readline(), flush=True)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    for _ in range(60):
+        with pauser.paused(process.pid):
+            pass
+        time.sleep(0.01)
+    assert process.communicate("hello\n")[0].strip() == "hello"
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("with_thread", [False, True], ids=["alone", "and a busy thread"])
+def test_what_cannot_stop_in_time_is_let_go(tmp_path, with_thread):
+    """The kernel frees a thread that never stopped when the tracing thread ends; the others are let go at once."""
+    need_root()
+    target = VforkParent(tmp_path, with_thread)
+    try:
+        with Pauser(deadline_s=0.05) as pauser:
+            for _ in range(3):
+                with pytest.raises(NotPaused, match="vfork"), pauser.paused(target.pid):
+                    pytest.fail("the block was entered")
+                end = time.monotonic() + 5
+                while any(tracer(task) != "0" for task in tasks(target.pid)):
+                    assert time.monotonic() < end, "it is still traced"
+                    time.sleep(0.001)
+                assert state(target.pid) == "D"
+                if with_thread:
+                    target.assert_computes()
+            target.go_on()
+            assert target.process.stdout.readline() == "on\n"  # not stopped afterwards by what was asked in vain
+            with pauser.paused(target.pid):
+                assert {state(task) for task in tasks(target.pid)} == {"t"}
+    finally:
+        target.close()
+
+
+def test_a_traced_process_is_refused_with_its_tracer(pauser):
+    need_root()
+    counter = Counter()
+    code = (
+        "import sys; from memtui.probes.pause import Pauser\n"
+        "with Pauser().paused(int(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(counter.pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        other.stdout.readline()
+        with pytest.raises(PauseRefused, match=r"process \d+ traces it already"), pauser.paused(counter.pid):
+            pytest.fail("the block was entered")
+        other.communicate()
+        counter.assert_runs()
+        with pauser.paused(counter.pid):
+            counter.assert_stands()
+    finally:
+        other.kill()
+        other.wait()
+        counter.close()
+
+
+def test_a_process_that_ended(pauser):
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(ProcessLookupError), pauser.paused(process.pid):
+        pytest.fail("the block was entered")
+    assert process.wait() == 0  # its exit status was left for its parent
+    with pytest.raises(ProcessLookupError), pauser.paused(process.pid):
+        pytest.fail("the block was entered")
+
+
+def test_a_process_that_is_killed_during_the_pause(pauser):
+    need_root()
+    counter = Counter()
+    with pauser.paused(counter.pid):
+        counter.process.kill()
+    assert counter.process.wait() == -signal.SIGKILL
+    counter.close()
+
+
+def test_a_busy_tracing_thread_is_given_up(monkeypatch, counter):
+    """Seizing may block, for example while the target executes another program from a slow disk."""
+    need_root()
+    seize = pause._seize
+
+    def slow(*arguments):
+        held = seize(*arguments)
+        time.sleep(1.5)
+        return held
+
+    monkeypatch.setattr(pause, "_seize", slow)
+    with Pauser(deadline_s=0.01) as pauser:
+        with pytest.raises(NotPaused, match="exec"), pauser.paused(counter.pid):
+            pytest.fail("the block was entered")
+        counter.assert_runs()
+        monkeypatch.setattr(pause, "_seize", seize)
+        with pauser.paused(counter.pid):
+            counter.assert_stands()
+    counter.assert_runs()
+
+
+_PAUSES_FOR_EVER = """
+import sys, time
+from memtui.probes.pause import Pauser
+pauser, pid = Pauser(), int(sys.argv[1])
+print("ready", flush=True)
+while True:
+    with pauser.paused(pid):
+        time.sleep(0.002)
+"""
+
+
+def test_kill_9_at_any_moment_frees_the_target():
+    need_root()
+    counter = Counter(4)
+    chance = random.Random(5)
+    try:
+        for _ in range(30):
+            victim = subprocess.Popen(
+                [sys.executable, "-c", _PAUSES_FOR_EVER, str(counter.pid)], stdout=subprocess.PIPE
+            )
+            victim.stdout.readline()
+            time.sleep(chance.random() * 0.02)
+            victim.kill()
+            victim.communicate()
+            counter.assert_runs()
+            assert state(counter.pid) in "RS"
+            assert tracer(counter.pid) == "0"
+    finally:
+        counter.close()

@@ -1,0 +1,399 @@
+"""The memory screen on an invented session: every key, every size, live and replayed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from memtui.present import Presenter, Room
+from memtui.screens.arrange import arrange
+from memtui.screens.help import HelpScreen
+from memtui.screens.memory import MemoryScreen
+from memtui.screens.monitor import MemtuiApp
+from memtui.screens.playhead import Playhead, parse_time
+from memtui.views import Sort, State
+from tests.screen_fakes import ORIGIN_NS, STEP_NS, FakeSession
+from tests.screen_text import screen_lines, screen_text
+
+S = 1_000_000_000
+
+
+class Driver:
+    """A running app and a way to wait for what should come."""
+
+    def __init__(self, app, pilot) -> None:
+        self.app, self.pilot = app, pilot
+
+    @property
+    def screen(self) -> MemoryScreen:
+        return next(s for s in self.app.screen_stack if isinstance(s, MemoryScreen))
+
+    @property
+    def view(self):
+        return self.screen.view
+
+    @property
+    def text(self) -> str:
+        return screen_text(self.app)
+
+    async def until(self, test, seconds: float = 5.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not test():
+            assert time.monotonic() < deadline, f"it did not come:\n{self.text}"
+            await self.pilot.pause(0.02)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause(0.05)
+
+
+@asynccontextmanager
+async def running(session=None, *, live=False, size=(120, 36), **how):
+    session = session or FakeSession(120)
+    app = MemtuiApp(lambda: session, live=live, refresh_s=0.05, **how)
+    async with app.run_test(size=size) as pilot:
+        driver = Driver(app, pilot)
+        await driver.until(lambda: driver.view is not None and driver.view.heat.share.size > 0 or size[0] < 60)
+        await pilot.pause(0.1)
+        yield driver
+
+
+async def test_replay_opens_paused_at_the_end_on_the_whole_picture():
+    async with running() as d:
+        assert d.view.header.state is State.PAUSED
+        assert d.view.graph.axis.start_ns == ORIGIN_NS
+        assert len(d.view.graph.end_ns) == 120
+        for words in ("❚❚ 00:00:25 of 00:00:25", "7 shown, 416 left out", "half of all touches", "gap of", "[heap]"):
+            assert words in d.text
+
+
+@pytest.mark.parametrize("size", [(210, 60), (120, 36), (100, 30), (80, 24), (60, 16)])
+async def test_every_line_is_as_wide_as_the_screen(size):
+    async with running(size=size) as d:
+        lines = screen_lines(d.app)
+        assert len(lines) == size[1]
+        assert {len(line) for line in lines} == {size[0]}
+        assert "working set" in d.text
+
+
+async def test_too_small_says_what_it_needs():
+    async with running(size=(50, 12)) as d:
+        assert "memtui needs 60x16 cells, this terminal has 50x12" in d.text
+        await d.pilot.resize_terminal(120, 36)
+        await d.until(lambda: "address ranges" in d.text)
+
+
+async def test_small_screen_shows_one_panel_at_a_time():
+    async with running(size=(80, 24)) as d:
+        seen = []
+        for key in ("1", "2", "3", "4", "tab", "shift+tab"):
+            await d.press(key)
+            words = ("where and when", "reuse distance", "address ranges", "power")
+            seen.append([w for w in words if "┌ " + w in d.text])
+        assert seen == [[w] for w in ("where and when", "reuse distance", "address ranges", "power")] + [
+            ["where and when"],
+            ["power"],
+        ]
+        assert "1-4 panel" in d.text
+
+
+async def test_step_seek_and_back():
+    async with running() as d:
+        end = d.view.header.position_s
+        await d.press("T")
+        await d.until(lambda: d.view.header.position_s == pytest.approx(end - 0.21))
+        await d.press("t")
+        await d.until(lambda: d.view.header.position_s == end)
+        await d.press("left", "left")
+        await d.until(lambda: d.view.header.position_s == pytest.approx(end - 0.42))
+        await d.press("shift+left")
+        await d.until(lambda: d.view.header.position_s == pytest.approx(end - 2.52))
+        await d.press("home")
+        await d.until(lambda: d.view.header.position_s == pytest.approx(0.2))
+        assert d.view.header.state is State.PAUSED
+        await d.press("end")
+        await d.until(lambda: d.view.header.state is State.ENDED)
+        assert "■ ended 00:00:25 target exited" in d.text
+
+
+async def test_play_speed_and_pause():
+    async with running() as d:
+        for _ in range(5):
+            await d.press("right_square_bracket")
+        await d.until(lambda: d.view.header.speed == 32)
+        await d.press("left_square_bracket")
+        await d.until(lambda: d.view.header.speed == 16)
+        await d.press("space")
+        await d.until(lambda: d.view.header.state is State.PLAYING)
+        assert "space pause" in d.text
+        await d.until(lambda: d.view.header.position_s > 4)
+        await d.press("space")
+        await d.until(lambda: d.view.header.state is State.PAUSED)
+        assert "x16" in d.text
+
+
+async def test_playing_to_the_end_stops_there():
+    async with running() as d:
+        for _ in range(6):
+            await d.press("right_square_bracket")
+        await d.press("space")
+        await d.until(lambda: d.view.header.state is State.PAUSED and d.view.header.position_s > 25)
+
+
+async def test_live_pause_and_return():
+    session = FakeSession(100, growing=True)
+    async with running(session, live=True) as d:
+        assert d.view.header.state is State.LIVE
+        assert "● LIVE" in d.text
+        first = d.view.header.position_s
+        await d.until(lambda: d.view.header.position_s > first)
+        await d.press("space")
+        await d.until(lambda: d.view.header.state is State.PAUSED)
+        stopped, whole = d.view.header.position_s, d.view.header.duration_s
+        await d.until(lambda: d.view.header.duration_s > whole)
+        assert d.view.header.position_s == stopped
+        await d.press("l")
+        await d.until(lambda: d.view.header.state is State.LIVE)
+        assert session.released > 0
+
+
+async def test_live_ends_when_the_target_does():
+    session = FakeSession(100, growing=True)
+    async with running(session, live=True) as d:
+        session.stop()
+        await d.until(lambda: d.view.header.state is State.ENDED)
+        assert "target exited" in d.text
+
+
+async def test_a_recorder_that_is_gone_is_said():
+    session = FakeSession(100, growing=True)
+    async with running(session, live=True) as d:
+        session.growing = False
+        await d.until(lambda: d.view.header.state is State.ENDED)
+        assert "recorder gone" in d.text
+
+
+async def test_filters_and_sort():
+    async with running() as d:
+        await d.press("f")
+        await d.until(lambda: not d.view.table.filters_on)
+        assert len(d.view.table.rows) == 423
+        assert "(filtered: exec)" in d.text
+        await d.press("s")
+        await d.until(lambda: d.view.table.sort is Sort.RSS)
+        sizes = [row.rss_bytes or 0 for row in d.view.table.rows]
+        assert sizes == sorted(sizes, reverse=True)
+        await d.press("S")
+        await d.until(lambda: not d.view.table.descending)
+        await d.press("f")
+        await d.until(lambda: d.view.table.filters_on)
+
+
+async def test_typed_filter():
+    async with running() as d:
+        await d.press("slash", *"torch")
+        await d.until(lambda: len(d.view.table.rows) == 2)
+        assert d.screen.prompt.active
+        await d.press("enter")
+        assert not d.screen.prompt.active
+        assert "/ torch hides 5" in d.text
+        await d.press("slash", "escape")
+        await d.until(lambda: len(d.view.table.rows) == 7)
+        await d.press("slash", *"q?", "escape")
+        assert d.app.is_running
+
+
+async def test_jump():
+    async with running() as d:
+        await d.press("j", *"0:10", "enter")
+        await d.until(lambda: not d.screen.prompt.active)
+        assert 10 <= d.view.header.position_s < 10.3
+        await d.press("j", *"soon", "enter")
+        await d.until(lambda: "'soon' is no time" in d.text)
+        assert d.screen.prompt.active
+        await d.press("escape")
+        assert not d.screen.prompt.active
+        await d.press("j", *"99:00", "enter")
+        await d.until(lambda: "the session is 25.2 s long" in d.text)
+
+
+async def test_help_and_back():
+    async with running() as d:
+        await d.press("slash", "escape", "question_mark")
+        assert isinstance(d.app.screen, HelpScreen)
+        assert "back to live" in d.text
+        await d.press("question_mark")
+        assert d.app.screen is d.screen
+        await d.press("q")
+        await d.until(lambda: d.app._exit)
+
+
+async def test_miss_ratio_and_span():
+    async with running() as d:
+        await d.press("m")
+        assert "of touches miss" in d.text
+        await d.press("plus")
+        await d.until(lambda: d.view.graph.axis.span_ns == 15 * S)
+        await d.press("minus")
+        await d.until(lambda: d.view.graph.axis.start_ns == ORIGIN_NS)
+
+
+async def test_without_a_working_set_the_screen_says_why():
+    async with running(FakeSession(60, tracker="rss"), size=(120, 36)) as d:
+        assert "WSS n/a: needs root: sudo memtui attach 4242" in d.text
+        assert d.text.count("no pages are tracked: needs root") == 2
+
+
+async def test_a_session_that_breaks_is_said_and_the_screen_stays():
+    session = FakeSession(60)
+    async with running(session) as d:
+
+        def broken(sample: int):
+            raise ValueError("sample 7: damaged page set")
+
+        session.reuse_until = broken
+        await d.press("home")
+        await d.until(lambda: "damaged page set" in d.text)
+        assert d.app.is_running
+
+
+async def test_footer_click():
+    async with running() as d:
+        line = screen_lines(d.app)[-1]
+        await d.pilot.click(offset=(line.index("miss ratio"), 35))
+        await d.until(lambda: "of touches miss" in d.text)
+
+
+async def test_svg():
+    async with running() as d:
+        svg = d.app.export_svg()
+    assert svg.startswith("<svg")
+    assert "train.py" in svg
+
+
+# The parts below the screen
+
+
+def presenter(count: int = 300, **options) -> Presenter:
+    made = Presenter(FakeSession(count, **options), follow=False)
+    made.room = Room(60, 12)
+    return made
+
+
+def test_presenter_is_complete_after_some_views():
+    one = presenter()
+    seen = 0
+    while not (one.view(0.01) and one.complete):
+        seen += 1
+        assert seen < 200
+    view = one.view()
+    assert view.heat.share.shape == (24, 60)
+    assert np.isfinite(view.heat.share[0]).all()
+    asked = one.reader.asked_pages
+    one.view()
+    assert one.reader.asked_pages == asked
+
+
+def test_heat_columns_move_on_unchanged():
+    session = FakeSession(400, growing=True, clock=lambda: 0.0)
+    one = Presenter(session, follow=True)
+    one.room = Room(60, 12)
+    before = one.view(10.0).heat
+    session.first = 405  # a second later: one column further
+    one.refresh()
+    after = one.view(10.0).heat
+    moved = round((after.axis.end_ns - before.axis.end_ns) / S)
+    assert moved == 1
+    np.testing.assert_array_equal(before.share[:, moved:-1], after.share[:, : -moved - 1])
+
+
+def test_seek_costs_little_on_a_long_session():
+    one = presenter(18_000)
+    one.view()
+    began = time.process_time()
+    for percent in range(0, 100, 10):
+        one.playhead.jump(f"{percent}%")
+        one.view(0.0)
+    assert (time.process_time() - began) / 10 < 0.5  # the figure is in the benchmarks; this catches a slip
+
+
+def grown(count: int = 100, **options) -> Playhead:
+    head = Playhead(**options)
+    head.grow(0, np.arange(1, count + 1) * STEP_NS, recording=options.get("recording", True))
+    return head
+
+
+def test_playhead_follows_until_told_otherwise():
+    head = grown()
+    assert head.state is State.LIVE
+    assert head.axis().follow
+    head.step(-1)
+    assert (head.state, head.index) == (State.PAUSED, 98)
+    head.grow(0, np.arange(1, 201) * STEP_NS, recording=True)
+    assert head.index == 98
+    head.toggle_pause()
+    head.tick(1.0)
+    assert head.state is State.PLAYING
+    head.tick(1000.0)
+    assert head.state is State.LIVE  # caught up
+
+
+def test_playhead_window_stays_while_the_cursor_moves_inside():
+    head = grown(1000)
+    head.axis()
+    head.step(-10)
+    here = head.axis()
+    head.step(-10)
+    assert head.axis().start_ns == here.start_ns
+    head.home()
+    first = head.axis()
+    assert first.start_ns <= head.cursor_ns <= first.end_ns
+    head.step(1)
+    assert head.axis().start_ns == first.start_ns
+
+
+def test_playhead_at_the_ends():
+    head = grown(3, recording=False)
+    head.step(100)
+    assert head.index == 2
+    head.step(-100)
+    assert head.index == 0
+    empty = Playhead()
+    empty.step(1)
+    empty.home()
+    assert empty.index == -1
+    assert empty.jump("0") == ""
+    assert empty.axis().span_ns > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("7:12", 432), ("1:02:03.5", 3723.5), ("90", 90), ("5m", 300), ("1h2m3s", 3723), ("50%", 500), ("+30", 130),
+        ("-1:30", 10), ("-9:00", 0), (" 2 m ", 120), (".5", 0.5), ("10s", 10),
+    ],
+)  # fmt: skip
+def test_times_that_can_be_typed(words, seconds):
+    assert parse_time(words, 100.0, 1000.0) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("words", ["", "x", "1:2:3:4", "5 apples", "--3", "%", "1e9", "nan", "9:99x"])
+def test_times_that_cannot(words):
+    with pytest.raises(ValueError, match="7:12"):
+        parse_time(words, 0.0, 10.0)
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (99, 50), (100, 30), (120, 36), (210, 60), (400, 120)])
+def test_arrangement_uses_all_rows(size):
+    shape = arrange(*size)
+    assert shape.top + shape.middle + shape.bottom == size[1] - 2
+    if shape.kind == "large":
+        assert shape.heat + shape.reuse == size[0]
+        assert shape.bottom >= 8
+
+
+def test_arrangement_too_small():
+    assert arrange(59, 40).kind == arrange(200, 15).kind == "tiny"

@@ -1,0 +1,236 @@
+"""The real program in a real pseudo-terminal: it paints, it restores the terminal, it never spins on a lost one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import psutil
+import pyte
+import pytest
+
+from memtui import terminal
+from memtui.errors import UserError
+
+ROOT = Path(__file__).parent.parent
+LEAVE_ALTERNATE_SCREEN = b"\x1b[?1049l"
+SHOW_CURSOR = b"\x1b[?25h"
+
+
+class Terminal:
+    """A program on a pseudo-terminal and what it wrote. ``controlling``: the terminal sends SIGHUP when it goes."""
+
+    def __init__(self, *words: str, columns: int = 120, rows: int = 36, controlling: bool = True) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.screen = pyte.Screen(columns, rows)
+        self.stream = pyte.ByteStream(self.screen)
+        self.output = b""
+        before = (lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if controlling else None
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("TEXTUAL_")} | {"TERM": "xterm-256color"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.screen_fakes", *words],
+            cwd=ROOT, env=environ, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, preexec_fn=before,
+        )  # fmt: skip
+        os.close(slave)
+
+    def read(self, seconds: float, until: str = "") -> None:
+        """Take in output, until some words stand on the screen if any are given."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if select.select([self.master], [], [], 0.05)[0]:
+                try:
+                    data = os.read(self.master, 1 << 16)
+                except OSError:
+                    return
+                if not data:
+                    return
+                self.output += data
+                self.stream.feed(data)
+            if until and until in "\n".join(self.screen.display):
+                return
+        if until:
+            pytest.fail(f"{until!r} did not appear:\n" + "\n".join(self.screen.display))
+
+    def send(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+    def end(self, seconds: float = 10.0) -> int:
+        """Exit code; the output is drained meanwhile, as a terminal would."""
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.read(0.05)
+        if self.process.poll() is None:
+            self.process.kill()
+            pytest.fail("the program did not end")
+        self.read(0.2)
+        return self.process.returncode
+
+    def restored(self) -> bool:
+        return LEAVE_ALTERNATE_SCREEN in self.output and SHOW_CURSOR in self.output
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if self.master >= 0:
+            os.close(self.master)
+            self.master = -1
+
+
+@pytest.fixture
+def start():
+    running: list[Terminal] = []
+
+    def make(*words: str, **options) -> Terminal:
+        running.append(Terminal(*words, **options))
+        return running[-1]
+
+    yield make
+    for one in running:
+        one.close()
+
+
+def test_paints_and_quits(start):
+    screen = start("replay", "120")
+    screen.read(20, "half of all touches come back within")
+    text = "\n".join(screen.screen.display)
+    for words in ("train.py", "working set", "where and when", "reuse distance", "address ranges", "no RAPL zone"):
+        assert words in text
+    screen.send("q")
+    assert screen.end() == 0
+    assert screen.restored()
+
+
+def test_ctrl_c_quits(start):
+    screen = start("replay", "60")
+    screen.read(20, "address ranges")
+    screen.send("\x03")
+    assert screen.end() == 0
+    assert screen.restored()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signal_restores_the_terminal(start, number, code):
+    screen = start("live", "60")
+    screen.read(20, "LIVE")
+    screen.process.send_signal(number)
+    assert screen.end() == code
+    assert screen.restored()
+
+
+@pytest.mark.parametrize("controlling", [True, False])
+def test_a_lost_terminal_ends_it(start, controlling):
+    """With a controlling terminal SIGHUP comes; without one nothing does, and only looking finds out."""
+    screen = start("live", "60", controlling=controlling)
+    screen.read(20, "LIVE")
+    times = psutil.Process(screen.process.pid).cpu_times()
+    os.close(screen.master)
+    screen.master = -1
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        pid, status, usage = os.wait4(screen.process.pid, os.WNOHANG)
+        if pid:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("it stayed without a terminal")
+    screen.process.returncode = os.waitstatus_to_exitcode(status)
+    assert screen.process.returncode == 129
+    # Textual's input thread spins on a terminal that is gone: a second of that is what looking once a second allows.
+    assert usage.ru_utime + usage.ru_stime - times.user - times.system < 3
+
+
+def test_small_terminal_says_what_it_needs(start):
+    screen = start("replay", "60", columns=50, rows=12)
+    screen.read(20, "60x16")
+    screen.send("q")
+    assert screen.end() == 0
+
+
+def test_resize(start):
+    screen = start("replay", "60", columns=80, rows=24)
+    screen.read(20, "where and when")
+    assert "address ranges" not in "\n".join(screen.screen.display)
+    fcntl.ioctl(screen.master, termios.TIOCSWINSZ, struct.pack("HHHH", 36, 120, 0, 0))
+    screen.screen.resize(36, 120)
+    os.killpg(screen.process.pid, signal.SIGWINCH)
+    screen.read(10, "address ranges")
+
+
+def test_no_colour_at_all(start):
+    screen = start("replay", "60", "none")
+    screen.read(20, "half of all touches")
+    assert not any(code in screen.output for code in (b"[38;", b";38;", b"[48;", b";48;"))
+    screen.send("q")
+    assert screen.end() == 0
+
+
+def test_ascii_only(start):
+    screen = start("replay", "60", "256", "ascii")
+    screen.read(20, "half of all touches")
+    assert "\n".join(screen.screen.display).isascii()
+
+
+def test_refuses_without_a_terminal():
+    done = subprocess.run(
+        [sys.executable, "-c", "from memtui.terminal import require_terminal; require_terminal()"],
+        cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "memtui record" in done.stderr
+
+
+def test_require_terminal_says_record(monkeypatch):
+    monkeypatch.setattr(terminal.os, "isatty", lambda fd: fd == 2)
+    with pytest.raises(UserError, match=r"stdin is none.*memtui record") as caught:
+        terminal.require_terminal({"TERM": "xterm"})
+    assert caught.value.code == 2
+    monkeypatch.setattr(terminal.os, "isatty", lambda fd: True)
+    terminal.require_terminal({"TERM": "xterm"})
+    with pytest.raises(UserError, match="TERM"):
+        terminal.require_terminal({"TERM": "dumb"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "environ", "mode"),
+    [
+        ("auto", {"TERM": "xterm-256color"}, "256"),
+        ("auto", {"TERM": "linux"}, "16"),
+        ("auto", {"TERM": "xterm", "NO_COLOR": "1"}, "none"),
+        ("256", {"TERM": "xterm", "NO_COLOR": "1"}, "256"),
+        ("none", {"TERM": "xterm"}, "none"),
+        ("truecolor", {"TERM": "xterm"}, "256"),
+    ],
+)
+def test_color_mode(asked, environ, mode):
+    assert terminal.color_mode(asked, environ) == mode
+
+
+def test_prepare_sets_what_textual_reads():
+    environ = {"TERM": "xterm", "NO_COLOR": "1", "LANG": "de_DE.ISO-8859-1"}
+    settings = terminal.prepare(mouse=False, environ=environ)
+    assert settings == terminal.Settings("none", True, False)
+    assert environ["TEXTUAL_ANIMATIONS"] == "none"
+    assert "NO_COLOR" not in environ
+
+
+def test_hung_up():
+    master, slave = pty.openpty()
+    assert not terminal.hung_up(slave)
+    os.close(master)
+    assert terminal.hung_up(slave)
+    os.close(slave)
+
+
+def test_run_viewer_imports_no_textual_before_the_environment_is_set():
+    code = "import sys, memtui.app; sys.exit(any(m.split('.')[0] in ('textual', 'rich') for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -1,0 +1,299 @@
+"""The panels with canned views: what stands where, what gives way, what is refreshed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.present import reuse_view
+from memtui.views import (
+    DevicePower,
+    FooterView,
+    GraphView,
+    HeaderView,
+    HeatBand,
+    HeatView,
+    Mark,
+    PowerView,
+    RangeRow,
+    Sort,
+    State,
+    TableView,
+    TimeAxis,
+    same,
+)
+from memtui.widgets.footer_line import FooterLine
+from memtui.widgets.header_line import HeaderLine
+from memtui.widgets.heat_map import HeatMap, picture_cells
+from memtui.widgets.power_gauge import PowerGauge
+from memtui.widgets.reuse_histogram import ReuseHistogram as ReuseWidget
+from memtui.widgets.reuse_histogram import between, fold
+from memtui.widgets.vma_table import VmaTable
+from memtui.widgets.wss_graph import WssGraph
+from tests.screen_fakes import FakeSession
+from tests.screen_text import Stage, drawn, screen_lines
+
+MIB, S = 1 << 20, 1_000_000_000
+
+
+def graph(*, wss=(100, 50, 75, 100), rss=1024, note="", follow=True) -> GraphView:
+    ends = np.arange(1, 5) * 15.0 * S
+    values = np.array(wss, float) * MIB
+    return GraphView(
+        TimeAxis(0, 0, 60 * S, 30 * S, follow),
+        ends - 15 * S, ends, values, np.full(4, rss * float(MIB)),
+        100 * MIB, 87.5 * MIB, 100 * MIB, rss * MIB, note,
+    )  # fmt: skip
+
+
+async def test_graph():
+    assert await drawn(WssGraph(graph()), 60, 7) == (
+        f"┌ working set {'─' * 16} now  100 MiB · max  100 MiB ┐\n"
+        f"│   1G {'┈' * 36} RSS 1.00 GiB ┈┈│\n"
+        + "│ 112M ⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶                          ⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶│\n"
+        + "│      ⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿             ⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿│\n"
+        + "│      ⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿│\n"
+        + "│    0 ⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿│\n"
+        + "└ -60 s ─────────────────── -30 s ──────────────────── now ┘"
+    )  # fmt: skip
+
+
+async def test_graph_draws_rss_on_its_scale_where_it_fits():
+    text = await drawn(WssGraph(graph(rss=120)), 80, 8)
+    assert "RSS" not in text
+    assert "median 87.5 MiB" in text
+
+
+async def test_graph_without_wss_shows_rss_and_says_why():
+    text = await drawn(WssGraph(graph(wss=(np.nan,) * 4, note="needs root: sudo memtui attach 4242")), 100, 8)
+    assert "WSS n/a: needs root: sudo memtui attach 4242" in text
+    assert "resident set  1.00 GiB" in text
+    assert "⣿" in text
+
+
+async def test_graph_marks_the_cursor_off_the_live_edge():
+    text = await drawn(WssGraph(graph(follow=False)), 60, 7)
+    assert text.splitlines()[3][32] == "│"
+    assert "00:00:00" in text
+    assert "00:01:00" in text
+
+
+async def test_graph_in_ascii():
+    assert (await drawn(WssGraph(graph()), 60, 7, ascii_only=True)).isascii()
+
+
+def heat(width: int, height: int) -> HeatView:
+    columns, rows = picture_cells(width, height)
+    share = np.zeros((rows * 2, columns), np.float32)
+    share[:2] = 1.0
+    share[2:4] = np.nan
+    bands = (HeatBand(0, 1, "[heap]"), HeatBand(1, 1, "gap of 2.0 TiB", "gap"), HeatBand(2, rows - 2, "anon 64M"))
+    return HeatView(TimeAxis(0, 0, 60 * S, 60 * S, True), share, bands, "hottest [heap] 8.00 MiB")
+
+
+@pytest.mark.parametrize("color", ["256", "16", "none"])
+async def test_heat_map(color):
+    text = await drawn(HeatMap(heat(60, 6)), 60, 6, color=color)
+    lines = text.splitlines()
+    assert all(len(line) == 60 for line in lines)
+    assert lines[1].startswith("│[heap]")
+    assert lines[2].startswith("│  ┄┄ gap of 2.0 TiB ┄┄")
+    assert lines[3].startswith("│anon 64M")
+    assert "hottest [heap] 8.00 MiB" in lines[5]
+    if color == "none":
+        assert "█" * 40 in lines[1]
+
+
+async def test_heat_map_says_why_there_is_none():
+    view = HeatView(TimeAxis(0, 0, S, S, True), np.empty((0, 0), np.float32), note="no pages are tracked: needs root")
+    assert "no pages are tracked: needs root" in await drawn(HeatMap(view), 60, 8)
+
+
+def histogram() -> ReuseHistogram:
+    return FakeSession(10).reuse_until(9)
+
+
+async def test_reuse_histogram_and_miss_ratio():
+    widget = ReuseWidget(reuse_view(histogram(), 0.2))
+    app = Stage(widget)
+    async with app.run_test(size=(60, 12)) as pilot:
+        await pilot.pause()
+        text = "\n".join(screen_lines(app))
+        assert "half of all touches come back within 117-128 MiB" in text
+        assert "first touch" in text
+        assert "per page and 0.2 s" in text
+        widget.toggle()
+        await pilot.pause()
+        text = "\n".join(screen_lines(app))
+        assert "miss ratio" in text.splitlines()[0]
+        assert "100 %" in text
+        assert "of touches miss" in text
+
+
+async def test_reuse_before_anything_came_back():
+    assert "no page was touched twice yet" in await drawn(ReuseWidget(reuse_view(ReuseHistogram(), 0.2)), 60, 10)
+
+
+def test_between_shares_a_unit():
+    assert between(131 * MIB, 139 * MIB) == "131-139 MiB"
+    assert between(900 * 1024, 2 * MIB) == "900 KiB-2.00 MiB"
+    assert between(MIB, MIB) == "1.00 MiB"
+
+
+def test_fold_keeps_all_shares_and_fits():
+    view = reuse_view(histogram(), 0.2)
+    for columns in (10, 37, 200):
+        edges, share = fold(view.edges_bytes, view.upper, columns)
+        assert len(share) <= columns
+        assert len(edges) == len(share) + 1
+        assert share.sum() == pytest.approx(view.upper.sum())
+
+
+async def test_power_gauge():
+    view = PowerView(
+        (
+            DevicePower("GPU 0", 412, 388, 455, 18_400, 700),
+            DevicePower("CPU 0", reason="no RAPL zone (/sys/class/powercap is empty)"),
+        )
+    )
+    text = await drawn(PowerGauge(view), 29, 9)
+    for words in ("412 W", "avg  388 peak  455", "18.4 kJ · limit 700", "n/a: no RAPL zone"):
+        assert words in text
+    eight = PowerView(tuple(DevicePower(f"GPU {n}", 100.0 + n, 1, 1, 1, 700) for n in range(8)))
+    text = await drawn(PowerGauge(eight), 40, 10)
+    assert all(f"{100 + n} W" in text for n in range(8))
+    assert "828 W" in text.splitlines()[0]
+
+
+def table(count: int = 3, **changes) -> TableView:
+    rows = tuple(
+        RangeRow(n, n << 24, (n + 1) << 24, "rw-p", f"range {n}", (count - n) * MIB, 16 * MIB, 0.5, (8,) * 12)
+        for n in range(count)
+    )
+    return TableView(rows, left_out=415, **changes)
+
+
+async def test_table():
+    text = await drawn(VmaTable(table()), 120, 8)
+    assert "3 shown, 415 left out by filters (f)" in text
+    assert "sort: WSS ▼" in text
+    lines = text.splitlines()
+    assert lines[2].startswith("│ 3.00 MiB  16.0 MiB   50.0 % ▇▇▇▇▇▇▇▇▇▇▇▇ rw-p  range 0")
+    narrow = await drawn(VmaTable(table()), 60, 8)
+    assert "trend" not in narrow
+    assert "range 0" in narrow
+
+
+async def test_table_greys_what_a_filter_would_leave_out():
+    row = RangeRow(1, 0, MIB, "r-xp", "libtorch.so", MIB, MIB, 1.0, left_out="filtered: exec")
+    text = await drawn(VmaTable(TableView((row,), filters_on=False)), 100, 6)
+    assert "(filtered: exec)" in text
+    assert "filters off (f)" in text
+
+
+async def test_table_scrolls_and_keeps_its_selection():
+    widget = VmaTable(table(50))
+    app = Stage(widget)
+    async with app.run_test(size=(100, 10)) as pilot:
+        await pilot.pause()
+        widget.move(1)
+        assert widget.selected == 0
+        widget.page(1)
+        widget.page(1)
+        assert widget.selected == 12
+        assert widget.top > 0
+        widget.show(table(50, sort=Sort.NAME))
+        assert widget.selected == 12
+        widget.move(-100)
+        assert (widget.selected, widget.top) == (0, 0)
+        widget.scroll_rows(1000)
+        await pilot.pause()
+        assert "range 49" in "\n".join(screen_lines(app))
+
+
+async def test_table_header_click_sorts():
+    asked = []
+
+    class Watching(Stage):
+        def on_vma_table_sort_asked(self, message: VmaTable.SortAsked) -> None:
+            asked.append(message.sort)
+
+    app = Watching(VmaTable(table()))
+    async with app.run_test(size=(100, 10)) as pilot:
+        await pilot.click(offset=(13, 1))
+        await pilot.click(offset=(3, 3))
+        await pilot.pause()
+    assert asked == [Sort.RSS]
+    assert app.widget.selected == 1
+
+
+HEADER = HeaderView(
+    "train.py", 4242, 2, State.LIVE, True, 761, 761, 1.0, "", "pagetable", "cold", 0.2, 0.21, 0.0031, 0.008
+)
+
+
+async def test_header_gives_way():
+    wide = await drawn(HeaderLine(HEADER), 140, 1)
+    assert "pid 4242 +2   ● LIVE 00:12:41" in wide
+    assert "pagetable · flush cold · asked 0.20 s true 0.21 s · stopped 3.1 ms · self 0.8 %" in wide
+    narrow = await drawn(HeaderLine(HEADER), 80, 1)
+    assert "● LIVE 00:12:41" in narrow
+    assert "pagetable" in narrow
+    assert "flush" not in narrow
+
+
+async def test_header_paused_has_a_timeline():
+    view = HeaderView(
+        "train.py", 4242, 0, State.PAUSED, True, 432, 761, 4.0, tracker="pagetable", marks=(Mark(100 * S, "mark"),)
+    )
+    text = await drawn(HeaderLine(view), 120, 1)
+    assert "❚❚ 00:07:12 of 00:12:41 x4" in text
+    assert "━┃━" in text
+    assert "●─" in text
+
+
+async def test_header_ended_says_why():
+    view = HeaderView("train.py", 4242, 0, State.ENDED, False, 9, 9, ended="target exited")
+    assert "■ ended 00:00:09 target exited" in await drawn(HeaderLine(view), 120, 1)
+
+
+async def test_footer_keeps_the_important_keys():
+    text = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 160, 1)
+    assert "rec 2.00 MiB /home/ann/x.memtui" in text
+    narrow = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 60, 1)
+    assert all(words in narrow for words in ("space pause", "? help", "q quit"))
+    assert "jump" not in narrow
+
+
+async def test_the_same_view_again_refreshes_nothing():
+    widget = VmaTable(table())
+    app = Stage(widget)
+    async with app.run_test(size=(100, 10)) as pilot:
+        await pilot.pause()
+        regions = []
+        refresh = widget.refresh
+        widget.refresh = lambda *args, **options: regions.append(args) or refresh(*args, **options)
+        widget.show(table())
+        assert regions == []
+        changed = table()
+        widget.show(TableView((*changed.rows[:2], RangeRow(9, 0, 1, "r--p", "new")), 415))
+        assert [[region.y for region in args] for args in regions] == [[4]]
+
+
+async def test_foreign_names_cannot_break_a_line():
+    name = "\x1b]52;c;QQ==\x07[bold]</script>\u202e\n日本"
+    row = RangeRow(1, 0, MIB, "rw-p", name, MIB, MIB, 1.0)
+    app = Stage(VmaTable(TableView((row,))))
+    async with app.run_test(size=(100, 6)) as pilot:
+        await pilot.pause()
+        line = screen_lines(app)[2]
+    assert "^[]52;c;QQ==^G[bold]</script>?^J日本" in line
+    assert line.endswith("│")
+
+
+def test_same_compares_arrays_by_value():
+    assert same(graph(), graph())
+    assert not same(graph(), graph(wss=(1, 2, 3, 4)))
+    assert same(heat(60, 6), heat(60, 6))
+    assert not same(table(3), table(4))
