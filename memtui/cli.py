@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -251,6 +252,8 @@ def _record(args: argparse.Namespace) -> int:
     if bool(args.pid) == bool(args.command):
         raise UserError("name either a PID or a program: memtui record 4242, memtui record -- python train.py")
     what = Launch(tuple(args.command)) if args.command else _pid(args)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
     observation = _observe(args, what)
     shows = sys.stderr.isatty()
     try:
@@ -269,6 +272,11 @@ def _record(args: argparse.Namespace) -> int:
     elif not shows or not args.output:
         print(observation.path)
     return 0
+
+
+def _leave(number: int, _: object) -> NoReturn:
+    """SIGTERM and SIGHUP end a recording in order, and are told on in the exit code as a shell tells them."""
+    sys.exit(128 + number)
 
 
 def _progress(observation: Observation) -> str:

@@ -80,6 +80,23 @@ class PageSet:
         """The working-set size."""
         return self.page_count * PAGE_BYTES + len(self.huge) * BLOCK_BYTES + len(self.giant) * GIANT_BYTES
 
+    def union(self, other: PageSet) -> PageSet:
+        """Pages that are in either."""
+        blocks = np.union1d(self.blocks, other.blocks)
+        bits = np.zeros((len(blocks), 8), np.uint64)
+        for part in (self, other):
+            bits[np.searchsorted(blocks, part.blocks)] |= part.bits
+        return PageSet(blocks, bits, np.union1d(self.huge, other.huge), np.union1d(self.giant, other.giant))
+
+    def difference(self, other: PageSet) -> PageSet:
+        """Pages that are in this one only."""
+        bits = self.bits.copy()
+        _, mine, theirs = np.intersect1d(self.blocks, other.blocks, assume_unique=True, return_indices=True)
+        bits[mine] &= ~other.bits[theirs]
+        used = bits.any(axis=1)
+        huge, giant = np.setdiff1d(self.huge, other.huge), np.setdiff1d(self.giant, other.giant)
+        return PageSet(self.blocks[used], bits[used], huge, giant)
+
     def pages(self) -> NDArray[np.uint64]:
         """4 KiB page numbers, rising (huge pages not included)."""
         row, column = np.nonzero(self.bit_matrix())

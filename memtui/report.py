@@ -45,6 +45,7 @@ def build_report(path: Path) -> dict[str, Any]:
         "overhead": _overhead(reader, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
         "gaps": [{"t_s": (e.t_ns - begin_ns) / SECOND_NS, "text": e.text} for e in events if e.kind == "gap"],
+        "warnings": [e.text for e in events if e.kind == "warning"],
         "disturbed": sum(s != Status.OK for s in samples.status) if hello.wss.ok else 0,
         "end": reader.end.kind if reader.end else ("recording" if reader.alive else "interrupted"),
     }
@@ -204,6 +205,7 @@ def format_report(report: dict[str, Any]) -> str:
             f"resident {size(process['rss_bytes'])}  {process['command'][:80]}"
         )
     lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]]
+    lines += [f"warning      {text}" for text in report["warnings"]]
     if report["disturbed"]:
         lines.append(f"disturbed    {report['disturbed']} windows without a working set")
     return "\n".join(lines)

@@ -45,6 +45,7 @@ from memtui.samples import (
 RESIDENT_EVERY_NS = 1_000_000_000
 POWER_EVERY_NS = 500_000_000
 TREE_EVERY_NS = 250_000_000
+NOTICE_EVERY_NS = 5_000_000_000
 DRAIN_SECONDS = 2.0
 HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes the target wait with it
 APPROXIMATE = "approximate: the target ran on while its pages were read (--no-pause)"
@@ -86,7 +87,7 @@ class Sampler:
         self._tree = ProcessTree(order.pid, children=order.options.children)
         self._watched: dict[int, _Watched] = {}
         self._sample = 0
-        self._resident_due_ns = self._power_due_ns = self._tree_due_ns = 0
+        self._resident_due_ns = self._power_due_ns = self._tree_due_ns = self._notice_due_ns = 0
         self._target_fd = os.pidfd_open(order.pid)
         if read_stat(order.pid).start_ticks != order.start_ticks:
             raise ProcessLookupError(f"process {order.pid} ended")
@@ -99,6 +100,7 @@ class Sampler:
         began_ns = time.monotonic_ns()
         until_ns = began_ns + self._options.duration_ns if self._options.duration_ns else None
         try:
+            self._look_around()
             self._follow_tree()
             # Nothing below allocates cycles; a collection in the middle of a pause would lengthen it.
             gc.collect()
@@ -121,6 +123,7 @@ class Sampler:
                     return
                 self._take_window()
                 self._follow_tree()
+                self._look_around()
         except ProcessLookupError:
             self._outbox.put(End(time.monotonic_ns(), "target exited"))
         finally:
@@ -170,6 +173,14 @@ class Sampler:
                 return End(time.monotonic_ns(), "target exited")
             if left_ns <= 0:
                 return None
+
+    def _look_around(self) -> None:
+        """Tell what has changed about the worth of the numbers."""
+        now_ns = time.monotonic_ns()
+        if now_ns >= self._notice_due_ns:
+            self._notice_due_ns = now_ns + NOTICE_EVERY_NS
+            if notice := self._tracker.notice():
+                self._event("warning", notice)
 
     def _follow_tree(self) -> None:
         """Find new processes and let go of those that ended. Raises ProcessLookupError when the root is gone."""

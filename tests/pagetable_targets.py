@@ -13,7 +13,7 @@ import pytest
 
 from memtui.pageset import PageSet
 from memtui.probes.pages.pagetable import prove
-from memtui.probes.pause import Pauser
+from memtui.probes.pause import NotPaused, Pauser
 from memtui.samples import Vma
 
 PAGE = 4096
@@ -136,8 +136,13 @@ def within(pages: PageSet, address: int, count: int) -> list[int]:
     return [int(n) for n in numbers if 0 <= n < count]
 
 
+def assert_exactly(pages: PageSet, address: int, count: int, expected) -> None:
+    """No page more and no page less, also where DAMON runs: pages touched in every window are asked for its notes."""
+    assert within(pages, address, count) == sorted(int(page) for page in expected)
+
+
 def assert_touched(pid: int, pages: PageSet, address: int, count: int, expected) -> None:
-    """Exactly the expected pages were seen.
+    """Exactly the expected pages were seen, which were touched for the first time.
 
     Some machines run DAMON, which clears the accessed bit of a random page now and then, behind everybody's back. It
     flags such a page as idle, so a page may be missing only if it is flagged, and only few.
@@ -170,12 +175,21 @@ class Observer:
         self.pauser = Pauser()
 
     def begin(self, pid: int) -> None:
-        with self.pauser.paused(pid):
-            self.tracker.begin(pid, vmas_of(pid))
+        self.tracker.notice()
+        self._paused(pid, lambda: self.tracker.begin(pid, vmas_of(pid)))
 
     def window(self, pid: int, *, want_resident: bool = False):
-        with self.pauser.paused(pid):
-            return self.tracker.window(pid, vmas_of(pid), want_resident=want_resident)
+        return self._paused(pid, lambda: self.tracker.window(pid, vmas_of(pid), want_resident=want_resident))
+
+    def _paused(self, pid: int, work):
+        """Try again when a busy machine kept the target from a CPU, and so from stopping, for too long."""
+        for attempt in range(20):
+            try:
+                with self.pauser.paused(pid):
+                    return work()
+            except NotPaused:
+                if attempt == 19:
+                    raise
 
     def close(self) -> None:
         self.pauser.close()

@@ -179,7 +179,7 @@ def test_a_full_disk_keeps_what_was_there():
     if os.geteuid() != 0:
         pytest.skip("needs root to mount a small file system")
     with tempfile.TemporaryDirectory() as folder:
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", folder], check=False).returncode:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "none", folder], check=False).returncode:
             pytest.skip("this container may not mount a tmpfs")
         try:
             path = Path(folder) / "s.memtui"

@@ -20,7 +20,7 @@ class Feed(threading.Thread):
     Args:
         open_session: called in this thread, because a database connection belongs to one thread.
         deliver: takes every new view; called in this thread.
-        fail: takes one line when the session cannot be read any further; the thread ends.
+        fail: takes one line when the session could not be read this time.
         live: follow the newest sample instead of opening on the whole picture.
         refresh_s: how often a growing session is looked at.
     """
@@ -54,32 +54,40 @@ class Feed(threading.Thread):
             self._wake.notify()
 
     def run(self) -> None:
-        """Until stopped, or until the session cannot be read."""
+        """Until stopped. What cannot be read is said, and tried again with the next key or tick."""
         try:
-            self._run()
+            presenter = Presenter(self._open(), follow=self._live)
         except Exception as error:
-            # Whatever is wrong with a file, the screen stays and says it; a silent standstill would be worse.
-            if not self._leaving.is_set():
-                self._fail(str(error) or type(error).__name__)
-
-    def _run(self) -> None:
-        presenter = Presenter(self._open(), follow=self._live)
+            self._complain(error)
+            return
         last = looked = time.monotonic()
+        failed = False
         while not self._leaving.is_set():
-            for action in self._take(self._patience(presenter, looked)):
-                action(presenter)
+            actions = self._take(self._refresh_s if failed else self._patience(presenter, looked))
             if self._leaving.is_set():
                 break
             now = time.monotonic()
-            presenter.playhead.tick(now - last)
-            last = now
-            if presenter.playhead.recording and now - looked >= self._refresh_s * 0.99:
-                looked = now
-                presenter.refresh()
-            self._deliver(presenter.view())
+            elapsed, last = now - last, now
+            try:
+                for action in actions:
+                    action(presenter)
+                presenter.playhead.tick(elapsed)
+                if presenter.playhead.recording and now - looked >= self._refresh_s * 0.99:
+                    looked = now
+                    presenter.refresh()
+                self._deliver(presenter.view())
+                failed = False
+            except Exception as error:
+                # Whatever is wrong with a file, the screen stays and says it; a silent standstill would be worse.
+                self._complain(error)
+                failed = True
             if presenter.playhead.recording:
                 presenter.reader.release()  # an open reader would keep the recorder from folding its file
         presenter.reader.release()
+
+    def _complain(self, error: Exception) -> None:
+        if not self._leaving.is_set():
+            self._fail(str(error) or type(error).__name__)
 
     def _patience(self, presenter: Presenter, looked: float) -> float | None:
         """How long nothing needs to be drawn unless a key is pressed; None: for ever."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -18,7 +19,7 @@ from memtui.present import Presenter, Room, SessionLike
 from memtui.screens.arrange import MIN_COLUMNS, MIN_ROWS, PANELS, Arrangement, arrange
 from memtui.screens.feed import Action, Feed
 from memtui.screens.prompt import Prompt
-from memtui.views import MemoryView, State
+from memtui.views import HeaderView, MemoryView, State
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap, picture_cells
@@ -41,7 +42,7 @@ class ViewReady(Message):
 
 
 class FeedFailed(Message):
-    """The session cannot be read any further."""
+    """The session could not be read this time."""
 
     def __init__(self, why: str) -> None:
         super().__init__()
@@ -169,7 +170,8 @@ class MemoryScreen(Screen[None]):
         self.view = message.view
 
     def on_feed_failed(self, message: FeedFailed) -> None:
-        self.notify(message.why, title="the session cannot be read", severity="error", timeout=60, markup=False)
+        header = self.view.header if self.view is not None else HeaderView()
+        self.header.show(replace(header, notice=message.why))
 
     def watch_view(self, view: MemoryView | None) -> None:
         """Hand the parts out; each panel draws only what differs."""

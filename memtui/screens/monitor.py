@@ -29,6 +29,7 @@ class MemtuiApp(App[int]):
     TITLE = "memtui"
     CSS_PATH = "../memtui.tcss"
     ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False  # dragging would mark cells; the terminal's own selection (Shift) copies text
     BINDINGS: ClassVar[list[BindingType]] = [
         # Ctrl+C arrives as a key; what everyone expects of it is to end the program.
         Binding("ctrl+c", "quit", "quit", priority=True, show=False),

@@ -55,8 +55,16 @@ def check_file(path: Path) -> None:
         raise SessionError(f"{path}: is an SQLite file, but not a memtui session")
     if version > SCHEMA_VERSION:
         raise SessionError(f"{path}: was written by a newer memtui (format {version}, this one reads {SCHEMA_VERSION})")
-    if size < pages * page_bytes:
+    # While the log is there, it has the pages that are missing (a disk that ran full in the middle of folding it).
+    if size < pages * page_bytes and not _log_bytes(path):
         raise SessionError(f"{path}: is truncated: {size} of {pages * page_bytes} bytes are there")
+
+
+def _log_bytes(path: Path) -> int:
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
@@ -65,10 +73,9 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     Raises SessionError.
     """
     check_file(path)
-    wal = path.with_name(path.name + "-wal")
     # A closed session on a read-only disk cannot make the shared-memory file that SQLite wants: read it as it lies.
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    mode = "mode=ro" if writable or wal.exists() else "mode=ro&immutable=1"
+    mode = "mode=ro" if writable or _log_bytes(path) else "mode=ro&immutable=1"
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
         connection.execute("PRAGMA query_only=1")

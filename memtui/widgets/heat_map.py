@@ -41,7 +41,9 @@ class HeatMap(Panel):
         return [(axis_words(self.view.axis)[0], self.look["dim"])]
 
     def footing_middle(self, width: int) -> Line:
-        return [(self.look.plain(text.fit(self.view.caption, max(8, width - 34)).strip()), self.look["dim"])]
+        return [
+            (self.look.plain(text.fit(text.clean(self.view.caption), max(8, width - 34)).strip()), self.look["dim"])
+        ]
 
     def footing_right(self, width: int) -> Line:
         return [(axis_words(self.view.axis)[2], self.look["dim"])]
@@ -74,7 +76,7 @@ class HeatMap(Panel):
             return [(text.fit(f"  {dashes} {label} {dashes}", labels + 1 + columns), look["gap"])]
         style = look["text"] if kind == "range" else look["dim"]
         picture = cells if cursor is None else overlay(cells, cursor, look.plain("│"), look["cursor"])
-        line = [(look.plain(text.fit(label, labels)) + " ", style), *picture]
+        line = [(look.plain(text.fit(text.clean(label), labels)) + " ", style), *picture]
         return Exact(line) if self.view.share.shape[1] == columns else line
 
 

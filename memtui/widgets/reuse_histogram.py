@@ -77,7 +77,8 @@ class ReuseHistogram(Panel):
         glyphs = "braille" if not look.ascii_only else raster.ASCII_VERTICAL
         codes = raster.area(possible, rows, glyphs=glyphs)
         inner = raster.area(sure, rows, glyphs=glyphs)
-        index = np.where(inner != ord(" "), 4, 7)
+        # Certain misses bright, those between the two bounds dark.
+        index = np.where(inner != ord(" "), 6, 2)
         lines = self._framed(codes, index, rows, 1.0)
         edges = np.geomspace(low, high, columns + 1)
         return [*lines, self._sizes(edges, 1, columns)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.style import Style
 from textual import events
 from textual.message import Message
 
@@ -139,10 +140,12 @@ class VmaTable(Panel):
         line = [(look.plain(run), style) for run, style in cut(line, width)]
         return line
 
-    def _warm(self, row: RangeRow, plain):
+    def _warm(self, row: RangeRow, plain: Style) -> Style:
+        """Colour of a trend by the row's share of the working set: many small rows must not shout."""
         if row.key == self.selected or row.left_out:
             return plain
-        return self.look.heat[3 + min(5, round((row.share or 0.0) * 8))]
+        share = row.share or 0.0
+        return self.look.heat[4 + sum(share >= limit for limit in (0.01, 0.05, 0.2, 0.5))]
 
     # Moving about
 

@@ -34,6 +34,9 @@ class PageTracker(Protocol):
     flush: str  # the flush that was chosen
     wss: Capability  # not ok: this tracker knows no working set (rss), and why
 
+    def notice(self) -> str:
+        """Something new the user should know about what is measured; empty when there is nothing. Nothing is paused."""
+
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency."""
 

@@ -45,6 +45,9 @@ struct walk_state {
 	u64 physical_mask; /* the bits of an entry that hold a physical address */
 	u64 search_steps;  /* how many GiB below the page-global directory the direct map may begin */
 	u64 direct_map;	   /* where the kernel maps physical address 0; found when 0, kept by the reader */
+	u64 second_look;   /* somebody else clears accessed bits: find the page frames and ask them about leaves */
+	u64 page_frames;   /* the struct page of physical address 0; found when 0, kept by the reader */
+	u64 asked;	   /* questions to answer instead of a walk */
 	/* Set by the walk. */
 	u64 used;	   /* slots filled */
 	u64 skipped;	   /* slots that did not fit */
@@ -64,6 +67,12 @@ struct slot {
 
 struct bitmap {
 	u64 word[8];
+};
+
+/* About pages of one block: were they accessed, though their accessed bit is clear? Answered in place. */
+struct question {
+	u64 block;
+	u64 page[8];
 };
 
 struct table {
@@ -93,6 +102,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct bitmap);
 } resident SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16);
+	__type(key, u32);
+	__type(value, struct question);
+} questions SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -141,6 +158,40 @@ static __always_inline u64 top_entry(struct walker *w, u64 address)
 	return read_entry(w->state, w->direct_map + (entry & w->mask), address >> TOP_SHIFT);
 }
 
+/* The entry of the page-middle table, or the larger leaf, that maps the address; 0 when there is none. */
+static __always_inline u64 middle_entry(struct walker *w, u64 address)
+{
+	u64 entry = top_entry(w, address);
+
+	if (!(entry & E_PRESENT))
+		return 0;
+	entry = read_entry(w->state, w->direct_map + (entry & w->mask), address >> GIANT_SHIFT);
+	if (!(entry & E_PRESENT) || entry & E_LEAF)
+		return entry;
+	return read_entry(w->state, w->direct_map + (entry & w->mask), address >> BLOCK_SHIFT);
+}
+
+/* The physical address behind a kernel address; 0 when there is none. */
+static __always_inline u64 translate(struct walker *w, u64 address)
+{
+	u64 entry = top_entry(w, address);
+
+	if (!(entry & E_PRESENT))
+		return 0;
+	entry = read_entry(w->state, w->direct_map + (entry & w->mask), address >> GIANT_SHIFT);
+	if (!(entry & E_PRESENT))
+		return 0;
+	if (entry & E_LEAF)
+		return (entry & w->mask & ~(GIANT - 1)) + (address & (GIANT - 1));
+	entry = read_entry(w->state, w->direct_map + (entry & w->mask), address >> BLOCK_SHIFT);
+	if (!(entry & E_PRESENT))
+		return 0;
+	if (entry & E_LEAF)
+		return (entry & w->mask & ~(BLOCK - 1)) + (address & (BLOCK - 1));
+	entry = read_entry(w->state, w->direct_map + (entry & w->mask), address >> 12);
+	return entry & E_PRESENT ? (entry & w->mask) + (address & 4095) : 0;
+}
+
 /*
  * One candidate for the begin of the direct map. The page-global directory itself lies in the direct map, so a
  * candidate is right when walking the kernel's own tables with it translates that address back to itself.
@@ -149,34 +200,55 @@ static long try_direct_map(u32 i, void *context)
 {
 	struct search *search = context;
 	struct walker *w = &search->walker;
-	u64 address = w->pgd, base = (address & ~(GIANT - 1)) - ((u64)i << GIANT_SHIFT), entry, physical;
 
-	w->direct_map = base;
-	entry = top_entry(w, address);
-	if (!(entry & E_PRESENT))
+	w->direct_map = (w->pgd & ~(GIANT - 1)) - ((u64)i << GIANT_SHIFT);
+	if (w->direct_map + translate(w, w->pgd) != w->pgd)
 		return 0;
-	entry = read_entry(w->state, base + (entry & w->mask), address >> GIANT_SHIFT);
-	if (!(entry & E_PRESENT))
-		return 0;
-	if (entry & E_LEAF) {
-		physical = (entry & w->mask & ~(GIANT - 1)) + (address & (GIANT - 1));
-	} else {
-		entry = read_entry(w->state, base + (entry & w->mask), address >> BLOCK_SHIFT);
-		if (!(entry & E_PRESENT))
-			return 0;
-		if (entry & E_LEAF) {
-			physical = (entry & w->mask & ~(BLOCK - 1)) + (address & (BLOCK - 1));
-		} else {
-			entry = read_entry(w->state, base + (entry & w->mask), address >> 12);
-			if (!(entry & E_PRESENT))
-				return 0;
-			physical = (entry & w->mask) + (address & 4095);
-		}
-	}
-	if (base + physical != address)
-		return 0;
-	search->found = base;
+	search->found = w->direct_map;
 	return 1;
+}
+
+/*
+ * Where the kernel keeps its array of struct page. It does not export that, but it lists the struct page of each page
+ * of a task's stack: with the physical address behind the stack, one gives the begin of the array and the next one
+ * proves it.
+ */
+static __always_inline u64 find_page_frames(struct walker *w, struct task_struct *task)
+{
+	u64 size = bpf_core_type_size(struct page), stack, pages, base;
+
+	if (!bpf_core_field_exists(task->stack_vm_area))
+		return 0;
+	stack = (u64)BPF_CORE_READ(task, stack_vm_area, addr);
+	pages = (u64)BPF_CORE_READ(task, stack_vm_area, pages);
+	if (!stack || !pages)
+		return 0;
+	base = read_entry(w->state, pages, 0) - (translate(w, stack) >> 12) * size;
+	return base == read_entry(w->state, pages, 1) - (translate(w, stack + 4096) >> 12) * size ? base : 0;
+}
+
+struct frame {
+	u64 flags;
+	u64 compound_head; /* bit 0: not the first page of its folio */
+};
+
+/*
+ * Whether another observer (DAMON, page_idle) has cleared the accessed bit of this page since the last clear: the
+ * kernel then leaves a note in the page frame, and clear_refs takes the note away together with the bit. A folio of
+ * several pages has one note for all of them: good for a leaf, which maps the folio whole, and for nothing smaller.
+ */
+static __always_inline bool noted(struct walker *w, u64 entry, bool leaf)
+{
+	struct frame frame = {};
+	u64 at = w->state->page_frames + ((entry & w->mask) >> 12) * bpf_core_type_size(struct page);
+
+	if (!bpf_core_enum_value_exists(enum pageflags, PG_young))
+		return false;
+	if (bpf_probe_read_kernel(&frame, sizeof(frame), (void *)at) || frame.compound_head & 1)
+		return false;
+	if (!leaf && frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
+		return false;
+	return frame.flags >> bpf_core_enum_value(enum pageflags, PG_young) & 1;
 }
 
 /*
@@ -263,6 +335,16 @@ static __always_inline void emit_leaf(struct walk_state *s, u64 address, u64 acc
 	s->used++;
 }
 
+static __always_inline u64 is_accessed_leaf(struct walker *w, u64 entry)
+{
+	if (w->frozen)
+		return 0;
+	if (entry & E_ACCESSED)
+		return 1;
+	/* The page frame's number lies above the bits that a leaf uses for itself. */
+	return w->state->page_frames && w->state->second_look && noted(w, entry & ~(BLOCK - 1), true);
+}
+
 struct gathering {
 	struct table *table;
 	struct slot *slot;
@@ -346,9 +428,61 @@ static long step(u32 i, void *context)
 	w->address = ((address >> BLOCK_SHIFT) + 1) << BLOCK_SHIFT;
 	/* LEAF stays set in a huge page under PROT_NONE or a split, and is never set in a swap or migration entry. */
 	if (entry & E_LEAF)
-		emit_leaf(s, address, w->frozen ? 0 : entry & E_ACCESSED, KIND_HUGE);
+		emit_leaf(s, address, is_accessed_leaf(w, entry), KIND_HUGE);
 	else if (entry & E_PRESENT)
 		emit_table(w, address, entry);
+	return 0;
+}
+
+struct answering {
+	struct walker *walker;
+	struct table *table;
+	struct question *question;
+};
+
+static long answer_word(u32 i, void *context)
+{
+	struct answering *a = context;
+	u64 asked, accessed = 0;
+
+	if (i >= 8)
+		return 1;
+	asked = a->question->page[i];
+	for (u32 k = 0; k < 64 && asked; k++, asked >>= 1) {
+		u64 entry;
+
+		if (!(asked & 1))
+			continue;
+		entry = a->table->entry[(i * 64 + k) & 511];
+		/* Under PROT_NONE the number of the page frame is kept inverted. */
+		if (present(entry) & entry & E_PRESENT && noted(a->walker, entry, false))
+			accessed |= 1ULL << k;
+	}
+	a->question->page[i] = accessed;
+	return 0;
+}
+
+static long answer(u32 i, void *context)
+{
+	struct walker *w = context;
+	struct answering a = { .walker = w };
+	u32 zero = 0;
+	u64 entry;
+
+	a.question = bpf_map_lookup_elem(&questions, &i);
+	a.table = bpf_map_lookup_elem(&scratch, &zero);
+	if (!a.question || !a.table)
+		return 1;
+	entry = middle_entry(w, a.question->block << BLOCK_SHIFT);
+	if (!(entry & E_PRESENT) || entry & E_LEAF) {
+		__builtin_memset(a.question->page, 0, sizeof(a.question->page));
+		return 0;
+	}
+	if (bpf_probe_read_kernel(a.table, sizeof(*a.table), (void *)(w->direct_map + (entry & w->mask)))) {
+		w->state->errors++;
+		return 0;
+	}
+	bpf_loop(8, answer_word, &a, 0);
 	return 0;
 }
 
@@ -394,6 +528,14 @@ int walk(struct bpf_iter__task_vma *context)
 	if (!s->direct_map)
 		return 0;
 	w.direct_map = s->direct_map;
+	if (s->second_look && !s->page_frames)
+		s->page_frames = find_page_frames(&w, task);
+	if (s->asked) {
+		/* Once, at the first mapping; the others have nothing to add. */
+		if (s->page_frames && s->vmas == 1)
+			bpf_loop(s->asked, answer, &w, 0);
+		return 0;
+	}
 
 	/*
 	 * Device memory has no page frames, so clear_refs leaves it out; in a block that it shares with other

@@ -11,13 +11,14 @@ import os
 import platform
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PAGE_SHIFT
+from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PAGE_SHIFT, PageSet
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.bpf import BpfError, Skeleton
 from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
+from memtui.probes.pages.observers import other_observers
 from memtui.probes.pages.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.samples import Capability, Status, Vma
 
@@ -25,6 +26,7 @@ NAME = "pagetable"
 _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
+_RECENT_WINDOWS = 8  # a page not touched for 8 to 16 windows is not asked about again
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +36,9 @@ class _Held:
     handle: Handle
     address_space: tuple[int, int]
     generation: int = 0
+    recent: PageSet = field(default_factory=PageSet.empty)  # touched in the last windows, the newest half ...
+    earlier: PageSet = field(default_factory=PageSet.empty)  # ... and the one before it
+    recent_windows: int = 0
 
 
 class PageTableTracker:
@@ -66,6 +71,7 @@ class PageTableTracker:
         """
         self.wss = Capability("wss", True)
         self._held: dict[int, _Held] = {}
+        self._others: tuple[str, ...] = ()
         self._walker = Walker(skeleton, slots=slots, restrict=restrict)
         try:
             proofs = prove_flushes(self._walker) if flush == "auto" else ()
@@ -75,6 +81,23 @@ class PageTableTracker:
             raise
         self.flush = self._flusher.choice
         self.rejected_flushes = self._flusher.rejected
+
+    def notice(self) -> str:
+        """Look who else clears accessed bits, and take measures; what the user should know of it, once per change.
+
+        Call it now and then while nothing is paused.
+        """
+        others = other_observers()
+        if others == self._others:
+            return ""
+        self._others = others
+        self._walker.second_look = bool(others)
+        if not others:
+            return "nobody else clears accessed bits any more: the page sets are exact again"
+        return (
+            f"{', '.join(others)} runs on this machine and clears accessed bits, too; memtui reads back what it notes "
+            f"about pages touched lately, but a page first touched in a window may be missed"
+        )
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency.
@@ -95,7 +118,7 @@ class PageTableTracker:
             handle.close()
             self._walker.forget(pid)
             raise
-        self._held[pid] = _Held(handle, walk.address_space)
+        self._held[pid] = _Held(handle, walk.address_space, recent=walk.pages)
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the marks, flush, clear the marks. The process should be paused over this call.
@@ -110,22 +133,21 @@ class PageTableTracker:
             return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
         begin = time.monotonic_ns()
         walk = self._walker.walk(pid, want_resident=want_resident)
+        if walk.address_space != held.address_space:
+            # A new address space begins without marks, so what is marked was touched since the exec.
+            held.address_space = walk.address_space
+            held.generation += 1
+            held.recent = held.earlier = PageSet.empty()
+        pages = self._with_noted(held, pid, walk.pages) if self._walker.second_look else walk.pages
         walked = time.monotonic_ns()
         used = self._flusher.flush(held.handle, walk.pages, vmas)
         held.handle.clear()
         cleared = time.monotonic_ns()
 
-        reason = ""
-        if walk.errors:
-            reason = f"{walk.errors} page tables could not be read"
-        if walk.address_space != held.address_space:
-            # What is marked now may be left from loading the program: residency, not touches.
-            held.address_space = walk.address_space
-            held.generation += 1
-            reason = "the process started another program (exec) in this window"
+        reason = f"{walk.errors} page tables could not be read" if walk.errors else ""
         return PageWindow(
-            None if reason else walk.pages,
-            None if walk.errors else walk.resident,
+            None if reason else pages,
+            None if reason else walk.resident,
             flush=used,
             generation=held.generation,
             walk_ns=walked - begin,
@@ -133,6 +155,16 @@ class PageTableTracker:
             status=Status.FAILED if reason else Status.OK,
             reason=reason,
         )
+
+    def _with_noted(self, held: _Held, pid: int, pages: PageSet) -> PageSet:
+        """Add pages whose mark another observer took. Only lately touched ones are asked: all would cost too much."""
+        held.recent_windows += 1
+        if held.recent_windows % _RECENT_WINDOWS == 0:
+            held.earlier, held.recent = held.recent, PageSet.empty()
+        known = held.earlier.union(held.recent)
+        pages = pages.union(self._walker.noted(pid, known.difference(pages)))
+        held.recent = held.recent.union(pages)
+        return pages
 
     def forget(self, pid: int) -> None:
         """Release what is held for a process that ended."""

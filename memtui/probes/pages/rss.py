@@ -17,6 +17,10 @@ class RssTracker:
     def __init__(self, remedy: str = "") -> None:
         self.wss = Capability("wss", False, REASON, remedy)
 
+    def notice(self) -> str:
+        """There is nothing to tell."""
+        return ""
+
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Nothing to clear."""
 

@@ -23,11 +23,13 @@ DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
 TOP = (1 << 64) - 1
 _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
+    *("second_look", "page_frames", "asked"),
     *("used", "skipped", "errors", "vmas", "foreign", "hugetlb_vmas", "mm", "exec_id", "next"),
 )
 _FIELD = {name: index for index, name in enumerate(_STATE)}
 _OUTPUTS = slice(_FIELD["used"], len(_STATE))
-_SLOT_WORDS, _RESIDENT_WORDS = 9, 8
+_SLOT_WORDS, _RESIDENT_WORDS, _QUESTION_WORDS = 9, 8, 9
+_QUESTIONS = 2048  # blocks that are asked about at once
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
 _INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO, the same on every kernel
 _MAX_SEARCH_STEPS = 1 << 16  # 64 TiB of physical address space in steps of 1 GiB
@@ -76,6 +78,7 @@ class Walker:
         self._state: NDArray[np.uint64]
         self._entries: NDArray[np.uint64]
         self._resident: NDArray[np.uint64]
+        self._questions: NDArray[np.uint64]
         self._load(slots)
         try:
             self._find_direct_map()
@@ -85,11 +88,12 @@ class Walker:
 
     def _load(self, slots: int) -> None:
         """(Re)load with room for this many blocks; what the state says of the direct map is kept."""
-        program = Program(self._skeleton, {"slots": slots, "resident": slots})
+        program = Program(self._skeleton, {"slots": slots, "resident": slots, "questions": _QUESTIONS})
         try:
             state = np.frombuffer(program.view("state", len(_STATE) * 8), np.uint64)[: len(_STATE)]
             entries = np.frombuffer(program.view("slots", slots * _SLOT_WORDS * 8), np.uint64)
             resident = np.frombuffer(program.view("resident", slots * _RESIDENT_WORDS * 8), np.uint64)
+            questions = np.frombuffer(program.view("questions", _QUESTIONS * _QUESTION_WORDS * 8), np.uint64)
         except BaseException:
             program.close()
             raise
@@ -99,6 +103,7 @@ class Walker:
         self._program, self._state, self.slots = program, state, slots
         self._entries = entries[: slots * _SLOT_WORDS].reshape(-1, _SLOT_WORDS)
         self._resident = resident[: slots * _RESIDENT_WORDS].reshape(-1, _RESIDENT_WORDS)
+        self._questions = questions[: _QUESTIONS * _QUESTION_WORDS].reshape(-1, _QUESTION_WORDS)
 
     def _find_direct_map(self) -> None:
         """By walking over no address of this process. The kernel has one direct map, so once is enough."""
@@ -133,6 +138,38 @@ class Walker:
             self._load((self._get("used") + skipped) * 5 // 4)
         return self._result(want_resident)
 
+    @property
+    def second_look(self) -> bool:
+        """Whether pages are asked for what another observer of accessed bits noted about them."""
+        return bool(self._get("second_look"))
+
+    @second_look.setter
+    def second_look(self, wanted: bool) -> None:
+        self._set("second_look", int(wanted))
+
+    @property
+    def knows_page_frames(self) -> bool:
+        """Whether the second look can answer; known after a walk with it."""
+        return bool(self._get("page_frames"))
+
+    def noted(self, pid: int, pages: PageSet) -> PageSet:
+        """Those of the 4 KiB pages whose accessed bit another observer has cleared since the last clear.
+
+        DAMON and page_idle clear accessed bits and leave a note in the page frame instead. Raises as ``walk``.
+        """
+        found = np.empty_like(pages.bits)
+        for first in range(0, len(pages.blocks), _QUESTIONS):
+            part = slice(first, first + _QUESTIONS)
+            count = len(pages.blocks[part])
+            self._questions[:count, 0], self._questions[:count, 1:] = pages.blocks[part], pages.bits[part]
+            self._set("asked", count)
+            try:
+                self._visit(pid, low=0, high=TOP, want_resident=False)
+            finally:
+                self._set("asked", 0)
+            found[part] = self._questions[:count, 1:]
+        return PageSet.from_blocks(pages.blocks, found)
+
     def reserve(self, slots: int) -> None:
         """Have room for this many blocks before they are needed."""
         if slots > self.slots:
@@ -151,7 +188,7 @@ class Walker:
             self._program.close()
             self._program = None
         # A map's memory keeps a descriptor of its own until the last array over it is gone.
-        self._state = self._entries = self._resident = np.empty(0, np.uint64)
+        self._state = self._entries = self._resident = self._questions = np.empty(0, np.uint64)
 
     def _visit(self, pid: int, *, low: int, high: int, want_resident: bool) -> None:
         """Run the program over the process, by the way that meets its mappings."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from memtui.screens.playhead import Playhead
+from memtui.present.playhead import Playhead
 from memtui.views import DevicePower, PowerView
 
 STALE_NS = 5_000_000_000

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.filters import Filter, is_anonymous, parse_filter
+from memtui.present.heat import ProcessRange
 from memtui.samples import Process
-from memtui.screens.heat_rows import HeatRange
+from memtui.units import short_size
 from memtui.views import TREND, RangeRow, Sort, TableView
-from memtui.widgets import text
 
+WRITTEN_EVERY = 64  # samples at most between two writings of a growing session's ranges
 TREND_SAMPLES = 48  # windows before the cursor that the trend shows
 
 
@@ -44,7 +45,7 @@ class RangeTable:
         rows, left_out, unmatched = [], 0, 0
         words = self.words.lower()
         for row in self._rows:
-            if not row.first_sample <= sample <= row.last_sample:
+            if not row.first_sample <= sample <= row.last_sample + self._slack(row, reader, processes):
                 continue
             why = self._why_left_out(row)
             if why and self.filters_on:
@@ -73,7 +74,7 @@ class RangeTable:
         rows.sort(key=self._key, reverse=self.descending)
         return TableView(tuple(rows), left_out, unmatched, self.filters_on, self.words, self.sort, self.descending)
 
-    def heat_ranges(self, processes: Sequence[Process]) -> list[HeatRange]:
+    def heat_ranges(self, processes: Sequence[Process]) -> list[ProcessRange]:
         """The ranges worth drawing: all that pass the filter and were ever touched, at any time of the session."""
         several = len({p.pid for p in processes}) > 1
         out = []
@@ -82,7 +83,9 @@ class RangeTable:
             if weight and not (self.filters_on and self._why_left_out(row)):
                 label = short_label(row)
                 out.append(
-                    HeatRange(row.process, row.start, row.end, f"{row.pid} {label}" if several else label, weight)
+                    ProcessRange(
+                        row.process, row.id, row.start, row.end, f"{row.pid} {label}" if several else label, weight
+                    )
                 )
         return out
 
@@ -111,6 +114,16 @@ class RangeTable:
                 return (row.name, row.start)
             case _:
                 return (row.pid or 0, row.start)
+
+    def _slack(self, row: Any, reader: Any, processes: Sequence[Process]) -> int:
+        """How far beyond its last known sample a range counts as alive.
+
+        While a session grows the last samples of all ranges are written together and only now and then.
+        """
+        if reader.end is not None or row.last_sample + WRITTEN_EVERY <= self._rows_at[0]:
+            return 0
+        replaced = {p.pid: p.key for p in processes}.get(row.pid) != row.process  # by an exec
+        return 0 if replaced else WRITTEN_EVERY
 
     def _why_left_out(self, row: Any) -> str:
         if row.filtered:
@@ -188,4 +201,4 @@ def short_label(row: Any) -> str:
         return (row.name.rpartition("/")[2] or row.name).split(".so")[0]
     if row.name and not is_anonymous(row.name):
         return row.name
-    return f"anon {text.short_size(row.end - row.start)}"
+    return f"anon {short_size(row.end - row.start)}"

@@ -18,11 +18,11 @@ import numpy as np
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, ReuseHistogram
 from memtui.pageset import PageSet
+from memtui.present.heat import HeatColumns
+from memtui.present.playhead import Playhead
+from memtui.present.power_log import PowerLog
+from memtui.present.ranges import RangeTable
 from memtui.samples import End, Event, Hello, PowerReading, Process
-from memtui.screens.heat import HeatColumns
-from memtui.screens.playhead import Playhead
-from memtui.screens.power_log import PowerLog
-from memtui.screens.ranges import RangeTable
 from memtui.views import (
     FooterView,
     GraphView,
@@ -31,7 +31,6 @@ from memtui.views import (
     Mark,
     MemoryView,
     ReuseView,
-    Sort,
     State,
     TimeAxis,
 )
@@ -100,6 +99,9 @@ class Presenter:
         """Look for new data; True when there is some."""
         reader = self.reader
         new = reader.refresh()
+        if not reader.alive and reader.end is None:
+            # It may have written its last words and gone between the two questions.
+            new = reader.refresh() or new
         samples = reader.samples
         if len(samples.sample):
             self.playhead.grow(int(samples.start_ns[0]), samples.end_ns, recording=reader.alive)
@@ -131,6 +133,7 @@ class Presenter:
 
     def _header(self, at: int, processes: list[Process]) -> HeaderView:
         head, hello, samples = self.playhead, self.reader.hello, self.reader.samples
+        target = hello.target
         ended = ""
         if not head.recording:
             end = self.reader.end
@@ -138,9 +141,9 @@ class Presenter:
         self._read_marks()
         seconds = (head.latest_ns - head.origin_ns) / 1e9
         view = HeaderView(
-            command=_command(hello.target.command),
-            pid=hello.target.pid,
-            others=max(0, len({p.pid for p in processes} - {hello.target.pid})),
+            command=_command(next((p.command for p in reversed(processes) if p.pid == target.pid), target.command)),
+            pid=target.pid,
+            others=len({p.pid for p in processes} - {target.pid}),
             state=head.state,
             live_session=head.recording,
             position_s=(head.cursor_ns - head.origin_ns) / 1e9,
@@ -290,6 +293,3 @@ def _command(command: str) -> str:
 def _short_path(path: Path) -> str:
     text, home = str(path), os.path.expanduser("~")
     return "~" + text[len(home) :] if home != "/" and text.startswith(home + "/") else text
-
-
-__all__ = ["Presenter", "Room", "SessionLike", "Sort", "reuse_view"]

@@ -1,0 +1,71 @@
+"""``python -m benchmarks [NAME ...] [--quick] [-o FILE.md]``: a table of what memtui costs, never a test."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import machine
+from benchmarks.run import Run, say
+from benchmarks.table import Row, Skip, markdown
+
+NAMES = ("walk", "sample", "recorder", "memory", "file", "startup", "seek", "viewer", "slowdown")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 whatever the figures are, 2 for an unknown benchmark, 1 when one of them broke."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What memtui costs, against its limits.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all when none is given")
+    parser.add_argument("--quick", action="store_true", help="fewer, shorter measurements: to see that it works")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.md", help="write the table there, too")
+    given = parser.parse_args(arguments)
+    if unknown := [name for name in given.names if name not in NAMES]:
+        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
+
+    # What a shell runs in the background ignores SIGINT, and so does what that starts; recordings are ended by it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    load_before = machine.load()
+    if words := machine.warning(load_before):
+        say(words)
+    rows: list[Row] = []
+    broken = interrupted = False
+    with tempfile.TemporaryDirectory(prefix="memtui-bench-") as folder:
+        run = Run(given.quick, Path(folder))
+        for name in given.names or NAMES:
+            try:
+                for row in importlib.import_module(f"benchmarks.{name}").measure(run):
+                    say(f"{name}: {row}")
+                    rows.append(row)
+            except Skip as why:
+                rows.append(Row(name, failed=str(why)))
+            except KeyboardInterrupt:
+                interrupted = True
+                break
+            except Exception as error:
+                traceback.print_exc()
+                rows.append(Row(name, failed=f"{type(error).__name__}: {error}".partition("\n")[0]))
+                broken = True
+    text = "\n\n".join(
+        part
+        for part in (words, machine.describe(load_before, machine.load()), _quick(given.quick), markdown(rows))
+        if part
+    )
+    print(text)
+    if given.output:
+        given.output.write_text(text + "\n")
+    return 130 if interrupted else int(broken)
+
+
+def _quick(quick: bool) -> str:
+    return "A quick run: too few values to judge by." if quick else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""The machine the figures are of, and whether it is quiet enough to believe them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from datetime import datetime
+from pathlib import Path
+
+from memtui import __version__
+
+QUIET = 0.5  # load average per core above which other work spoils the figures
+
+
+def describe(load_before: float, load_after: float) -> str:
+    """One line about this machine."""
+    return (
+        f"{_cpu()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB, Linux {platform.release()}, "
+        f"Python {platform.python_version()}, memtui {__version__}, {datetime.now():%Y-%m-%d %H:%M}; "
+        f"load average {load_before:.2f} before, {load_after:.2f} after."
+    )
+
+
+def load() -> float:
+    """The load average of the last minute."""
+    return os.getloadavg()[0]
+
+
+def warning(load_before: float) -> str:
+    """What to say of a machine that is busy before the first benchmark; empty when it is quiet."""
+    cores = os.cpu_count() or 1
+    if load_before <= QUIET * cores:
+        return ""
+    return (
+        f"warning: load average {load_before:.2f} on {cores} cores before the start: something else runs here, "
+        "and the figures are worse than memtui"
+    )
+
+
+def _cpu() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+    except OSError:
+        found = None
+    return found[1] if found else platform.machine()
+
+
+def _memory_gib() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30

@@ -1,0 +1,114 @@
+"""One line per figure: what, its limit, the median with its interval, how many values, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memtui.analysis.statistics import MedianInterval, Series, median_interval, quantile, ratio_of_pairs
+
+HEAD = ("what", "limit", "median [95 % interval]", "n", "verdict")
+
+
+class Skip(Exception):
+    """A benchmark cannot run here; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure. Smaller is better.
+
+    Attributes:
+        limit: the figure promised, in the same unit; None where nothing is promised.
+        count: how many values the figure is made of.
+        failed: why there is no figure.
+    """
+
+    what: str
+    unit: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    count: int = 0
+    limit: float | None = None
+    failed: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Whether the median keeps the limit, and whether the interval is of the same opinion."""
+        if self.failed:
+            return f"not measured: {self.failed}"
+        if self.value is None:
+            return "not measured"
+        if self.limit is None:
+            return ""
+        unsure = self.low is not None and self.high is not None and self.low <= self.limit < self.high
+        if self.value <= self.limit:
+            return "within, but the interval is not" if unsure else "within"
+        share = f" ({100 * (self.value / self.limit - 1):.0f} %)" if self.unit != "%" and self.limit else ""
+        over = f"over by {number(self.value - self.limit)} {self.unit}{share}"
+        return f"{over}, but the interval is not wholly" if unsure else over
+
+    def cells(self) -> tuple[str, ...]:
+        """The cells of its line."""
+        limit = "" if self.limit is None else f"{number(self.limit)} {self.unit}"
+        figure = "" if self.value is None else f"{number(self.value)} {self.unit}"
+        if self.low is not None and self.high is not None:
+            figure += f" [{number(self.low)}, {number(self.high)}]"
+        return self.what, limit, figure, str(self.count or ""), self.verdict
+
+    def __str__(self) -> str:
+        return "  ".join(cell for cell in self.cells() if cell)
+
+
+def row(what: str, values: Series, unit: str, limit: float | None = None) -> Row:
+    """The median of some values with its interval."""
+    return _of(what, median_interval(values), unit, limit)
+
+
+def slower(what: str, on: Series, off: Series, limit: float | None = None) -> Row:
+    """By how many per cent ``on[i]`` is more than ``off[i]``, from interleaved pairs."""
+    ratio = ratio_of_pairs(on, off)
+    if ratio is None:
+        return _of(what, None, "%", limit)
+    bounds = [None if r is None else 100 * (r - 1) for r in (ratio.median, ratio.low, ratio.high)]
+    return Row(what, "%", *bounds, ratio.count, limit)
+
+
+def tail(what: str, values: Series, unit: str, limit: float | None = None, q: float = 0.95) -> Row:
+    """A quantile; it has no interval."""
+    kept = list(values)
+    return Row(what, unit, quantile(kept, q), count=len(kept), limit=limit)
+
+
+def once(what: str, value: float, unit: str, limit: float | None = None) -> Row:
+    """A figure that was taken once, such as a peak."""
+    return Row(what, unit, value, count=1, limit=limit)
+
+
+def _of(what: str, found: MedianInterval | None, unit: str, limit: float | None) -> Row:
+    if found is None:
+        return Row(what, unit, limit=limit, failed="no values")
+    return Row(what, unit, found.median, found.low, found.high, found.count, limit)
+
+
+def number(value: float) -> str:
+    """Three significant digits, and no exponent."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    text = f"{value:.3g}"
+    return f"{value:.5f}" if "e" in text else text
+
+
+def markdown(rows: Iterable[Row]) -> str:
+    """The table, in columns that also read well as plain text."""
+    lines: list[Sequence[str]] = [HEAD, *(r.cells() for r in rows)]
+    lines = [tuple(cell.replace("|", "\\|") for cell in line) for line in lines]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
+    rule = tuple("-" * width for width in widths)
+    padded = [
+        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in (HEAD, rule, *lines[1:])
+    ]
+    return "\n".join("| " + " | ".join(line) + " |" for line in padded)

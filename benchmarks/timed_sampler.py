@@ -1,0 +1,108 @@
+"""The sampler as it is, with a stopwatch on its parts: ``python -m benchmarks.timed_sampler FILE``, then as always.
+
+FILE gets one JSON object per window: seconds in each part, of the whole window (``whole``), and what the sampler itself
+says of its pause (``paused``). A part inside another counts to the outer one.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from memtui import outbox, sampler
+from memtui.probes import pause
+from memtui.probes.pages import flush, walk
+from memtui.probes.process import UsageProbe
+from memtui.samples import Window
+
+PARTS = ("pause", "walk", "flush", "clear", "maps", "let go", "usage", "send")  # in the order of a window
+
+
+class Stopwatch:
+    """Adds up the time in named parts of a window. All its parts run in one thread."""
+
+    def __init__(self) -> None:
+        self.windows: list[dict[str, float]] = []
+        self._parts: defaultdict[str, float] = defaultdict(float)
+        self._inside = False
+
+    def part(self, holder: Any, name: str, called: str | Callable[..., str]) -> None:
+        """Time every call of ``holder.name``; ``called`` names the part, perhaps by the arguments."""
+        original = getattr(holder, name)
+
+        @functools.wraps(original)
+        def timed(*args: Any, **more: Any) -> Any:
+            if self._inside:
+                return original(*args, **more)
+            self._inside = True
+            begin = time.perf_counter()
+            try:
+                return original(*args, **more)
+            finally:
+                part = called if isinstance(called, str) else called(*args, **more)
+                self._parts[part] += time.perf_counter() - begin
+                self._inside = False
+
+        setattr(holder, name, timed)
+
+    def whole(self, holder: Any, name: str) -> None:
+        """Time every call of ``holder.name`` as one window."""
+        original = getattr(holder, name)
+
+        @functools.wraps(original)
+        def timed(*args: Any, **more: Any) -> Any:
+            self._parts.clear()
+            begin = time.perf_counter()
+            try:
+                return original(*args, **more)
+            finally:
+                self.windows.append({"whole": time.perf_counter() - begin, **self._parts})
+
+        setattr(holder, name, timed)
+
+    def note(self, name: str, seconds: float) -> None:
+        """Add something that was timed elsewhere."""
+        self._parts[name] += seconds
+
+
+def attach(watch: Stopwatch) -> None:
+    """Put the stopwatch on the sampler."""
+    watch.whole(sampler.Sampler, "_take_window")
+    # The thread that pauses is given a limit when it stops the target, and none when it lets go.
+    limited: Callable[..., str] = lambda _thread, _call, timeout_s=None: "pause" if timeout_s else "let go"  # noqa: E731
+    watch.part(pause.PauseThread, "run", limited)
+    watch.part(walk.Walker, "walk", "walk")
+    watch.part(flush.Flusher, "flush", "flush")
+    watch.part(flush.Handle, "clear", "clear")
+    watch.part(sampler, "read_maps", "maps")
+    watch.part(sampler, "parse_maps", "maps")
+    watch.part(UsageProbe, "read", "usage")
+    put = outbox.Outbox.put
+
+    def noting(self: outbox.Outbox, message: Any) -> None:
+        if isinstance(message, Window):
+            watch.note("paused", sum(p.paused_ns or 0 for p in message.processes) / 1e9)
+        put(self, message)
+
+    outbox.Outbox.put = noting  # type: ignore[method-assign]
+    watch.part(outbox.Outbox, "put", "send")
+
+
+def main() -> int:
+    """Exit as the sampler does."""
+    watch = Stopwatch()
+    attach(watch)
+    try:
+        return sampler.main()
+    finally:
+        with open(sys.argv[1], "w") as file:
+            json.dump(watch.windows, file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

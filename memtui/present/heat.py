@@ -1,0 +1,211 @@
+"""The heat map's picture: page sets decoded once, columns kept while the layout holds, made within a time budget."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
+from memtui.pageset import PageSet
+from memtui.units import size
+from memtui.views import HeatBand, HeatView, TimeAxis
+
+Column = NDArray[np.float32]
+KEEP_COLUMNS = 4096
+KEEP_SETS = 1024
+GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new blocks do not move the picture
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRange:
+    """A range of one process that wants a place. ``weight_bytes``: the most of it that was ever touched."""
+
+    process: int
+    key: int
+    start: int
+    end: int
+    label: str
+    weight_bytes: int
+
+
+class HeatColumns:
+    """Makes heat views and keeps what they are made of, least recently used out first."""
+
+    def __init__(self) -> None:
+        self._sets: OrderedDict[tuple[int, int], PageSet | None] = OrderedDict()
+        self._columns: OrderedDict[int, Column] = OrderedDict()  # by sample
+        self._bins: dict[int, Column] = {}  # finished columns of the picture by their number on the grid
+        self._grid: tuple[float, int] = (0.0, 0)
+        self._groups: dict[int, NDArray[np.uint64]] = {}  # process -> groups of blocks seen touched
+        self._key: tuple = ()
+        self._layouts: list[tuple[int, Layout]] = []
+        self._bands: tuple[HeatBand, ...] = ()
+        self._grown = self._decoded = False
+
+    def view(
+        self, reader: Any, axis: TimeAxis, ranges: Sequence[ProcessRange], columns: int, cells: int, deadline: float
+    ) -> tuple[HeatView, bool]:
+        """The picture, and whether it is complete; what the deadline cuts off is nan until the next call."""
+        self._lay_out(ranges, cells)
+        width, first = axis.bins(columns)
+        if self._grid != (width, axis.origin_ns):
+            self._grid = width, axis.origin_ns
+            self._bins.clear()
+        blank = np.full(cells * 2, np.nan, np.float32)
+        ends, starts = reader.samples.end_ns, reader.samples.start_ns
+        edges = axis.origin_ns + (first + np.arange(columns + 1)) * width
+        place = np.searchsorted(ends, edges, side="right").tolist()
+        picture: list[Column] = [blank] * columns
+        complete = True
+        # The right edge first: that is where the eye is when time runs out.
+        for column in range(columns - 1, -1, -1):
+            kept = self._bins.get(first + column)
+            if kept is not None:
+                picture[column] = kept
+                continue
+            low, high = place[column], place[column + 1]
+            wanted = _picked(low, high) or _held(low, starts, ends, edges[column : column + 2])
+            found = [self._column(reader, int(reader.samples.sample[n]), deadline) for n in wanted]
+            done = [one for one in found if one is not None]
+            picture[column] = made = _mean(done) if done else blank
+            if len(done) < len(found):
+                complete = False
+            elif high < len(ends):  # a later window is known, so this bin will not change
+                self._bins[first + column] = made
+        if len(self._bins) > 4 * columns:
+            self._bins.clear()
+        hottest = max(ranges, key=lambda r: r.weight_bytes, default=None)
+        caption = f"hottest {hottest.label} {size(hottest.weight_bytes)}" if hottest else ""
+        share = np.array(picture).T if picture else np.empty((0, 0), np.float32)
+        self._decoded = complete
+        return HeatView(axis, share, self._bands, caption), complete and not self._grown
+
+    # The address axis
+
+    def _lay_out(self, ranges: Sequence[ProcessRange], cells: int) -> None:
+        """Lay the ranges out anew when they, their coarse weights or the touched groups changed."""
+        key = (cells, tuple((r.process, r.start, r.end, r.label, _step(r.weight_bytes)) for r in ranges))
+        # New places wait until all columns in sight are decoded: one new layout for all of them, not one for each.
+        if key == self._key and not (self._grown and self._decoded):
+            return
+        self._key, self._grown = key, False
+        self._columns.clear()
+        self._bins.clear()
+        self._layouts, bands = [], []
+        at = 0
+        processes = sorted({r.process for r in ranges})
+        heights = _heights([sum(_step(r.weight_bytes) for r in ranges if r.process == p) for p in processes], cells)
+        for process, rows in zip(processes, heights, strict=True):
+            if not rows:
+                continue
+            own = [
+                HeatRange(r.key, r.start, r.end, r.label, _step(r.weight_bytes)) for r in ranges if r.process == process
+            ]
+            layout = Layout.build(own, rows, 2, touched_blocks=self._touched(process))
+            self._layouts.append((process, layout))
+            bands += [_band(band, at) for band in layout.bands]
+            at += rows
+        self._bands = tuple(bands)
+
+    def _touched(self, process: int) -> NDArray[np.uint64] | None:
+        groups = self._groups.get(process)
+        if groups is None:
+            return None
+        inside = np.arange(1 << GROUP_SHIFT, dtype=np.uint64)
+        return np.add.outer(groups << np.uint64(GROUP_SHIFT), inside).ravel()
+
+    def _note(self, process: int, pages: PageSet) -> None:
+        """Remember where something was touched; a new place asks for a new layout."""
+        groups = np.unique(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
+        known = self._groups.get(process)
+        if known is None:
+            self._groups[process], self._grown = groups, True
+        elif not np.isin(groups, known, assume_unique=True).all():
+            self._groups[process], self._grown = np.union1d(known, groups), True
+
+    # Columns
+
+    def _column(self, reader: Any, sample: int, deadline: float) -> Column | None:
+        kept = self._columns.get(sample)
+        if kept is not None:
+            self._columns.move_to_end(sample)
+            return kept
+        if time.perf_counter() > deadline:
+            return None
+        parts = [bin_column(self._page_set(reader, sample, process), layout) for process, layout in self._layouts]
+        made = np.concatenate(parts) if parts else np.empty(0, np.float32)
+        rows = self._key[0] * 2
+        if len(made) < rows:
+            made = np.concatenate((made, np.full(rows - len(made), np.nan, np.float32)))
+        self._columns[sample] = made
+        if len(self._columns) > KEEP_COLUMNS:
+            self._columns.popitem(last=False)
+        return made
+
+    def _page_set(self, reader: Any, sample: int, process: int) -> PageSet | None:
+        key = sample, process
+        if key in self._sets:
+            self._sets.move_to_end(key)
+            return self._sets[key]
+        pages = reader.page_set(sample, process)
+        if pages is not None:
+            self._note(process, pages)
+        self._sets[key] = pages
+        if len(self._sets) > KEEP_SETS:
+            self._sets.popitem(last=False)
+        return pages
+
+
+def _band(band: Band, at: int) -> HeatBand:
+    """A band of one process's layout, moved to its place and put into words."""
+    label = band.label
+    if band.kind == "gap":
+        label = f"gap of {size(band.size_bytes)}"
+    elif band.kind == "more":
+        label = f"{band.ranges} others"
+    return HeatBand(at + band.row, band.rows, label, band.kind)
+
+
+def _step(weight: int) -> int:
+    """A weight in steps of four, so that a layout holds still while a working set breathes."""
+    return 1 << (max(1, weight).bit_length() + 1) // 2 * 2
+
+
+def _heights(weights: list[int], cells: int) -> list[int]:
+    """Rows of each process by the square root of its weight, at least one for each while there are any."""
+    root = np.sqrt(np.array(weights, float))
+    heights = np.zeros(len(weights), int)
+    heaviest = np.argsort(-root, kind="stable")[:cells]
+    heights[heaviest] = 1
+    if len(heaviest):
+        quota = root[heaviest] / root[heaviest].sum() * (cells - len(heaviest))
+        heights[heaviest] += quota.astype(int)
+        rest = np.argsort(-(quota % 1), kind="stable")[: cells - int(heights.sum())]
+        heights[heaviest[rest]] += 1
+    return heights.tolist()
+
+
+def _mean(columns: list[Column]) -> Column:
+    """Mean of one or two columns (np.mean takes ten times as long on so little)."""
+    return columns[0] if len(columns) == 1 else (columns[0] + columns[1]) * np.float32(0.5)
+
+
+def _picked(low: int, high: int) -> tuple[int, ...]:
+    """Windows looked at for one column: two of the many it may cover; more would cost and hardly show."""
+    if high - low < 2:
+        return (low,) if high > low else ()
+    quarter = (high - low) // 4
+    return low + quarter, high - 1 - quarter
+
+
+def _held(low: int, starts: np.ndarray, ends: np.ndarray, edges: np.ndarray) -> tuple[int, ...]:
+    """A column narrower than a window shows the one it lies in; a quarter of slack bridges the target's pause."""
+    if low < len(ends) and starts[low] - (ends[low] - starts[low]) / 4 <= edges.mean():
+        return (low,)
+    return ()
