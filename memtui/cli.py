@@ -195,7 +195,7 @@ def _demo(args: argparse.Namespace) -> int:
     from memtui.observe import Launch
 
     words = (sys.executable, "-P", "-m", "memtui.workloads.demo")
-    return _watch(args, Launch(words, log=True, dies_with_memtui=True))
+    return _watch(args, Launch(words, name="demo", log=True, dies_with_memtui=True))
 
 
 def _attach(args: argparse.Namespace) -> int:

@@ -32,6 +32,7 @@ class Launch:
     """A program to start and observe. Without a log its output stays where memtui's goes."""
 
     command: tuple[str, ...]
+    name: str = ""  # for the session file; the program's name when empty
     log: bool = False  # its output goes to a file beside the session
     dies_with_memtui: bool = False
 
@@ -203,7 +204,7 @@ def default_path(user: Invoker, what: int | Launch) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{folder}: cannot be made: {error.strerror}; name a file with -o") from None
-    name = str(what) if isinstance(what, int) else Path(what.command[0]).name
+    name = str(what) if isinstance(what, int) else what.name or Path(what.command[0]).name
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
 
 

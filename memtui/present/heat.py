@@ -52,6 +52,7 @@ class HeatColumns:
         self, reader: Any, axis: TimeAxis, ranges: Sequence[ProcessRange], columns: int, cells: int, deadline: float
     ) -> tuple[HeatView, bool]:
         """The picture, and whether it is complete; what the deadline cuts off is nan until the next call."""
+        every, ranges = len(ranges), _worth_a_row(ranges, cells)
         self._lay_out(ranges, cells)
         width, first = axis.bins(columns)
         if self._grid != (width, axis.origin_ns):
@@ -82,6 +83,8 @@ class HeatColumns:
             self._bins.clear()
         hottest = max(ranges, key=lambda r: r.weight_bytes, default=None)
         caption = f"hottest {hottest.label} {size(hottest.weight_bytes)}" if hottest else ""
+        if every > len(ranges):
+            caption += f" · {every - len(ranges)} small ones not drawn"
         share = np.array(picture).T if picture else np.empty((0, 0), np.float32)
         self._decoded = complete
         return HeatView(axis, share, self._bands, caption), complete and not self._grown
@@ -175,6 +178,16 @@ def _band(band: Band, at: int) -> HeatBand:
 def _step(weight: int) -> int:
     """A weight in steps of four, so that a layout holds still while a working set breathes."""
     return 1 << (max(1, weight).bit_length() + 1) // 2 * 2
+
+
+def _worth_a_row(ranges: Sequence[ProcessRange], cells: int) -> list[ProcessRange]:
+    """Ranges that matter: each takes at least a row, and a row for every small library leaves none for hot memory.
+
+    Kept are those with a hundredth of what the hottest had, and the first few in any case.
+    """
+    order = sorted(ranges, key=lambda r: (-_step(r.weight_bytes), r.process, r.start))
+    least = _step(order[0].weight_bytes) / 100 if order else 0
+    return [r for n, r in enumerate(order) if n < max(3, cells // 2) or _step(r.weight_bytes) >= least]
 
 
 def _heights(weights: list[int], cells: int) -> list[int]:
