@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ TRACKERS = ("auto", "pagetable", "idle", "damon", "referenced", "rss")
 FLUSHES = ("auto", "cold", "soft-dirty", "off")
 REARMS = ("auto", "full")
 FORMATS = ("csv", "json")
+NETWORKS = ("auto", "torch", "numpy")
 PROGRESS_SECONDS = 1.0
 
 
@@ -99,7 +101,8 @@ def _build_parser() -> _Parser:
     common.add_argument("--debug", action="store_true", help="show where an error came from")
     how, screen = _observation_options(), _screen_options()
 
-    command("demo", _demo, "start a small training run (bundled) and watch it: the first thing to try", how, screen)
+    made = command("demo", _demo, "start a small training (bundled) and watch it: the first thing to try", how, screen)
+    made.add_argument("--network", choices=NETWORKS, default="auto", help="what trains: torch where it is installed")
     made = command("attach", _attach, "watch a running process and its children", how, screen)
     made.add_argument("pid", metavar="PID")
     made = command("run", _run, "start a program and watch it from its first instruction: run -- CMD...", how, screen)
@@ -194,7 +197,7 @@ def _pid(args: argparse.Namespace) -> int:
 def _demo(args: argparse.Namespace) -> int:
     from memtui.observe import Launch
 
-    words = (sys.executable, "-P", "-m", "memtui.workloads.demo")
+    words = (sys.executable, "-P", "-m", "memtui.workloads.demo", "--network", args.network)
     return _watch(args, Launch(words, name="demo", log=True, dies_with_memtui=True))
 
 
@@ -218,9 +221,13 @@ def _watch(args: argparse.Namespace, what: int | Launch) -> int:
         code = _view(observation.path, live=True)
     finally:
         observation.stop()
-    print(f"session: {observation.path}")
+    lines = [f"session: {observation.path}"]
     if observation.log is not None:
-        print(f"output of the program: {observation.log}")
+        lines.append(f"output of the program: {observation.log}")
+    try:
+        print("\n".join(lines), flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the terminal is gone: nobody is there to be told
     observation.finish()
     return code
 

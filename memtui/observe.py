@@ -129,6 +129,7 @@ class Observation:
             stdout=output,
             stderr=output,
             pass_fds=(gate_read,),
+            start_new_session=launch.log,  # behind a screen, the terminal's hang-up is the screen's and not its own
         )
         os.close(gate_read)
         if output is not None:

@@ -48,7 +48,7 @@ def truth_in(truth: dict[str, Any], pages: PageSet | None) -> tuple[np.ndarray, 
 
 
 def start(*words: object, **more: Any) -> subprocess.Popen[str]:
-    """memtui without a terminal, in the background."""
+    """Run memtui without a terminal, in the background."""
     command = [sys.executable, "-m", "memtui", *map(str, words)]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, **(streams | more))
@@ -91,9 +91,9 @@ def runs(pid: int) -> bool:
     while time.monotonic() < deadline:
         traced = "TracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
         state = process.status()
-        if not traced and state not in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
-            if sum(process.cpu_times()[:2]) > before:
-                return True
+        held = traced or state in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        if not held and sum(process.cpu_times()[:2]) > before:
+            return True
         time.sleep(0.01)
     return False
 

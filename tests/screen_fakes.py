@@ -164,6 +164,9 @@ class FakeSession:
         histogram.first_touches = int(counts.sum() * 0.02) + 20
         return histogram
 
+    def reuse_between(self, first_sample: int, last_sample: int) -> list:
+        return []
+
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
         none = PowerReading(ORIGIN_NS, "CPU", "package", "rapl", status="unsupported", reason="no RAPL zone here")
         out = [none]

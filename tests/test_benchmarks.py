@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import machine, seek, synthetic, table, viewer
+from benchmarks import machine, sample, seek, synthetic, table, viewer
 from benchmarks.run import Run
 from benchmarks.startup import painted
-from benchmarks.targets import Training
-from benchmarks.timed_sampler import Stopwatch
+from benchmarks.targets import Training, pattern
+from benchmarks.timed_sampler import PARTS, Stopwatch
 from memtui.session.reader import SessionReader
 from tests.live import needs_root, needs_tracker
 
@@ -155,9 +155,10 @@ def test_a_quick_run_prints_and_writes_the_table(tmp_path):
 @needs_tracker
 def test_the_stopwatch_sees_every_part_of_the_sampler(tmp_path, monkeypatch):
     """The parts are named by functions of the product: this fails when one was renamed."""
-    from benchmarks import sample
-
     monkeypatch.setattr(sample, "INTERVAL_NS", 50_000_000)
-    rows = {r.what: r for r in sample.measure(Run(True, tmp_path))}
-    for part in sample.PARTS:
-        assert rows[f"part of it: {part}"].value > 0
+    with pattern("loop", "--pages", 2000) as pid:
+        found = sample._windows(pid, 5, tmp_path / "windows.json")
+    assert found
+    for window in found:
+        assert set(window) == {"whole", "paused", *PARTS}
+        assert sum(window[part] for part in PARTS) <= window["whole"]

@@ -140,6 +140,24 @@ def test_either_flush_alone_is_exact(target, mode):
         observer.close()
 
 
+def test_a_cold_flush_costs_the_target_no_fault(target):
+    """The other flush may: where soft-dirty pages are tracked, one for each page written in a window."""
+    target.touch_for_ever(256, 256, seed=1)
+    with PageTableTracker("cold") as tracker:
+        observer = Observer(tracker)
+        observer.begin(target.pid)
+        before = _minor_faults(target.pid)
+        for _ in range(5):
+            target.let_run(0.005)
+            assert observer.window(target.pid).flush == "cold"
+        assert _minor_faults(target.pid) - before < 256
+        observer.close()
+
+
+def _minor_faults(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
+
+
 def test_without_a_flush_the_window_says_so(target):
     target.touch_for_ever(256, 256, seed=1)
     with PageTableTracker("off") as tracker:
@@ -157,15 +175,14 @@ def test_sparse_pages_are_flushed_by_a_longer_span(target):
     target.let_run(0.01)
     with PageTableTracker("cold") as tracker:
         observer = Observer(tracker)
-        for window in range(12):
+        with observer.pauser.paused(target.pid):
+            tracker.begin(target.pid, (vma,))
+        for _ in range(12):
+            target.let_run(0.005)
             with observer.pauser.paused(target.pid):
-                if not window:
-                    tracker.begin(target.pid, (vma,))
-                    continue
                 seen = tracker.window(target.pid, (vma,), want_resident=False)
             assert seen.flush == "cold"
             assert_touched(target.pid, seen.pages, address, 8192, range(0, 8192, 512))
-            target.let_run(0.005)
         observer.close()
 
 

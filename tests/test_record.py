@@ -88,7 +88,9 @@ def test_without_children_there_is_one_process(session):
 @needs_tracker
 def test_exec_is_a_new_generation(session):
     words = [sys.executable, "-m", "memtui.workloads.patterns", "--help"]
-    source = f"import os, time; time.sleep(0.7); os.execv({sys.executable!r}, ['x', '-c', 'import time; time.sleep(1)'])"
+    source = (
+        f"import os, time; time.sleep(0.7); os.execv({sys.executable!r}, ['x', '-c', 'import time; time.sleep(1)'])"
+    )
     assert words
     done = memtui("record", "-o", session, "--interval", "0.1", "--", sys.executable, "-c", source)
     assert done.returncode == 0, done.stderr
@@ -201,7 +203,9 @@ def can_run_as_other() -> str:
     if os.geteuid() != 0:
         return "needs root to become another user"
     code = "import memtui.cli, numpy"
-    done = subprocess.run([sys.executable, "-P", "-c", code], user=OTHER, group="nogroup", capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], user=OTHER, group="nogroup", capture_output=True, check=False
+    )
     return "" if done.returncode == 0 else "interpreter or checkout lie where another user cannot read them"
 
 

@@ -5,86 +5,19 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
-import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import psutil
-import pyte
 import pytest
 
 from memtui import terminal
 from memtui.errors import UserError
-
-ROOT = Path(__file__).parent.parent
-LEAVE_ALTERNATE_SCREEN = b"\x1b[?1049l"
-SHOW_CURSOR = b"\x1b[?25h"
-
-
-class Terminal:
-    """A program on a pseudo-terminal and what it wrote. ``controlling``: the terminal sends SIGHUP when it goes."""
-
-    def __init__(self, *words: str, columns: int = 120, rows: int = 36, controlling: bool = True) -> None:
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.screen = pyte.Screen(columns, rows)
-        self.stream = pyte.ByteStream(self.screen)
-        self.output = b""
-        before = (lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if controlling else None
-        environ = {k: v for k, v in os.environ.items() if not k.startswith("TEXTUAL_")} | {"TERM": "xterm-256color"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.screen_fakes", *words],
-            cwd=ROOT, env=environ, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, preexec_fn=before,
-        )  # fmt: skip
-        os.close(slave)
-
-    def read(self, seconds: float, until: str = "") -> None:
-        """Take in output, until some words stand on the screen if any are given."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if select.select([self.master], [], [], 0.05)[0]:
-                try:
-                    data = os.read(self.master, 1 << 16)
-                except OSError:
-                    return
-                if not data:
-                    return
-                self.output += data
-                self.stream.feed(data)
-            if until and until in "\n".join(self.screen.display):
-                return
-        if until:
-            pytest.fail(f"{until!r} did not appear:\n" + "\n".join(self.screen.display))
-
-    def send(self, keys: str) -> None:
-        os.write(self.master, keys.encode())
-
-    def end(self, seconds: float = 10.0) -> int:
-        """Exit code; the output is drained meanwhile, as a terminal would."""
-        deadline = time.monotonic() + seconds
-        while self.process.poll() is None and time.monotonic() < deadline:
-            self.read(0.05)
-        if self.process.poll() is None:
-            self.process.kill()
-            pytest.fail("the program did not end")
-        self.read(0.2)
-        return self.process.returncode
-
-    def restored(self) -> bool:
-        return LEAVE_ALTERNATE_SCREEN in self.output and SHOW_CURSOR in self.output
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        if self.master >= 0:
-            os.close(self.master)
-            self.master = -1
+from tests.terminals import ROOT, Terminal
 
 
 @pytest.fixture

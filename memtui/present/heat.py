@@ -125,11 +125,17 @@ class HeatColumns:
 
     def _note(self, process: int, pages: PageSet) -> None:
         """Remember where something was touched; a new place asks for a new layout."""
-        groups = np.unique(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
+        if len(pages.huge) or len(pages.giant):
+            groups = np.unique(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
+        else:  # blocks rise, which makes this cheap
+            groups = pages.blocks >> np.uint64(GROUP_SHIFT)
+            groups = groups[np.flatnonzero(np.diff(groups, prepend=~groups[:1]))]
         known = self._groups.get(process)
-        if known is None:
-            self._groups[process], self._grown = groups, True
-        elif not np.isin(groups, known, assume_unique=True).all():
+        if known is None or not len(known):
+            self._groups[process], self._grown = groups, bool(len(groups))
+            return
+        place = np.minimum(np.searchsorted(known, groups), len(known) - 1)
+        if (known[place] != groups).any():
             self._groups[process], self._grown = np.union1d(known, groups), True
 
     # Columns

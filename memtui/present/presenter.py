@@ -35,6 +35,7 @@ from memtui.views import (
     TimeAxis,
 )
 
+FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 
 
@@ -59,6 +60,7 @@ class SessionLike(Protocol):
     def vma_rss(self, sample: int) -> dict[int, int]: ...
     def page_set(self, sample: int, process: int) -> PageSet | None: ...
     def reuse_until(self, sample: int) -> ReuseHistogram: ...
+    def reuse_between(self, first_sample: int, last_sample: int) -> list[tuple[int, int, Any]]: ...
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]: ...
     def events(self, first_ns: int, last_ns: int) -> list[Event]: ...
 
@@ -87,7 +89,7 @@ class Presenter:
         self._power = PowerLog()
         self._marks: list[Mark] = []
         self._marks_until = 0
-        self._reuse: tuple[int, ReuseView] = (-1, ReuseView())
+        self._histogram, self._reuse, self._reuse_at = ReuseHistogram(), ReuseView(), -1
         self._own: list[tuple[float, float]] = []
         self._own_from = time.monotonic() + 3.0  # opening a session is no part of watching it
         self.refresh()
@@ -233,9 +235,15 @@ class Presenter:
             return ReuseView(note=f"no pages are tracked: {hello.wss.reason}")
         if sample < 0:
             return ReuseView()
-        if self._reuse[0] != sample:
-            self._reuse = sample, reuse_view(self.reader.reuse_until(sample), hello.options.interval_ns / 1e9)
-        return self._reuse[1]
+        if self._reuse_at != sample:
+            if 0 <= self._reuse_at < sample <= self._reuse_at + FEW_SAMPLES:
+                for _, _, reuse in self.reader.reuse_between(self._reuse_at + 1, sample):
+                    self._histogram.add(reuse)
+            else:
+                self._histogram = self.reader.reuse_until(sample)
+            self._reuse_at = sample
+            self._reuse = reuse_view(self._histogram, hello.options.interval_ns / 1e9)
+        return self._reuse
 
 
 def reuse_view(histogram: ReuseHistogram, interval_s: float) -> ReuseView:

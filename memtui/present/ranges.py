@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from memtui.samples import Process
 from memtui.units import short_size
 from memtui.views import TREND, RangeRow, Sort, TableView
 
+READ_EVERY_S = 3.0  # the ranges of a growing session
 WRITTEN_EVERY = 64  # samples at most between two writings of a growing session's ranges
 TREND_SAMPLES = 48  # windows before the cursor that the trend shows
 
@@ -29,6 +31,8 @@ class RangeTable:
         self._rows: list[Any] = []
         self._rows_at: tuple[int, int] = (-1, -1)
         self._most: dict[int, int] = {}  # row id -> the most of it ever seen touched
+        self._ids: set[int] = set()
+        self._read_at = -READ_EVERY_S
         self._surveyed = 0
         self._left_out: dict[tuple[int, int, int], str] = {}
 
@@ -36,7 +40,7 @@ class RangeTable:
         """The table at a sample."""
         if sample < 0:
             return TableView(filters_on=self.filters_on, filter_text=self.words, sort=self.sort)
-        self._survey(reader)
+        self._survey(reader, sample)
         wss, trend = self._trends(reader, sample)
         rss = reader.vma_rss(sample)
         known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] == "ok")
@@ -45,7 +49,9 @@ class RangeTable:
         rows, left_out, unmatched = [], 0, 0
         words = self.words.lower()
         for row in self._rows:
-            if not row.first_sample <= sample <= row.last_sample + self._slack(row, reader, processes):
+            if sample < row.first_sample:
+                continue
+            if sample > row.last_sample and sample > row.last_sample + self._slack(row, reader, processes):
                 continue
             why = self._why_left_out(row)
             if why and self.filters_on:
@@ -136,14 +142,22 @@ class RangeTable:
             self._left_out[key] = f"filtered: {term}" if term else ""
         return self._left_out[key]
 
-    def _survey(self, reader: Any) -> None:
+    def _survey(self, reader: Any, sample: int) -> None:
         """Rows, and the most each was touched: a spread of samples at first, then the new ones."""
         samples = reader.samples.sample
         newest = int(samples[-1])
         if self._rows_at == (newest, len(samples)):
             return
-        self._rows = reader.vma_rows()
+        now = time.monotonic()
+        _, ids, _ = reader.vma_wss(newest, newest)
+        # Ranges are many and change seldom: look when a new one was touched, and now and then.
+        if now - self._read_at >= READ_EVERY_S or not self._ids.issuperset(ids.tolist()):
+            self._rows, self._read_at = reader.vma_rows(), now
+            self._ids = {row.id for row in self._rows}
         self._rows_at = (newest, len(samples))
+        if newest - self._surveyed <= TREND_SAMPLES and sample == newest:
+            self._surveyed = newest  # the trend is about to look at them
+            return
         if newest - self._surveyed > 256:
             spread = np.unique(np.linspace(max(0, self._surveyed), newest, 48).astype(int))
             spans = [(int(s), int(s)) for s in spread]

@@ -41,9 +41,11 @@ class HeatMap(Panel):
         return [(axis_words(self.view.axis)[0], self.look["dim"])]
 
     def footing_middle(self, width: int) -> Line:
-        return [
-            (self.look.plain(text.fit(text.clean(self.view.caption), max(8, width - 34)).strip()), self.look["dim"])
-        ]
+        room = max(8, width - 34)
+        caption = text.clean(self.view.caption)
+        if text.width(caption) > room:
+            caption = caption.partition(" · ")[0]
+        return [(self.look.plain(text.fit(caption, room).strip()), self.look["dim"])]
 
     def footing_right(self, width: int) -> Line:
         return [(axis_words(self.view.axis)[2], self.look["dim"])]

@@ -232,11 +232,12 @@ def soft_dirty_is_tracked() -> bool:
 
 # -- the proof ---------------------------------------------------------------------------------------------------------
 
-_PROOF_PAGES, _PROOF_WINDOWS, _PROOF_CPU_NS = 256, 3, 3_000_000
+_PROOF_PAGES, _PROOF_WINDOWS, _PROOF_WINDOW_S = 256, 3, 0.003
 # PR_SET_PDEATHSIG, SIGKILL: should this process die in the middle, no stopped child stays behind.
 _PROOF_PROGRAM = f"""
-import ctypes, mmap, time
+import ctypes, mmap, sys, time
 ctypes.CDLL(None).prctl(1, 9)
+passes = memoryview(mmap.mmap(int(sys.argv[1]), 4096)).cast("Q")
 memory = mmap.mmap(-1, {_PROOF_PAGES} << 12, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 memory.madvise(mmap.MADV_NOHUGEPAGE)
 places = range(0, {_PROOF_PAGES} << 12, 4096)
@@ -245,38 +246,44 @@ print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)
 end = time.monotonic() + 3
 while time.monotonic() < end:
     for place in places: memory[place]
+    passes[0] += 1
 """
 
 
 def prove_flushes(walker: Walker) -> tuple[Capability, ...]:
     """Which flushes work here: a child process loops over 256 pages, which all have to be seen in short windows."""
+    fd = os.memfd_create("memtui-proof")
     try:
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _PROOF_PROGRAM], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
-        )
-    except OSError as error:
-        return tuple(Capability(name, False, f"no child process for the proof: {error}") for name in (COLD, SOFT_DIRTY))
-    with child:
-        try:
-            assert child.stdout
-            address = int(child.stdout.readline())
-            _pin_away(child.pid)
-            vmas = (Vma(address, address + (_PROOF_PAGES << PAGE_SHIFT), "rw-p"),)
-            return tuple(_prove_twice(walker, name, child.pid, vmas) for name in (COLD, SOFT_DIRTY))
-        except (OSError, ValueError, TrackerError) as error:
-            return tuple(Capability(name, False, f"the proof failed: {error}") for name in (COLD, SOFT_DIRTY))
-        finally:
-            walker.forget(child.pid)
-            child.kill()
+        os.truncate(fd, mmap.PAGESIZE)
+        with mmap.mmap(fd, mmap.PAGESIZE) as passes:
+            command = [sys.executable, "-I", "-S", "-c", _PROOF_PROGRAM, str(fd)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, pass_fds=[fd]) as child:
+                try:
+                    return _prove_on(child, walker, passes)
+                finally:
+                    walker.forget(child.pid)
+                    child.kill()
+    except (OSError, ValueError, TrackerError) as error:
+        return tuple(Capability(name, False, f"the proof failed: {error}") for name in (COLD, SOFT_DIRTY))
+    finally:
+        os.close(fd)
 
 
-def _prove_twice(walker: Walker, name: str, pid: int, vmas: tuple[Vma, ...]) -> Capability:
+def _prove_on(child: subprocess.Popen, walker: Walker, passes: mmap.mmap) -> tuple[Capability, ...]:
+    assert child.stdout
+    address = int(child.stdout.readline())
+    _pin_away(child.pid)
+    vmas = (Vma(address, address + (_PROOF_PAGES << PAGE_SHIFT), "rw-p"),)
+    return tuple(_prove_twice(walker, name, child.pid, vmas, passes) for name in (COLD, SOFT_DIRTY))
+
+
+def _prove_twice(walker: Walker, name: str, pid: int, vmas: tuple[Vma, ...], passes: mmap.mmap) -> Capability:
     """Once more when it failed: DAMON, where it runs, takes a bit away now and then. Stale translations take many."""
-    first = _prove(walker, name, pid, vmas)
-    return first if first.ok else _prove(walker, name, pid, vmas)
+    first = _prove(walker, name, pid, vmas, passes)
+    return first if first.ok else _prove(walker, name, pid, vmas, passes)
 
 
-def _prove(walker: Walker, name: str, pid: int, vmas: tuple[Vma, ...]) -> Capability:
+def _prove(walker: Walker, name: str, pid: int, vmas: tuple[Vma, ...], passes: mmap.mmap) -> Capability:
     flusher = Flusher(walker, name)
     handle = Handle.open(pid)
     try:
@@ -292,19 +299,26 @@ def _prove(walker: Walker, name: str, pid: int, vmas: tuple[Vma, ...]) -> Capabi
                 return Capability(name, False, "the kernel refused it (it needs Linux 5.10 and CAP_SYS_NICE)")
             handle.clear()
             os.kill(pid, signal.SIGCONT)
-            _let_run(pid)
+            _let_run(passes)
         return Capability(name, True)
     finally:
         os.kill(pid, signal.SIGCONT)
         handle.close()
 
 
-def _let_run(pid: int) -> None:
-    """Until the process has had 3 ms of CPU time, so that a busy machine spoils nothing; at most 0.2 s."""
-    clock = (~pid << 3) | 2  # the kernel's name for the CPU clock of another process
-    begin, end = time.clock_gettime_ns(clock), time.monotonic() + 0.2
-    while time.clock_gettime_ns(clock) < begin + _PROOF_CPU_NS and time.monotonic() < end:
-        time.sleep(0.004)
+def _let_run(passes: mmap.mmap) -> None:
+    """For 3 ms, and until the child went once through all its pages, so that a busy machine spoils nothing.
+
+    At most for 0.2 s. Its CPU time would not do: in a virtual machine it goes on when the host runs something else.
+    """
+    last, end = _count(passes) + 2, time.monotonic() + 0.2
+    time.sleep(_PROOF_WINDOW_S)
+    while _count(passes) < last and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _count(passes: mmap.mmap) -> int:
+    return int.from_bytes(passes[:8], "little")
 
 
 def _pin_away(pid: int) -> None:
