@@ -77,6 +77,7 @@ def attach(watch: Stopwatch) -> None:
     limited: Callable[..., str] = lambda _thread, _call, timeout_s=None: "pause" if timeout_s else "let go"  # noqa: E731
     watch.part(pause.PauseThread, "run", limited)
     watch.part(walk.Walker, "walk", "walk")
+    watch.part(walk.Walker, "noted", "walk")  # what another observer of accessed bits left in the page frames
     watch.part(flush.Flusher, "flush", "flush")
     watch.part(flush.Handle, "clear", "clear")
     watch.part(sampler, "read_maps", "maps")

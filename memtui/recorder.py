@@ -83,6 +83,11 @@ class Recorder:
         self.wss_bytes: int | None = None
         self.end: End | None = None
 
+    @property
+    def began(self) -> bool:
+        """Whether the first process is observed."""
+        return bool(self._observed)
+
     def take(self, message: Message) -> None:
         """Store one message."""
         match message:
@@ -281,7 +286,7 @@ def _power_row(r: PowerReading) -> tuple:
 
 def record(stream_fd: int, recorder: Recorder, writer: SessionWriter, stop_fd: int, report) -> None:
     """Take messages from the pipe until its end, committing every half second. Raises FrameError, sqlite3.Error."""
-    decoder = Decoder()
+    decoder, began = Decoder(), False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
         left = max(commit_due - time.monotonic(), 0)
@@ -292,8 +297,8 @@ def record(stream_fd: int, recorder: Recorder, writer: SessionWriter, stop_fd: i
                 return
             for message in decoder.feed(chunk):
                 recorder.take(message)
-                if isinstance(message, Hello):
-                    commit_due = 0.0
+                if isinstance(message, Process) and not began:
+                    began, commit_due = True, 0.0  # a viewer and a program at the gate wait for this
         if stop_fd in ready:
             return
         if time.monotonic() >= commit_due:
@@ -324,8 +329,9 @@ def main(argv: list[str] | None = None) -> int:
 
     def report() -> None:
         progress = {"samples": recorder.samples, "wss_bytes": recorder.wss_bytes, "file_bytes": _size(path)}
-        _say(json.dumps(progress | {"began": recorder.hello is not None}))
+        _say(json.dumps(progress | {"began": recorder.began}))
 
+    os.set_blocking(1, False)  # behind a screen nobody reads the progress: a full pipe must not hold the recording
     _say("ready")
     code = 0
     try:
@@ -357,7 +363,7 @@ def _say(line: str) -> None:
     try:
         os.write(1, line.encode() + b"\n")
     except OSError:
-        pass  # nobody listens: the recording goes on
+        pass  # nobody listens, or not now (lines this short are sent whole or not at all): the recording goes on
 
 
 def _size(path: Path) -> int:

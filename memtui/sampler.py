@@ -192,8 +192,8 @@ class Sampler:
         for process in gone:
             self._forget(process.pid)
         for process in new:
-            self._outbox.put(process)
             self._begin(process)
+            self._outbox.put(process)  # after its marks were cleared: who waits for this may let it start
 
     def _begin(self, process: Process) -> None:
         pid = process.pid

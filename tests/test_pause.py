@@ -55,7 +55,9 @@ class VforkParent:
         )
         self.pid = self.process.pid
         end = time.monotonic() + 20
-        while state(self.pid) != "D":
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        # Waiting for the disk while it starts looks the same, but has no child.
+        while state(self.pid) != "D" or not children.read_text():
             assert time.monotonic() < end
             time.sleep(0.005)
 

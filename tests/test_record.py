@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import pwd
@@ -87,11 +89,9 @@ def test_without_children_there_is_one_process(session):
 
 @needs_tracker
 def test_exec_is_a_new_generation(session):
-    words = [sys.executable, "-m", "memtui.workloads.patterns", "--help"]
     source = (
-        f"import os, time; time.sleep(0.7); os.execv({sys.executable!r}, ['x', '-c', 'import time; time.sleep(1)'])"
+        f"import os, time; time.sleep(1.5); os.execv({sys.executable!r}, ['x', '-c', 'import time; time.sleep(1)'])"
     )
-    assert words
     done = memtui("record", "-o", session, "--interval", "0.1", "--", sys.executable, "-c", source)
     assert done.returncode == 0, done.stderr
     reader = SessionReader(session)
@@ -238,3 +238,25 @@ def test_under_sudo_the_files_belong_to_the_user():
 
 
 TRACKED_OK = not needs_tracker.args[0]
+
+
+def test_a_recorder_whose_progress_nobody_reads_goes_on(tmp_path):
+    """Behind a screen its output is not read; a pipe that runs full must not stop the recording."""
+    from memtui.frames import encode
+    from tests.sessions import messages
+
+    path = tmp_path / "s.memtui"
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write, b"x")
+    os.set_blocking(write, True)
+    words = [sys.executable, "-P", "-m", "memtui.recorder", str(path)]
+    stream = b"".join(map(encode, messages(20)))
+    done = subprocess.run(words, input=stream, stdout=write, timeout=20, check=False)
+    os.close(read)
+    os.close(write)
+    assert done.returncode == 0
+    assert len(SessionReader(path).samples) == 20

@@ -237,7 +237,7 @@ struct frame {
  * kernel then leaves a note in the page frame, and clear_refs takes the note away together with the bit. A folio of
  * several pages has one note for all of them: good for a leaf, which maps the folio whole, and for nothing smaller.
  */
-static __always_inline bool noted(struct walker *w, u64 entry, bool leaf)
+static __noinline bool noted(struct walker *w, u64 entry, bool leaf)
 {
 	struct frame frame = {};
 	u64 at = w->state->page_frames + ((entry & w->mask) >> 12) * bpf_core_type_size(struct page);

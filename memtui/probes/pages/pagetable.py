@@ -236,6 +236,8 @@ def _obstacle() -> tuple[str, str]:
 
 def _explain(error: Exception) -> tuple[str, str]:
     """(reason, remedy) of what was met while trying."""
+    if isinstance(error, KeyError):
+        return f"the BPF skeleton does not fit this memtui (it lacks {error})", "reinstall memtui, or make skeleton"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if not isinstance(error, BpfError):
         return reason, ""
