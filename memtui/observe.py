@@ -71,7 +71,8 @@ class Observation:
             if isinstance(what, Launch):
                 pid = self._launch(what)
                 start_ticks = read_stat(pid).start_ticks
-            self._tell(Order(pid, start_ticks, options).to_line())
+            command = " ".join(what.command) if isinstance(what, Launch) else ""
+            self._tell(Order(pid, start_ticks, options, command).to_line())
             self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
             self.pid = pid
             if self._gate >= 0:

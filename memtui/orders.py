@@ -16,11 +16,16 @@ STOP = b"stop\n"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Observe this process, this way. ``start_ticks`` guards against a pid that was reused meanwhile."""
+    """Observe this process, this way.
+
+    ``start_ticks`` guards against a pid that was reused meanwhile; ``command`` is what it will become, for one that
+    waits at the gate.
+    """
 
     pid: int
     start_ticks: int
     options: Options
+    command: str = ""
 
     def to_line(self) -> bytes:
         """One line of JSON."""
@@ -31,6 +36,6 @@ class Order:
         """Inverse of ``to_line``. Raises ValueError."""
         try:
             plain = json.loads(line)
-            return cls(plain["pid"], plain["start_ticks"], Options(**plain["options"]))
+            return cls(plain["pid"], plain["start_ticks"], Options(**plain["options"]), plain["command"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"not an order: {error}") from error

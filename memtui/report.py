@@ -85,12 +85,13 @@ def _summary(values: np.ndarray, reason: str) -> dict[str, Any]:
 
 
 def _processes(reader: SessionReader) -> list[dict[str, Any]]:
-    """Mean sizes per process; of a process without a working set, None."""
+    """Mean sizes of every process that was there for a window; of one without a working set, None."""
     sums: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for row in reader.process_samples(0, int(reader.samples.sample[-1]) if len(reader.samples) else 0):
+        of_process = sums[row["process"]]
         for name in ("wss_bytes", "rss_bytes"):
             if row[name] is not None:
-                sums[row["process"]][name].append(row[name])
+                of_process[name].append(row[name])
 
     def mean(key: int, name: str) -> float | None:
         values = sums[key][name]
@@ -106,6 +107,7 @@ def _processes(reader: SessionReader) -> list[dict[str, Any]]:
             "rss_bytes": mean(p.key, "rss_bytes"),
         }
         for p in reader.processes()
+        if p.key in sums
     ]
 
 

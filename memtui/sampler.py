@@ -117,7 +117,7 @@ class Sampler:
                 if stopped is None and ending:
                     stopped = End(time.monotonic_ns(), "duration")
                 if stopped is not None:
-                    if stopped.kind != "target exited":
+                    if stopped.kind != "target exited" and self._is_worth_a_window():
                         self._take_window()
                     self._outbox.put(stopped)
                     return
@@ -131,6 +131,11 @@ class Sampler:
             self._tracker.close()
             self._pauser.close()
 
+    def _is_worth_a_window(self) -> bool:
+        """Whether what has run since the last window is at least half of one: a sliver would look like a collapse."""
+        start_ns = min((w.start_ns for w in self._watched.values()), default=time.monotonic_ns())
+        return not self._sample or time.monotonic_ns() - start_ns >= self._options.interval_ns // 2
+
     def _hello(self) -> Hello:
         pid = self._order.pid
         uid = os.stat(f"/proc/{pid}").st_uid
@@ -139,7 +144,8 @@ class Sampler:
         except KeyError:
             user = str(uid)
         self._tree.refresh()
-        target = Target(pid, self._order.start_ticks, self._tree.processes[0].command, user)
+        command = self._order.command or self._tree.processes[0].command
+        target = Target(pid, self._order.start_ticks, command, user)
         self._tree = ProcessTree(pid, children=self._options.children)
         return Hello(
             __version__,

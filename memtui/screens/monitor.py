@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -53,6 +54,7 @@ class MemtuiApp(App[int]):
     def on_mount(self) -> None:
         self.set_class(self.look.color != "256", "few-colours")
         self.push_screen(MemoryScreen(self._open_session, live=self._live, refresh_s=self._refresh_s))
+        self.call_after_refresh(_settle)
         if not self.is_headless:
             terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
             self.set_interval(1.0, self._check_terminal)
@@ -69,3 +71,9 @@ class MemtuiApp(App[int]):
     def export_svg(self) -> str:
         """The screen as an SVG picture."""
         return self.export_screenshot(title="memtui")
+
+
+def _settle() -> None:
+    """Collect garbage from now on, but not among what the start left behind (see ``app.run_viewer``)."""
+    gc.freeze()
+    gc.enable()
