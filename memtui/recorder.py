@@ -20,8 +20,8 @@ import numpy as np
 
 from memtui.analysis.filters import Filter, parse_filter
 from memtui.analysis.ranges import RangeMerger
+from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ReuseHistogram
-from memtui.analysis.reuse_tracker import ReuseTracker
 from memtui.analysis.working_set import bytes_by_range
 from memtui.analysis.working_set import select as select_pages
 from memtui.frames import Decoder, FrameError, hello_to_plain

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.analysis.miss_ratio import MissRatioCurve
-from memtui.analysis.reuse_distance import ExactReuse, ReuseHistogram, ReuseTracker
+from memtui.analysis.reuse_distance import ReuseTracker
+from memtui.analysis.reuse_histogram import ExactReuse, ReuseHistogram
 from memtui.pageset import PageSet
 
 PAGE = 4096

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.analysis.reuse_distance import BIN_EDGES, ExactReuse, ReuseHistogram, ReuseSample
-from memtui.analysis.reuse_histogram import bin_of
+from memtui.analysis.reuse_distance import ReuseSample
+from memtui.analysis.reuse_histogram import BIN_EDGES, ExactReuse, ReuseHistogram, bin_of
 
 PAGE = 4096
 

@@ -90,8 +90,8 @@ def test_address_ranges(reader):
 
 
 def test_reuse_is_the_same_from_checkpoints_exact_rows_and_page_sets(reader):
+    from memtui.analysis.reuse_distance import ReuseTracker
     from memtui.analysis.reuse_histogram import ReuseHistogram
-    from memtui.analysis.reuse_tracker import ReuseTracker
 
     tracker, expected = ReuseTracker(), ReuseHistogram()
     for sample in range(SAMPLES):

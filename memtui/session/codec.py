@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.reuse_tracker import ReuseSample
+from memtui.analysis.reuse_distance import ReuseSample
 
 _COUNTS = struct.Struct("<qq")
 
