@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memtui import terminal
+from memtui.errors import silence
 
 if TYPE_CHECKING:
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
@@ -76,5 +78,8 @@ def run_viewer(path: Path, *, live: bool, on_quit: Callable[[], object] | None =
         app.run(mouse=how.mouse)
         return app.return_code or 0
     finally:
+        if terminal.hung_up():
+            silence(sys.__stderr__ or sys.stderr)
+            silence(sys.stdout)
         if on_quit is not None:
             on_quit()

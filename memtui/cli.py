@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from memtui.errors import BAD_INPUT, FAILURE, UserError
+from memtui.errors import BAD_INPUT, FAILURE, UserError, silence
 
 if TYPE_CHECKING:
     from memtui.observe import Launch, Observation
@@ -44,14 +43,16 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     options.command = command
     try:
-        return options.run(options)
+        code = options.run(options)
+        sys.stdout.flush()
+        return code
     except UserError as error:
         if options.debug:
             raise
         print(f"memtui {options.verb}: {error}", file=sys.stderr)
         return error.code
     except BrokenPipeError:
-        sys.stderr.close()  # `memtui report FILE | head`: the reader has enough
+        silence(sys.stdout)  # `memtui report FILE | head`: the reader has enough
         return 0
     except KeyboardInterrupt:
         return 130
@@ -227,7 +228,7 @@ def _watch(args: argparse.Namespace, what: int | Launch) -> int:
     try:
         print("\n".join(lines), flush=True)
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the terminal is gone: nobody is there to be told
+        silence(sys.stdout)  # the terminal is gone: nobody is there to be told
     observation.finish()
     return code
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import TextIO
+
 BAD_INPUT, FAILURE = 2, 1
 
 
@@ -11,3 +14,10 @@ class UserError(Exception):
     def __init__(self, text: str, code: int = BAD_INPUT) -> None:
         super().__init__(text)
         self.code = code
+
+
+def silence(stream: TextIO) -> None:
+    """Let a stream whose other end is gone swallow what it still holds; Python would complain of it at exit."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, stream.fileno())
+    os.close(sink)

@@ -202,11 +202,12 @@ def can_run_as_other() -> str:
     """Empty, or why another user cannot run this interpreter and this checkout."""
     if os.geteuid() != 0:
         return "needs root to become another user"
-    code = "import memtui.cli, numpy"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code], user=OTHER, group="nogroup", capture_output=True, check=False
-    )
-    return "" if done.returncode == 0 else "interpreter or checkout lie where another user cannot read them"
+    words = [sys.executable, "-P", "-c", "import memtui.cli, numpy"]
+    try:
+        done = subprocess.run(words, user=OTHER, group="nogroup", capture_output=True, check=False)
+    except PermissionError:
+        return "the interpreter lies where another user cannot reach it"
+    return "" if done.returncode == 0 else "this checkout lies where another user cannot read it"
 
 
 @needs_root
