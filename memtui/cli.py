@@ -34,6 +34,13 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 2 for bad input, 1 for a failure."""
+    try:
+        return _run_command(arguments)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run_command(arguments: list[str] | None) -> int:
     parser = _build_parser()
     words = list(sys.argv[1:] if arguments is None else arguments)
     own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
@@ -54,8 +61,6 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         silence(sys.stdout)  # `memtui report FILE | head`: the reader has enough
         return 0
-    except KeyboardInterrupt:
-        return 130
     except Exception as error:
         if options.debug:
             raise
@@ -107,7 +112,9 @@ def _build_parser() -> _Parser:
     made = command("attach", _attach, "watch a running process and its children", how, screen)
     made.add_argument("pid", metavar="PID")
     made = command("run", _run, "start a program and watch it from its first instruction: run -- CMD...", how, screen)
-    made = command("record", _record, "the same without a screen: record PID | record -- CMD...", how)
+    made = command(
+        "record", _record, "the same without a screen: record PID | record -- CMD... (exits as CMD does)", how
+    )
     made.add_argument("pid", metavar="PID", nargs="?")
     made.add_argument("--json", action="store_true", help="print the report at the end")
     made = command("replay", _replay, "watch a saved session, or one that is still recorded", screen)
@@ -129,12 +136,24 @@ def _observation_options() -> _Parser:
     parser = _Parser(add_help=False)
     group = parser.add_argument_group("observation")
     group.add_argument("--interval", type=_seconds, default=0.2, metavar="S", help="seconds a window lasts (0.2)")
-    group.add_argument("--tracker", choices=TRACKERS, default="auto", metavar="T", help=" | ".join(TRACKERS))
+    group.add_argument(
+        "--tracker",
+        choices=TRACKERS,
+        default="auto",
+        metavar="T",
+        help="how touches are seen: auto takes the first that works; pagetable is exact, rss sees none",
+    )
     group.add_argument(
         "--pause", action=argparse.BooleanOptionalAction, default=True, help="hold the target while its pages are read"
     )
-    group.add_argument("--flush", choices=FLUSHES, default="auto", metavar="F", help=" | ".join(FLUSHES))
-    group.add_argument("--rearm", choices=REARMS, default="auto", metavar="R", help=" | ".join(REARMS))
+    group.add_argument(
+        "--flush",
+        choices=FLUSHES,
+        default="auto",
+        metavar="F",
+        help="how stale TLB entries are flushed: auto, cold, soft-dirty (costs a fault a page where tracked), off",
+    )
+    group.add_argument("--rearm", choices=REARMS, default="auto", metavar="R", help="how marks are cleared: auto, full")
     group.add_argument(
         "--filter",
         type=_filter,
@@ -279,7 +298,7 @@ def _record(args: argparse.Namespace) -> int:
         _print_report(observation.path, as_json=True)
     elif not shows or not args.output:
         print(observation.path)
-    return 0
+    return observation.exit_status
 
 
 def _leave(number: int, _: object) -> NoReturn:

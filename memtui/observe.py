@@ -112,6 +112,12 @@ class Observation:
         if self._sampler.returncode:
             raise UserError(self._words(self._sampler_says) or "the sampler was killed", FAILURE)
 
+    @property
+    def exit_status(self) -> int:
+        """Of the program that was started here, as a shell gives it; 0 while it runs, and for any other program."""
+        code = self._target.poll() if self._target is not None else 0
+        return 128 - code if code is not None and code < 0 else code or 0
+
     def _launch(self, launch: Launch) -> int:
         program = launch.command[0]
         if shutil.which(program) is None:

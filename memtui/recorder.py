@@ -47,7 +47,7 @@ from memtui.session.writer import SessionWriter
 COMMIT_SECONDS = 0.5
 CHECKPOINT_SAMPLES = 64
 READ_BYTES = 1 << 18
-_LAST_SAMPLE = 7  # place in a row of table vma
+_STILL_MAPPED = 1 << 40  # above every sample
 
 
 @dataclass(slots=True)
@@ -75,6 +75,7 @@ class Recorder:
         self._writer = writer
         self._observed: dict[int, _Observed] = {}
         self._filter: Filter = parse_filter("none")
+        self._running: set[int] = set()  # processes of the last window
         self._histogram = ReuseHistogram()
         self._next_vma_row = 1
         self._absent_power: dict[tuple[str, str, str], str] = {}
@@ -109,6 +110,7 @@ class Recorder:
             case End():
                 self.end = message
                 self._checkpoint(self.samples - 1)
+                self._note_ended(set())
                 self._writer.insert("event", [(message.t_ns, "end", message.text or message.kind)])
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
 
@@ -133,12 +135,9 @@ class Recorder:
         self._writer.delete("vma", (old for old, _ in aliases))
         self._write_rows(table.process, seen)
 
-    def _write_rows(self, process: int, seen: _Observed, *, until: int | None = None) -> None:
-        """Bring the rows of one process up to date.
-
-        ``last_sample`` moves in every window; it alone is written only now and then, with ``until`` given.
-        """
-        for row in seen.merger.rows(until):
+    def _write_rows(self, process: int, seen: _Observed, *, ended: bool = False) -> None:
+        """Bring the rows of one process up to date; a row that is mapped has no last sample until it, or all, ends."""
+        for row in seen.merger.rows(seen.last_sample if ended else _STILL_MAPPED):
             plain = (
                 self._session_row(seen, row.id),
                 process,
@@ -147,12 +146,11 @@ class Recorder:
                 row.perms,
                 row.name,
                 row.first_sample,
-                row.last_sample,
+                None if row.last_sample == _STILL_MAPPED else row.last_sample,
                 seen.filtered[row.id],
             )
-            known = (*plain[:_LAST_SAMPLE], plain[-1])
-            if until is not None or seen.written.get(plain[0]) != known:
-                seen.written[plain[0]] = known
+            if seen.written.get(plain[0]) != plain:
+                seen.written[plain[0]] = plain
                 self._writer.insert("vma", [plain])
 
     def _session_row(self, seen: _Observed, merger_row: int) -> int:
@@ -187,16 +185,21 @@ class Recorder:
                 )
             ],
         )
+        self._note_ended({p.process for p in window.processes})
         self.samples = window.sample + 1
         if self.samples % CHECKPOINT_SAMPLES == 0:
             self._checkpoint(window.sample)
 
     def _checkpoint(self, sample: int) -> None:
-        """Store what makes seeking cheap, and until when each address range was mapped."""
+        """Store what makes seeking cheap."""
         if sample >= 0:
             self._writer.insert("reuse_checkpoint", [(sample, self._histogram.to_bytes())])
-        for process, seen in self._observed.items():
-            self._write_rows(process, seen, until=seen.last_sample)
+
+    def _note_ended(self, running: set[int]) -> None:
+        """Write until when the ranges of processes were mapped that are there no more."""
+        for process in self._running - running:
+            self._write_rows(process, self._observed[process], ended=True)
+        self._running = running
 
     def _take_process(self, sample: int, process: ProcessWindow) -> int | None:
         """Store one process's part of a window; the bytes of it that the filter kept."""

@@ -178,7 +178,7 @@ def format_report(report: dict[str, Any]) -> str:
     target, wss, rss = report["target"], report["wss_bytes"], report["rss_bytes"]
     overhead, reuse = report["overhead"], report["reuse"]
     lines = [
-        f"target       {target['command']} (pid {target['pid']}) on {report['host']['hostname']}",
+        f"target       {_one_line(target['command'])} (pid {target['pid']}) on {report['host']['hostname']}",
         f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
         f"ended: {report['end']}",
         f"tracker      {report['tracker']}, flush {report['flush']}, filter {report['filter']}, "
@@ -204,13 +204,18 @@ def format_report(report: dict[str, Any]) -> str:
     for process in report["processes"]:
         lines.append(
             f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}, "
-            f"resident {size(process['rss_bytes'])}  {process['command'][:80]}"
+            f"resident {size(process['rss_bytes'])}  {_one_line(process['command'])}"
         )
     lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]]
     lines += [f"warning      {text}" for text in report["warnings"]]
     if report["disturbed"]:
         lines.append(f"disturbed    {report['disturbed']} windows without a working set")
     return "\n".join(lines)
+
+
+def _one_line(command: str) -> str:
+    """A foreign command line, cut short and without anything that a terminal would act on."""
+    return "".join(c if c.isprintable() else "?" for c in command[:80])
 
 
 def _sizes(summary: dict[str, Any]) -> str:

@@ -62,6 +62,7 @@ class _Watched:
     tried_ns: int  # when it was last let go at all
     table_due: bool = True
     mapping: int = 0  # the tracker's number of the address space; another one means exec
+    stopped: bool = False  # by somebody else: SIGSTOP, ^Z
     trouble: str = ""  # why the last window was lost; told once, not every window
 
 
@@ -74,6 +75,7 @@ class _Reading:
     end_ns: int
     resumed_ns: int
     paused_ns: int | None
+    stopped: bool = False
 
 
 class Sampler:
@@ -257,6 +259,9 @@ class Sampler:
             pages, end_ns = reading.window, reading.end_ns
             watched.start_ns = watched.tried_ns = reading.resumed_ns
             self._note_maps(watched, reading.maps)
+            if reading.stopped != watched.stopped:
+                watched.stopped = reading.stopped
+                self._event("stopped", f"pid {pid} {'was stopped (SIGSTOP or ^Z)' if reading.stopped else 'goes on'}")
         except ProcessLookupError:
             self._forget(pid)
             return None
@@ -321,7 +326,7 @@ class Sampler:
             # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
             window = self._tracker.window(pid, watched.vmas, want_resident=want_resident)
             maps = read_maps(pid)
-        return _Reading(window, maps, pause.start_ns, time.monotonic_ns(), pause.paused_ns)
+        return _Reading(window, maps, pause.start_ns, time.monotonic_ns(), pause.paused_ns, pause.stopped)
 
     def _note_maps(self, watched: _Watched, maps: bytes) -> None:
         if maps != watched.maps:

@@ -261,3 +261,38 @@ def test_a_recorder_whose_progress_nobody_reads_goes_on(tmp_path):
     os.close(write)
     assert done.returncode == 0
     assert len(SessionReader(path).samples) == 20
+
+
+@needs_tracker
+def test_a_stopped_target_stays_stopped_and_is_named(session):
+    with pattern("loop", "--pages", 256) as truth:
+        os.kill(truth["pid"], signal.SIGSTOP)
+        done = memtui("record", truth["pid"], "-o", session, "--interval", "0.1", "--duration", "1")
+        assert done.returncode == 0, done.stderr
+        assert Path(f"/proc/{truth['pid']}/stat").read_text().split()[2] == "T"
+    reader = SessionReader(session)
+    assert [e.text for e in reader.events(0, 2**62) if e.kind == "stopped"] == [
+        f"pid {truth['pid']} was stopped (SIGSTOP or ^Z)"
+    ]
+    reader.close()
+
+
+@pytest.mark.parametrize(("program", "status"), [("exit 7", 7), ("kill -9 $$", 137), ("true", 0)])
+def test_the_programs_exit_status_is_told_on(program, status, session):
+    assert memtui("record", "-o", session, "--", "bash", "-c", f"sleep 0.5; {program}").returncode == status
+
+
+@needs_tracker
+def test_ranges_are_mapped_until_the_end(session):
+    source = (
+        "import mmap, time; a = mmap.mmap(-1, 1 << 20); a[:] = b'1' * len(a); time.sleep(1); a.close(); time.sleep(1)"
+    )
+    done = memtui("record", "-o", session, "--interval", "0.1", "--filter", "none", "--", sys.executable, "-c", source)
+    assert done.returncode == 0, done.stderr
+    reader = SessionReader(session)
+    key, last = reader.processes()[-1].key, int(reader.samples.sample[-1])
+    rows = reader.vma_rows(key)
+    assert not any(r.open for r in rows)
+    assert {r.last_sample for r in rows if r.name in ("[heap]", "[stack]")} == {last}
+    assert any(r.last_sample < last for r in rows), "the mapping that was closed ended before"
+    reader.close()

@@ -15,7 +15,6 @@ from memtui.units import short_size
 from memtui.views import TREND, RangeRow, Sort, TableView
 
 READ_EVERY_S = 3.0  # the ranges of a growing session
-WRITTEN_EVERY = 64  # samples at most between two writings of a growing session's ranges
 TREND_SAMPLES = 48  # windows before the cursor that the trend shows
 
 
@@ -49,9 +48,7 @@ class RangeTable:
         rows, left_out, unmatched = [], 0, 0
         words = self.words.lower()
         for row in self._rows:
-            if sample < row.first_sample:
-                continue
-            if sample > row.last_sample and sample > row.last_sample + self._slack(row, reader, processes):
+            if sample < row.first_sample or (sample > row.last_sample and not row.open):
                 continue
             why = self._why_left_out(row)
             if why and self.filters_on:
@@ -120,16 +117,6 @@ class RangeTable:
                 return (row.name, row.start)
             case _:
                 return (row.pid or 0, row.start)
-
-    def _slack(self, row: Any, reader: Any, processes: Sequence[Process]) -> int:
-        """How far beyond its last known sample a range counts as alive.
-
-        While a session grows the last samples of all ranges are written together and only now and then.
-        """
-        if reader.end is not None or row.last_sample + WRITTEN_EVERY <= self._rows_at[0]:
-            return 0
-        replaced = {p.pid: p.key for p in processes}.get(row.pid) != row.process  # by an exec
-        return 0 if replaced else WRITTEN_EVERY
 
     def _why_left_out(self, row: Any) -> str:
         if row.filtered:

@@ -26,7 +26,10 @@ _MAYBE = ("paused_ns", "wss_bytes", "stored_bytes", "rss_bytes")
 
 @dataclass(frozen=True, slots=True)
 class VmaRow:
-    """A VMA, overlap-merged over the session. ``filtered`` names the filter term that kept its pages out."""
+    """A VMA, overlap-merged over the session.
+
+    ``filtered`` names the filter term that kept its pages out; ``open``: still mapped, so ``last_sample`` goes on.
+    """
 
     id: int
     process: int
@@ -38,6 +41,7 @@ class VmaRow:
     first_sample: int
     last_sample: int
     filtered: str
+    open: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +140,9 @@ class SessionReader:
             "FROM vma v JOIN process p ON p.key = v.process WHERE ? IS NULL OR v.process = ? "
             "ORDER BY v.process, v.start"
         )
-        return [VmaRow(*row) for row in self._all(query, process, process)]
+        newest = int(self.samples.sample[-1]) if len(self.samples) else 0
+        rows = self._all(query, process, process)
+        return [VmaRow(*(*r[:8], newest if r[8] is None else r[8], r[9], r[8] is None)) for r in rows]
 
     def vma_wss(
         self, first_sample: int, last_sample: int

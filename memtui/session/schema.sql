@@ -26,7 +26,8 @@ CREATE TABLE reuse_checkpoint(sample INTEGER PRIMARY KEY, data BLOB NOT NULL); -
 
 CREATE TABLE vma( -- overlap-merged over the session
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, perms TEXT NOT NULL,
-    name TEXT NOT NULL, first_sample INTEGER NOT NULL, last_sample INTEGER NOT NULL, filtered TEXT NOT NULL);
+    name TEXT NOT NULL, first_sample INTEGER NOT NULL, last_sample INTEGER, -- NULL: mapped when this was written last
+    filtered TEXT NOT NULL);
 CREATE TABLE vma_alias(id INTEGER PRIMARY KEY, row INTEGER NOT NULL); -- a row that was merged into another one
 
 CREATE TABLE power(
