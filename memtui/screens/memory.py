@@ -67,6 +67,7 @@ class MemoryScreen(Screen[None]):
         Binding("minus", "widen(1)", "more time"),
         Binding("j", "jump", "jump to a time"),
         Binding("slash", "filter", "filter by text"),
+        Binding("escape", "show_all", "show all ranges", show=False),
         Binding("f", "toggle_filters", "filters on or off"),
         Binding("s", "sort", "sort by the next column"),
         Binding("S", "reverse", "reverse the order"),
@@ -261,6 +262,10 @@ class MemoryScreen(Screen[None]):
 
     def action_jump(self) -> None:
         self._open_prompt("jump", "jump to", "", "7:12, 90, 5m, 50%, +30, -1:30")
+
+    def action_show_all(self) -> None:
+        """Forget the typed filter."""
+        self._filter("")
 
     def _open_prompt(self, kind: str, label: str, words: str, hint: str = "part of a name, address or perms") -> None:
         self.prompt.open(kind, label, words, hint)

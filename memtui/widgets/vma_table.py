@@ -72,7 +72,9 @@ class VmaTable(Panel):
         if not view.rows:
             words = view.note
             if not words and (view.left_out or view.not_matching):
-                words = "no range passes the filters (f shows all)"
+                words = (
+                    "no range has that text (Esc shows all)" if view.not_matching else "all are filtered (f shows them)"
+                )
             return self.message(words or "no address ranges yet", width, height)
         wide = any(row.pid is not None for row in view.rows)
         lines = [self._header(width, wide)]
