@@ -187,6 +187,7 @@ class FakeSession:
 if __name__ == "__main__":
     # python -m tests.screen_fakes live|replay|rss [count] [color]: the screen on invented data, to look at.
     from memtui import terminal
+    from memtui.errors import silence
 
     kind, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 300
     how = terminal.prepare(color=sys.argv[3] if len(sys.argv) > 3 else "auto", ascii_only="ascii" in sys.argv)
@@ -195,4 +196,7 @@ if __name__ == "__main__":
     session = FakeSession(count, growing=kind != "replay", tracker="rss" if kind == "rss" else "pagetable")
     app = MemtuiApp(lambda: session, live=kind != "replay", color=how.color, ascii_only=how.ascii_only)
     app.run()
+    if terminal.hung_up():  # as run_viewer does
+        silence(sys.__stderr__)
+        silence(sys.stdout)
     raise SystemExit(app.return_code or 0)

@@ -224,8 +224,9 @@ def test_a_stopped_process_stays_stopped(pauser, counter):
 def test_signals_arrive_all_the_same(pauser):
     """Also those that were on their way when the pause began."""
     code = (
-        "import signal, sys, time\ncount = [0]\n"
-        "def handler(*_): count[0] += 1; print(count[0], flush=True)\n"
+        "import os, signal, time\ncount = [0]\n"
+        # not print: the next signal can come while the handler still writes, and print is not reentrant
+        "def handler(*_): count[0] += 1; os.write(1, b'%d\\n' % count[0])\n"
         "signal.signal(signal.SIGUSR1, handler)\nprint('ready', flush=True)\nwhile True: time.sleep(0.001)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
