@@ -41,7 +41,7 @@ from memtui.samples import (
     Window,
 )
 from memtui.session.codec import encode_pairs, encode_reuse
-from memtui.session.store import row_id
+from memtui.session.store import row_id, size_on_disk
 from memtui.session.writer import SessionWriter
 
 COMMIT_SECONDS = 0.5
@@ -331,7 +331,7 @@ def main(argv: list[str] | None = None) -> int:
     recorder = Recorder(writer)
 
     def report() -> None:
-        progress = {"samples": recorder.samples, "wss_bytes": recorder.wss_bytes, "file_bytes": _size(path)}
+        progress = {"samples": recorder.samples, "wss_bytes": recorder.wss_bytes, "file_bytes": size_on_disk(path)}
         _say(json.dumps(progress | {"began": recorder.began}))
 
     os.set_blocking(1, False)  # behind a screen nobody reads the progress: a full pipe must not hold the recording
@@ -367,11 +367,6 @@ def _say(line: str) -> None:
         os.write(1, line.encode() + b"\n")
     except OSError:
         pass  # nobody listens, or not now (lines this short are sent whole or not at all): the recording goes on
-
-
-def _size(path: Path) -> int:
-    wal = path.with_name(path.name + "-wal")
-    return sum(p.stat().st_size for p in (path, wal) if p.exists())
 
 
 if __name__ == "__main__":

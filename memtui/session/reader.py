@@ -18,7 +18,7 @@ from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
 from memtui.samples import End, Event, Hello, PowerReading, Process
 from memtui.session.codec import decode_pairs, decode_reuse
-from memtui.session.store import SessionError, connect_reader, row_id, split_row_id
+from memtui.session.store import SessionError, connect_reader, row_id, size_on_disk, split_row_id
 
 _INTEGERS = ("sample", "start_ns", "end_ns", "asked_ns", "sampler_cpu_ns", "recorder_cpu_ns")
 _MAYBE = ("paused_ns", "wss_bytes", "stored_bytes", "rss_bytes")
@@ -91,7 +91,7 @@ class SessionReader:
     @property
     def file_bytes(self) -> int:
         """Size on disk, with what is not folded in yet."""
-        return sum(p.stat().st_size for p in (self.path, self.path.with_name(self.path.name + "-wal")) if p.exists())
+        return size_on_disk(self.path)
 
     @property
     def alive(self) -> bool:

@@ -60,9 +60,18 @@ def check_file(path: Path) -> None:
         raise SessionError(f"{path}: is truncated: {size} of {pages * page_bytes} bytes are there")
 
 
+def size_on_disk(path: Path) -> int:
+    """Bytes of a session with what is not folded in yet; 0 when it is gone."""
+    return _size(path) + _log_bytes(path)
+
+
 def _log_bytes(path: Path) -> int:
+    return _size(path.with_name(path.name + "-wal"))
+
+
+def _size(path: Path) -> int:
     try:
-        return path.with_name(path.name + "-wal").stat().st_size
+        return path.stat().st_size
     except OSError:
         return 0
 

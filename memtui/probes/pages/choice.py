@@ -9,7 +9,6 @@ from memtui.probes.pages.base import PageTracker
 from memtui.samples import Capability
 
 AUTO_ORDER = ("pagetable", "rss")
-FLUSHES = ("auto", "cold", "soft-dirty", "off")
 
 
 class NoTracker(Exception):
