@@ -35,7 +35,7 @@ from memtui.samples import (
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")

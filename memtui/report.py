@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,13 @@ def build_report(path: Path) -> dict[str, Any]:
         "reuse": _reuse(reader),
         "overhead": _overhead(reader, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
-        "gaps": [{"t_s": (e.t_ns - begin_ns) / SECOND_NS, "text": e.text} for e in events if e.kind == "gap"],
+        "gaps": {
+            "processes": int(samples.gaps.sum()),
+            "events": [{"t_s": (e.t_ns - begin_ns) / SECOND_NS, "text": e.text} for e in events if e.kind == "gap"],
+        },
         "warnings": [e.text for e in events if e.kind == "warning"],
-        "disturbed": sum(s != Status.OK for s in samples.status) if hello.wss.ok else 0,
+        "disturbed": {"samples": sum(map(bool, samples.disturbed)), "causes": Counter(filter(None, samples.disturbed))},
+        "lost": int(np.isnan(samples.wss_bytes).sum()) if hello.wss.ok else 0,
         "end": reader.end.kind if reader.end else ("recording" if reader.alive else "interrupted"),
     }
     reader.close()
@@ -206,10 +210,13 @@ def format_report(report: dict[str, Any]) -> str:
             f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}, "
             f"resident {size(process['rss_bytes'])}  {_one_line(process['command'])}"
         )
-    lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]]
+    lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
+    if report["gaps"]["processes"]:
+        lines.append(f"gap          {report['gaps']['processes']} processes began or ended inside a window")
     lines += [f"warning      {text}" for text in report["warnings"]]
-    if report["disturbed"]:
-        lines.append(f"disturbed    {report['disturbed']} windows without a working set")
+    lines += [f"disturbed    {count} windows: {cause}" for cause, count in report["disturbed"]["causes"].items()]
+    if report["lost"]:
+        lines.append(f"lost         {report['lost']} windows without a working set")
     return "\n".join(lines)
 
 

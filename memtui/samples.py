@@ -18,6 +18,7 @@ class Status(StrEnum):
     """Why a value is there, or is not."""
 
     OK = "ok"
+    APPROXIMATE = "approximate"  # the value is there, but not exact; the reason says how
     UNSUPPORTED = "unsupported"  # this kernel, machine or tracker cannot know it
     DENIED = "denied"  # it could, with more rights
     FAILED = "failed"  # it was tried and went wrong
@@ -143,11 +144,15 @@ class ProcessWindow:
     paused_ns: int | None = None
     walk_ns: int | None = None
     rearm_ns: int | None = None
+    clear_gap_ns: int | None = None  # from the walk to the clear while it ran on: touches in between are lost
     flush: str = "off"
+    rearm: str = "off"  # how the marks were cleared: "full", "working-set", "off"
     status: str = Status.OK
     reason: str = ""
     pages: PageSet | None = None  # the touched pages; None when the tracker could not say
     resident: PageSet | None = None  # pages present in the page tables, sent about once a second
+    faulted_in_bytes: int | None = None  # part of pages: file pages first mapped here, up to 15 neighbours of a touch
+    unknown_bytes: int | None = None  # part of pages: their marks could not be cleared before, so perhaps not touched
     rss_bytes: int | None = None
     cpu_ns: int | None = None
     threads: int | None = None
@@ -157,7 +162,12 @@ class ProcessWindow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """One sample of the tree. ``asked_ns`` is the interval asked for; the true one is ``end_ns - start_ns``."""
+    """One sample of the tree. ``asked_ns`` is the interval asked for; the true one is ``end_ns - start_ns``.
+
+    Attributes:
+        gaps: processes of the tree that were born or ended inside this window, so that part of it is missing.
+        disturbed: who else cleared accessed bits in this window, or moved pages; empty when nobody is known to.
+    """
 
     sample: int
     start_ns: int
@@ -165,6 +175,8 @@ class Window:
     asked_ns: int
     sampler_cpu_ns: int
     processes: tuple[ProcessWindow, ...]
+    gaps: int = 0
+    disturbed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,10 @@ class FakeSession:
             rss_bytes=(1030.0 + 20 * np.sin(n / 40)) * MIB,
             sampler_cpu_ns=n * 1_500_000,
             recorder_cpu_ns=n * 600_000,
+            gaps=np.zeros(count, np.int64),
+            faulted_in_bytes=np.full(count, np.nan),
+            unknown_bytes=np.full(count, np.nan),
+            disturbed=("",) * count,
             status=("ok",) * count,
             reason=("",) * count,
         )

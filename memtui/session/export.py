@@ -86,19 +86,24 @@ def _samples(reader: SessionReader) -> Iterator[Row]:
     """A row per process and one with pid 0 for the whole tree."""
     pids = {p.key: p.pid for p in reader.processes()}
     table = reader.samples
-    parts = groupby(reader.process_samples(0, _last(reader)), key=lambda row: row["sample"])
-    by_sample = {sample: list(rows) for sample, rows in parts}
+    rows = groupby(reader.process_samples(0, _last(reader)), key=lambda row: row["sample"])
+    by_sample = {sample: list(of_sample) for sample, of_sample in rows}
     for i, sample in enumerate(table.sample.tolist()):
         sizes = (_whole(table.paused_ns[i]), _whole(table.wss_bytes[i]), _whole(table.rss_bytes[i]))
         stored = _whole(table.stored_bytes[i])
         status = (table.status[i], table.reason[i])
-        yield (sample, 0, int(table.start_ns[i]), int(table.end_ns[i]), *sizes, stored, "", *status, None, None, None)
+        extent = (int(table.start_ns[i]), int(table.end_ns[i]))
+        parts = (_whole(table.faulted_in_bytes[i]), _whole(table.unknown_bytes[i]))
+        tree = (int(table.gaps[i]), table.disturbed[i])
+        yield (sample, 0, *extent, *sizes, stored, "", *status, None, None, None, *parts, "", None, *tree)
         for row in by_sample.get(sample, ()):
             yield (
                 sample,
                 pids[row["process"]],
                 *(row[n] for n in ("start_ns", "end_ns", "paused_ns", "wss_bytes", "rss_bytes", "stored_bytes")),
                 *(row[n] for n in ("flush", "status", "reason", "cpu_ns", "minor_faults", "major_faults")),
+                *(row[n] for n in ("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns")),
+                *(None, ""),
             )
 
 
@@ -155,7 +160,13 @@ def _events(reader: SessionReader) -> Iterator[Row]:
 
 _SAMPLE = ("sample", "pid", "start_ns", "end_ns", "paused_ns", "wss_bytes", "rss_bytes", "stored_bytes", "flush")
 TABLES: dict[str, Table] = {
-    "samples": ((*_SAMPLE, "status", "reason", "cpu_ns", "minor_faults", "major_faults"), _samples),
+    "samples": (
+        (
+            *(*_SAMPLE, "status", "reason", "cpu_ns", "minor_faults", "major_faults"),
+            *("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns", "gaps", "disturbed"),
+        ),
+        _samples,
+    ),
     "pages": (("sample", "pid", "start", "end", "page_bytes"), _pages),
     "vmas": (("pid", "start", "end", "perms", "name", "first_sample", "last_sample", "filtered"), _vmas),
     "reuse": (("pid", "bound", "distance_bytes", "count"), _reuse),

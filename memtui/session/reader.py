@@ -20,8 +20,9 @@ from memtui.samples import End, Event, Hello, PowerReading, Process
 from memtui.session.codec import decode_pairs, decode_reuse
 from memtui.session.store import SessionError, connect_reader, row_id, size_on_disk, split_row_id
 
-_INTEGERS = ("sample", "start_ns", "end_ns", "asked_ns", "sampler_cpu_ns", "recorder_cpu_ns")
-_MAYBE = ("paused_ns", "wss_bytes", "stored_bytes", "rss_bytes")
+_INTEGERS = ("sample", "start_ns", "end_ns", "asked_ns", "sampler_cpu_ns", "recorder_cpu_ns", "gaps")
+_MAYBE = ("paused_ns", "wss_bytes", "stored_bytes", "faulted_in_bytes", "unknown_bytes", "rss_bytes")
+_TEXTS = ("disturbed", "status", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,14 @@ class SampleTable:
     asked_ns: NDArray[np.int64]
     sampler_cpu_ns: NDArray[np.int64]
     recorder_cpu_ns: NDArray[np.int64]
+    gaps: NDArray[np.int64]
     paused_ns: NDArray[np.float64]
     wss_bytes: NDArray[np.float64]
     stored_bytes: NDArray[np.float64]
+    faulted_in_bytes: NDArray[np.float64]
+    unknown_bytes: NDArray[np.float64]
     rss_bytes: NDArray[np.float64]
+    disturbed: tuple[str, ...]
     status: tuple[str, ...]
     reason: tuple[str, ...]
 
@@ -107,7 +112,7 @@ class SessionReader:
     def refresh(self) -> bool:
         """Look for newly committed rows; True when there are any, or when the recording ended meanwhile."""
         last = int(self.samples.sample[-1]) if len(self.samples) else -1
-        names = ", ".join((*_INTEGERS, *_MAYBE, "status", "reason"))
+        names = ", ".join((*_INTEGERS, *_MAYBE, *_TEXTS))
         new = self._all(f"SELECT {names} FROM sample WHERE sample > ? ORDER BY sample", last)
         if new:
             self.samples = _joined(self.samples, _table(new))
@@ -265,7 +270,7 @@ def _boot_id() -> str:
 
 
 def _table(rows: list[tuple[Any, ...]]) -> SampleTable:
-    names = (*_INTEGERS, *_MAYBE, "status", "reason")
+    names = (*_INTEGERS, *_MAYBE, *_TEXTS)
     columns: dict[str, Any] = dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
     columns |= {name: np.array(columns[name], np.int64) for name in _INTEGERS}
     columns |= {name: np.array(columns[name], np.float64) for name in _MAYBE}  # None becomes nan
@@ -274,4 +279,5 @@ def _table(rows: list[tuple[Any, ...]]) -> SampleTable:
 
 def _joined(old: SampleTable, new: SampleTable) -> SampleTable:
     arrays: dict[str, Any] = {n: np.concatenate((getattr(old, n), getattr(new, n))) for n in (*_INTEGERS, *_MAYBE)}
-    return SampleTable(**arrays, status=old.status + new.status, reason=old.reason + new.reason)
+    texts: dict[str, Any] = {n: getattr(old, n) + getattr(new, n) for n in _TEXTS}
+    return SampleTable(**arrays, **texts)

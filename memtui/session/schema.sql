@@ -10,12 +10,14 @@ CREATE TABLE process(
 
 CREATE TABLE sample( -- one row per sample of the whole tree
     sample INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, asked_ns INTEGER NOT NULL,
-    paused_ns INTEGER, wss_bytes INTEGER, stored_bytes INTEGER, rss_bytes INTEGER,
-    sampler_cpu_ns INTEGER NOT NULL, recorder_cpu_ns INTEGER NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL);
+    paused_ns INTEGER, wss_bytes INTEGER, stored_bytes INTEGER, faulted_in_bytes INTEGER, unknown_bytes INTEGER,
+    rss_bytes INTEGER, sampler_cpu_ns INTEGER NOT NULL, recorder_cpu_ns INTEGER NOT NULL, gaps INTEGER NOT NULL,
+    disturbed TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL);
 
 CREATE TABLE process_sample(
     id INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, paused_ns INTEGER, walk_ns INTEGER,
-    rearm_ns INTEGER, flush TEXT NOT NULL, wss_bytes INTEGER, stored_bytes INTEGER, rss_bytes INTEGER, cpu_ns INTEGER,
+    rearm_ns INTEGER, clear_gap_ns INTEGER, flush TEXT NOT NULL, rearm TEXT NOT NULL, wss_bytes INTEGER,
+    stored_bytes INTEGER, faulted_in_bytes INTEGER, unknown_bytes INTEGER, rss_bytes INTEGER, cpu_ns INTEGER,
     threads INTEGER, minor_faults INTEGER, major_faults INTEGER, status TEXT NOT NULL, reason TEXT NOT NULL);
 
 CREATE TABLE page_set(id INTEGER PRIMARY KEY, codec INTEGER NOT NULL, data BLOB NOT NULL); -- what filters kept

@@ -10,7 +10,7 @@ from pathlib import Path
 from memtui.errors import UserError
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SQLITE_MAGIC = b"SQLite format 3\0"
 _PROCESS_BITS = 20
 
@@ -53,8 +53,9 @@ def check_file(path: Path) -> None:
     page_bytes = 65536 if page_bytes == 1 else page_bytes
     if application != APPLICATION_ID:
         raise SessionError(f"{path}: is an SQLite file, but not a memtui session")
-    if version > SCHEMA_VERSION:
-        raise SessionError(f"{path}: was written by a newer memtui (format {version}, this one reads {SCHEMA_VERSION})")
+    if version != SCHEMA_VERSION:
+        age = "a newer" if version > SCHEMA_VERSION else "an older"
+        raise SessionError(f"{path}: was written by {age} memtui (format {version}, this one reads {SCHEMA_VERSION})")
     # While the log is there, it has the pages that are missing (a disk that ran full in the middle of folding it).
     if size < pages * page_bytes and not _log_bytes(path):
         raise SessionError(f"{path}: is truncated: {size} of {pages * page_bytes} bytes are there")

@@ -20,9 +20,13 @@ class PageWindow:
     pages: PageSet | None
     resident: PageSet | None = None  # pages present in the page tables, when asked for
     flush: str = "off"  # the flush that was really used this time
+    rearm: str = "off"  # how the marks were really cleared
     generation: int = 0  # rises when the process got a new address space (exec)
     walk_ns: int | None = None
     rearm_ns: int | None = None
+    clear_gap_ns: int | None = None  # from the begin of the walk to the end of the clear
+    faulted_in_bytes: int | None = None
+    unknown_bytes: int | None = None
     status: str = Status.OK
     reason: str = ""
 

@@ -23,6 +23,7 @@ from memtui.probes.pages.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.samples import Capability, Status, Vma
 
 NAME = "pagetable"
+FULL = "full"
 _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
@@ -149,9 +150,12 @@ class PageTableTracker:
             None if reason else pages,
             None if reason else walk.resident,
             flush=used,
+            rearm=FULL,
             generation=held.generation,
             walk_ns=walked - begin,
             rearm_ns=cleared - walked,
+            clear_gap_ns=cleared - begin,
+            unknown_bytes=None if reason else 0,
             status=Status.FAILED if reason else Status.OK,
             reason=reason,
         )
