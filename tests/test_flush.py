@@ -13,21 +13,30 @@ from memtui.pageset import BLOCK_BYTES, PageSet
 from memtui.probes.pages import flush
 from memtui.probes.pages.flush import Flusher, Handle, Span, soft_dirty_is_tracked, spans
 from memtui.probes.pages.pagetable import PageTableTracker, flush_capabilities
-from memtui.probes.pages.walk import Walker
-from memtui.samples import Capability, Vma
-from tests.pagetable_targets import Observer, Target, assert_touched, need_pagetable, vmas_of
+from memtui.probes.pages.walk import Walk, Walker
+from memtui.samples import Capability
+from tests.pagetable_targets import Observer, Target, assert_touched, need_pagetable
 
 BASE = 0x7F00_0000_0000
 FIRST = BASE >> 12
 WORKS = (Capability("cold", True), Capability("soft-dirty", True))
 
 
-def found(pages, *vmas) -> list[Span]:
-    return list(spans(Handle(0, -1, -1), PageSet.from_pages(np.asarray(pages)), vmas))
+def found(pages, *anonymous) -> list[Span]:
+    return list(spans(Handle(0, -1, -1), PageSet.from_pages(np.asarray(pages)), extents(*anonymous)))
 
 
-def memory(start_page, pages, perms="rw-p", name="") -> Vma:
-    return Vma(BASE + start_page * 4096, BASE + (start_page + pages) * 4096, perms, name)
+def memory(start_page, pages) -> tuple[int, int]:
+    return BASE + start_page * 4096, BASE + (start_page + pages) * 4096
+
+
+def extents(*anonymous):
+    starts, ends = zip(*anonymous, strict=True) if anonymous else ((), ())
+    return np.array(starts, np.uint64), np.array(ends, np.uint64)
+
+
+def walk_of(pages: PageSet) -> Walk:
+    return Walk(pages, None, (0, 0), vmas=1, hugetlb_vmas=0, changed=0, errors=0, anonymous=extents())
 
 
 def test_a_whole_block_is_preferred():
@@ -46,25 +55,18 @@ def test_a_span_over_several_blocks_is_widened_to_whole_ones():
 
 
 @pytest.mark.parametrize(
-    ("pages", "vmas"),
+    ("pages", "anonymous"),
     [
         (range(FIRST, FIRST + 63), [memory(0, 512)]),  # too short
         ([FIRST, FIRST + 100], [memory(0, 50), memory(50, 400)]),  # in two mappings
         ([FIRST, FIRST + 30_000], [memory(0, 40_000)]),  # too long
-        (range(FIRST, FIRST + 512), [memory(0, 512, "rw-s")]),  # shared with others
-        (range(FIRST, FIRST + 512), [memory(0, 512, "r--p", "/usr/lib/x.so")]),  # page cache
-        (range(FIRST, FIRST + 512), [memory(512, 512)]),  # in no mapping known
+        (range(FIRST, FIRST + 512), [memory(512, 512)]),  # somewhere else: files, shared memory
         (range(FIRST, FIRST + 512), []),
         ([], [memory(0, 512)]),
     ],
 )
-def test_where_no_span_is_safe(pages, vmas):
-    assert found(list(pages), *vmas) == []
-
-
-def test_named_anonymous_memory_and_the_heap_serve():
-    for name in ("[heap]", "[anon:malloc]"):
-        assert found(range(FIRST, FIRST + 512), memory(0, 512, name=name))
+def test_where_no_span_is_safe(pages, anonymous):
+    assert found(list(pages), *anonymous) == []
 
 
 def test_candidates_are_few():
@@ -74,7 +76,7 @@ def test_candidates_are_few():
 def test_the_block_that_served_last_comes_first():
     handle = Handle(0, -1, -1, good_block=(BASE >> 21) + 3)
     accessed = PageSet.from_pages(np.arange(FIRST, FIRST + 512 * 8))
-    assert next(iter(spans(handle, accessed, (memory(0, 512 * 8),)))).start == BASE + 3 * BLOCK_BYTES
+    assert next(iter(spans(handle, accessed, extents(memory(0, 512 * 8))))).start == BASE + 3 * BLOCK_BYTES
 
 
 def test_an_unknown_flush_is_refused():
@@ -170,17 +172,14 @@ def test_without_a_flush_the_window_says_so(target):
 def test_sparse_pages_are_flushed_by_a_longer_span(target):
     """Sixteen pages, of which no block holds two that lie far enough apart."""
     address = target.do("a = anonymous(16 * 512, align=1 << 21); v = view(a, 8192); v[:] = 1; answer = a")
-    vma = Vma(address, address + 16 * BLOCK_BYTES, "rw-p")
     target.send("loop(v, np.arange(0, 8192, 512), True)")
     target.let_run(0.01)
     with PageTableTracker("cold") as tracker:
         observer = Observer(tracker)
-        with observer.pauser.paused(target.pid):
-            tracker.begin(target.pid, (vma,))
+        observer.begin(target.pid)
         for _ in range(12):
             target.let_run(0.005)
-            with observer.pauser.paused(target.pid):
-                seen = tracker.window(target.pid, (vma,), want_resident=False)
+            seen = observer.window(target.pid)
             assert seen.flush == "cold"
             assert_touched(target.pid, seen.pages, address, 8192, range(0, 8192, 512))
         observer.close()
@@ -193,10 +192,10 @@ def test_a_refused_span_is_followed_by_the_other_flush(target, monkeypatch):
     walker = Walker()
     handle = Handle.open(target.pid)
     try:
-        accessed, vmas = walker.walk(target.pid).pages, vmas_of(target.pid)
-        assert Flusher(walker, "auto", WORKS).flush(handle, accessed, vmas) == "soft-dirty"
+        walk = walker.walk(target.pid)
+        assert Flusher(walker, "auto", WORKS).flush(handle, walk) == "soft-dirty"
         assert 1 <= len(asked) <= 8
-        assert Flusher(walker, "cold").flush(handle, accessed, vmas) == "off"
+        assert Flusher(walker, "cold").flush(handle, walk) == "off"
     finally:
         handle.close()
         walker.close()
@@ -209,8 +208,7 @@ def test_a_span_that_cleared_nothing_is_not_believed(target, monkeypatch):
     handle = Handle.open(target.pid)
     try:
         with Observer(None).pauser.paused(target.pid):
-            accessed = walker.walk(target.pid).pages
-            assert Flusher(walker, "cold").flush(handle, accessed, vmas_of(target.pid)) == "off"
+            assert Flusher(walker, "cold").flush(handle, walker.walk(target.pid)) == "off"
     finally:
         handle.close()
         walker.close()
@@ -221,12 +219,12 @@ def test_a_tiny_working_set_is_not_worth_write_protecting_everything(target, mon
     walker = Walker()
     handle = Handle.open(target.pid)
     try:
-        few = PageSet.from_pages(np.arange(FIRST, FIRST + 5))
-        assert Flusher(walker, "auto", WORKS).flush(handle, few, ()) == "off"
-        many = PageSet.from_pages(np.arange(FIRST, FIRST + 500))
-        assert Flusher(walker, "auto", WORKS).flush(handle, many, ()) == "soft-dirty"
+        few = walk_of(PageSet.from_pages(np.arange(FIRST, FIRST + 5)))
+        assert Flusher(walker, "auto", WORKS).flush(handle, few) == "off"
+        many = walk_of(PageSet.from_pages(np.arange(FIRST, FIRST + 500)))
+        assert Flusher(walker, "auto", WORKS).flush(handle, many) == "soft-dirty"
         monkeypatch.setattr(flush, "soft_dirty_is_tracked", lambda: False)
-        assert Flusher(walker, "auto", WORKS).flush(handle, few, ()) == "soft-dirty"
+        assert Flusher(walker, "auto", WORKS).flush(handle, few) == "soft-dirty"
     finally:
         handle.close()
         walker.close()
@@ -234,21 +232,18 @@ def test_a_tiny_working_set_is_not_worth_write_protecting_everything(target, mon
 
 def test_a_cold_flush_splits_no_huge_page(target):
     """Huge pages and small ones in one mapping: the flush takes the small ones only."""
-    address = target.do(
+    target.do(
         "a = anonymous(8 * 512, 14, align=1 << 21); v = view(a, 4096); v[:] = 1; "
-        "libc.madvise(a + (1 << 21), 1 << 21, 4); libc.madvise(a, 8 << 21, 15); v[512:1024] = 1; answer = a"
+        "libc.madvise(a + (1 << 21), 1 << 21, 4); libc.madvise(a, 8 << 21, 15); v[512:1024] = 1"
     )
     huge = _huge_kib(target.pid)
     if not huge:
         pytest.skip("this kernel gave no huge pages (transparent_hugepage is never, or memory is fragmented)")
-    vmas = (Vma(address, address + 8 * BLOCK_BYTES, "rw-p"),)
     with PageTableTracker("cold") as tracker:
         observer = Observer(tracker)
-        with observer.pauser.paused(target.pid):
-            tracker.begin(target.pid, vmas)
+        observer.begin(target.pid)
         target.do("v[:] = 2")
-        with observer.pauser.paused(target.pid):
-            assert tracker.window(target.pid, vmas, want_resident=False).flush == "cold"
+        assert observer.window(target.pid).flush == "cold"
         observer.close()
     assert _huge_kib(target.pid) == huge
 

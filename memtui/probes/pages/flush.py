@@ -15,6 +15,7 @@ way, and both are called with the target paused:
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import signal
@@ -23,15 +24,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memtui.pageset import BLOCK_BYTES, PAGE_SHIFT, PageSet
 from memtui.probes.pages.base import TrackerError
-from memtui.probes.pages.walk import Walker
-from memtui.samples import Capability, Vma
+from memtui.probes.pages.walk import TOP, Extents, Walk, Walker
+from memtui.samples import Capability
 
 COLD, SOFT_DIRTY, OFF = "cold", "soft-dirty", "off"
 FLUSHES = (COLD, SOFT_DIRTY, OFF)
@@ -41,6 +42,7 @@ _SAFE_PAGES = 64  # asked for, so that a page that is skipped at an end does no 
 _LONGEST_PAGES = 16384  # 64 MiB: a longer span would disturb the order of reclaim more than it is worth
 _ATTEMPTS = 4
 _SYS_PROCESS_MADVISE, _MADV_COLD = 440, 20
+_MOST_RANGES, _MOST_BYTES = 1024, 1 << 30
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -54,10 +56,6 @@ class Handle:
     pidfd: int
     clear_refs: int
     good_block: int = 0  # number of the 2 MiB block that served for the last cold flush
-    vmas: tuple[Vma, ...] = ()
-    usable: tuple[NDArray[np.uint64], NDArray[np.uint64]] = field(
-        default_factory=lambda: (np.empty(0, np.uint64), np.empty(0, np.uint64))
-    )
 
     @classmethod
     def open(cls, pid: int) -> Handle:
@@ -72,6 +70,10 @@ class Handle:
     def clear(self) -> None:
         """Clear the accessed bit of every page."""
         os.write(self.clear_refs, b"1")
+
+    def clear_mapped_files(self) -> None:
+        """Clear the accessed bit of every page in mappings of files, which shared memory is, too."""
+        os.write(self.clear_refs, b"3")
 
     def close(self) -> None:
         os.close(self.pidfd)
@@ -106,11 +108,13 @@ class Flusher:
         # Who asked for cold alone may need the soft-dirty bits that the other flush destroys.
         self._may_fall_back = asked == "auto" and SOFT_DIRTY in works
         self._costly = soft_dirty_is_tracked()
+        self.large_folios = True  # until somebody has looked
 
-    def flush(self, handle: Handle, accessed: PageSet, vmas: tuple[Vma, ...]) -> str:
+    def flush(self, handle: Handle, walk: Walk) -> str:
         """Flush while the process is paused, before its bits are cleared. Returns the flush that was really done."""
+        accessed = walk.pages
         if self.choice == COLD:
-            for span in spans(handle, accessed, vmas):
+            for span in spans(handle, accessed, walk.anonymous):
                 if self._cold(handle, span, accessed):
                     handle.good_block = span.start // BLOCK_BYTES
                     return COLD
@@ -127,6 +131,8 @@ class Flusher:
 
     def _cold(self, handle: Handle, span: Span, accessed: PageSet) -> bool:
         """Try one span; True when the bits it cleared lie so far apart that everything was flushed."""
+        if self.large_folios and self._has_large_folio(handle.pid, span):
+            return False
         if not madvise_cold(handle.pidfd, span):
             return False
         after = self._walker.walk(handle.pid, low=span.start, high=span.end)
@@ -135,34 +141,61 @@ class Flusher:
         cleared = np.setdiff1d(_pages_within(accessed, span), after.pages.pages(), assume_unique=True)
         return len(cleared) > 1 and int(cleared[-1] - cleared[0]) + 1 >= FULL_FLUSH_PAGES
 
+    def _has_large_folio(self, pid: int, span: Span) -> bool:
+        """Whether a folio of several pages is mapped page by page here: perhaps not all of it, and then it is split."""
+        blocks = np.arange(span.start // BLOCK_BYTES, -(-span.end // BLOCK_BYTES), dtype=np.uint64)
+        every = PageSet.from_blocks(blocks, np.full((len(blocks), 8), TOP, np.uint64))
+        return bool(self._walker.large(pid, every).page_count)
+
 
 def madvise_cold(pidfd: int, span: Span) -> bool:
     """True when the kernel took the whole span."""
-    vector = (ctypes.c_size_t * 2)(span.start, span.end - span.start)
+    vector = np.array([span.start, span.end - span.start], np.uint64)
+    return _madvise_cold(pidfd, vector) == span.end - span.start
+
+
+def madvise_cold_ranges(pidfd: int, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
+    """Offer many ranges of addresses. One that the kernel refuses (locked memory) is left out."""
+    vectors = np.stack((starts, ends - starts), axis=1)
+    while len(vectors):
+        # The kernel takes so many ranges at once, and of those the first 2 GiB.
+        total = np.cumsum(vectors[:_MOST_RANGES, 1])
+        count = max(int(np.searchsorted(total, _MOST_BYTES, side="right")), 1)
+        if count == 1 and total[0] > _MOST_BYTES:
+            start, length = vectors[0].tolist()
+            rest = np.array([[start + _MOST_BYTES, length - _MOST_BYTES]], np.uint64)
+            vectors = np.concatenate(([[start, _MOST_BYTES]], rest, vectors[1:])).astype(np.uint64)
+        done = _madvise_cold(pidfd, np.ascontiguousarray(vectors[:count]))
+        taken = int(np.searchsorted(np.cumsum(vectors[:count, 1]), max(done, 0), side="right"))
+        vectors = vectors[taken if taken == count else taken + 1 :]
+
+
+def _madvise_cold(pidfd: int, vectors: NDArray[np.uint64]) -> int:
+    """Bytes taken, from the first range on; below 0: none. Raises ProcessLookupError."""
     done = _libc.syscall(
-        ctypes.c_long(_SYS_PROCESS_MADVISE), pidfd, vector, ctypes.c_size_t(1), _MADV_COLD, ctypes.c_uint(0)
+        ctypes.c_long(_SYS_PROCESS_MADVISE),
+        pidfd,
+        ctypes.c_void_p(vectors.ctypes.data),
+        ctypes.c_size_t(vectors.size // 2),
+        _MADV_COLD,
+        ctypes.c_uint(0),
     )
-    if done < 0 and ctypes.get_errno() == 3:  # ESRCH
+    if done < 0 and ctypes.get_errno() == errno.ESRCH:
         raise ProcessLookupError("the process ended")
-    return bool(done == span.end - span.start)
+    return int(done)
 
 
-def spans(handle: Handle, accessed: PageSet, vmas: tuple[Vma, ...]) -> Iterator[Span]:
-    """Where a cold flush is safe and would flush everything: a few candidates, the best first."""
-    if vmas is not handle.vmas:
-        handle.vmas, handle.usable = vmas, _usable(vmas)
-    starts, ends = handle.usable
+def spans(handle: Handle, accessed: PageSet, anonymous: Extents) -> Iterator[Span]:
+    """Where a cold flush is safe and would flush everything: a few candidates, the best first.
+
+    In private anonymous memory only: pages of the page cache may be other processes' working set, too.
+    """
+    starts, ends = anonymous
     if not len(starts) or not len(accessed.blocks):
         return
     for block in _wide_blocks(accessed, starts, ends, handle.good_block)[:_ATTEMPTS].tolist():
         yield Span(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES)
     yield from _pairs(accessed, starts, ends)
-
-
-def _usable(vmas: tuple[Vma, ...]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Start and end of the private anonymous mappings; page-cache pages may be other processes' working set, too."""
-    kept = [v for v in vmas if v.perms[3:4] == "p" and (v.name in ("", "[heap]") or v.name.startswith("[anon:"))]
-    return np.array([v.start for v in kept], np.uint64), np.array([v.end for v in kept], np.uint64)
 
 
 def _wide_blocks(
@@ -273,28 +306,28 @@ def _prove_on(child: subprocess.Popen, walker: Walker, passes: mmap.mmap) -> tup
     assert child.stdout
     address = int(child.stdout.readline())
     _pin_away(child.pid)
-    vmas = (Vma(address, address + (_PROOF_PAGES << PAGE_SHIFT), "rw-p"),)
-    return tuple(_prove_twice(walker, name, child.pid, vmas, passes) for name in (COLD, SOFT_DIRTY))
+    span = Span(address, address + (_PROOF_PAGES << PAGE_SHIFT))
+    return tuple(_prove_twice(walker, name, child.pid, span, passes) for name in (COLD, SOFT_DIRTY))
 
 
-def _prove_twice(walker: Walker, name: str, pid: int, vmas: tuple[Vma, ...], passes: mmap.mmap) -> Capability:
+def _prove_twice(walker: Walker, name: str, pid: int, span: Span, passes: mmap.mmap) -> Capability:
     """Once more when it failed: DAMON, where it runs, takes a bit away now and then. Stale translations take many."""
-    first = _prove(walker, name, pid, vmas, passes)
-    return first if first.ok else _prove(walker, name, pid, vmas, passes)
+    first = _prove(walker, name, pid, span, passes)
+    return first if first.ok else _prove(walker, name, pid, span, passes)
 
 
-def _prove(walker: Walker, name: str, pid: int, vmas: tuple[Vma, ...], passes: mmap.mmap) -> Capability:
+def _prove(walker: Walker, name: str, pid: int, span: Span, passes: mmap.mmap) -> Capability:
     flusher = Flusher(walker, name)
     handle = Handle.open(pid)
     try:
         for window in range(_PROOF_WINDOWS + 1):
             os.kill(pid, signal.SIGSTOP)
             os.waitpid(pid, os.WUNTRACED)
-            accessed = walker.walk(pid, low=vmas[0].start, high=vmas[0].end).pages
-            seen = len(_pages_within(accessed, Span(vmas[0].start, vmas[0].end)))
+            walk = walker.walk(pid, low=span.start, high=span.end)
+            seen = len(_pages_within(walk.pages, span))
             if window and seen != _PROOF_PAGES:
                 return Capability(name, False, f"a loop over {_PROOF_PAGES} pages was seen as {seen}")
-            used = flusher.flush(handle, accessed, vmas)
+            used = flusher.flush(handle, walk)
             if used != name:
                 return Capability(name, False, "the kernel refused it (it needs Linux 5.10 and CAP_SYS_NICE)")
             handle.clear()

@@ -29,12 +29,20 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* Flags of a mapping; the values are the same in every kernel that can load this. */
 #define VMA_PFNMAP 0x00000400ULL
+#define VMA_LOCKED 0x00002000ULL
+#define VMA_IO 0x00004000ULL
 #define VMA_HUGETLB 0x00400000ULL
+#define VMA_MIXEDMAP 0x10000000ULL
 
 /* What a slot describes, in the two lowest bits of its key. */
 #define KIND_BLOCK 0
 #define KIND_HUGE 1
 #define KIND_GIANT 2
+
+/* What can be asked about pages. */
+#define ABOUT_NOTED 0	 /* accessed, though somebody else took the accessed bit away */
+#define ABOUT_ACCESSED 1 /* the accessed bit is set */
+#define ABOUT_LARGE 2	 /* a part of a folio of several pages, mapped page by page */
 
 struct walk_state {
 	/* Set by the reader before a walk. */
@@ -48,6 +56,7 @@ struct walk_state {
 	u64 second_look;   /* somebody else clears accessed bits: find the page frames and ask them about leaves */
 	u64 page_frames;   /* the struct page of physical address 0; found when 0, kept by the reader */
 	u64 asked;	   /* questions to answer instead of a walk */
+	u64 about;	   /* what is asked */
 	/* Set by the walk. */
 	u64 used;	   /* slots filled */
 	u64 skipped;	   /* slots that did not fit */
@@ -55,6 +64,8 @@ struct walk_state {
 	u64 vmas;	   /* mappings met */
 	u64 foreign;	   /* mappings of another address space: the kernel ignored the link's task */
 	u64 hugetlb_vmas;  /* mappings whose accessed bits nobody can clear */
+	u64 changed;	   /* blocks left out because their page table was exchanged while it was read */
+	u64 anonymous;	   /* mappings of that kind */
 	u64 mm;		   /* identity of the address space, opaque */
 	u64 exec_id;	   /* rises with every exec */
 	u64 next;	   /* first address not looked at yet */
@@ -69,7 +80,13 @@ struct bitmap {
 	u64 word[8];
 };
 
-/* About pages of one block: were they accessed, though their accessed bit is clear? Answered in place. */
+/* A mapping of private anonymous memory that reclaim could take. */
+struct extent {
+	u64 start;
+	u64 end;
+};
+
+/* About pages of one block. Answered in place: what stays set is a yes. */
 struct question {
 	u64 block;
 	u64 page[8];
@@ -110,6 +127,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct question);
 } questions SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16);
+	__type(key, u32);
+	__type(value, struct extent);
+} anonymous SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -232,6 +257,22 @@ struct frame {
 	u64 compound_head; /* bit 0: not the first page of its folio */
 };
 
+static __always_inline bool read_frame(struct walker *w, u64 entry, struct frame *frame)
+{
+	u64 at = w->state->page_frames + ((entry & w->mask) >> 12) * bpf_core_type_size(struct page);
+
+	return !bpf_probe_read_kernel(frame, sizeof(*frame), (void *)at);
+}
+
+/* Whether the page behind an entry of a page table is one of several of its folio. Unknown counts as yes. */
+static __noinline bool is_large(struct walker *w, u64 entry)
+{
+	struct frame frame = {};
+
+	return !read_frame(w, entry, &frame) || frame.compound_head & 1 ||
+	       frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1;
+}
+
 /*
  * Whether another observer (DAMON, page_idle) has cleared the accessed bit of this page since the last clear: the
  * kernel then leaves a note in the page frame, and clear_refs takes the note away together with the bit. A folio of
@@ -240,11 +281,10 @@ struct frame {
 static __noinline bool noted(struct walker *w, u64 entry, bool leaf)
 {
 	struct frame frame = {};
-	u64 at = w->state->page_frames + ((entry & w->mask) >> 12) * bpf_core_type_size(struct page);
 
 	if (!bpf_core_enum_value_exists(enum pageflags, PG_young))
 		return false;
-	if (bpf_probe_read_kernel(&frame, sizeof(frame), (void *)at) || frame.compound_head & 1)
+	if (!read_frame(w, entry, &frame) || frame.compound_head & 1)
 		return false;
 	if (!leaf && frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
 		return false;
@@ -381,6 +421,11 @@ static __always_inline void emit_table(struct walker *w, u64 address, u64 entry)
 		s->errors++;
 		return;
 	}
+	/* A table that was taken away meanwhile (a huge page was made of it) may hold anything. */
+	if ((read_entry(s, w->middle, address >> BLOCK_SHIFT) ^ entry) & (w->mask | E_PRESENT | E_LEAF)) {
+		s->changed++;
+		return;
+	}
 	g.slot = next_slot(s);
 	if (!g.slot)
 		return;
@@ -443,22 +488,30 @@ struct answering {
 static long answer_word(u32 i, void *context)
 {
 	struct answering *a = context;
-	u64 asked, accessed = 0;
+	u64 about = a->walker->state->about, asked, yes = 0;
 
 	if (i >= 8)
 		return 1;
 	asked = a->question->page[i];
+	if (about == ABOUT_ACCESSED) {
+		a->question->page[i] = asked & gather_accessed(&a->table->entry[i * 64]);
+		return 0;
+	}
 	for (u32 k = 0; k < 64 && asked; k++, asked >>= 1) {
 		u64 entry;
 
 		if (!(asked & 1))
 			continue;
 		entry = a->table->entry[(i * 64 + k) & 511];
+		if (!present(entry))
+			continue;
 		/* Under PROT_NONE the number of the page frame is kept inverted. */
-		if (present(entry) & entry & E_PRESENT && noted(a->walker, entry, false))
-			accessed |= 1ULL << k;
+		if (!(entry & E_PRESENT))
+			yes |= (u64)(about == ABOUT_LARGE) << k;
+		else if (about == ABOUT_LARGE ? is_large(a->walker, entry) : noted(a->walker, entry, false))
+			yes |= 1ULL << k;
 	}
-	a->question->page[i] = accessed;
+	a->question->page[i] = yes;
 	return 0;
 }
 
@@ -475,7 +528,10 @@ static long answer(u32 i, void *context)
 		return 1;
 	entry = middle_entry(w, a.question->block << BLOCK_SHIFT);
 	if (!(entry & E_PRESENT) || entry & E_LEAF) {
-		__builtin_memset(a.question->page, 0, sizeof(a.question->page));
+		bool yes = w->state->about == ABOUT_ACCESSED && entry & E_LEAF && entry & E_ACCESSED;
+
+		if (!yes)
+			__builtin_memset(a.question->page, 0, sizeof(a.question->page));
 		return 0;
 	}
 	if (bpf_probe_read_kernel(a.table, sizeof(*a.table), (void *)(w->direct_map + (entry & w->mask)))) {
@@ -484,6 +540,18 @@ static long answer(u32 i, void *context)
 	}
 	bpf_loop(8, answer_word, &a, 0);
 	return 0;
+}
+
+static __always_inline void note_anonymous(struct walk_state *s, u64 start, u64 end)
+{
+	u32 index = s->anonymous;
+	struct extent *extent = bpf_map_lookup_elem(&anonymous, &index);
+
+	if (!extent)
+		return;
+	extent->start = start;
+	extent->end = end;
+	s->anonymous++;
 }
 
 SEC("iter/task_vma")
@@ -528,11 +596,13 @@ int walk(struct bpf_iter__task_vma *context)
 	if (!s->direct_map)
 		return 0;
 	w.direct_map = s->direct_map;
-	if (s->second_look && !s->page_frames)
+	if (!s->page_frames) {
 		s->page_frames = find_page_frames(&w, task);
+		s->errors = 0; /* not to know them is no error */
+	}
 	if (s->asked) {
 		/* Once, at the first mapping; the others have nothing to add. */
-		if (s->page_frames && s->vmas == 1)
+		if ((s->page_frames || s->about == ABOUT_ACCESSED) && s->vmas == 1)
 			bpf_loop(s->asked, answer, &w, 0);
 		return 0;
 	}
@@ -554,6 +624,8 @@ int walk(struct bpf_iter__task_vma *context)
 		start = s->low;
 	if (end > s->high)
 		end = s->high;
+	if (!vma->vm_ops && !(flags & (VMA_LOCKED | VMA_IO | VMA_HUGETLB | VMA_MIXEDMAP)) && start < end)
+		note_anonymous(s, vma->vm_start, vma->vm_end);
 	start &= ~(BLOCK - 1);
 	/* Mappings that share a block: the first one has reported it. */
 	if (start < s->next)

@@ -19,11 +19,11 @@ from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.bpf import BpfError, Skeleton
 from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
 from memtui.probes.pages.observers import other_observers
-from memtui.probes.pages.walk import DEFAULT_SLOTS, Walker, blocks_of
+from memtui.probes.pages.rearm import Rearmer
+from memtui.probes.pages.walk import DEFAULT_SLOTS, Walk, Walker, blocks_of
 from memtui.samples import Capability, Status, Vma
 
 NAME = "pagetable"
-FULL = "full"
 _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
@@ -37,13 +37,19 @@ class _Held:
     handle: Handle
     address_space: tuple[int, int]
     generation: int = 0
+    resident_pages: int = 0
+    unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose marks could not be cleared
     recent: PageSet = field(default_factory=PageSet.empty)  # touched in the last windows, the newest half ...
     earlier: PageSet = field(default_factory=PageSet.empty)  # ... and the one before it
     recent_windows: int = 0
 
+    def note_resident(self, walk: Walk) -> None:
+        if walk.resident is not None:
+            self.resident_pages = walk.resident.page_count
+
 
 class PageTableTracker:
-    """Reads accessed bits with a BPF program and clears them through ``/proc/PID/clear_refs``.
+    """Reads accessed bits with a BPF program and clears them again (``memtui.probes.pages.rearm``).
 
     Left out of the working set, because nobody can clear their bits: hugetlb pages, pages of 1 GiB, the zero page
     (memory that was read and never written) and device memory. Of these only the first two count as resident.
@@ -55,6 +61,8 @@ class PageTableTracker:
         self,
         flush: str = "auto",
         *,
+        rearm: str = "auto",
+        paused: bool = True,
         skeleton: Skeleton | None = None,
         slots: int = DEFAULT_SLOTS,
         restrict: bool = True,
@@ -63,6 +71,8 @@ class PageTableTracker:
 
         Args:
             flush: ``auto``, ``cold``, ``soft-dirty`` or ``off``.
+            rearm: ``auto``, ``working-set`` or ``full``.
+            paused: the target will stand still over ``begin`` and ``window``.
             skeleton: the BPF program; the shipped one when not given.
             slots: blocks of 2 MiB that fit before the first growth.
             restrict: False visits every process of the machine, the only way before Linux 6.1.
@@ -77,10 +87,12 @@ class PageTableTracker:
         try:
             proofs = prove_flushes(self._walker) if flush == "auto" else ()
             self._flusher = Flusher(self._walker, flush, proofs)
+            self._rearmer = Rearmer(self._walker, self._flusher, rearm, paused=paused)
         except BaseException:
             self._walker.close()
             raise
         self.flush = self._flusher.choice
+        self.rearm = self._rearmer.choice
         self.rejected_flushes = self._flusher.rejected
 
     def notice(self) -> str:
@@ -88,6 +100,7 @@ class PageTableTracker:
 
         Call it now and then while nothing is paused.
         """
+        self._rearmer.look_around(tuple(self._held))
         others = other_observers()
         if others == self._others:
             return ""
@@ -112,14 +125,15 @@ class PageTableTracker:
         handle = Handle.open(pid)
         try:
             self._walker.reserve(blocks_of(pid) * 5 // 4)
-            walk = self._walker.walk(pid)
-            self._flusher.flush(handle, walk.pages, vmas)
+            walk = self._walker.walk(pid, want_resident=True)
+            self._flusher.flush(handle, walk)
             handle.clear()
         except BaseException:
             handle.close()
             self._walker.forget(pid)
             raise
-        self._held[pid] = _Held(handle, walk.address_space, recent=walk.pages)
+        held = self._held[pid] = _Held(handle, walk.address_space, recent=walk.pages)
+        held.note_resident(walk)
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the marks, flush, clear the marks. The process should be paused over this call.
@@ -138,26 +152,28 @@ class PageTableTracker:
             # A new address space begins without marks, so what is marked was touched since the exec.
             held.address_space = walk.address_space
             held.generation += 1
-            held.recent = held.earlier = PageSet.empty()
+            held.recent = held.earlier = held.unknown = PageSet.empty()
+        held.note_resident(walk)
         pages = self._with_noted(held, pid, walk.pages) if self._walker.second_look else walk.pages
         walked = time.monotonic_ns()
-        used = self._flusher.flush(held.handle, walk.pages, vmas)
-        held.handle.clear()
+        done = self._rearmer.rearm(held.handle, walk, pages, held.resident_pages)
         cleared = time.monotonic_ns()
+        unknown_bytes = pages.size_bytes - pages.difference(held.unknown).size_bytes
+        held.unknown = done.unknown
 
         reason = f"{walk.errors} page tables could not be read" if walk.errors else ""
         return PageWindow(
             None if reason else pages,
             None if reason else walk.resident,
-            flush=used,
-            rearm=FULL,
+            flush=done.flush,
+            rearm=done.rearm,
             generation=held.generation,
             walk_ns=walked - begin,
             rearm_ns=cleared - walked,
             clear_gap_ns=cleared - begin,
-            unknown_bytes=None if reason else 0,
-            status=Status.FAILED if reason else Status.OK,
-            reason=reason,
+            unknown_bytes=None if reason else unknown_bytes,
+            status=Status.FAILED if reason else Status.APPROXIMATE if walk.changed else Status.OK,
+            reason=reason or (f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""),
         )
 
     def _with_noted(self, held: _Held, pid: int, pages: PageSet) -> PageSet:
@@ -176,6 +192,7 @@ class PageTableTracker:
         if held:
             held.handle.close()
         self._walker.forget(pid)
+        self._rearmer.forget(pid)
 
     def close(self) -> None:
         """Release everything. The kernel does the same when this process dies."""

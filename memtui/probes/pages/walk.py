@@ -23,13 +23,17 @@ DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
 TOP = (1 << 64) - 1
 _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
-    *("second_look", "page_frames", "asked"),
-    *("used", "skipped", "errors", "vmas", "foreign", "hugetlb_vmas", "mm", "exec_id", "next"),
+    *("second_look", "page_frames", "asked", "about"),
+    *("used", "skipped", "errors", "vmas", "foreign", "hugetlb_vmas", "changed"),
+    *("anonymous", "mm", "exec_id", "next"),
 )
 _FIELD = {name: index for index, name in enumerate(_STATE)}
 _OUTPUTS = slice(_FIELD["used"], len(_STATE))
 _SLOT_WORDS, _RESIDENT_WORDS, _QUESTION_WORDS = 9, 8, 9
 _QUESTIONS = 2048  # blocks that are asked about at once
+_ANONYMOUS = 65536  # no process has more mappings, unless vm.max_map_count was raised
+_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = 0, 1, 2
+Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
 _INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO, the same on every kernel
 _MAX_SEARCH_STEPS = 1 << 16  # 64 TiB of physical address space in steps of 1 GiB
@@ -49,6 +53,8 @@ class Walk:
         address_space: identity that changes with every exec.
         vmas: mappings visited.
         hugetlb_vmas: mappings among them whose accessed bits nobody can clear; their pages are never in ``pages``.
+        changed: blocks left out because their page table was exchanged while it was read.
+        anonymous: start and end addresses of the mappings of private anonymous memory, rising: u8[n] each.
         errors: page tables that could not be read; above 0, ``pages`` is incomplete.
     """
 
@@ -57,7 +63,9 @@ class Walk:
     address_space: tuple[int, int]
     vmas: int
     hugetlb_vmas: int
+    changed: int
     errors: int
+    anonymous: Extents
 
 
 class Walker:
@@ -79,6 +87,7 @@ class Walker:
         self._entries: NDArray[np.uint64]
         self._resident: NDArray[np.uint64]
         self._questions: NDArray[np.uint64]
+        self._anonymous: NDArray[np.uint64]
         self._load(slots)
         try:
             self._find_direct_map()
@@ -88,12 +97,14 @@ class Walker:
 
     def _load(self, slots: int) -> None:
         """(Re)load with room for this many blocks; what the state says of the direct map is kept."""
-        program = Program(self._skeleton, {"slots": slots, "resident": slots, "questions": _QUESTIONS})
+        sizes = {"slots": slots, "resident": slots, "questions": _QUESTIONS, "anonymous": _ANONYMOUS}
+        program = Program(self._skeleton, sizes)
         try:
             state = np.frombuffer(program.view("state", len(_STATE) * 8), np.uint64)[: len(_STATE)]
             entries = np.frombuffer(program.view("slots", slots * _SLOT_WORDS * 8), np.uint64)
             resident = np.frombuffer(program.view("resident", slots * _RESIDENT_WORDS * 8), np.uint64)
             questions = np.frombuffer(program.view("questions", _QUESTIONS * _QUESTION_WORDS * 8), np.uint64)
+            anonymous = np.frombuffer(program.view("anonymous", _ANONYMOUS * 16), np.uint64)
         except BaseException:
             program.close()
             raise
@@ -104,6 +115,7 @@ class Walker:
         self._entries = entries[: slots * _SLOT_WORDS].reshape(-1, _SLOT_WORDS)
         self._resident = resident[: slots * _RESIDENT_WORDS].reshape(-1, _RESIDENT_WORDS)
         self._questions = questions[: _QUESTIONS * _QUESTION_WORDS].reshape(-1, _QUESTION_WORDS)
+        self._anonymous = anonymous[: _ANONYMOUS * 2].reshape(-1, 2)
 
     def _find_direct_map(self) -> None:
         """By walking over no address of this process. The kernel has one direct map, so once is enough."""
@@ -149,7 +161,7 @@ class Walker:
 
     @property
     def knows_page_frames(self) -> bool:
-        """Whether the second look can answer; known after a walk with it."""
+        """Whether pages can be asked for what their page frames say; known after a walk."""
         return bool(self._get("page_frames"))
 
     def noted(self, pid: int, pages: PageSet) -> PageSet:
@@ -157,7 +169,24 @@ class Walker:
 
         DAMON and page_idle clear accessed bits and leave a note in the page frame instead. Raises as ``walk``.
         """
+        return self._ask(pid, pages, _ABOUT_NOTED)
+
+    def accessed(self, pid: int, pages: PageSet) -> PageSet:
+        """Those of the pages, huge ones included, whose accessed bit is set. Raises as ``walk``."""
+        if not len(pages.huge):
+            return self._ask(pid, pages, _ABOUT_ACCESSED)
+        small = self._ask(pid, pages, _ABOUT_ACCESSED)
+        every = PageSet.from_blocks(pages.huge, np.full((len(pages.huge), 8), TOP, np.uint64))
+        return PageSet(small.blocks, small.bits, self._ask(pid, every, _ABOUT_ACCESSED).blocks, pages.giant[:0])
+
+    def large(self, pid: int, pages: PageSet) -> PageSet:
+        """Those of the 4 KiB pages that are part of a larger folio, or perhaps are. Raises as ``walk``."""
+        return self._ask(pid, pages, _ABOUT_LARGE) if self.knows_page_frames else pages
+
+    def _ask(self, pid: int, pages: PageSet, about: int) -> PageSet:
+        """Those of the 4 KiB pages for which the answer is yes."""
         found = np.empty_like(pages.bits)
+        self._set("about", about)
         for first in range(0, len(pages.blocks), _QUESTIONS):
             part = slice(first, first + _QUESTIONS)
             count = len(pages.blocks[part])
@@ -188,7 +217,7 @@ class Walker:
             self._program.close()
             self._program = None
         # A map's memory keeps a descriptor of its own until the last array over it is gone.
-        self._state = self._entries = self._resident = self._questions = np.empty(0, np.uint64)
+        self._state = self._entries = self._resident = self._questions = self._anonymous = np.empty(0, np.uint64)
 
     def _visit(self, pid: int, *, low: int, high: int, want_resident: bool) -> None:
         """Run the program over the process, by the way that meets its mappings."""
@@ -233,7 +262,17 @@ class Walker:
         pages = PageSet.from_blocks(numbers, accessed, touched)
         resident = PageSet.from_blocks(numbers, present, huge, giant) if want_resident else None
         identity = self._get("mm"), self._get("exec_id")
-        return Walk(pages, resident, identity, self._get("vmas"), self._get("hugetlb_vmas"), self._get("errors"))
+        extents = self._anonymous[: self._get("anonymous")].copy()
+        return Walk(
+            pages,
+            resident,
+            identity,
+            vmas=self._get("vmas"),
+            hugetlb_vmas=self._get("hugetlb_vmas"),
+            changed=self._get("changed"),
+            errors=self._get("errors"),
+            anonymous=(extents[:, 0], extents[:, 1]),
+        )
 
 
 def physical_masks() -> list[int]:

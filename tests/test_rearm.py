@@ -1,0 +1,294 @@
+"""Clearing accessed bits in proportion to the working set: what it covers, that it is exact, what it leaves alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.pageset import PageSet
+from memtui.probes.pages import rearm
+from memtui.probes.pages.flush import Flusher, Handle, madvise_cold_ranges
+from memtui.probes.pages.pagetable import PageTableTracker
+from memtui.probes.pages.rearm import FULL, WORKING_SET, Rearmer, flushing_ranges, intersect, lanes_of, runs_of
+from memtui.probes.pages.walk import Walker
+from memtui.samples import Capability
+from tests.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable, within
+
+LANE = 65536
+BASE = 0x7F00_0000_0000
+
+
+def extents(pairs) -> tuple[np.ndarray, np.ndarray]:
+    return tuple(np.array(list(side), np.uint64) for side in (zip(*pairs, strict=True) if pairs else ((), ())))
+
+
+@given(st.sets(st.integers(0, 4000), max_size=60), st.sets(st.integers(8, 12), max_size=3))
+def test_lanes_are_those_with_a_page(pages, huge):
+    small = PageSet.from_pages(sorted(p for p in pages if p // 512 not in huge))
+    touched = PageSet(small.blocks, small.bits, np.array(sorted(huge), np.uint64), small.giant)
+    wanted = {p // 16 for p in small.pages().tolist()} | {h * 32 + i for h in huge for i in range(32)}
+    assert lanes_of(touched).tolist() == sorted(wanted)
+
+
+@given(st.sets(st.integers(0, 200), max_size=60))
+def test_runs_cover_the_lanes_and_nothing_else(lanes):
+    starts, ends = runs_of(np.array(sorted(lanes), np.uint64))
+    covered = [lane for a, b in zip(starts, ends, strict=True) for lane in range(int(a) // LANE, int(b) // LANE)]
+    assert covered == sorted(lanes)
+    assert (starts[1:] > ends[:-1]).all()
+
+
+@st.composite
+def rising(draw, most: int = 40):
+    edges = sorted(draw(st.sets(st.integers(0, most), max_size=12)))
+    return [(a * 4096, b * 4096) for a, b in zip(edges[::2], edges[1::2], strict=False)]
+
+
+@given(rising(), rising())
+def test_parts_of_runs_lie_in_one_mapping_each(runs, mappings):
+    starts, ends = intersect(extents(runs), extents(mappings))
+    naive = [(max(a, c), min(b, d)) for a, b in runs for c, d in mappings if max(a, c) < min(b, d)]
+    assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == naive
+
+
+def test_only_long_whole_runs_without_huge_pages_flush():
+    runs = extents([(0, 4 * LANE), (8 * LANE, 11 * LANE), (32 * LANE, 72 * LANE), (96 * LANE, 100 * LANE)])
+    cut = extents([(0, 4 * LANE), (8 * LANE, 11 * LANE), (32 * LANE, 72 * LANE), (96 * LANE, 99 * LANE)])
+    none = np.empty(0, np.uint64)
+    assert flushing_ranges(runs, cut, none)[0].tolist() == [0, 32 * LANE]
+    assert flushing_ranges(runs, cut, np.array([1], np.uint64))[0].tolist() == [0]
+
+
+def test_an_unknown_rearm_is_refused():
+    walker = Walker.__new__(Walker)
+    with pytest.raises(ValueError, match="one of auto"):
+        Rearmer(walker, Flusher(walker, "cold"), "half")
+
+
+def test_auto_leaves_the_order_of_reclaim_alone_when_another_flush_was_chosen():
+    walker = Walker.__new__(Walker)
+    works = (Capability("soft-dirty", True),)
+    assert Rearmer(walker, Flusher(walker, "auto", works)).choice == FULL
+    assert Rearmer(walker, Flusher(walker, "auto", works), WORKING_SET).choice == WORKING_SET
+    assert Rearmer(walker, Flusher(walker, "cold")).choice == WORKING_SET
+
+
+@pytest.fixture
+def target():
+    need_pagetable()
+    with Target() as target:
+        yield target
+
+
+def _track(target: Target, kind: str = WORKING_SET, **options) -> tuple[PageTableTracker, Observer]:
+    tracker = PageTableTracker("cold", rearm=kind, **options)
+    observer = Observer(tracker)
+    observer.begin(target.pid)
+    return tracker, observer
+
+
+@pytest.mark.parametrize("write", [True, False])
+@pytest.mark.parametrize(("pages", "touched"), [(256, 256), (4096, 17), (65536, 5000), (20000, 20000)])
+def test_every_window_is_exact(target, pages, touched, write):
+    address = target.touch_for_ever(pages, touched, seed=3, write=write)
+    tracker, observer = _track(target)
+    for _ in range(8):
+        target.let_run(0.005)
+        window = observer.window(target.pid)
+        assert (window.rearm, window.flush) == (WORKING_SET, "cold")
+        assert_touched(target.pid, window.pages, address, pages, drawn(pages, touched, 3))
+        assert window.unknown_bytes <= max(0.01 * window.pages.size_bytes, 8 * 4096)
+    observer.close()
+    tracker.close()
+
+
+def test_what_was_not_touched_again_is_not_seen_again(target):
+    address = target.do("a = anonymous(8192); v = view(a, 8192); v[:] = 1; answer = a")
+    tracker, observer = _track(target)
+    target.do("v[100:3000] = 2")
+    assert_touched(target.pid, observer.window(target.pid).pages, address, 8192, range(100, 3000))
+    for first in (0, 2990, 8000):
+        target.do(f"v[{first}:{first} + 50] = 2")
+        window = observer.window(target.pid)
+        assert window.rearm == WORKING_SET
+        assert_touched(target.pid, window.pages, address, 8192, range(first, first + 50))
+    observer.close()
+    tracker.close()
+
+
+def test_files_and_shared_memory_are_cleared_too(target, tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(bytes(64 * 4096))
+    address = target.do(
+        f"f = open({str(path)!r}, 'r+b'); "
+        "a = libc.mmap(None, 64 * 4096, 3, 1, f.fileno(), 0); v = view(a, 64); v[:] = 1; answer = a"
+    )
+    tracker, observer = _track(target)
+    target.do("v[::2].sum()")
+    first = observer.window(target.pid)
+    target.do("v[1::4].sum()")
+    second = observer.window(target.pid)
+    assert first.rearm == second.rearm == WORKING_SET
+    assert_touched(target.pid, first.pages, address, 64, range(0, 64, 2))
+    assert_touched(target.pid, second.pages, address, 64, range(1, 64, 4))
+    observer.close()
+    tracker.close()
+
+
+def test_marks_that_cannot_be_cleared_singly_lead_to_a_full_clear(target):
+    """Pages shared with a forked child: MADV_COLD leaves them alone, and the next window must not repeat them."""
+    address = target.do(
+        "a = anonymous(4096); v = view(a, 4096); v[:] = 1\nchild = os.fork()\n"
+        "if not child:\n time.sleep(600)\nanswer = a"
+    )
+    tracker, observer = _track(target)
+    try:
+        target.do("v[:2000].sum()")
+        window = observer.window(target.pid)
+        assert window.rearm == FULL
+        assert_touched(target.pid, window.pages, address, 4096, range(2000))
+        target.do("v[3000:3100].sum()")
+        assert_touched(target.pid, observer.window(target.pid).pages, address, 4096, range(3000, 3100))
+    finally:
+        target.do("os.kill(child, 9); os.waitpid(child, 0)")
+        observer.close()
+        tracker.close()
+
+
+def test_a_few_marks_that_stay_are_unknown(target, monkeypatch):
+    address = target.do("a = anonymous(8192); v = view(a, 8192); v[:] = 1; answer = a")
+    tracker, observer = _track(target)
+    target.do("v[:4096] = 2")
+    kept = (address + 5 * LANE) // LANE * LANE
+    real = madvise_cold_ranges
+
+    def but_one_page(pidfd, starts, ends):
+        inside = (starts <= kept) & (ends > kept)
+        assert inside.any()
+        real(
+            pidfd, *(np.concatenate((side, [np.uint64(at)])) for side, at in ((starts[~inside], 0), (ends[~inside], 0)))
+        )
+        for start, end in zip(starts[inside].tolist(), ends[inside].tolist(), strict=True):
+            real(pidfd, np.array([start], np.uint64), np.array([kept], np.uint64))
+            real(pidfd, np.array([kept + 4096], np.uint64), np.array([end], np.uint64))
+
+    monkeypatch.setattr(rearm, "madvise_cold_ranges", but_one_page)
+    assert observer.window(target.pid).rearm == WORKING_SET
+    monkeypatch.undo()
+    target.do("v[8000:8100] = 2")
+    window = observer.window(target.pid)
+    assert window.unknown_bytes >= 4096
+    assert (kept - address) // 4096 in within(window.pages, address, 8192)
+    assert observer.window(target.pid).unknown_bytes <= 8 * 4096
+    observer.close()
+    tracker.close()
+
+
+def test_locked_memory_is_cleared_in_full(target):
+    address = target.do(
+        "a = anonymous(2048); v = view(a, 2048); v[:] = 1; libc.mlock(ctypes.c_void_p(a), 2048 * 4096); answer = a"
+    )
+    tracker, observer = _track(target)
+    target.do("v[:1000] = 2")
+    assert observer.window(target.pid).rearm == FULL
+    target.do("v[1500:1600] = 2")
+    assert_touched(target.pid, observer.window(target.pid).pages, address, 2048, range(1500, 1600))
+    observer.close()
+    tracker.close()
+
+
+def test_no_huge_page_is_split(target):
+    address = target.do(
+        "a = anonymous(8 * 512, 14, align=1 << 21); v = view(a, 4096); v[:] = 1; "
+        "libc.madvise(a + (1 << 21), 1 << 21, 4); libc.madvise(a, 8 << 21, 15); v[512:1024] = 1; answer = a"
+    )
+    huge = _huge_kib(target.pid)
+    if not huge:
+        pytest.skip("this kernel gave no huge pages (transparent_hugepage is never, or memory is fragmented)")
+    tracker, observer = _track(target)
+    before = _splits()
+    ways = set()
+    for _ in range(100):
+        target.do("v[:600] = 2")
+        window = observer.window(target.pid)
+        ways.add(window.rearm)
+        assert address >> 21 in window.pages.huge.tolist()
+    assert WORKING_SET in ways
+    target.do("v[600:700] = 2")
+    assert address >> 21 not in observer.window(target.pid).pages.huge.tolist()
+    assert (_huge_kib(target.pid), _splits()) == (huge, before)
+    observer.close()
+    tracker.close()
+
+
+def test_a_large_folio_that_is_mapped_in_part_stays_whole(target):
+    """A huge page of which the program gave a part back: MADV_COLD over what is left of it would split it."""
+    target.do(
+        "a = anonymous(4 * 512, 14, align=1 << 21); v = view(a, 2048); v[:] = 1; "
+        "libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]; libc.munmap(a + (3 << 20), 1 << 16)"
+    )
+    if not _huge_kib(target.pid):
+        pytest.skip("this kernel gave no huge pages (transparent_hugepage is never, or memory is fragmented)")
+    tracker, observer = _track(target)
+    tracker.notice()
+    before = _splits()
+    for _ in range(20):
+        target.do("v[:700] = 2")
+        observer.window(target.pid)
+    assert _splits() == before
+    observer.close()
+    tracker.close()
+
+
+def _huge_kib(pid: int) -> int:
+    return sum(int(n) for n in re.findall(r"^AnonHugePages:\s+(\d+) kB", Path(f"/proc/{pid}/smaps").read_text(), re.M))
+
+
+def _splits() -> list[str]:
+    return re.findall(r"^thp_split_(?:page|pmd) (\d+)", Path("/proc/vmstat").read_text(), re.M)
+
+
+def test_auto_takes_the_cheaper_way(target):
+    target.do("a = anonymous(32768); v = view(a, 32768); v[:] = 1")
+    tracker, observer = _track(target, "auto")
+    target.do("v[:1000] = 2")
+    assert observer.window(target.pid).rearm == WORKING_SET
+    target.do("v[:] = 2")
+    assert observer.window(target.pid).rearm == FULL
+    observer.close()
+    tracker.close()
+
+
+def test_auto_keeps_the_full_clear_where_reclaim_is_near(target, monkeypatch):
+    monkeypatch.setattr(rearm, "reclaim_is_near", lambda _pid: True)
+    target.do("a = anonymous(32768); v = view(a, 32768); v[:] = 1")
+    tracker, observer = _track(target, "auto")
+    tracker.notice()
+    assert observer.window(target.pid).rearm == FULL
+    observer.close()
+    tracker.close()
+
+
+def test_many_and_long_ranges_are_all_taken(target):
+    """More than the kernel takes in one call, of 1024 ranges; and one that it refuses in their midst."""
+    address = target.do(
+        "a = anonymous(8192); v = view(a, 8192); v[:] = 1; "
+        "libc.mlock(ctypes.c_void_p(a + 8192 * 2048), 4096); answer = a"
+    )
+    walker = Walker()
+    handle = Handle.open(target.pid)
+    try:
+        starts = address + np.arange(0, 8192, 2, dtype=np.uint64) * np.uint64(4096)
+        madvise_cold_ranges(handle.pidfd, starts, starts + np.uint64(4096))
+        seen = within(walker.walk(target.pid).pages, address, 8192)
+        kept = set(range(1, 8192, 2))
+        assert len(kept - set(seen)) <= 80  # DAMON, where it runs, takes some marks
+        assert len(set(seen) - kept) <= 40  # the locked one, and pages in no list yet
+    finally:
+        handle.close()
+        walker.close()
