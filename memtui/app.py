@@ -65,19 +65,24 @@ def run_viewer(path: Path, *, live: bool, on_quit: Callable[[], object] | None =
     """
     try:
         terminal.require_terminal()
-        if "TEXTUAL_COLOR_SYSTEM" not in os.environ:
-            terminal.prepare()
-        reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
-        reader.release()  # the thread that reads opens its own connection
         # Collecting garbage among the objects of imports and style sheets, which all stay, took a sixth of the start.
         gc.disable()
-        from memtui.screens.monitor import MemtuiApp
+        # The screen multiplies no matrices; the threads numpy would start for it cost 40 ms of CPU. Nothing is started
+        # from here on that could inherit this.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        with terminal.quiet():
+            if "TEXTUAL_COLOR_SYSTEM" not in os.environ:
+                terminal.prepare()
+            reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
+            reader.release()  # the thread that reads opens its own connection
+            from memtui.screens.monitor import MemtuiApp
 
-        how = terminal.settings()
-        app = MemtuiApp(lambda: reader, live=live, refresh_s=refresh_s, color=how.color, ascii_only=how.ascii_only)
-        app.run(mouse=how.mouse)
+            how = terminal.settings()
+            app = MemtuiApp(lambda: reader, live=live, refresh_s=refresh_s, color=how.color, ascii_only=how.ascii_only)
+            app.run(mouse=how.mouse)
         return app.return_code or 0
     finally:
+        gc.enable()
         if terminal.hung_up():
             silence(sys.__stderr__ or sys.stderr)
             silence(sys.stdout)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from memtui.errors import BAD_INPUT, FAILURE, UserError, silence
+from memtui.foreign import visible
 
 if TYPE_CHECKING:
     from memtui.observe import Launch, Observation
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 TRACKERS = ("auto", "pagetable", "idle", "damon", "referenced", "rss")
 FLUSHES = ("auto", "cold", "soft-dirty", "off")
-REARMS = ("auto", "full")
+REARMS = ("auto", "working-set", "full")
 FORMATS = ("csv", "json")
 NETWORKS = ("auto", "torch", "numpy")
 PROGRESS_SECONDS = 1.0
@@ -28,7 +29,7 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
+        print(visible(f"{self.prog}: {message}; see {self.prog} --help"), file=sys.stderr)
         sys.exit(BAD_INPUT)
 
 
@@ -56,7 +57,7 @@ def _run_command(arguments: list[str] | None) -> int:
     except UserError as error:
         if options.debug:
             raise
-        print(f"memtui {options.verb}: {error}", file=sys.stderr)
+        print(visible(f"memtui {options.verb}: {error}"), file=sys.stderr)
         return error.code
     except BrokenPipeError:
         silence(sys.stdout)  # `memtui report FILE | head`: the reader has enough
@@ -64,7 +65,8 @@ def _run_command(arguments: list[str] | None) -> int:
     except Exception as error:
         if options.debug:
             raise
-        print(f"memtui {options.verb}: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr)
+        line = f"memtui {options.verb}: {type(error).__name__}: {error} (--debug shows where)"
+        print(visible(line), file=sys.stderr)
         return FAILURE
 
 
@@ -141,10 +143,17 @@ def _observation_options() -> _Parser:
         choices=TRACKERS,
         default="auto",
         metavar="T",
-        help="how touches are seen: auto takes the first that works; pagetable is exact, rss sees none",
+        help="how touches are seen: auto takes the first that works; pagetable sees pages, referenced "
+        "ranges (no root), rss none",
     )
     group.add_argument(
         "--pause", action=argparse.BooleanOptionalAction, default=True, help="hold the target while its pages are read"
+    )
+    group.add_argument(
+        "--together",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="hold all processes of the tree at once, not one after the other",
     )
     group.add_argument(
         "--flush",
@@ -153,7 +162,13 @@ def _observation_options() -> _Parser:
         metavar="F",
         help="how stale TLB entries are flushed: auto, cold, soft-dirty (costs a fault a page where tracked), off",
     )
-    group.add_argument("--rearm", choices=REARMS, default="auto", metavar="R", help="how marks are cleared: auto, full")
+    group.add_argument(
+        "--rearm",
+        choices=REARMS,
+        default="auto",
+        metavar="R",
+        help="how marks are cleared: auto, working-set (around touched pages only), full (every page)",
+    )
     group.add_argument(
         "--filter",
         type=_filter,
@@ -171,6 +186,9 @@ def _observation_options() -> _Parser:
         help="session file (default: a named one under your state directory)",
     )
     group.add_argument("--force", action="store_true", help="overwrite an existing session file")
+    group.add_argument(
+        "--keep-command", action="store_true", help="record command lines as they are, passwords and keys included"
+    )
     return parser
 
 
@@ -192,11 +210,13 @@ def _options(args: argparse.Namespace) -> Options:
         interval_ns=round(args.interval * 1e9),
         tracker=args.tracker,
         pause=args.pause,
+        together=args.together,
         flush=args.flush,
         rearm=args.rearm,
         filter=args.filter,
         children=args.children,
         duration_ns=round(args.duration * 1e9) if args.duration else None,
+        keep_command=args.keep_command,
     )
 
 
@@ -245,7 +265,7 @@ def _watch(args: argparse.Namespace, what: int | Launch) -> int:
     if observation.log is not None:
         lines.append(f"output of the program: {observation.log}")
     try:
-        print("\n".join(lines), flush=True)
+        print("\n".join(map(visible, lines)), flush=True)
     except OSError:
         silence(sys.stdout)  # the terminal is gone: nobody is there to be told
     observation.finish()
@@ -297,7 +317,7 @@ def _record(args: argparse.Namespace) -> int:
     if args.json:
         _print_report(observation.path, as_json=True)
     elif not shows or not args.output:
-        print(observation.path)
+        print(visible(str(observation.path)))
     return observation.exit_status
 
 
@@ -313,7 +333,8 @@ def _progress(observation: Observation) -> str:
     wss = progress.get("wss_bytes")
     working_set = "n/a" if wss is None else size(wss)
     on_disk = size(progress.get("file_bytes", 0))
-    return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {observation.path}\x1b[K"
+    path = visible(str(observation.path))
+    return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {path}\x1b[K"
 
 
 def _report(args: argparse.Namespace) -> int:
@@ -334,7 +355,7 @@ def _export(args: argparse.Namespace) -> int:
     from memtui.session.export import export
 
     for path in export(args.file, args.to, args.output, force=args.force):
-        print(path)
+        print(visible(str(path)))
     return 0
 
 

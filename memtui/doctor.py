@@ -14,7 +14,7 @@ from memtui.probes.pages.choice import AUTO_ORDER, capabilities
 from memtui.samples import Capability
 from memtui.target import sudo_line
 
-ROOT_ONLY = "only this user's processes, and no page tracking"
+ROOT_ONLY = "only this user's processes, and working sets by range without single pages"
 
 
 def examine() -> dict[str, Any]:

@@ -35,12 +35,13 @@ from memtui.samples import (
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 2
+PROTOCOL = 3
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
 _DTYPES = {"u8": np.dtype("<u8")}
 _SETS = ("pages", "resident")
+_VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes")
 
 
 class FrameError(ValueError):
@@ -63,6 +64,7 @@ def hello_from_plain(plain: dict[str, Any]) -> Hello:
             "options": Options(**plain["options"]),
             "rejected": tuple(Capability(**c) for c in plain["rejected"]),
             "wss": Capability(**plain["wss"]),
+            "pages": Capability(**plain["pages"]),
         }
     )
 
@@ -90,7 +92,8 @@ def _plain_window(window: Window, arrays: list[np.ndarray]) -> dict[str, Any]:
 def _read_window(plain: dict[str, Any], arrays: Iterator[np.ndarray]) -> Window:
     def read_process(fields: dict[str, Any]) -> ProcessWindow:
         sets = {name: PageSet(*(next(arrays) for _ in range(4))) if fields[name] else None for name in _SETS}
-        return ProcessWindow(**(fields | sets))
+        sizes = {name: None if fields[name] is None else tuple(map(tuple, fields[name])) for name in _VMA_SIZES}
+        return ProcessWindow(**(fields | sets | sizes))
 
     return Window(**(plain | {"processes": tuple(read_process(p) for p in plain["processes"])}))
 

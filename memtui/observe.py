@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -71,7 +72,7 @@ class Observation:
             if isinstance(what, Launch):
                 pid = self._launch(what)
                 start_ticks = read_stat(pid).start_ticks
-            command = " ".join(what.command) if isinstance(what, Launch) else ""
+            command = shlex.join(what.command) if isinstance(what, Launch) else ""
             self._tell(Order(pid, start_ticks, options, command).to_line())
             self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
             self.pid = pid

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.inflate import inflate, inflate_start
+
 PAGE_SHIFT, BLOCK_SHIFT, GIANT_SHIFT = 12, 21, 30
 PAGE_BYTES, BLOCK_BYTES, GIANT_BYTES = 1 << PAGE_SHIFT, 1 << BLOCK_SHIFT, 1 << GIANT_SHIFT
 PAGES_PER_BLOCK = BLOCK_BYTES // PAGE_BYTES
 CODEC_ZLIB = 1
+ADDRESS_BITS = 57  # with five levels of page tables
+MAX_ENCODED_BYTES = 64 << 20  # of one set before compression: 4 KiB pages all over 1.8 TiB
 _HEAD = struct.Struct("<III")
 
 
@@ -80,6 +85,11 @@ class PageSet:
         """The working-set size."""
         return self.page_count * PAGE_BYTES + len(self.huge) * BLOCK_BYTES + len(self.giant) * GIANT_BYTES
 
+    @property
+    def memory_bytes(self) -> int:
+        """What the set itself takes."""
+        return self.blocks.nbytes + self.bits.nbytes + self.huge.nbytes + self.giant.nbytes
+
     def union(self, other: PageSet) -> PageSet:
         """Pages that are in either."""
         blocks = np.union1d(self.blocks, other.blocks)
@@ -108,16 +118,39 @@ class PageSet:
 
     def ranges(self) -> list[tuple[int, int, int]]:
         """Touched ranges (start, end, page_bytes) in bytes: runs of 4 KiB pages first, then the larger ones."""
-        found: list[tuple[int, int, int]] = []
-        for numbers, shift in ((self.pages(), PAGE_SHIFT), (self.huge, BLOCK_SHIFT), (self.giant, GIANT_SHIFT)):
+        return list(self.runs())
+
+    def runs(self, borders: Sequence[int] = ()) -> Iterator[tuple[int, int, int]]:
+        """The ``ranges`` one by one, in bounded memory, and split at addresses where something else begins."""
+        cuts = np.unique(np.asarray(borders, np.uint64))
+        for shift in (PAGE_SHIFT, BLOCK_SHIFT, GIANT_SHIFT):
+            firsts = cuts >> np.uint64(shift)
+            pending: tuple[int, int] | None = None
+            for numbers in self._numbers(shift):
+                breaks = np.flatnonzero((np.diff(numbers) != 1) | np.isin(numbers[1:], firsts))
+                first = numbers[np.concatenate(([0], breaks + 1))].tolist()
+                last = numbers[np.concatenate((breaks, [len(numbers) - 1]))].tolist()
+                if pending is not None:
+                    if pending[1] + 1 == first[0] and not np.isin(numbers[:1], firsts)[0]:
+                        first[0] = pending[0]
+                    else:
+                        yield pending[0] << shift, (pending[1] + 1) << shift, 1 << shift
+                pending = first.pop(), last.pop()
+                yield from ((a << shift, (b + 1) << shift, 1 << shift) for a, b in zip(first, last, strict=True))
+            if pending is not None:
+                yield pending[0] << shift, (pending[1] + 1) << shift, 1 << shift
+
+    def _numbers(self, shift: int) -> Iterator[NDArray[np.uint64]]:
+        """Page numbers of one size, rising, in parts that are not empty; a block becomes 512 numbers at most."""
+        if shift != PAGE_SHIFT:
+            numbers = self.huge if shift == BLOCK_SHIFT else self.giant
             if len(numbers):
-                breaks = np.flatnonzero(np.diff(numbers) != 1)
-                first = numbers[np.concatenate(([0], breaks + 1))]
-                last = numbers[np.concatenate((breaks, [len(numbers) - 1]))]
-                found += [
-                    (int(a) << shift, (int(b) + 1) << shift, 1 << shift) for a, b in zip(first, last, strict=True)
-                ]
-        return found
+                yield numbers
+            return
+        for at in range(0, len(self.blocks), 2048):
+            part = PageSet(self.blocks[at : at + 2048], self.bits[at : at + 2048], self.huge, self.giant).pages()
+            if len(part):
+                yield part
 
     def encode(self) -> bytes:
         """Codec 1: three counts, block and huge numbers as differences, words; zlib level 1."""
@@ -127,13 +160,21 @@ class PageSet:
 
     @classmethod
     def decode(cls, data: bytes) -> PageSet:
-        """Inverse of ``encode``. Raises ValueError on damaged data."""
+        """Inverse of ``encode``. Raises ValueError on damaged data, and before it unpacks too much."""
         try:
-            raw = zlib.decompress(data)
-            n, m, k = _HEAD.unpack_from(raw)
+            n, m, k = _HEAD.unpack(inflate_start(data, _HEAD.size))
+            size_bytes = _HEAD.size + 8 * (n * 9 + m + k)
+            if size_bytes > MAX_ENCODED_BYTES:
+                raise ValueError(f"{n} blocks are too many")
+            raw = inflate(data, size_bytes)
             words = np.frombuffer(raw, np.uint64, n * 9 + m + k, _HEAD.size)
-        except (zlib.error, struct.error, ValueError) as error:
+        except (struct.error, ValueError) as error:
             raise ValueError(f"damaged page set: {error}") from error
         heads = np.split(words[: n + m + k], [n, n + m])
         blocks, huge, giant = (np.cumsum(a, dtype=np.uint64) for a in heads)
+        for numbers, shift in ((blocks, BLOCK_SHIFT), (huge, BLOCK_SHIFT), (giant, GIANT_SHIFT)):
+            if len(numbers) and (
+                numbers[-1] >> np.uint64(ADDRESS_BITS - shift) or not (numbers[1:] > numbers[:-1]).all()
+            ):
+                raise ValueError("damaged page set: page numbers do not rise")
         return cls(blocks, words[n + m + k :].reshape(n, 8), huge, giant)

@@ -13,7 +13,7 @@ import signal
 import sqlite3
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,9 @@ from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import bytes_by_range
 from memtui.analysis.working_set import select as select_pages
+from memtui.foreign import storable, visible
 from memtui.frames import Decoder, FrameError, hello_to_plain
+from memtui.masking import mask_secrets
 from memtui.pageset import CODEC_ZLIB, PageSet
 from memtui.samples import (
     End,
@@ -37,11 +39,12 @@ from memtui.samples import (
     ProcessWindow,
     Status,
     Vma,
+    VmaSizes,
     VmaTable,
     Window,
 )
-from memtui.session.codec import encode_pairs, encode_reuse
-from memtui.session.store import row_id, size_on_disk
+from memtui.session.codec import UNKNOWN_BYTES, encode_pairs, encode_reuse
+from memtui.session.store import SessionError, row_id, size_on_disk
 from memtui.session.writer import SessionWriter
 
 COMMIT_SECONDS = 0.5
@@ -75,6 +78,7 @@ class Recorder:
         self._writer = writer
         self._observed: dict[int, _Observed] = {}
         self._filter: Filter = parse_filter("none")
+        self._keep_command = False
         self._running: set[int] = set()  # processes of the last window
         self._histogram = ReuseHistogram()
         self._next_vma_row = 1
@@ -93,12 +97,15 @@ class Recorder:
         """Store one message."""
         match message:
             case Hello():
-                self.hello = message
+                self._keep_command = message.options.keep_command
+                target = replace(message.target, command=self._fit_to_keep(message.target.command))
+                self.hello = replace(message, target=target)
                 self._filter = parse_filter(message.options.filter)
-                self._writer.put_meta(hello=hello_to_plain(message), recorder_pid=os.getpid())
+                self._writer.put_meta(hello=hello_to_plain(self.hello), recorder_pid=os.getpid())
             case Process():
                 self._observed[message.key] = _Observed()
-                self._writer.insert("process", [_process_row(message)])
+                command = self._fit_to_keep(message.command)
+                self._writer.insert("process", [_process_row(replace(message, command=command))])
             case VmaTable():
                 self._take_table(message)
             case Window():
@@ -106,13 +113,19 @@ class Recorder:
             case Power():
                 self._writer.insert("power", [_power_row(r) for r in message.readings if self._is_news(r)])
             case Event():
-                self._writer.insert("event", [(message.t_ns, message.kind, message.text)])
+                # What the sampler says may quote a command line; a mark is what the user chose to write down.
+                text = message.text if message.kind == "mark" else self._fit_to_keep(message.text)
+                self._writer.insert("event", [(message.t_ns, message.kind, text)])
             case End():
                 self.end = message
                 self._checkpoint(self.samples - 1)
                 self._note_ended(set())
                 self._writer.insert("event", [(message.t_ns, "end", message.text or message.kind)])
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
+
+    def _fit_to_keep(self, command: str) -> str:
+        """A command line as the session keeps it: in UTF-8 and, unless the user wants them, without its secrets."""
+        return storable(command if self._keep_command else mask_secrets(command))
 
     def _take_table(self, table: VmaTable) -> None:
         seen = self._observed[table.process]
@@ -162,10 +175,8 @@ class Recorder:
 
     def _take_window(self, window: Window) -> None:
         stored = [self._take_process(window.sample, process) for process in window.processes]
-        known = [p for p in window.processes if p.pages is not None]
         troubled = next((p for p in window.processes if p.status != Status.OK), None)
-        complete = len(known) == len(window.processes)
-        self.wss_bytes = sum(p.pages.size_bytes for p in known if p.pages) if complete else None
+        self.wss_bytes = _sum(p.wss_bytes for p in window.processes)
         self._writer.insert(
             "sample",
             [
@@ -213,6 +224,9 @@ class Recorder:
         stored = self._store_pages(key, seen, process.pages) if process.pages is not None else None
         if process.resident is not None:
             self._store_by_vma("vma_rss", key, seen, process.resident)
+        for table, sizes in (("vma_wss", process.vma_wss_bytes), ("vma_rss", process.vma_rss_bytes)):
+            if sizes is not None:
+                self._store_counted(table, key, seen, sizes)
         self._writer.insert(
             "process_sample",
             [
@@ -226,7 +240,7 @@ class Recorder:
                     process.clear_gap_ns,
                     process.flush,
                     process.rearm,
-                    process.pages.size_bytes if process.pages is not None else None,
+                    process.wss_bytes,
                     stored,
                     process.faulted_in_bytes,
                     process.unknown_bytes,
@@ -258,6 +272,19 @@ class Recorder:
         summed = np.zeros(len(rows), np.int64)
         np.add.at(summed, place, sizes[used])
         self._writer.insert(table, [(key, encode_pairs(rows, summed))])
+
+    def _store_counted(self, table: str, key: int, seen: _Observed, sizes: VmaSizes) -> None:
+        """What a tracker without pages counted by VMA. A row of which nothing can be known has -1."""
+        summed: dict[int, int] = {}
+        row_of = dict(zip(seen.starts.tolist(), seen.rows.tolist(), strict=True))
+        for start, size in sizes:
+            row = row_of.get(start)  # none: mapped in the moment between the two tables
+            if row is not None:
+                known = summed.get(row, UNKNOWN_BYTES)
+                summed[row] = known if size is None else max(known, 0) + size
+        rows = sorted(summed)
+        values = [summed[row] for row in rows]
+        self._writer.insert(table, [(key, encode_pairs(np.array(rows, np.int64), np.array(values, np.int64)))])
 
     def _is_news(self, reading: PowerReading) -> bool:
         """An absent source is stored once, not every tick."""
@@ -292,6 +319,7 @@ def _power_row(r: PowerReading) -> tuple:
         r.utilization,
         r.status,
         r.reason,
+        r.processes,
     )
 
 
@@ -331,11 +359,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         writer = SessionWriter(path, overwrite=overwrite)
     except FileExistsError:
-        print(f"{path}: exists already; choose another name or add --force", file=sys.stderr)
-        return 2
+        return _refuse(f"{path}: exists already; choose another name or add --force")
+    except SessionError as error:
+        return _refuse(str(error))
     except (OSError, sqlite3.Error) as error:
-        print(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
-        return 2
+        return _refuse(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
     recorder = Recorder(writer)
 
     def report() -> None:
@@ -349,7 +377,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             record(0, recorder, writer, stop_fd, report)
         except FrameError as error:
-            print(f"the stream of the sampler broke: {error}", file=sys.stderr)
+            _complain(f"the stream of the sampler broke: {error}")
             code = 1
         if recorder.hello is None:
             writer.discard()
@@ -360,14 +388,26 @@ def main(argv: list[str] | None = None) -> int:
         writer.commit()
         report()
     except sqlite3.Error as error:
-        print(f"{path}: writing failed: {error}; what was committed before is readable", file=sys.stderr)
+        _complain(f"{path}: writing failed: {error}; what was committed before is readable")
         return 1
     finally:
         try:
             writer.close()
         except sqlite3.Error:
+            code = 1  # a disk that is full, which was said above
+        except OSError as error:
+            _complain(f"{path}: {error.strerror}")
             code = 1
     return code
+
+
+def _refuse(line: str) -> int:
+    _complain(line)
+    return 2
+
+
+def _complain(line: str) -> None:
+    print(visible(line), file=sys.stderr)
 
 
 def _say(line: str) -> None:

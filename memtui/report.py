@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.foreign import visible
 from memtui.samples import PowerReading, Status
 from memtui.session.reader import SessionReader
 from memtui.units import duration, energy, percent, size
@@ -20,11 +21,18 @@ SECOND_NS = 1e9
 def build_report(path: Path) -> dict[str, Any]:
     """The document of ``report --json``. Raises SessionError."""
     reader = SessionReader(path)
+    try:
+        return _report(path, reader)
+    finally:
+        reader.close()
+
+
+def _report(path: Path, reader: SessionReader) -> dict[str, Any]:
     hello, samples = reader.hello, reader.samples
     lengths = (samples.end_ns - samples.start_ns) / SECOND_NS
     events = reader.events(0, 2**62)
     begin_ns, end_ns = _span(reader)
-    report = {
+    return {
         "memtui_version": hello.memtui_version,
         "session": str(path),
         "host": {"hostname": hello.host.hostname, "kernel": hello.host.kernel, "cpu_count": hello.host.cpu_count},
@@ -39,7 +47,7 @@ def build_report(path: Path) -> dict[str, Any]:
         "true_interval_s": _median(lengths),
         "duration_s": (end_ns - begin_ns) / SECOND_NS,
         "samples": len(samples),
-        "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)),
+        "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)) | _approximate(reader),
         "rss_bytes": _summary(samples.rss_bytes, "no sample was taken"),
         "reuse": _reuse(reader),
         "overhead": _overhead(reader, end_ns - begin_ns),
@@ -53,8 +61,6 @@ def build_report(path: Path) -> dict[str, Any]:
         "lost": int(np.isnan(samples.wss_bytes).sum()) if hello.wss.ok else 0,
         "end": reader.end.kind if reader.end else ("recording" if reader.alive else "interrupted"),
     }
-    reader.close()
-    return report
 
 
 def _span(reader: SessionReader) -> tuple[int, int]:
@@ -68,6 +74,13 @@ def _wss_reason(reader: SessionReader) -> str:
     if not wss.ok:
         return f"{wss.reason} ({wss.remedy})" if wss.remedy else wss.reason
     return next((r for r in reader.samples.reason if r), "no window was complete")
+
+
+def _approximate(reader: SessionReader) -> dict[str, Any]:
+    """What to say of a working set some of which is not exact."""
+    found = zip(reader.samples.status, reader.samples.reason, strict=True)
+    reason = next((reason for status, reason in found if status == Status.APPROXIMATE), None)
+    return {} if reason is None else {"status": Status.APPROXIMATE, "reason": reason}
 
 
 def _median(values: np.ndarray) -> float | None:
@@ -118,11 +131,14 @@ def _processes(reader: SessionReader) -> list[dict[str, Any]]:
 def _reuse(reader: SessionReader) -> dict[str, Any]:
     exact = ExactReuse()
     last = int(reader.samples.sample[-1]) if len(reader.samples) else 0
-    for _, _, reuse in reader.reuse_between(0, last):
+    for _, _, reuse in reader.iterate_reuse(0, last):
         exact.add(reuse)
     absent = {"first_touches": None, "median_bytes": None, "p95_bytes": None, "status": Status.UNSUPPORTED}
     if not reader.hello.wss.ok:
         return absent | {"reason": _wss_reason(reader)}
+    pages = reader.hello.pages
+    if not pages.ok:
+        return absent | {"reason": f"{pages.reason} ({pages.remedy})" if pages.remedy else pages.reason}
     median, p95 = exact.quantile(0.5), exact.quantile(0.95)
     if median is None or p95 is None:
         return absent | {"first_touches": exact.first_touches, "reason": "no page was touched in two windows"}
@@ -144,10 +160,17 @@ def _overhead(reader: SessionReader, span_ns: int) -> dict[str, Any]:
     return {
         "paused_fraction": float(paused.sum() / span_ns) if len(paused) else None,
         "paused_median_s": float(np.median(paused) / SECOND_NS) if len(paused) else None,
-        "paused_max_s": float(paused.max() / SECOND_NS) if len(paused) else None,
-        "self_cpu_fraction": float((cpu_ns[-1] - cpu_ns[0]) / (samples.end_ns[-1] - samples.end_ns[0])),
+        "paused_max_s": _longest_pause_s(reader),
+        "self_cpu_fraction": float(cpu_ns[-1] - cpu_ns[0]) / float(samples.end_ns[-1] - samples.end_ns[0]),
         "reason": "",
     }
+
+
+def _longest_pause_s(reader: SessionReader) -> float | None:
+    """The longest that any process was held at once, also where a pause was given up."""
+    rows = reader.process_samples(0, int(reader.samples.sample[-1]))
+    known = [row["paused_ns"] for row in rows if row["paused_ns"] is not None]
+    return max(known) / SECOND_NS if known else None
 
 
 def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
@@ -169,9 +192,10 @@ def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
                 "scope": scope,
                 "source": rows[-1].source,
                 "status": Status.OK if measured else rows[-1].status,
-                "reason": "" if measured else rows[-1].reason,
+                "reason": rows[-1].reason if rows[-1].power_w is None and rows[-1].energy_j is None else "",
                 "mean_w": float(np.mean(watts)) if watts else None,
                 "energy_j": sum(max(b - a, 0.0) for a, b in pairwise(joules)) if len(joules) > 1 else None,
+                "processes": max((r.processes for r in rows if r.processes is not None), default=None),
             }
         )
     return found
@@ -204,7 +228,10 @@ def format_report(report: dict[str, Any]) -> str:
     for power in report["power"]:
         shown = f"mean {power['mean_w']:.1f} W" if power["mean_w"] is not None else f"n/a: {power['reason']}"
         joules = f", {energy(power['energy_j'])}" if power["energy_j"] is not None else ""
-        lines.append(f"power        {power['device']} {power['scope']}: {shown}{joules}")
+        count = power["processes"]
+        shared = f", {count} process{'es' * (count != 1)}" if count is not None else ""
+        since = f" ({power['reason']})" if power["reason"] and power["mean_w"] is not None else ""
+        lines.append(f"power        {power['device']} {power['scope']}{shared}: {shown}{joules}{since}")
     for process in report["processes"]:
         lines.append(
             f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}, "
@@ -217,15 +244,16 @@ def format_report(report: dict[str, Any]) -> str:
     lines += [f"disturbed    {count} windows: {cause}" for cause, count in report["disturbed"]["causes"].items()]
     if report["lost"]:
         lines.append(f"lost         {report['lost']} windows without a working set")
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def _one_line(command: str) -> str:
-    """A foreign command line, cut short and without anything that a terminal would act on."""
-    return "".join(c if c.isprintable() else "?" for c in command[:80])
+    """A foreign command line, cut short."""
+    return visible(command if len(command) <= 80 else command[:79] + "…")
 
 
 def _sizes(summary: dict[str, Any]) -> str:
     if summary["mean"] is None:
         return f"n/a: {summary['reason']}"
-    return f"mean {size(summary['mean'])}, median {size(summary['median'])}, max {size(summary['max'])}"
+    about = f" (approximate: {summary['reason']})" if summary["status"] == Status.APPROXIMATE else ""
+    return f"mean {size(summary['mean'])}, median {size(summary['median'])}, max {size(summary['max'])}{about}"

@@ -9,22 +9,26 @@ from __future__ import annotations
 import gc
 import os
 import pwd
+import resource
 import select
 import signal
 import sys
 import time
-from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memtui import __version__
+from memtui.foreign import visible
 from memtui.orders import Order
 from memtui.outbox import Outbox, RecorderGone
+from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.host import read_clock, read_host
 from memtui.probes.pages.base import PageWindow, TrackerError
-from memtui.probes.pages.choice import NoTracker, choose
-from memtui.probes.pause import NotPaused, PauseError, Pauser
+from memtui.probes.pages.choice import NoTracker, choose, page_views
+from memtui.probes.pages.first_mappings import FirstMappings
+from memtui.probes.pause import NotPaused, PauseError
 from memtui.probes.power import PowerProbe
 from memtui.probes.process import UsageProbe, read_stat
+from memtui.probes.reading import FIRST_THREAD_ENDED, Lost, Outcome, PageReader, Reading, Subject
 from memtui.probes.tree import ProcessTree
 from memtui.probes.vmas import parse_maps, read_maps
 from memtui.samples import (
@@ -44,11 +48,12 @@ from memtui.samples import (
 
 RESIDENT_EVERY_NS = 1_000_000_000
 POWER_EVERY_NS = 500_000_000
-TREE_EVERY_NS = 250_000_000
+TREE_EVERY_NS = 250_000_000  # at least; otherwise at every window, as long as looking costs 2 % of a CPU
+TREE_REST = 49  # looking at the tree is followed by so many times its duration without
 NOTICE_EVERY_NS = 5_000_000_000
 DRAIN_SECONDS = 2.0
 HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes the target wait with it
-APPROXIMATE = "approximate: the target ran on while its pages were read (--no-pause)"
+APPROXIMATE = "the target ran on while its pages were read"
 
 
 @dataclass(slots=True)
@@ -56,26 +61,26 @@ class _Watched:
     """One process between its windows."""
 
     process: Process
+    pidfd: int
     maps: bytes
     vmas: tuple[Vma, ...]
     start_ns: int  # when it was last let go with all marks cleared
     tried_ns: int  # when it was last let go at all
+    held_ns: int = 0  # how long it was held to clear its marks before its first window
     table_due: bool = True
     mapping: int = 0  # the tracker's number of the address space; another one means exec
     stopped: bool = False  # by somebody else: SIGSTOP, ^Z
     trouble: str = ""  # why the last window was lost; told once, not every window
+    first_mappings: FirstMappings = field(default_factory=FirstMappings)
 
+    def faulted_in_bytes(self, window: PageWindow | None) -> int | None:
+        if window is None or window.pages is None:
+            return None
+        return self.first_mappings.note(window.pages, window.resident, self.vmas, window.generation)
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """What was taken from a process while it was paused."""
-
-    window: PageWindow | None
-    maps: bytes
-    end_ns: int
-    resumed_ns: int
-    paused_ns: int | None
-    stopped: bool = False
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.process.pid, self.pidfd, self.process.start_ticks, self.vmas)
 
 
 class Sampler:
@@ -84,16 +89,22 @@ class Sampler:
     def __init__(self, order: Order, outbox: Outbox, stop_fds: tuple[int, ...]) -> None:
         self._order, self._options = order, order.options
         self._outbox, self._stop_fds = outbox, stop_fds
-        self._pauser = Pauser()
         self._usage = UsageProbe()
+        self._disturbance = DisturbanceProbe()
         self._tree = ProcessTree(order.pid, children=order.options.children)
         self._watched: dict[int, _Watched] = {}
+        self._new: list[Process] = []  # found by the last look at the tree, not watched yet
+        self._gone: list[Process] = []
+        self._gaps = 0  # processes that were born or ended since the last window
         self._sample = 0
         self._resident_due_ns = self._power_due_ns = self._tree_due_ns = self._notice_due_ns = 0
         self._target_fd = os.pidfd_open(order.pid)
         if read_stat(order.pid).start_ticks != order.start_ticks:
             raise ProcessLookupError(f"process {order.pid} ended")
-        self._tracker, self._rejected = choose(self._options.tracker, self._options.flush)
+        self._tracker, self._rejected = choose(
+            self._options.tracker, self._options.flush, self._options.rearm, paused=self._options.pause
+        )
+        self._reader = PageReader(self._tracker, pause=self._options.pause, together=self._options.together)
 
     def run(self) -> None:
         """Send Hello, then windows, then End. Raises RecorderGone."""
@@ -103,7 +114,10 @@ class Sampler:
         until_ns = began_ns + self._options.duration_ns if self._options.duration_ns else None
         try:
             self._look_around()
+            self._look_at_tree()
             self._follow_tree()
+            self._gaps = 0  # what was there before the first window
+            self._disturbance.read(tuple(self._watched))  # counts from here on
             # Nothing below allocates cycles; a collection in the middle of a pause would lengthen it.
             gc.collect()
             gc.freeze()
@@ -130,8 +144,8 @@ class Sampler:
             self._outbox.put(End(time.monotonic_ns(), "target exited"))
         finally:
             power.close()
-            self._tracker.close()
-            self._pauser.close()
+            self._reader.close()
+            self._disturbance.close()
 
     def _is_worth_a_window(self) -> bool:
         """Whether what has run since the last window is at least half of one: a sliver would look like a collapse."""
@@ -157,9 +171,10 @@ class Sampler:
             self._options,
             self._tracker.name,
             self._tracker.flush,
-            "full",
+            self._tracker.rearm,
             self._rejected,
             self._wss(),
+            page_views(self._tracker, self._rejected),
         )
 
     def _wss(self) -> Capability:
@@ -190,52 +205,73 @@ class Sampler:
             if notice := self._tracker.notice():
                 self._event("warning", notice)
 
-    def _follow_tree(self) -> None:
-        """Find new processes and let go of those that ended. Raises ProcessLookupError when the root is gone."""
-        now_ns = time.monotonic_ns()
-        if now_ns < self._tree_due_ns:
+    def _look_at_tree(self) -> None:
+        """Find who was born and who ended. Raises ProcessLookupError when the root is gone."""
+        began_ns = time.monotonic_ns()
+        if began_ns < self._tree_due_ns:
             return
-        self._tree_due_ns = now_ns + TREE_EVERY_NS
         new, gone = self._tree.refresh()
-        for process in gone:
+        ended_ns = time.monotonic_ns()
+        self._tree_due_ns = ended_ns + min(TREE_EVERY_NS, TREE_REST * (ended_ns - began_ns))
+        self._new += new
+        self._gone += gone
+        self._gaps += len(new) + len(gone) + self._tree.unseen
+
+    def _follow_tree(self) -> None:
+        """Let go of those that ended and begin with those that were born."""
+        for process in self._gone:
             self._forget(process.pid)
-        for process in new:
-            self._begin(process)
-            self._outbox.put(process)  # after its marks were cleared: who waits for this may let it start
+        new = {process.pid for process in self._new}
+        for process in self._tree.processes:  # also one that was taken for ended and is there all the same
+            if process.pid not in self._watched:
+                self._begin(process)
+            if process.pid in new:
+                self._outbox.put(process)  # after its marks were cleared: who waits for this may let it start
+        self._new, self._gone = [], []
 
     def _begin(self, process: Process) -> None:
-        pid = process.pid
+        pid, held_ns = process.pid, 0
         try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            return
+        maps = b""
+        vmas: tuple[Vma, ...] = ()
+        try:
+            if read_stat(pid).start_ticks != process.start_ticks:
+                raise ProcessLookupError(f"process {pid} ended")
             maps = read_maps(pid)
             vmas = parse_maps(maps)
-            self._clear(pid, vmas)
+            held_ns = self._reader.begin(Subject(pid, pidfd, process.start_ticks, vmas))
         except ProcessLookupError:
+            os.close(pidfd)
             return
-        except (PauseError, TrackerError, PermissionError) as error:
+        except (PauseError, TrackerError, OSError) as error:
+            held_ns = error.held_ns if isinstance(error, PauseError) else 0
             self._event("gap", f"pid {pid}: not cleared before its first window, which says what is resident: {error}")
         now_ns = time.monotonic_ns()
-        self._watched[pid] = _Watched(process, maps, vmas, now_ns, now_ns)
-
-    def _clear(self, pid: int, vmas: tuple[Vma, ...]) -> None:
-        with self._pauser.paused(pid) if self._pausing else nullcontext():
-            self._tracker.begin(pid, vmas)
+        self._watched[pid] = _Watched(process, pidfd, maps, vmas, now_ns, now_ns, held_ns)
 
     def _forget(self, pid: int) -> None:
-        self._watched.pop(pid, None)
+        if watched := self._watched.pop(pid, None):
+            os.close(watched.pidfd)
         self._usage.forget(pid)
-        self._tracker.forget(pid)
-
-    @property
-    def _pausing(self) -> bool:
-        return self._options.pause and self._tracker.wss.ok
+        self._reader.forget(pid)
 
     def _take_window(self) -> None:
         want_resident = time.monotonic_ns() >= self._resident_due_ns
         if want_resident:
             self._resident_due_ns = time.monotonic_ns() + RESIDENT_EVERY_NS
-        windows = [w for watched in tuple(self._watched.values()) if (w := self._window_of(watched, want_resident))]
+        round_ = tuple(self._watched.values())
+        outcomes = self._reader.read([watched.subject for watched in round_], want_resident=want_resident)
+        windows = [w for pair in zip(round_, outcomes, strict=True) if (w := self._window_of(*pair))]
         if not windows:
             raise ProcessLookupError("every process of the tree ended")
+        root_ended: ProcessLookupError | None = None
+        try:
+            self._look_at_tree()
+        except ProcessLookupError as error:
+            root_ended = error
         self._outbox.put(
             Window(
                 self._sample,
@@ -244,33 +280,34 @@ class Sampler:
                 self._options.interval_ns,
                 time.process_time_ns(),
                 tuple(windows),
+                self._gaps,
+                self._disturbance.read(tuple(watched.process.pid for watched in round_)),
             )
         )
         self._sample += 1
+        self._gaps = 0
+        if root_ended is not None:
+            raise root_ended
 
-    def _window_of(self, watched: _Watched, want_resident: bool) -> ProcessWindow | None:
+    def _window_of(self, watched: _Watched, outcome: Outcome) -> ProcessWindow | None:
         """One window of one process; None when it ended."""
         pid, start_ns = watched.process.pid, watched.start_ns
         pages: PageWindow | None = None
-        reading: _Reading | None = None
+        reading: Reading | None = None
         status, reason, end_ns = Status.OK, "", time.monotonic_ns()
-        try:
-            reading = self._read(watched, want_resident)
-            pages, end_ns = reading.window, reading.end_ns
+        if isinstance(outcome, Reading):
+            reading, pages, end_ns = outcome, outcome.window, outcome.end_ns
             watched.start_ns = watched.tried_ns = reading.resumed_ns
             self._note_maps(watched, reading.maps)
             if reading.stopped != watched.stopped:
                 watched.stopped = reading.stopped
                 self._event("stopped", f"pid {pid} {'was stopped (SIGSTOP or ^Z)' if reading.stopped else 'goes on'}")
-        except ProcessLookupError:
-            self._forget(pid)
-            return None
-        except NotPaused as error:
-            status, reason = Status.NOT_PAUSED, str(error)
-        except (PauseError, PermissionError) as error:
-            status, reason = Status.DENIED, str(error)
-        except TrackerError as error:
-            status, reason = Status.FAILED, str(error)
+        else:
+            if isinstance(outcome.error, ProcessLookupError):
+                self._forget(pid)
+                return None
+            status, reason = _why_lost(outcome)
+        paused_ns, watched.held_ns = max(outcome.paused_ns, watched.held_ns), 0
         if pages is None:
             # The marks were not cleared, so the next window goes back to the same start.
             watched.tried_ns = time.monotonic_ns()
@@ -293,44 +330,32 @@ class Sampler:
             watched.table_due = False
         if pages is not None:
             status, reason = Status(pages.status), pages.reason
-            if pages.pages is not None and not self._options.pause:
-                reason = APPROXIMATE
+            if status == Status.OK and pages.knows_wss and reading is not None and reading.running:
+                status, reason = Status.APPROXIMATE, f"{APPROXIMATE} ({reading.running})"
         return ProcessWindow(
             process=watched.process.key,
             start_ns=start_ns,
             end_ns=end_ns,
-            paused_ns=reading.paused_ns if reading else None,
+            paused_ns=paused_ns,
             walk_ns=pages.walk_ns if pages else None,
             rearm_ns=pages.rearm_ns if pages else None,
-            clear_gap_ns=pages.clear_gap_ns if pages and not self._pausing else None,
+            clear_gap_ns=pages.clear_gap_ns if pages and reading and reading.running else None,
             flush=pages.flush if pages else "off",
             rearm=pages.rearm if pages else "off",
             status=status,
             reason=reason,
             pages=pages.pages if pages else None,
             resident=pages.resident if pages else None,
-            faulted_in_bytes=pages.faulted_in_bytes if pages else None,
+            faulted_in_bytes=watched.faulted_in_bytes(pages),
             unknown_bytes=pages.unknown_bytes if pages else None,
             rss_bytes=usage.rss_bytes,
             cpu_ns=usage.cpu_ns,
             threads=usage.threads,
             minor_faults=usage.minor_faults,
             major_faults=usage.major_faults,
+            vma_wss_bytes=pages.vma_wss() if pages and pages.vma_wss else None,
+            vma_rss_bytes=pages.vma_rss() if pages and pages.vma_rss else None,
         )
-
-    def _read(self, watched: _Watched, want_resident: bool) -> _Reading:
-        """Pause, walk, flush, clear, continue."""
-        pid = watched.process.pid
-        if not self._pausing:
-            end_ns = time.monotonic_ns()
-            maps = read_maps(pid)
-            window = self._tracker.window(pid, watched.vmas, want_resident=want_resident)
-            return _Reading(window, maps, end_ns, time.monotonic_ns(), 0)
-        with self._pauser.paused(pid) as pause:
-            # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
-            window = self._tracker.window(pid, watched.vmas, want_resident=want_resident)
-            maps = read_maps(pid)
-        return _Reading(window, maps, pause.start_ns, time.monotonic_ns(), pause.paused_ns, pause.stopped)
 
     def _note_maps(self, watched: _Watched, maps: bytes) -> None:
         if maps != watched.maps:
@@ -338,6 +363,17 @@ class Sampler:
 
     def _event(self, kind: str, text: str) -> None:
         self._outbox.put(Event(time.monotonic_ns(), kind, text))
+
+
+def _why_lost(lost: Lost) -> tuple[Status, str]:
+    error = lost.error
+    if isinstance(error, NotPaused):
+        return Status.NOT_PAUSED, str(error)
+    if isinstance(error, (PauseError, PermissionError)):
+        return Status.DENIED, str(error)
+    if str(error) == FIRST_THREAD_ENDED:
+        return Status.UNSUPPORTED, FIRST_THREAD_ENDED
+    return Status.FAILED, str(error)
 
 
 def _read_order(fd: int) -> Order | None:
@@ -363,6 +399,8 @@ def main() -> int:
     if order is None:
         return 0
     outbox = Outbox(1)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a few files are open for every process of the tree
     try:
         os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
     except PermissionError:
@@ -371,7 +409,7 @@ def main() -> int:
         Sampler(order, outbox, (0, wake_read)).run()
         outbox.drain(DRAIN_SECONDS)
     except (NoTracker, PermissionError, ProcessLookupError) as error:
-        print(error, file=sys.stderr)
+        print(visible(str(error)), file=sys.stderr)
         return 2
     except RecorderGone:
         return 1

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from memtui.pageset import PageSet
+if TYPE_CHECKING:  # processes that know no pages (the GPU reader) do without numpy
+    from memtui.pageset import PageSet
+
+VmaSizes = tuple[tuple[int, int | None], ...]  # (start of a VMA, bytes; None: cannot be known), zeros left out
 
 
 class Status(StrEnum):
@@ -70,6 +74,8 @@ class Options:
     filter: str = "default"
     children: bool = True
     duration_ns: int | None = None
+    together: bool = False  # one pause over the whole tree, not one process after the other
+    keep_command: bool = False  # record command lines with the secrets on them
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,7 @@ class Hello:
     rearm: str
     rejected: tuple[Capability, ...] = ()  # trackers and flushes tried before the chosen ones, and why they are out
     wss: Capability = Capability("wss", True)  # not ok: the chosen tracker knows no working set, and why
+    pages: Capability = Capability("pages", True)  # not ok: it knows no single pages (heat map, reuse), and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +165,17 @@ class ProcessWindow:
     threads: int | None = None
     minor_faults: int | None = None
     major_faults: int | None = None
+    vma_wss_bytes: VmaSizes | None = None  # in place of pages, of a tracker that counts them by VMA
+    vma_rss_bytes: VmaSizes | None = None  # in place of resident
+
+    @property
+    def wss_bytes(self) -> int | None:
+        """The touched bytes, however they were counted; what cannot be known (hugetlb) is no part of them."""
+        if self.pages is not None:
+            return self.pages.size_bytes
+        if self.vma_wss_bytes is not None:
+            return sum(size for _, size in self.vma_wss_bytes if size is not None)
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,6 +213,7 @@ class PowerReading:
     name: str = ""
     status: str = Status.OK
     reason: str = ""
+    processes: int | None = None  # compute processes on the board, everybody's: they share its power
 
 
 @dataclass(frozen=True, slots=True)

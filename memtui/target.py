@@ -48,7 +48,7 @@ def check_target(pid: int, command: str) -> int:
         raise UserError(f"PID {pid} started this memtui (shell or terminal): pausing it would stop memtui too")
     if stat.kernel_thread:
         raise UserError(f"PID {pid} is a kernel thread: it has no memory of its own to observe")
-    if stat.state in "ZX":
+    if stat.ended:
         raise UserError(f"PID {pid} has ended already and waits for its parent (zombie)")
     if os.geteuid() != 0 and os.stat(f"/proc/{pid}").st_uid != os.geteuid():
         raise UserError(f"PID {pid} belongs to another user; run: {sudo_line(command, str(pid))}")

@@ -5,14 +5,19 @@ Nothing here imports Textual, because Textual reads its environment when it is i
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import signal
-from collections.abc import Callable, Mapping, MutableMapping
+import termios
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from memtui.errors import UserError
+
+if TYPE_CHECKING:
+    import asyncio
 
 COLORS = ("auto", "truecolor", "256", "16", "none")
 STDIN, STDERR = 0, 2
@@ -61,7 +66,9 @@ def color_mode(asked: str = "auto", environ: Mapping[str, str] = os.environ) -> 
 
 
 def ascii_needed(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the locale cannot show block and braille characters."""
+    """Whether the locale, or the terminal's own font, cannot show block and braille characters."""
+    if environ.get("TERM", "") == "linux":
+        return True  # the console's font has 256 or 512 glyphs, none of them braille
     words = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
     # No locale at all is common over ssh and in containers; their terminals speak UTF-8 all the same.
     return bool(words) and words not in ("C", "POSIX") and "utf" not in words.lower()
@@ -100,12 +107,31 @@ def prepare(
     system = {"256": "truecolor" if color == "truecolor" else "256", "16": "standard", "none": "standard"}[mode]
     environ["TEXTUAL_COLOR_SYSTEM"] = system
     environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-    environ.setdefault("TEXTUAL_FPS", "15")
+    # This is how long Textual waits to draw what is ready; how often there is something to draw, the feed decides.
+    environ.setdefault("TEXTUAL_FPS", "120")
     environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
     # Textual would turn everything grey; our own "none" draws without any colour.
     environ.pop("NO_COLOR", None)
     _settings = Settings(mode, ascii_only or ascii_needed(environ), mouse)
     return _settings
+
+
+@contextmanager
+def quiet(fd: int = STDIN) -> Iterator[None]:
+    """Let keys typed before the screen appears wait for it unseen, instead of being echoed where it will stand."""
+    try:
+        before = termios.tcgetattr(fd)
+        silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+        termios.tcsetattr(fd, termios.TCSANOW, silent)
+    except (OSError, termios.error):
+        yield
+        return
+    try:
+        yield
+    finally:
+        # The app put back what it found, which was without echo; on a lost terminal there is nothing to put back.
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
 def hung_up(fd: int = STDIN) -> bool:

@@ -119,6 +119,7 @@ class HeaderView:
     origin_ns: int = 0
     marks: tuple[Mark, ...] = ()
     notice: str = ""  # a line that matters more than the numbers, e.g. why nothing arrives
+    warnings: tuple[str, ...] = ()  # what is wrong with the measurement and its remedy: one text, longest form first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +136,8 @@ class GraphView:
     max_bytes: float | None = None
     rss_now_bytes: float | None = None
     note: str = ""  # why there is no working set
+    caveats: tuple[str, ...] = ()  # what makes the working set at the cursor less than exact, the gravest first
+    caption: tuple[str, ...] = ()  # what else is known of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +190,7 @@ class DevicePower:
     energy_j: float | None = None
     limit_w: float | None = None
     reason: str = ""
+    note: str = ""  # whose power it is ("board, 3 processes"), or since when nothing is heard of it
 
 
 @dataclass(frozen=True, slots=True)

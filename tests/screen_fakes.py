@@ -62,6 +62,7 @@ class FakeSession:
         self.growing, self.clock, self.began, self.first = growing, clock, clock(), count
         self.end = None if growing else End(ORIGIN_NS + count * STEP_NS, "target exited")
         self.rows = _rows()
+        self.ended_at: dict[int, int] = {}  # process -> the sample in which it ended
         self.released = self.asked_pages = 0
         self.refresh()
 
@@ -114,6 +115,14 @@ class FakeSession:
 
     def processes(self) -> list[Process]:
         return [Process(1, 4242, 1, 99, 0, "train.py", "target")]
+
+    def process_samples(self, first_sample: int, last_sample: int) -> list[dict]:
+        return [
+            {"sample": n, "process": p.key, "status": "gone" if n >= self.ended_at.get(p.key, 1 << 40) else "ok"}
+            for n in range(first_sample, last_sample + 1)
+            for p in self.processes()
+            if n <= self.ended_at.get(p.key, 1 << 40)
+        ]
 
     def vma_rows(self, process=None):
         return self.rows

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from memtui.probes import pause
 from memtui.probes.pause import NotPaused, Pauser, PauseRefused
+from memtui.probes.seize import Seizure
 from tests.pagetable_targets import need_root
 
 # Counts in shared memory for ever, in several threads, so that standing still can be seen.
@@ -325,19 +325,21 @@ def test_a_process_that_is_killed_during_the_pause(pauser):
 def test_a_busy_tracing_thread_is_given_up(monkeypatch, counter):
     """Seizing may block, for example while the target executes another program from a slow disk."""
     need_root()
-    seize = pause._seize
+    stop = Seizure.stop
 
-    def slow(*arguments):
-        held = seize(*arguments)
+    def slow(seizure):
+        found = stop(seizure)
         time.sleep(1.5)
-        return held
+        return found
 
-    monkeypatch.setattr(pause, "_seize", slow)
+    monkeypatch.setattr(Seizure, "stop", slow)
     with Pauser(deadline_s=0.01) as pauser:
         with pytest.raises(NotPaused, match="exec"), pauser.paused(counter.pid):
             pytest.fail("the block was entered")
+        monkeypatch.setattr(Seizure, "stop", stop)
+        with pytest.raises(NotPaused, match="exec"), pauser.paused(counter.pid):
+            pytest.fail("a thread still holds it")
         counter.assert_runs()
-        monkeypatch.setattr(pause, "_seize", seize)
         with pauser.paused(counter.pid):
             counter.assert_stands()
     counter.assert_runs()

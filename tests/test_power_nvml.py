@@ -53,6 +53,7 @@ def test_every_value_of_two_gpus(stand_in):
         "name": "NVML stand-in 0 (no hardware)",
         "status": "ok",
         "reason": "",
+        "processes": 0,
     }
     assert (second["device"], second["power_w"], second["energy_j"]) == ("GPU 1", 600.0, 1000.0 + 1600)
 
@@ -167,6 +168,22 @@ def test_a_slow_driver_is_told(stand_in):
 def test_power_under_mig_is_that_of_the_whole_board(stand_in):
     (reading,) = stand_in(SETUP + "say(at(1))", mig=1)
     assert reading["scope"] == "board (shared by MIG)"
+
+
+def test_a_board_counts_everybodys_compute_processes(stand_in):
+    (reading,) = stand_in(SETUP + "say(at(1))", processes="11:4096,12:-,99:5,11:7")
+    assert reading["processes"] == 3
+    (reading,) = stand_in(SETUP + "say(at(1))", unsupported="processes")
+    assert reading["processes"] is None
+    assert reading["reason"] == "compute processes: not supported by this GPU"
+
+
+def test_in_a_container_no_process_is_not_known_to_be_none(stand_in):
+    inside = SETUP + "probe._sees_own_processes_only = True; "
+    (reading,) = stand_in(inside + "say(at(1))")
+    assert (reading["processes"], reading["power_w"]) == (None, 250.0)
+    (reading,) = stand_in(inside + "say(at(1))", processes="11:4096")
+    assert reading["processes"] == 1
 
 
 def test_memory_of_processes(stand_in):

@@ -131,8 +131,8 @@ def test_fit(words, cells, shown):
 
 
 def test_clean_shows_what_would_break_a_line():
-    assert text.clean("a\x1b]52;c;x\x07b") == "a^[]52;c;x^Gb"
-    assert text.clean("ev\u202eil\u200b") == "ev?il?"
+    assert text.clean("a\x1b]52;c;x\x07b") == "a\\x1b]52;c;x\\x07b"
+    assert text.clean("ev\u202eil\u200b") == "ev<U+202E>il<U+200B>"
     assert text.clean("caf\u00e9 [bold]") == "café [bold]"
 
 

@@ -194,6 +194,7 @@ def test_a_full_disk_keeps_what_was_there():
             reader = SessionReader(path)
             assert len(reader.samples) > 0
             reader.close()
+            assert memtui("report", path).returncode == 0, "what was written is there"
         finally:
             subprocess.run(["umount", "-l", folder], check=True)
 

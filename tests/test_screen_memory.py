@@ -15,7 +15,7 @@ from memtui.screens.help import HelpScreen
 from memtui.screens.memory import MemoryScreen
 from memtui.screens.monitor import MemtuiApp
 from memtui.views import Sort, State
-from tests.screen_fakes import ORIGIN_NS, STEP_NS, FakeSession
+from tests.screen_fakes import MIB, ORIGIN_NS, STEP_NS, FakeSession
 from tests.screen_text import screen_lines, screen_text
 
 S = 1_000_000_000
@@ -248,6 +248,123 @@ async def test_without_a_working_set_the_screen_says_why():
         assert d.text.count("no pages are tracked: needs root") == 2
 
 
+def held(count: int = 120, *, live: bool) -> FakeSession:
+    """A session that does not grow while it is looked at, live or over."""
+    return FakeSession(count, growing=live, clock=lambda: 0.0)
+
+
+def at_end(values: tuple[str, ...], word: str) -> tuple[str, ...]:
+    return (*values[:-1], word)
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_what_makes_a_window_less_than_exact_is_said(live):
+    session = held(live=live)
+    samples = session.samples
+    samples.unknown_bytes[-1], samples.faulted_in_bytes[-1], samples.gaps[-1] = 1.2 * MIB, 3.1 * MIB, 2
+    samples.disturbed = at_end(samples.disturbed, "DAMON on this machine")
+    samples.status = at_end(samples.status, "approximate")
+    samples.reason = at_end(samples.reason, "2 of 9 ranges could not be read")
+    async with running(session, live=live, size=(250, 60)) as d:
+        for words in (
+            "WSS 77.1 MiB (1.20 MiB unknown)",
+            "disturbed: DAMON on this machine",
+            "approximate: 2 of 9 ranges could not be read",
+            "2 gaps",
+            "first mapped 3.10 MiB",
+        ):
+            assert words in d.text
+        await d.press("T")  # the window before was exact
+        await d.until(lambda: d.view.header.state is State.PAUSED and not d.view.graph.caveats)
+        assert not any(words in d.text for words in ("unknown)", "disturbed:", "approximate:", "gaps", "first mapped"))
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+async def test_the_gravest_of_them_is_said_where_room_is_short(size):
+    session = held(live=False)
+    session.samples.gaps[-1] = 1
+    session.samples.disturbed = at_end(session.samples.disturbed, "page idle tracking on this machine " * 4)
+    async with running(session, size=size) as d:
+        assert "disturbed: page idle" in d.text
+        assert {len(line) for line in screen_lines(d.app)} == {size[0]}
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+async def test_a_target_that_stands_still_too_long_is_warned_of(live, size):
+    session = held(live=live)
+    session.samples.paused_ns[-10:] = 50_000_000
+    async with running(session, live=live, size=size) as d:
+        first = d.text.splitlines()[0]
+        assert "stopped 24 %" in first
+        assert "--interval" in first
+        for _ in range(3):
+            await d.press("shift+left")  # well before
+        await d.until(lambda: not d.view.header.warnings)
+        assert "--interval" not in d.text
+
+
+def test_a_pause_that_is_short_enough_is_no_warning():
+    session = held(live=False)
+    session.samples.paused_ns[:] = 20_000_000  # 9.5 %
+    assert Presenter(session, follow=False).view().header.warnings == ()
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_the_hottest_range_is_that_of_the_cursor(live):
+    """Opening a replay, End on the same sample, and coming back to it say the same."""
+    async with running(held(live=live), live=live) as d:
+        caption, row = d.view.heat.caption, d.view.table.rows[0]
+        assert caption.startswith("hottest anon 64M 47.0 MiB")
+        assert row.wss_bytes == 47 * MIB
+        await d.press("home")
+        await d.until(lambda: d.view.heat.caption.startswith("hottest anon 64M 40.0 MiB"))
+        await d.press("end")
+        await d.until(lambda: d.view.header.state in (State.LIVE, State.ENDED))
+        assert d.view.heat.caption == caption
+
+
+async def test_the_typed_filter_narrows_the_heat_map():
+    async with running() as d:
+        assert "[heap]" in {band.label for band in d.view.heat.bands}
+        await d.press("slash", *"torch_4242", "enter")
+        await d.until(lambda: {b.label for b in d.view.heat.bands if b.kind == "range"} == {"torch_4242_1"})
+        await d.press("slash", "escape")
+        await d.until(lambda: "[heap]" in {band.label for band in d.view.heat.bands})
+
+
+async def test_a_refused_jump_keeps_its_reason_while_the_session_grows():
+    async with running(FakeSession(100, growing=True), live=True) as d:
+        await d.press("j", *"soon", "enter")
+        await d.until(lambda: "'soon' is no time" in d.text)
+        seen = d.view.header.duration_s
+        await d.until(lambda: d.view.header.duration_s > seen + 0.5)
+        assert "'soon' is no time" in d.text.splitlines()[-1]
+        assert "Esc closes" in d.text
+        await d.press("x")  # other words are not wrong yet
+        await d.until(lambda: "is no time" not in d.text)
+        await d.press("escape")
+        assert not d.screen.prompt.active
+        assert "q quit" in d.text.splitlines()[-1]
+
+
+async def test_help_in_ascii():
+    async with running(ascii_only=True) as d:
+        await d.press("question_mark")
+        assert isinstance(d.app.screen, HelpScreen)
+        assert "back to live" in d.text
+        assert d.text.isascii()
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_short_session_has_no_times_before_it_began(live):
+    async with running(held(3, live=live), live=live) as d:
+        await d.press("T")
+        await d.until(lambda: d.view.header.state is State.PAUSED)
+        assert d.view.graph.axis.start_ns < ORIGIN_NS  # or this would test nothing
+        assert "-00:" not in d.text
+
+
 async def test_a_session_that_breaks_is_said_and_the_screen_stays():
     session = FakeSession(60)
     async with running(session) as d:
@@ -356,6 +473,21 @@ def test_several_processes_are_told_apart():
     assert view.header.others == 1
     assert {row.pid for row in view.table.rows} == {4242, 4243}
     assert sum(band.label.startswith("4242 ") for band in view.heat.bands) >= 6
+
+
+def test_processes_that_ended_are_not_counted():
+    session = FakeSession(60)
+    first = session.processes()
+    children = [type(first[0])(key, 4241 + key, 4242, 100, 0, "worker", "child") for key in (2, 3)]
+    session.processes = lambda: [*first, *children]
+    session.ended_at = {2: 20}
+    one = Presenter(session, follow=False)
+    seen = []
+    for sample in (10, 20, 59):
+        one.playhead.home()
+        one.playhead.step(sample)
+        seen.append(one.view().header.others)
+    assert seen == [2, 1, 1]
 
 
 def grown(count: int = 100, **options) -> Playhead:

@@ -156,6 +156,20 @@ def test_prepare_sets_what_textual_reads():
     assert "NO_COLOR" not in environ
 
 
+@pytest.mark.parametrize(
+    ("environ", "needed"),
+    [
+        ({"TERM": "linux", "LANG": "en_US.UTF-8"}, True),  # its font has no braille, whatever the locale
+        ({"TERM": "xterm", "LANG": "en_US.UTF-8"}, False),
+        ({"TERM": "xterm"}, False),
+        ({"TERM": "xterm", "LC_ALL": "de_DE.ISO-8859-1", "LANG": "en_US.UTF-8"}, True),
+    ],
+)
+def test_ascii_where_the_terminal_cannot_do_more(environ, needed):
+    assert terminal.ascii_needed(environ) is needed
+    assert terminal.prepare(environ=dict(environ)).ascii_only is needed
+
+
 def test_hung_up():
     master, slave = pty.openpty()
     assert not terminal.hung_up(slave)

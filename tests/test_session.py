@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import functools
 import json
 import os
 import sqlite3
@@ -15,9 +17,11 @@ import pytest
 from memtui.analysis.working_set import select
 from memtui.pageset import PageSet
 from memtui.recorder import Recorder
-from memtui.samples import End, Process, ProcessWindow, VmaTable, Window
+from memtui.report import build_report
+from memtui.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.session.export import export
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError, check_file, row_id, split_row_id
+from memtui.session.store import JOURNAL_MAGIC, SessionError, check_file, row_id, split_row_id
 from memtui.session.writer import SessionWriter
 from tests import sessions
 from tests.sessions import CODE, DATA, HEAP, STACK, messages, touched, write_session
@@ -272,3 +276,122 @@ def test_an_existing_file_is_refused_and_force_replaces_it(path, tmp_path):
 def test_row_ids_rise_with_time():
     assert split_row_id(row_id(18_000, 77)) == (18_000, 77)
     assert row_id(1, 0) > row_id(0, (1 << 20) - 1)
+
+
+class WithoutWal(sqlite3.Connection):
+    """What SQLite answers on NFS: the journal stays what it was."""
+
+    def execute(self, sql, *values):
+        return super().execute(sql.replace("journal_mode=WAL", "journal_mode=DELETE"), *values)
+
+
+@pytest.fixture
+def no_wal(monkeypatch):
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=WithoutWal))
+
+
+def test_where_wal_is_refused_it_records_and_replays(no_wal, tmp_path):
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    assert not writer.wal
+    recorder = Recorder(writer)
+    reader = None
+    for message in messages(20):
+        recorder.take(message)
+        writer.commit()
+        if recorder.samples == 5 and reader is None:
+            reader = SessionReader(path)
+    assert reader is not None
+    assert reader.refresh(), "read while it grew"
+    assert len(reader.samples) == 20
+    reader.close()
+    assert writer.close()
+    assert os.listdir(tmp_path) == ["s.memtui"]
+    reader = SessionReader(path)
+    assert same_pages(reader.page_set(19, 1), kept(19))
+    reader.close()
+    assert build_report(path)["samples"] == 20
+
+
+def killed_without_wal(path: Path) -> None:
+    """A recorder that dies in the middle of a write: the file is half new, the journal has the old half."""
+    child = os.fork()
+    if child == 0:
+        writer = SessionWriter(path)
+        recorder = Recorder(writer)
+        writer._connection.execute("PRAGMA cache_size=4")  # so that a commit is not awaited to write
+        for i, message in enumerate(messages(100)):
+            recorder.take(message)
+            if i == 50:
+                writer.commit()
+            if i == 80:
+                os.kill(os.getpid(), 9)
+    os.waitpid(child, 0)
+    assert path.with_name(path.name + "-journal").stat().st_size > 0
+
+
+def test_a_killed_recorder_without_wal_leaves_what_it_committed(no_wal, tmp_path):
+    path = tmp_path / "s.memtui"
+    killed_without_wal(path)
+    reader = SessionReader(path)
+    assert 30 < len(reader.samples) < 60
+    last = int(reader.samples.sample[-1])
+    assert same_pages(reader.page_set(last, 1), kept(last))
+    reader.close()
+
+
+def test_a_journal_that_names_another_file_is_not_followed(no_wal, tmp_path):
+    path, victim = tmp_path / "s.memtui", tmp_path / "victim"
+    killed_without_wal(path)
+    victim.write_text("precious")
+    name = os.fsencode(victim)
+    with open(path.with_name(path.name + "-journal"), "ab") as journal:
+        number = (0x3FFFFFFF // 8192 + 1).to_bytes(4, "big")
+        tail = len(name).to_bytes(4, "big") + sum(name).to_bytes(4, "big") + JOURNAL_MAGIC
+        journal.write(number + name + tail)
+    with pytest.raises(SessionError, match="middle of a write"):
+        SessionReader(path)
+    assert victim.read_text() == "precious"
+
+
+def neighbours():
+    """Two files mapped side by side, one of which goes at half time."""
+    first = Vma(DATA, DATA + (4 << 20), "r--p", "/a")
+    second = Vma(DATA + (4 << 20), DATA + (8 << 20), "r--p", "/b")
+    pages = (DATA >> 12) + np.arange(2048)
+    yield sessions.hello(options=Options(200, filter="none"))
+    yield Process(1, 1, 0, 0, 0, "c", "target")
+    yield VmaTable(1, 0, (first, second))
+    for sample in range(4):
+        if sample == 2:
+            yield VmaTable(1, 2, (first,))
+        seen = PageSet.from_pages(pages if sample < 2 else pages[:1024])
+        window = ProcessWindow(1, sample, sample + 1, pages=seen, resident=seen, rss_bytes=1)
+        yield Window(sample, sample, sample + 1, 1, 0, (window,))
+    yield End(9, "stopped")
+
+
+def test_exported_runs_stop_at_the_borders_of_ranges(tmp_path):
+    export(write_session(tmp_path / "s.memtui", neighbours()), "csv", tmp_path)
+    with open(tmp_path / "pages.csv") as file:
+        runs = [(int(r["sample"]), int(r["start"]) - DATA, int(r["end"]) - DATA) for r in csv.DictReader(file)]
+    border = 4 << 20
+    assert runs == [
+        *((s, *r) for s in (0, 1) for r in ((0, border), (border, 2 * border))),
+        (2, 0, border),
+        (3, 0, border),
+    ]
+    with open(tmp_path / "vmas.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[8:] == ["wss_bytes", "rss_bytes"]
+    assert [(r["name"], r["wss_bytes"], r["rss_bytes"]) for r in rows] == [
+        ("/a", str(border), str(border)),
+        ("/b", str(border), str(border)),
+    ]
+
+
+def test_runs_are_the_same_in_parts():
+    pages = PageSet.from_pages((DATA >> 12) + np.arange(2048 * 512 * 2 + 5))
+    assert len(list(pages.runs())) == 1
+    border = DATA + 2048 * (2 << 20)
+    assert [start for start, _, _ in pages.runs([border, DATA + 4096])] == [DATA, DATA + 4096, border]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
 from memtui.present import reuse_view
 from memtui.views import (
     DevicePower,
@@ -243,6 +245,37 @@ async def test_header_gives_way():
     assert "flush" not in narrow
 
 
+async def test_header_keeps_flush_and_pause_at_120_columns():
+    text = await drawn(HeaderLine(HEADER), 120, 1)
+    assert "pagetable · flush cold · 0.20→0.21 s · stopped 3.1 ms · self 0.8 %" in text
+    more = await drawn(HeaderLine(replace(HEADER, flush="soft-dirty", own_cpu=0.123)), 120, 1)
+    assert "flush soft-dirty · 0.20→0.21 s · stopped 3.1 ms · self 12.3 %" in more
+    assert "train.py  pid 4242 +2   ● LIVE 00:12:41" in more
+
+
+async def test_header_warning_comes_before_the_figures():
+    view = replace(HEADER, warnings=("stopped 24 % of the time: use a longer --interval", "stopped 24 %: --interval"))
+    assert view.warnings[0] + " · pagetable" in await drawn(HeaderLine(view), 120, 1)
+    assert view.warnings[1] in await drawn(HeaderLine(view), 80, 1)
+    paused = await drawn(HeaderLine(replace(view, state=State.PAUSED)), 120, 1)
+    assert view.warnings[1] in paused or view.warnings[0] in paused
+    assert "━●" in paused
+
+
+def test_miss_ratio_axis_is_about_the_drop():
+    made = ReuseHistogram()
+    drop = 64 * MIB
+    counts = {4096: 5, drop: 1000}  # a few touches that came back at once
+    for distance, count in counts.items():
+        made.upper[bin_of(np.array([distance]))] += count
+        made.lower[bin_of(np.array([distance]))] += count
+    view = reuse_view(made, 0.2)
+    assert drop / 4 <= view.size_bytes[0] <= drop / 2
+    assert drop * 2 <= view.size_bytes[-1] <= drop * 4
+    assert view.miss_high[0] > 0.98
+    assert view.miss_high[-1] == 0
+
+
 async def test_header_paused_has_a_timeline():
     view = HeaderView(
         "train.py", 4242, 0, State.PAUSED, True, 432, 761, 4.0, tracker="pagetable", marks=(Mark(100 * S, "mark"),)
@@ -288,7 +321,7 @@ async def test_foreign_names_cannot_break_a_line():
     async with app.run_test(size=(100, 6)) as pilot:
         await pilot.pause()
         line = screen_lines(app)[2]
-    assert "^[]52;c;QQ==^G[bold]</script>?^J日本" in line
+    assert r"\x1b]52;c;QQ==\x07[bold]</script><U+202E>\n日本" in line
     assert line.endswith("│")
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memtui.analysis.lean import distinct
 from memtui.pageset import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PageSet
 
 _U = np.uint64
@@ -206,7 +207,7 @@ def blocks_of(pages: PageSet, earlier: ArrayLike | None = None) -> NDArray[np.ui
     step = _U(GIANT_SHIFT - BLOCK_SHIFT)
     giant = np.add.outer(pages.giant << step, np.arange(1 << int(step), dtype=np.uint64)).ravel()
     before = np.empty(0, np.uint64) if earlier is None else np.asarray(earlier, np.uint64)
-    return np.unique(np.concatenate((before, pages.blocks, pages.huge, giant)))
+    return distinct(np.concatenate((before, pages.blocks, pages.huge, giant)))
 
 
 def _check(ranges: Sequence[HeatRange], rows: int, subrows: int, interval: tuple[int, int] | None, order: str) -> None:
@@ -227,7 +228,7 @@ def _extents(
     """Disjoint (starts, ends, index of the range), rising: the addresses that are to be shown."""
     first = np.array([r.start for r in ranges], np.uint64)
     last = np.array([r.end for r in ranges], np.uint64)
-    edges = np.unique(np.concatenate((first, last)))
+    edges = distinct(np.concatenate((first, last)))
     owner = np.full(len(edges), -1, np.intp)
     begin, stop = np.searchsorted(edges, first), np.searchsorted(edges, last)
     for i in np.argsort(first - last, kind="stable").tolist():  # wraps around: the longest first, shorter ones over it
@@ -337,7 +338,7 @@ def _cut(
     numbers = (np.repeat(first_bin, bin_count) + step).astype(np.intp)
     pages = np.repeat(group_bytes // PAGE_BYTES, bin_count)
     cuts = np.repeat(base, bin_count) + step * pages // np.repeat(bin_count, bin_count) * PAGE_BYTES
-    edges = np.unique(np.concatenate((offset, cuts)))
+    edges = distinct(np.concatenate((offset, cuts)))
     left = edges[:-1]
     extent = np.searchsorted(offset, left, side="right") - 1
     # Where a range has fewer pages than bins some cuts coincide: the last of them is the bin with the bytes.

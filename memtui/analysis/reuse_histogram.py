@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.reuse_distance import ReuseSample
+from memtui.inflate import inflate
 from memtui.pageset import PAGE_BYTES
 
 BOUNDS = ("lower", "upper")
@@ -21,6 +22,7 @@ BIN_EDGES = np.floor(np.exp2(_FIRST_SHIFT + np.arange(BIN_COUNT) / BINS_PER_OCTA
 
 _HEAD = struct.Struct("<BBH")  # codec, bins per octave, bins
 _CODEC = 1
+_MAX_COUNT = 1 << 52  # all bins together stay in 64 bits
 
 
 class ReuseHistogram:
@@ -123,10 +125,15 @@ class ReuseHistogram:
             head = _HEAD.unpack_from(data)
             if head != (_CODEC, BINS_PER_OCTAVE, BIN_COUNT):
                 raise ValueError(f"unknown codec {head}")
-            numbers = np.frombuffer(zlib.decompress(data[_HEAD.size :]), "<i8").astype(np.int64)
-            if len(numbers) != 2 + 2 * BIN_COUNT:
-                raise ValueError(f"{len(numbers)} numbers")
-        except (zlib.error, struct.error, ValueError) as error:
+            raw = inflate(data[_HEAD.size :], 8 * (2 + 2 * BIN_COUNT))
+            if len(raw) != 8 * (2 + 2 * BIN_COUNT):
+                raise ValueError(f"{len(raw)} bytes")
+            numbers = np.frombuffer(raw, "<i8").astype(np.int64)
+            if numbers.min() < 0 or numbers[0] >= _MAX_COUNT or numbers[2:].max() >= _MAX_COUNT:
+                raise ValueError("counts out of range")
+            if numbers[2 : 2 + BIN_COUNT].sum() != numbers[2 + BIN_COUNT :].sum():
+                raise ValueError("the bounds count different touches")
+        except (struct.error, ValueError) as error:
             raise ValueError(f"damaged reuse histogram: {error}") from error
         found = cls()
         found.first_touches, found.first_touch_bytes = int(numbers[0]), int(numbers[1])

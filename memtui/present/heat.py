@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
+from memtui.analysis.lean import distinct
 from memtui.pageset import PageSet
 from memtui.units import size
 from memtui.views import HeatBand, HeatView, TimeAxis
@@ -19,6 +20,7 @@ from memtui.views import HeatBand, HeatView, TimeAxis
 Column = NDArray[np.float32]
 KEEP_COLUMNS = 4096
 KEEP_SETS = 1024
+KEEP_SETS_BYTES = 256 << 20  # of them all: a set may be 64 MiB
 GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new blocks do not move the picture
 
 
@@ -39,6 +41,7 @@ class HeatColumns:
 
     def __init__(self) -> None:
         self._sets: OrderedDict[tuple[int, int], PageSet | None] = OrderedDict()
+        self._sets_bytes = 0
         self._columns: OrderedDict[int, Column] = OrderedDict()  # by sample
         self._bins: dict[int, Column] = {}  # finished columns of the picture by their number on the grid
         self._grid: tuple[float, int] = (0.0, 0)
@@ -49,9 +52,20 @@ class HeatColumns:
         self._grown = self._decoded = False
 
     def view(
-        self, reader: Any, axis: TimeAxis, ranges: Sequence[ProcessRange], columns: int, cells: int, deadline: float
+        self,
+        reader: Any,
+        axis: TimeAxis,
+        ranges: Sequence[ProcessRange],
+        columns: int,
+        cells: int,
+        deadline: float,
+        touched: Mapping[int, int],
     ) -> tuple[HeatView, bool]:
-        """The picture, and whether it is complete; what the deadline cuts off is nan until the next call."""
+        """The picture, and whether it is complete; what the deadline cuts off is nan until the next call.
+
+        ``touched`` are bytes by range in the window at the cursor: they say which is the hottest at that moment.
+        """
+        hottest = max((r for r in ranges if touched.get(r.key, 0) > 0), key=lambda r: touched[r.key], default=None)
         every, ranges = len(ranges), _worth_a_row(ranges, cells)
         self._lay_out(ranges, cells)
         width, first = axis.bins(columns)
@@ -81,13 +95,12 @@ class HeatColumns:
                 self._bins[first + column] = made
         if len(self._bins) > 4 * columns:
             self._bins.clear()
-        hottest = max(ranges, key=lambda r: r.weight_bytes, default=None)
-        caption = f"hottest {hottest.label} {size(hottest.weight_bytes)}" if hottest else ""
+        parts = [f"hottest {hottest.label} {size(touched[hottest.key])}"] if hottest else []
         if every > len(ranges):
-            caption += f" · {every - len(ranges)} small ones not drawn"
+            parts.append(f"{every - len(ranges)} small ones not drawn")
         share = np.array(picture).T if picture else np.empty((0, 0), np.float32)
         self._decoded = complete
-        return HeatView(axis, share, self._bands, caption), complete and not self._grown
+        return HeatView(axis, share, self._bands, " · ".join(parts)), complete and not self._grown
 
     # The address axis
 
@@ -126,7 +139,7 @@ class HeatColumns:
     def _note(self, process: int, pages: PageSet) -> None:
         """Remember where something was touched; a new place asks for a new layout."""
         if len(pages.huge) or len(pages.giant):
-            groups = np.unique(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
+            groups = distinct(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
         else:  # blocks rise, which makes this cheap
             groups = pages.blocks >> np.uint64(GROUP_SHIFT)
             groups = groups[np.flatnonzero(np.diff(groups, prepend=~groups[:1]))]
@@ -136,7 +149,7 @@ class HeatColumns:
             return
         place = np.minimum(np.searchsorted(known, groups), len(known) - 1)
         if (known[place] != groups).any():
-            self._groups[process], self._grown = np.union1d(known, groups), True
+            self._groups[process], self._grown = distinct(np.concatenate((known, groups))), True
 
     # Columns
 
@@ -166,8 +179,10 @@ class HeatColumns:
         if pages is not None:
             self._note(process, pages)
         self._sets[key] = pages
-        if len(self._sets) > KEEP_SETS:
-            self._sets.popitem(last=False)
+        self._sets_bytes += pages.memory_bytes if pages is not None else 0
+        while len(self._sets) > 1 and (len(self._sets) > KEEP_SETS or self._sets_bytes > KEEP_SETS_BYTES):
+            _, oldest = self._sets.popitem(last=False)
+            self._sets_bytes -= oldest.memory_bytes if oldest is not None else 0
         return pages
 
 

@@ -10,6 +10,7 @@ from memtui.present.playhead import Playhead
 from memtui.views import DevicePower, PowerView
 
 STALE_NS = 5_000_000_000
+LATE_NS = 3_000_000_000  # a reading may be stored after windows that ended later: another process took it
 
 
 class _Device:
@@ -20,8 +21,10 @@ class _Device:
         self.times: list[int] = []
         self.watts: list[float] = []
         self.joules: list[float] = []
+        self.shared: list[str] = []  # whose power each reading is
         self.limit: float | None = None
         self.reason = ""
+        self.silences: list[tuple[int, str]] = []  # moments from which on there was no reading, and why
 
     def view(self, cursor_ns: int) -> DevicePower:
         until = int(np.searchsorted(np.asarray(self.times, np.int64), cursor_ns, side="right"))
@@ -32,6 +35,10 @@ class _Device:
         now: float | None = float(watts[-1])
         if cursor_ns - self.times[until - 1] > STALE_NS or now != now:
             now = None
+        note = self.shared[until - 1]
+        silence = next((s for s in reversed(self.silences) if s[0] <= cursor_ns), (0, ""))
+        if silence[0] > self.times[until - 1]:
+            now, note = None, silence[1]
         seen = watts[np.isfinite(watts)]
         return DevicePower(
             self.name,
@@ -41,6 +48,7 @@ class _Device:
             energy_j=float(known[-1] - known[0]) if len(known) > 1 else None,
             limit_w=self.limit,
             reason="" if len(seen) or len(known) else self.reason,
+            note=note,
         )
 
 
@@ -56,21 +64,31 @@ class PowerLog:
         end = playhead.latest_ns + 1
         if end <= self._until:
             return
-        for reading in reader.power(self._until, end):
+        for reading in reader.power(max(0, self._until - LATE_NS), end):
             key = reading.device, reading.scope
             device = self._devices.setdefault(key, _Device(short_name(reading.device, reading.scope)))
             if reading.power_w is None and reading.energy_j is None:
                 device.reason = reading.reason or str(reading.status)
+                if not device.silences or reading.t_ns > device.silences[-1][0]:
+                    device.silences.append((reading.t_ns, device.reason))
             elif not device.times or reading.t_ns > device.times[-1]:
                 device.times.append(reading.t_ns)
                 device.watts.append(np.nan if reading.power_w is None else reading.power_w)
                 device.joules.append(np.nan if reading.energy_j is None else reading.energy_j)
+                device.shared.append(shared_by(reading.scope, reading.processes))
                 device.limit = reading.limit_w if reading.limit_w is not None else device.limit
         self._until = end
 
     def view(self, cursor_ns: int) -> PowerView:
         """All devices at a moment; averages, peaks and energy since the session began."""
         return PowerView(tuple(device.view(cursor_ns) for device in self._devices.values()))
+
+
+def shared_by(scope: str, processes: int | None) -> str:
+    """What a GPU's figure covers, where that is more than one program: ``board, 3 processes``."""
+    if processes is None:
+        return scope if scope.startswith("board ") else ""  # a board that is cut into slices
+    return f"{scope}, {processes} process{'es' * (processes != 1)}" if scope.startswith("board") else ""
 
 
 def short_name(device: str, scope: str) -> str:

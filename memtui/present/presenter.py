@@ -15,14 +15,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from memtui.analysis.lean import median
 from memtui.analysis.miss_ratio import MissRatioCurve
-from memtui.analysis.reuse_histogram import BIN_EDGES, ReuseHistogram
+from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
 from memtui.pageset import PageSet
 from memtui.present.heat import HeatColumns
 from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
 from memtui.present.ranges import RangeTable
-from memtui.samples import End, Event, Hello, PowerReading, Process
+from memtui.samples import End, Event, Hello, PowerReading, Process, Status
+from memtui.units import size
 from memtui.views import (
     FooterView,
     GraphView,
@@ -37,6 +39,9 @@ from memtui.views import (
 
 FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
+PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
+LEVEL = 0.02  # of the whole drop of the miss ratio: what is less counts as none
+PAUSE_SHARE = 0.1  # above this share watching disturbs what it watches
 
 
 class SessionLike(Protocol):
@@ -55,6 +60,7 @@ class SessionLike(Protocol):
     def refresh(self) -> bool: ...
     def release(self) -> None: ...
     def processes(self) -> list[Process]: ...
+    def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]: ...
     def vma_rows(self, process: int | None = None) -> list[Any]: ...
     def vma_wss(self, first_sample: int, last_sample: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
     def vma_rss(self, sample: int) -> dict[int, int]: ...
@@ -145,7 +151,7 @@ class Presenter:
         view = HeaderView(
             command=_command(next((p.command for p in reversed(processes) if p.pid == target.pid), target.command)),
             pid=target.pid,
-            others=len({p.pid for p in processes} - {target.pid}),
+            others=len(self._pids(at, processes) - {target.pid}),
             state=head.state,
             live_session=head.recording,
             position_s=(head.cursor_ns - head.origin_ns) / 1e9,
@@ -161,13 +167,39 @@ class Presenter:
         if at < 0:
             return view
         paused = samples.paused_ns[max(0, at - 9) : at + 1]
+        paused = paused[np.isfinite(paused)]
         true = samples.end_ns[max(0, at - 20) : at + 1]
         return replace(
             view,
             asked_s=float(samples.asked_ns[at]) / 1e9,
-            true_s=float(np.median(np.diff(true))) / 1e9 if len(true) > 1 else None,
-            paused_s=float(np.nanmedian(paused)) / 1e9 if np.isfinite(paused).any() else None,
+            true_s=median(np.diff(true)) / 1e9 if len(true) > 1 else None,
+            paused_s=median(paused) / 1e9 if len(paused) else None,
             own_cpu=self._own_cost(at),
+            warnings=self._pause_warning(at),
+        )
+
+    def _pids(self, at: int, processes: list[Process]) -> set[int]:
+        """Pids of the tree in the window at the cursor: those that had ended before are no part of it."""
+        pids = {p.key: p.pid for p in processes}
+        if at < 0:
+            return set(pids.values())
+        sample = int(self.reader.samples.sample[at])
+        rows = self.reader.process_samples(sample, sample)
+        # Written before its first window was: nobody has ended yet.
+        return {pids[r["process"]] for r in rows if r["process"] in pids and r["status"] != Status.GONE} or set(
+            pids.values()
+        )
+
+    def _pause_warning(self, at: int) -> tuple[str, ...]:
+        """What to do about a target that stands still too long, in words for much and for little room."""
+        samples, first = self.reader.samples, max(0, at - PAUSE_WINDOWS)
+        wall = float(samples.end_ns[at] - samples.end_ns[first])
+        share = float(np.nansum(samples.paused_ns[first + 1 : at + 1])) / wall if wall > 0 else 0.0
+        if share <= PAUSE_SHARE:
+            return ()
+        return (
+            f"target stopped {share * 100:.0f} % of the time: use a longer --interval",
+            f"stopped {share * 100:.0f} %: raise --interval",
         )
 
     def _own_cost(self, at: int) -> float | None:
@@ -213,26 +245,54 @@ class Presenter:
             wss_bytes=wss,
             rss_bytes=samples.rss_bytes[first:last].astype(float),
             now_bytes=_known(samples.wss_bytes, at),
-            median_bytes=float(np.median(known)) if len(known) else None,
+            median_bytes=median(known) if len(known) else None,
             max_bytes=float(known.max()) if len(known) else None,
             rss_now_bytes=_known(samples.rss_bytes, at),
             note=note,
+            caveats=self._caveats(at, note) if at >= 0 else (),
+            caption=self._caption(at) if at >= 0 else (),
         )
+
+    def _caveats(self, at: int, note: str) -> tuple[str, ...]:
+        """What makes the working set of one window less than exact."""
+        samples = self.reader.samples
+        status, reason, unknown = samples.status[at], samples.reason[at], samples.unknown_bytes[at]
+        parts = [f"disturbed: {samples.disturbed[at]}"] if samples.disturbed[at] else []
+        if unknown > 0:  # nan is not
+            parts.append(f"WSS {size(float(samples.wss_bytes[at]))} ({size(float(unknown))} unknown)")
+        if status != Status.OK and not note:  # the note says it in a better place
+            parts.append(f"{status}: {reason}" if reason else str(status))
+        return tuple(parts)
+
+    def _caption(self, at: int) -> tuple[str, ...]:
+        """What else is known of one window."""
+        samples, parts = self.reader.samples, []
+        if gaps := int(samples.gaps[at]):
+            parts.append(f"{gaps} gap" + "s" * (gaps > 1))
+        if samples.faulted_in_bytes[at] > 0:
+            parts.append(f"first mapped {size(float(samples.faulted_in_bytes[at]))}")
+        return tuple(parts)
 
     def _heat_view(self, axis: TimeAxis, deadline: float, processes: list[Process]) -> tuple[HeatView, bool]:
         hello = self.reader.hello
         if self.room.heat_columns < 1 or self.room.heat_rows < 1:
             return HeatView(axis, np.empty((0, 0), np.float32)), True
-        if not hello.wss.ok:
-            return HeatView(axis, np.empty((0, 0), np.float32), note=f"no pages are tracked: {hello.wss.reason}"), True
+        if why := _why_no_pages(hello):
+            return HeatView(axis, np.empty((0, 0), np.float32), note=why), True
         return self._heat.view(
-            self.reader, axis, self.ranges.heat_ranges(processes), self.room.heat_columns, self.room.heat_rows, deadline
+            self.reader,
+            axis,
+            self.ranges.heat_ranges(processes),
+            self.room.heat_columns,
+            self.room.heat_rows,
+            deadline,
+            self.ranges.touched,
         )
 
     def _reuse_view(self, sample: int) -> ReuseView:
         hello = self.reader.hello
-        if not hello.wss.ok:
-            return ReuseView(note=f"no pages are tracked: {hello.wss.reason}")
+        if why := _why_no_pages(hello):
+            return ReuseView(note=why)
         if sample < 0:
             return ReuseView()
         if self._reuse_at != sample:
@@ -246,6 +306,15 @@ class Presenter:
         return self._reuse
 
 
+def _why_no_pages(hello: Hello) -> str:
+    """Empty when the session has page sets."""
+    if not hello.wss.ok:
+        return f"no pages are tracked: {hello.wss.reason}"
+    if not hello.pages.ok:
+        return f"no pages are tracked: {hello.pages.reason}" + (f" ({hello.pages.remedy})" * bool(hello.pages.remedy))
+    return ""
+
+
 def reuse_view(histogram: ReuseHistogram, interval_s: float) -> ReuseView:
     """The histogram as shares of all touches, its median bounds and the miss-ratio curve it implies."""
     touches = histogram.touches
@@ -257,10 +326,13 @@ def reuse_view(histogram: ReuseHistogram, interval_s: float) -> ReuseView:
     rank = 0.5 * touches / returning
     half = histogram.quantile(rank) if rank <= 1 else None
     used = np.flatnonzero(histogram.upper + histogram.lower)
-    last = min(len(BIN_EDGES), int(used[-1]) + 2)
-    first = min(max(0, int(used[0]) - 1), last - 2)
-    sizes = BIN_EDGES[first:last]
-    low, high = MissRatioCurve.of(histogram).miss_ratio_at(sizes)
+    # An octave of level ground on both sides of the drop. The few touches that come back at once are no drop: they
+    # would stretch the axis down to a single page.
+    low, high = MissRatioCurve.of(histogram).miss_ratio_at(BIN_EDGES)
+    last = min(len(BIN_EDGES), int(used[-1]) + 2 + BINS_PER_OCTAVE)
+    level = np.flatnonzero(high < 1 - LEVEL * (1 - high[-1]))
+    first = min(max(0, (int(level[0]) if len(level) else int(used[0])) - BINS_PER_OCTAVE), last - 2)
+    sizes, low, high = BIN_EDGES[first:last], low[first:last], high[first:last]
     return ReuseView(
         # A bin reaches up to its edge; the first one has no lower edge of its own.
         edges_bytes=np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float))),

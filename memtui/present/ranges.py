@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.filters import Filter, is_anonymous, parse_filter
+from memtui.analysis.lean import distinct, ranked
 from memtui.present.heat import ProcessRange
 from memtui.samples import Process
 from memtui.units import short_size
@@ -27,6 +28,7 @@ class RangeTable:
         self.words = ""
         self.sort = Sort.WSS
         self.descending = True
+        self.touched: dict[int, int] = {}  # bytes by row at the sample shown
         self._rows: list[Any] = []
         self._rows_at: tuple[int, int] = (-1, -1)
         self._most: dict[int, int] = {}  # row id -> the most of it ever seen touched
@@ -41,12 +43,12 @@ class RangeTable:
             return TableView(filters_on=self.filters_on, filter_text=self.words, sort=self.sort)
         self._survey(reader, sample)
         wss, trend = self._trends(reader, sample)
+        self.touched = wss
         rss = reader.vma_rss(sample)
         known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] == "ok")
-        total = sum(wss.values())
+        total = sum(max(size, 0) for size in wss.values())
         several = len({p.pid for p in processes}) > 1
         rows, left_out, unmatched = [], 0, 0
-        words = self.words.lower()
         for row in self._rows:
             if sample < row.first_sample or (sample > row.last_sample and not row.open):
                 continue
@@ -55,10 +57,12 @@ class RangeTable:
                 left_out += 1
                 continue
             name = name_of(row)
-            if words and words not in f"{name} {row.perms} {row.start:x} {row.pid}".lower():
+            if not self._matches(row):
                 unmatched += 1
                 continue
             touched = wss.get(row.id, None if row.filtered or not known else 0)
+            if touched is not None and touched < 0:
+                touched = None  # the tracker cannot know it (hugetlb)
             rows.append(
                 RangeRow(
                     key=row.id,
@@ -83,7 +87,7 @@ class RangeTable:
         out = []
         for row in self._rows:
             weight = self._most.get(row.id, 0)
-            if weight and not (self.filters_on and self._why_left_out(row)):
+            if weight and self._matches(row) and not (self.filters_on and self._why_left_out(row)):
                 label = short_label(row)
                 out.append(
                     ProcessRange(
@@ -118,6 +122,11 @@ class RangeTable:
             case _:
                 return (row.pid or 0, row.start)
 
+    def _matches(self, row: Any) -> bool:
+        """Whether the typed text is part of what the table says about a range."""
+        words = self.words.lower()
+        return not words or words in f"{name_of(row)} {row.perms} {row.start:x} {row.pid}".lower()
+
     def _why_left_out(self, row: Any) -> str:
         if row.filtered:
             return f"not stored: {row.filtered}"
@@ -146,7 +155,7 @@ class RangeTable:
             self._surveyed = newest  # the trend is about to look at them
             return
         if newest - self._surveyed > 256:
-            spread = np.unique(np.linspace(max(0, self._surveyed), newest, 48).astype(int))
+            spread = distinct(np.linspace(max(0, self._surveyed), newest, 48).astype(int))
             spans = [(int(s), int(s)) for s in spread]
         else:
             spans = [(self._surveyed, newest)]
@@ -157,7 +166,7 @@ class RangeTable:
 
     def _note(self, ids: np.ndarray, touched: np.ndarray) -> None:
         if len(ids):
-            rows, place = np.unique(ids, return_inverse=True)
+            rows, place = ranked(ids)
             most = np.zeros(len(rows), np.int64)
             np.maximum.at(most, place, touched)
             for row, value in zip(rows.tolist(), most.tolist(), strict=True):
@@ -171,7 +180,7 @@ class RangeTable:
         if not len(ids):
             return {}, {}
         self._note(ids, touched)
-        rows, place = np.unique(ids, return_inverse=True)
+        rows, place = ranked(ids)
         # Time in buckets on a fixed grid: the trend moves on by whole cells instead of flickering.
         each = TREND_SAMPLES // TREND
         bucket = samples // each - (sample // each - TREND + 1)

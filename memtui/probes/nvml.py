@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from memtui.samples import Capability, PowerReading, Status
 SLOW_NS = 50_000_000  # a reading that takes longer is told: it delays the sample it belongs to
 _LIMIT_EVERY_NS = 10_000_000_000  # the limit changes by hand or by heat, seldom
 _LIBRARY = "libnvidia-ml.so.1"
+NO_GPU = "GPU"  # the device of the one reading that says why there is none
 
 _ERRORS: dict[int, tuple[Status, str]] = {
     3: (Status.UNSUPPORTED, "not supported by this GPU"),
@@ -44,6 +46,7 @@ _REMEDIES: dict[int, str] = {
     18: "restart the machine, or load the new kernel module",
 }
 _PERMANENT = {3, 13}  # no need to ask again
+_INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO of the kernel, the same everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,20 @@ class GpuProcessMemory:
     used_bytes: int | None
     status: str = Status.OK
     reason: str = ""
+
+
+def library_problem() -> tuple[Status, Capability] | None:
+    """Why the driver's library cannot be loaded here; None when it can. Calls nothing in it, so nothing can hang."""
+    try:
+        ctypes.CDLL(_LIBRARY)  # pynvml would do the same; asking first saves its 6 MiB where there is no GPU
+    except OSError as error:
+        text = str(error)
+        # "cannot open shared object file" may also speak of a library that this one needs
+        if _LIBRARY in text and "No such file" in text:
+            return _ERRORS[12][0], Capability("nvml", False, _ERRORS[12][1], _REMEDIES[12])
+        reason = f"{_LIBRARY} cannot be loaded: {error}"
+        return Status.FAILED, Capability("nvml", False, reason, "reinstall the NVIDIA driver")
+    return None
 
 
 @dataclass(slots=True)
@@ -84,17 +101,12 @@ class NvmlProbe:
         self._slow_ns, self._clock = slow_ns, clock
         self._devices: list[_Device] = []
         self._nvml: Any = None
+        self._sees_own_processes_only = os.stat("/proc/self/ns/pid").st_ino != _INITIAL_PID_NAMESPACE
         self._status, self._capability = self._start()
 
     def _start(self) -> tuple[Status, Capability]:
-        try:
-            ctypes.CDLL(_LIBRARY)  # pynvml would do the same; asking first saves its 6 MiB where there is no GPU
-        except OSError as error:
-            text = str(error)
-            # "cannot open shared object file" may also speak of a library that this one needs
-            if _LIBRARY in text and "No such file" in text:
-                return self._out(*_ERRORS[12], _REMEDIES[12])
-            return self._out(Status.FAILED, f"{_LIBRARY} cannot be loaded: {error}", "reinstall the NVIDIA driver")
+        if problem := library_problem():
+            return problem
         try:
             nvml = importlib.import_module("pynvml")
         except ImportError:
@@ -161,12 +173,12 @@ class NvmlProbe:
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
         """A reading of every GPU, or one that says why there is none.
 
-        ``power_w`` and ``limit_w`` are watts of the whole board; ``energy_j`` is the driver's own counter since it was
-        loaded (lower than before: it was loaded anew); ``utilization`` runs from 0 to 1.
+        ``power_w`` and ``limit_w`` are watts of the whole board, which ``processes`` share; ``energy_j`` is the counter
+        of the driver since it was loaded (lower than before: it was loaded anew); ``utilization`` runs from 0 to 1.
         """
         if not self._devices:
             status, reason = self._status, self._capability.reason
-            return (PowerReading(t_ns, "GPU", "board", "nvml", status=status, reason=reason),)
+            return (PowerReading(t_ns, NO_GPU, "board", "nvml", status=status, reason=reason),)
         return tuple(self._read(device, t_ns) for device in self._devices)
 
     def _read(self, device: _Device, t_ns: int) -> PowerReading:
@@ -179,12 +191,13 @@ class NvmlProbe:
         device.notes = []
         power, source, status, reason = self._power(device)
         if status == Status.FAILED:  # a card that hangs answers slowly and says the same of every value
-            energy = use = memory = None
+            energy = use = memory = processes = None
         else:
             energy = self._ask(device, "energy counter", nvml.nvmlDeviceGetTotalEnergyConsumption)
             use = self._ask(device, "utilisation", nvml.nvmlDeviceGetUtilizationRates)
             memory = self._memory(device)
             self._read_limit(device, begin)
+            processes = self._processes(device)
         took = self._clock() - begin
         if took > self._slow_ns:
             device.notes.append(f"slow: this reading took {took / 1e6:.0f} ms")
@@ -201,6 +214,7 @@ class NvmlProbe:
             name=device.name,
             status=status,
             reason="; ".join([reason, *device.notes] if reason else device.notes),
+            processes=processes,
         )
 
     def _power(self, device: _Device) -> tuple[float | None, str, Status, str]:
@@ -244,6 +258,13 @@ class NvmlProbe:
             except nvml.NVMLError:
                 device.without["memory_v2"] = "older driver"
         return self._ask(device, "memory", nvml.nvmlDeviceGetMemoryInfo)
+
+    def _processes(self, device: _Device) -> int | None:
+        """How many compute processes share the board, everybody's."""
+        running = self._ask(device, "compute processes", self._nvml.nvmlDeviceGetComputeRunningProcesses)
+        if not running and self._sees_own_processes_only:
+            return None  # the driver hides those outside of this container, and may hide all
+        return None if running is None else len({process.pid for process in running})
 
     def _read_limit(self, device: _Device, now_ns: int) -> None:
         if device.limit_read_ns is not None and now_ns - device.limit_read_ns < _LIMIT_EVERY_NS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memtui.probes.nvml import NvmlProbe
+from memtui.probes.nvml_process import NvmlProcess
 from memtui.probes.rapl import RaplProbe
 from memtui.samples import Capability, PowerReading, Status
 
@@ -21,21 +21,20 @@ class PowerProbe:
             sys_root: where sysfs is mounted.
             nvml: also look for NVIDIA GPUs.
         """
-        self._nvml = NvmlProbe() if nvml else None
+        self._nvml = NvmlProcess() if nvml else None
         self._rapl = RaplProbe(sys_root=sys_root)
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
-        """At least one reading for ``GPU`` and one for ``CPU``, stamped ``t_ns`` (monotonic nanoseconds)."""
+        """What is new. Never waits for a driver.
+
+        CPUs are read at this moment, which is ``t_ns`` (monotonic nanoseconds). GPUs are read by another process, so
+        their readings are up to half a second older, as their ``t_ns`` says; none while there is no new one.
+        """
         if self._nvml is not None:
             gpus = self._nvml.read(t_ns)
         else:
             gpus = (PowerReading(t_ns, "GPU", "board", "nvml", status=Status.UNSUPPORTED, reason=_LEFT_OUT.reason),)
         return gpus + self._rapl.read(t_ns)
-
-    @property
-    def nvml(self) -> NvmlProbe | None:
-        """The GPU part, for what only it knows (memory of single processes)."""
-        return self._nvml
 
     def capabilities(self) -> list[Capability]:
         """Whether ``nvml`` and ``rapl`` work here; if not, why, and what would change it."""

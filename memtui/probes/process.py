@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import psutil
 
 PROC = Path("/proc")
 PF_KTHREAD = 0x00200000  # include/linux/sched.h
-_PPID, _FLAGS, _MINFLT, _MAJFLT, _START = 1, 6, 7, 9, 19  # places in stat, counted from the state field
+# Places in stat, counted from the state field.
+_PPID, _SESSION, _TTY, _FLAGS, _MINFLT, _CMINFLT, _MAJFLT, _THREADS, _START = 1, 3, 4, 6, 7, 8, 9, 17, 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +24,22 @@ class Stat:
     minor_faults: int
     major_faults: int
     start_ticks: int
+    session: int = 0  # pid of the session's leader
+    terminal: int = 0  # device number of the controlling terminal
+    reaped_minor_faults: int = 0  # of children that ended and were waited for
+    threads: int = 1
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs any more. A process whose first thread ended goes on in the others."""
+        return self.state == "X" or (self.state == "Z" and self.threads <= 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What a process has used since it began, and what it holds now."""
 
-    rss_bytes: int
+    rss_bytes: int | None
     cpu_ns: int
     threads: int
     minor_faults: int
@@ -49,6 +60,10 @@ def read_stat(pid: int, proc: Path = PROC) -> Stat:
         minor_faults=int(fields[_MINFLT]),
         major_faults=int(fields[_MAJFLT]),
         start_ticks=int(fields[_START]),
+        session=int(fields[_SESSION]),
+        terminal=int(fields[_TTY]),
+        reaped_minor_faults=int(fields[_CMINFLT]),
+        threads=int(fields[_THREADS]),
     )
 
 
@@ -71,10 +86,16 @@ def children_of(pid: int, proc: Path = PROC) -> list[int]:
 
 
 def command_of(pid: int) -> str:
-    """The command line, or the name in brackets where there is none. Raises ProcessLookupError."""
+    """The command line as a shell would take it, or the name in brackets where there is none.
+
+    Raises ProcessLookupError.
+    """
     try:
         process = psutil.Process(pid)
-        return " ".join(process.cmdline()) or f"[{process.name()}]"
+        words = process.cmdline()
+        return shlex.join(words) if any(words) else f"[{process.name()}]"
+    except psutil.ZombieProcess:
+        return f"[pid {pid}]"  # its first thread has ended
     except psutil.NoSuchProcess as error:
         raise ProcessLookupError(f"no process {pid}") from error
     except psutil.AccessDenied:
@@ -100,6 +121,8 @@ class UsageProbe:
         except psutil.AccessDenied as error:
             raise PermissionError(f"process {pid} may not be read") from error
         stat = read_stat(pid)
+        if stat.state == "Z":
+            rss_bytes = None  # the kernel shows it under the first thread, which ended
         cpu_ns = round((times.user + times.system) * 1e9)
         return Usage(rss_bytes, cpu_ns, threads, stat.minor_faults, stat.major_faults)
 

@@ -10,6 +10,7 @@ from memtui.probes.process import PROC, children_of, command_of, read_stat
 from memtui.samples import Process
 
 TARGET, CHILD = "target", "child"
+_Id = tuple[int, int]  # pid and start time
 
 
 class ProcessTree:
@@ -19,6 +20,9 @@ class ProcessTree:
         self._root, self._children, self._proc = root, children, proc
         self._next_key = 1
         self._known: dict[int, Process] = {}  # by pid
+        self._zombies: dict[_Id, int] = {}  # ended children that nobody waited for yet, and their parents
+        self._reaped: dict[int, int] = {}  # minor faults of children that were waited for, by the pid of the parent
+        self.unseen = 0
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -26,28 +30,50 @@ class ProcessTree:
         return tuple(self._known.values())
 
     def refresh(self) -> tuple[list[Process], list[Process]]:
-        """Look again: (new processes, those that ended). Raises ProcessLookupError when the root is gone."""
+        """Look again: (new processes, those that ended). Raises ProcessLookupError when the root is gone.
+
+        ``unseen`` is then how many children at least were born and ended since the last look. Of those, a zombie is
+        seen, or that a parent waited for something: the faults of its dead children rose.
+        """
         found: dict[int, Process] = {}
         new: list[Process] = []
+        zombies: dict[_Id, int] = {}
+        reaped: dict[int, int] = {}
         for pid in self._pids():
             try:
                 stat = read_stat(pid, self._proc)
-                if stat.state in "ZX":
-                    raise ProcessLookupError(f"process {pid} ended")
                 known = self._known.get(pid)
-                if known is None or known.start_ticks != stat.start_ticks:
+                if known is not None and known.start_ticks != stat.start_ticks:
+                    known = None
+                if stat.ended:
+                    if pid != self._root:
+                        zombies[pid, stat.start_ticks] = stat.parent_pid
+                    raise ProcessLookupError(f"process {pid} ended")
+                if known is None:
                     role = TARGET if pid == self._root else CHILD
                     known = self._keyed(Process(0, pid, stat.parent_pid, stat.start_ticks, 0, command_of(pid), role))
                     new.append(known)
                 found[pid] = known
+                reaped[pid] = stat.reaped_minor_faults
             except ProcessLookupError:
                 if pid == self._root:
                     raise
         gone = [
             p for p in self._known.values() if found.get(p.pid, p).start_ticks != p.start_ticks or p.pid not in found
         ]
-        self._known = found
+        self.unseen = self._count_unseen(gone, zombies, reaped)
+        self._known, self._zombies, self._reaped = found, zombies, reaped
         return new, gone
+
+    def _count_unseen(self, gone: list[Process], zombies: dict[_Id, int], reaped: dict[int, int]) -> int:
+        if not self._children:
+            return 0
+        ended = {(p.pid, p.start_ticks): p.parent_pid for p in gone}
+        came_and_went = zombies.keys() - self._zombies.keys() - ended.keys()
+        # A parent that waited for a child that was known of needs no other explanation.
+        explained = {parent for one, parent in (self._zombies | ended).items() if one not in zombies}
+        waited = {pid for pid, faults in reaped.items() if faults > self._reaped.get(pid, faults)}
+        return len(came_and_went) + len(waited - explained)
 
     def new_generation(self, pid: int) -> Process:
         """The same process after exec: a new address space, so a new key and its new command line."""

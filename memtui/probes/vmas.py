@@ -24,8 +24,10 @@ def read_maps(pid: int, proc: Path = PROC) -> bytes:
 def parse_maps(text: bytes) -> tuple[Vma, ...]:
     """Parse a maps table. ``[vsyscall]`` is left out: it is the kernel's page, the same in every process."""
     vmas = []
-    for line in text.splitlines():
+    for line in text.split(b"\n"):  # a name may hold a carriage return; the kernel escapes only line ends
         fields = line.split(None, 5)
+        if not fields:
+            continue
         name = fields[5].decode(errors="backslashreplace") if len(fields) > 5 else ""
         if name == "[vsyscall]":
             continue

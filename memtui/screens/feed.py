@@ -11,6 +11,8 @@ from memtui.present import Presenter, SessionLike
 from memtui.views import MemoryView, State
 
 PLAY_S = 0.25  # between pictures while playing
+FIRST_S = 0.01  # what the heat map may take of the first picture; soon is better than whole
+DRAW_S = 0.02  # between the parts of one picture: making the next and drawing this one would delay each other
 Action = Callable[[Presenter], object]
 
 
@@ -75,7 +77,7 @@ class Feed(threading.Thread):
                 if presenter.playhead.recording and now - looked >= self._refresh_s * 0.99:
                     looked = now
                     presenter.refresh()
-                self._deliver(presenter.view())
+                self._deliver(presenter.view() if presenter.shown else presenter.view(FIRST_S))
                 failed = False
             except Exception as error:
                 # Whatever is wrong with a file, the screen stays and says it; a silent standstill would be worse.
@@ -91,8 +93,10 @@ class Feed(threading.Thread):
 
     def _patience(self, presenter: Presenter, looked: float) -> float | None:
         """How long nothing needs to be drawn unless a key is pressed; None: for ever."""
-        if not presenter.complete or not presenter.shown:
+        if not presenter.shown:
             return 0.0
+        if not presenter.complete:
+            return DRAW_S
         if presenter.playhead.state is State.PLAYING:
             return PLAY_S
         if presenter.playhead.recording:

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
+from textual.scrollbar import ScrollBarRender
 from textual.widgets import Static
 
 HELP = """\
@@ -38,11 +39,20 @@ Words
   reuse        how much other memory was touched since a page was touched last; between two bounds,
   distance     because the order inside a window is not known
   miss ratio   share of touches that a memory of that size, keeping what was used last, would miss
+  unknown      part of the working set whose marks could not be cleared before: perhaps not touched
+  first mapped part of it that came in with a new mapping: up to 15 neighbours of a touched page
+  gap          a process began or ended inside the window, so a part of it is missing
   stopped      how long the target stood still for one window
   self         share of one core that watching takes
 
 A saved session opens at its end, paused, with all of it in sight: space plays it from the beginning.
 """
+
+
+class PlainBar(ScrollBarRender):
+    """A scroll bar of whole cells: its ends are drawn with no part of a block."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 class HelpScreen(ModalScreen[None]):
@@ -55,3 +65,8 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help"):
             yield Static(HELP, markup=False, id="help-text")
+
+    def on_mount(self) -> None:
+        look = getattr(self.app, "look", None)
+        if look is not None and look.ascii_only:
+            self.query_one(VerticalScroll).vertical_scrollbar.renderer = PlainBar  # type: ignore[misc]

@@ -101,6 +101,9 @@ class MemoryScreen(Screen[None]):
         self.prompt = Prompt(id="prompt")
         self.shape = Arrangement("tiny")
         self.panel = 0
+        self._arranged: tuple[object, ...] = ()
+        self._room = Room()
+        self._failed = False  # there is something to say in place of a first view
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -127,6 +130,12 @@ class MemoryScreen(Screen[None]):
     def _arrange(self) -> None:
         """Give every panel its place. A resize re-uses the last view until one for the new size arrives."""
         width, height = self.app.size
+        # Before the first view there is nothing to lay out and draw but empty boxes, at the price of full ones.
+        ready = self.view is not None or self._failed
+        arranged = (width, height, self.panel, self.prompt.active, ready)
+        if arranged == self._arranged:
+            return
+        self._arranged = arranged
         shape = self.shape = arrange(width, height)
         large, tiny = shape.kind == "large", shape.kind == "tiny"
         chosen = PANELS[self.panel]
@@ -146,7 +155,7 @@ class MemoryScreen(Screen[None]):
         seen[top], seen[middle] = not tiny, large or (not tiny and chosen in ("heat", "reuse"))
         self.notice.show(f"memtui needs {MIN_COLUMNS}x{MIN_ROWS} cells, this terminal has {width}x{height}")
         for widget, wanted in seen.items():
-            widget.display = wanted
+            widget.display = wanted and (ready or tiny)
         top.styles.height = shape.top
         middle.styles.height = shape.middle
         self.set_class(shape.kind == "small", "small")
@@ -162,7 +171,10 @@ class MemoryScreen(Screen[None]):
                 self.power.styles.width, self.power.styles.height = width, shape.middle
         self.graph.styles.height = shape.top
         columns, rows = picture_cells(shape.heat, shape.middle)
-        self._ask(lambda presenter: setattr(presenter, "room", Room(columns, rows)))
+        room = Room(columns, rows)
+        if room != self._room:  # every request costs a view
+            self._room = room
+            self._ask(lambda presenter: setattr(presenter, "room", room))
         self._keys()
 
     # Views
@@ -172,13 +184,16 @@ class MemoryScreen(Screen[None]):
 
     def on_feed_failed(self, message: FeedFailed) -> None:
         header = self.view.header if self.view is not None else HeaderView()
+        self._failed = True
         self.header.show(replace(header, notice=message.why))
+        self._arrange()
 
     def watch_view(self, view: MemoryView | None) -> None:
         """Hand the parts out; each panel draws only what differs."""
         if view is None:
             return
         with self.app.batch_update():
+            self._arrange()
             self.header.show(view.header)
             self.graph.show(view.graph)
             self.power.show(view.power)
@@ -264,8 +279,11 @@ class MemoryScreen(Screen[None]):
         self._open_prompt("jump", "jump to", "", "7:12, 90, 5m, 50%, +30, -1:30")
 
     def action_show_all(self) -> None:
-        """Forget the typed filter."""
-        self._filter("")
+        """Close a prompt that lost its focus, or forget the typed filter."""
+        if self.prompt.active:
+            self._close_prompt()
+        else:
+            self._filter("")
 
     def _open_prompt(self, kind: str, label: str, words: str, hint: str = "part of a name, address or perms") -> None:
         self.prompt.open(kind, label, words, hint)

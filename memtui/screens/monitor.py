@@ -51,9 +51,13 @@ class MemtuiApp(App[int]):
         self.look = look(color, ascii_only)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
 
+    def get_default_screen(self) -> MemoryScreen:
+        """The first screen. Pushed on top of an empty one it would cost a second style sheet and layout."""
+        return MemoryScreen(self._open_session, live=self._live, refresh_s=self._refresh_s)
+
     def on_mount(self) -> None:
         self.set_class(self.look.color != "256", "few-colours")
-        self.push_screen(MemoryScreen(self._open_session, live=self._live, refresh_s=self._refresh_s))
+        self.set_class(self.look.ascii_only, "ascii-only")
         self.call_after_refresh(_settle)
         if not self.is_headless:
             terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))

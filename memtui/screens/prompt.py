@@ -36,6 +36,7 @@ class Prompt(Horizontal):
         self.kind = ""
         self._label, self._hint = Words("key", id="prompt-label"), Words("dim", id="prompt-hint")
         self._input: Input | None = None
+        self._words = ""
 
     @property
     def active(self) -> bool:
@@ -56,6 +57,7 @@ class Prompt(Horizontal):
             self.mount(self._input, after=self._label)
         self._label.show(f" {label} ")
         self._label.styles.width = len(label) + 2
+        self._words = hint
         self._hint.show(hint)
         self._input.value = words
         self._input.cursor_position = len(words)
@@ -68,11 +70,14 @@ class Prompt(Horizontal):
 
     def complain(self, why: str) -> None:
         """Say in place what is wrong."""
-        self._hint.show(why, role="warning")
+        self._hint.show(f" {why} (Esc closes)", role="warning")
+        if self._input is not None:
+            self._input.focus()
 
     def on_input_changed(self, event) -> None:
         event.stop()
         if self.kind:
+            self._hint.show(self._words)  # what was wrong with other words is wrong no longer
             self.post_message(self.Changed(self.kind, event.value))
 
     def on_input_submitted(self, event) -> None:

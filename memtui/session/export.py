@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
@@ -15,24 +16,31 @@ import numpy as np
 
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.errors import UserError
-from memtui.session.reader import SessionReader
+from memtui.foreign import csv_cell
+from memtui.session.codec import UNKNOWN_BYTES
+from memtui.session.reader import SessionReader, VmaRow
 
 FIRST_TOUCH = -1
+SAMPLES_AT_ONCE = 64
 UNITS = {"*_ns": "nanoseconds, CLOCK_MONOTONIC", "*_bytes": "bytes", "*_w": "watts", "*_j": "joules"}
 Row = tuple[Any, ...]
 Table = tuple[tuple[str, ...], Callable[[SessionReader], Iterable[Row]]]
 
 
 def export(path: Path, form: str, folder: Path, *, force: bool = False) -> list[Path]:
-    """Write a session into a folder and return the files. Raises SessionError and UserError."""
+    """Write a session into a folder and return the files; all of them, or none. Raises SessionError and UserError."""
     reader = SessionReader(path)
     names = [*(f"{name}.csv" for name in TABLES), "meta.json"] if form == "csv" else ["session.json"]
     targets = [folder / name for name in names]
+    done = False
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        there = [str(p) for p in targets if p.exists()]
+        there = [p for p in targets if os.path.lexists(p)]
         if there and not force:
+            targets = []
             raise UserError(f"{there[0]}: exists already; choose another folder or add --force")
+        for path_there in there:
+            path_there.unlink()  # and not written through: it may be a link
         if form == "csv":
             for name, (columns, rows) in TABLES.items():
                 _write_csv(folder / f"{name}.csv", columns, rows(reader))
@@ -43,22 +51,27 @@ def export(path: Path, form: str, folder: Path, *, force: bool = False) -> list[
                 for name, (columns, rows) in TABLES.items()
             }
             _write_json(targets[0], {"meta": _meta(reader), **tables})
+        done = True
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
     finally:
         reader.close()
+        if not done:
+            for target in targets:
+                target.unlink(missing_ok=True)
     return targets
 
 
 def _write_csv(path: Path, columns: tuple[str, ...], rows: Iterable[Row]) -> None:
-    with open(path, "w", newline="") as file:
+    with open(path, "x", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(rows)
+        writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
 
 
 def _write_json(path: Path, plain: dict[str, Any]) -> None:
-    path.write_text(json.dumps(plain, indent=1) + "\n")
+    with open(path, "x", encoding="utf-8") as file:
+        file.write(json.dumps(plain, indent=1) + "\n")
 
 
 def _meta(reader: SessionReader) -> dict[str, Any]:
@@ -82,9 +95,14 @@ def _whole(value: float) -> int | None:
     return None if np.isnan(value) else int(value)
 
 
+def _pids(reader: SessionReader) -> dict[int, int]:
+    """Pid by process key; a damaged session may name a process that it does not know, which is pid -1."""
+    return defaultdict(lambda: -1, {p.key: p.pid for p in reader.processes()})
+
+
 def _samples(reader: SessionReader) -> Iterator[Row]:
     """A row per process and one with pid 0 for the whole tree."""
-    pids = {p.key: p.pid for p in reader.processes()}
+    pids = _pids(reader)
     table = reader.samples
     rows = groupby(reader.process_samples(0, _last(reader)), key=lambda row: row["sample"])
     by_sample = {sample: list(of_sample) for sample, of_sample in rows}
@@ -108,25 +126,69 @@ def _samples(reader: SessionReader) -> Iterator[Row]:
 
 
 def _pages(reader: SessionReader) -> Iterator[Row]:
+    """Runs of touched pages, split where another VMA begins."""
+    by_process = defaultdict(list)
+    for v in reader.vma_rows():
+        by_process[v.process].append((v.start, v.end, v.first_sample, v.last_sample))
+    vmas = {process: np.array(rows, np.int64) for process, rows in by_process.items()}
+    none = np.empty((0, 4), np.int64)
     processes = reader.processes()
     for sample in reader.samples.sample.tolist():
         for process in processes:
             pages = reader.page_set(sample, process.key)
             if pages is not None:
-                for start, end, page_bytes in pages.ranges():
+                rows = vmas.get(process.key, none)
+                mapped = rows[(rows[:, 2] <= sample) & (sample <= rows[:, 3])]
+                for start, end, page_bytes in pages.runs(mapped[:, :2].ravel().tolist()):
                     yield sample, process.pid, start, end, page_bytes
 
 
 def _vmas(reader: SessionReader) -> Iterator[Row]:
-    for v in reader.vma_rows():
-        yield v.pid, v.start, v.end, v.perms, v.name, v.first_sample, v.last_sample, v.filtered
+    """With the mean of the touched bytes over the windows it was mapped in, and what was resident at its end."""
+    rows = reader.vma_rows()
+    means = _mean_wss(reader, rows)
+    newest = _last(reader)
+    process_of = {v.id: v.process for v in rows}
+    resident: dict[int, dict[int, int]] = {}
+    counted: dict[int, set[int | None]] = {}  # processes whose resident pages were looked at
+    for v in rows:
+        last = min(v.last_sample, newest)
+        if last not in resident:
+            resident[last] = reader.vma_rss(last)
+            counted[last] = {process_of.get(row) for row in resident[last]}
+        rss = resident[last].get(v.id, 0 if v.process in counted[last] else None)
+        yield v.pid, v.start, v.end, v.perms, v.name, v.first_sample, v.last_sample, v.filtered, means.get(v.id), rss
+
+
+def _mean_wss(reader: SessionReader, rows: list[VmaRow]) -> dict[int, int]:
+    """By VMA row; without rows of which no window is known."""
+    sums: dict[int, float] = defaultdict(float)
+    unknown: set[int] = set()
+    measured: dict[int, list[int]] = defaultdict(list)  # samples with a working set, by process
+    samples = reader.samples.sample
+    for at in range(0, len(samples), SAMPLES_AT_ONCE):
+        span = int(samples[at]), int(samples[min(at + SAMPLES_AT_ONCE, len(samples)) - 1])
+        for sample in reader.process_samples(*span):
+            if sample["wss_bytes"] is not None:
+                measured[sample["process"]].append(sample["sample"])
+        _, ids, touched = reader.vma_wss(*span)
+        unknown.update(ids[touched == UNKNOWN_BYTES].tolist())
+        values, place = np.unique(ids, return_inverse=True)
+        for row, total in zip(values.tolist(), np.bincount(place, touched).tolist(), strict=True):
+            sums[row] += total
+    means = {}
+    for v in rows:
+        first, last = np.searchsorted(measured[v.process], (v.first_sample, v.last_sample + 1))
+        if last > first and v.id not in unknown:
+            means[v.id] = round(sums[v.id] / int(last - first))
+    return means
 
 
 def _reuse(reader: SessionReader) -> Iterator[Row]:
     """Exact distances over the session by process and bound; a first touch has distance -1."""
-    pids = {p.key: p.pid for p in reader.processes()}
+    pids = _pids(reader)
     exact: dict[int, ExactReuse] = defaultdict(ExactReuse)
-    for _, process, reuse in reader.reuse_between(0, _last(reader)):
+    for _, process, reuse in reader.iterate_reuse(0, _last(reader)):
         exact[pids[process]].add(reuse)
     for pid, found in sorted(exact.items()):
         for bound in ("upper", "lower"):
@@ -150,6 +212,7 @@ def _power(reader: SessionReader) -> Iterator[Row]:
             r.limit_w,
             r.utilization,
             r.memory_used_bytes,
+            r.processes,
         )
 
 
@@ -168,12 +231,15 @@ TABLES: dict[str, Table] = {
         _samples,
     ),
     "pages": (("sample", "pid", "start", "end", "page_bytes"), _pages),
-    "vmas": (("pid", "start", "end", "perms", "name", "first_sample", "last_sample", "filtered"), _vmas),
+    "vmas": (
+        ("pid", "start", "end", "perms", "name", "first_sample", "last_sample", "filtered", "wss_bytes", "rss_bytes"),
+        _vmas,
+    ),
     "reuse": (("pid", "bound", "distance_bytes", "count"), _reuse),
     "power": (
         (
             *("t_ns", "device", "watts", "joules", "source", "status", "reason"),
-            *("scope", "name", "limit_w", "utilization", "memory_used_bytes"),
+            *("scope", "name", "limit_w", "utilization", "memory_used_bytes", "processes"),
         ),
         _power,
     ),

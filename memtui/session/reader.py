@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.lean import ranked
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
 from memtui.samples import End, Event, Hello, PowerReading, Process
+from memtui.session.checks import (
+    MAX_PID,
+    MAX_PROCESS,
+    MAX_SAMPLE,
+    PROCESS_SAMPLE,
+    check_fields,
+    check_rows,
+    check_vma,
+    parse_json,
+)
 from memtui.session.codec import decode_pairs, decode_reuse
-from memtui.session.store import SessionError, connect_reader, row_id, size_on_disk, split_row_id
+from memtui.session.store import SessionError, connect_reader, read_all, row_id, size_on_disk, split_row_id, unreadable
 
 _INTEGERS = ("sample", "start_ns", "end_ns", "asked_ns", "sampler_cpu_ns", "recorder_cpu_ns", "gaps")
 _MAYBE = ("paused_ns", "wss_bytes", "stored_bytes", "faulted_in_bytes", "unknown_bytes", "rss_bytes")
 _TEXTS = ("disturbed", "status", "reason")
+_SCALARS = ", ".join((*_INTEGERS, *_MAYBE, *_TEXTS))
+_SCALAR_KINDS = "i" * len(_INTEGERS) + "I" * len(_MAYBE) + "t" * len(_TEXTS)
+_READING = (
+    "t_ns, device, scope, source, power_w, energy_j, limit_w, memory_used_bytes, utilization, name, status, reason, "
+    "processes"
+)
+_READING_KINDS = "itttrrrIrtttI"
+_REUSE_AT_ONCE = 256  # windows whose distances are in memory together
+_MAX_PAIR_BYTES = 64 << 20  # of one answer about VMAs
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +106,13 @@ class SessionReader:
         self._open()
         meta = self._meta()
         if "hello" not in meta:
+            self.release()
             raise SessionError(f"{path}: holds no recording yet, or its recorder died before the first sample")
         try:
             self.hello = hello_from_plain(meta["hello"])
-        except (KeyError, TypeError) as error:
+            check_fields(self.hello)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            self.release()
             raise SessionError(f"{path}: damaged description: {error}") from None
         self.refresh()
 
@@ -112,18 +135,33 @@ class SessionReader:
     def refresh(self) -> bool:
         """Look for newly committed rows; True when there are any, or when the recording ended meanwhile."""
         last = int(self.samples.sample[-1]) if len(self.samples) else -1
-        names = ", ".join((*_INTEGERS, *_MAYBE, *_TEXTS))
-        new = self._all(f"SELECT {names} FROM sample WHERE sample > ? ORDER BY sample", last)
+        new = self._all(f"SELECT {_SCALARS} FROM sample WHERE sample > ? ORDER BY sample", _SCALAR_KINDS, last)
         if new:
-            self.samples = _joined(self.samples, _table(new))
+            table = _joined(self.samples, _table(new))
+            # Every search in time relies on this.
+            ordered = (np.diff(table.sample) > 0).all() and (np.diff(table.end_ns) > 0).all()
+            if not ordered or table.sample[-1] >= MAX_SAMPLE or (table.start_ns > table.end_ns).any():
+                raise self._damaged("its samples are not in the order of time")
+            self.samples = table
         ended = False
         if self.end is None:
             meta = self._meta()
-            self.recorder_pid = meta.get("recorder_pid", 0)
+            pid = meta.get("recorder_pid", 0)
+            if type(pid) is not int or not 0 <= pid <= MAX_PID:
+                raise self._damaged("the recorder's pid is none")
+            self.recorder_pid = pid
             if "end" in meta:
-                self.end = End(**meta["end"])
+                self.end = self._read_end(meta["end"])
                 ended = True
         return bool(new) or ended
+
+    def _read_end(self, plain: Any) -> End:
+        try:
+            end = End(**plain)
+            check_fields(end)
+        except (TypeError, ValueError) as error:
+            raise self._damaged(f"its end: {error}") from None
+        return end
 
     def release(self) -> None:
         """Let go of the file, so that the recorder can fold it; the next question opens it again."""
@@ -135,8 +173,12 @@ class SessionReader:
 
     def processes(self) -> list[Process]:
         """Every process of the tree, every exec a new one, in the order they appeared."""
-        names = "key, pid, parent_pid, start_ticks, generation, command, role"
-        return [Process(*row) for row in self._all(f"SELECT {names} FROM process ORDER BY key")]
+        rows = self._all(
+            "SELECT key, pid, parent_pid, start_ticks, generation, command, role FROM process ORDER BY key", "iiiiitt"
+        )
+        if rows and (rows[-1][0] >= MAX_PROCESS or max(row[1] for row in rows) > MAX_PID):
+            raise self._damaged("a process has no possible number")
+        return [Process(*row) for row in rows]
 
     def vma_rows(self, process: int | None = None) -> list[VmaRow]:
         """The merged VMAs by process and address."""
@@ -146,18 +188,28 @@ class SessionReader:
             "ORDER BY v.process, v.start"
         )
         newest = int(self.samples.sample[-1]) if len(self.samples) else 0
-        rows = self._all(query, process, process)
+        rows = self._all(query, "iiiiittiIt", process, process)
+        try:
+            for row in rows:
+                check_vma(row[3], row[4], row[7], row[8])
+        except ValueError as error:
+            raise self._damaged(str(error)) from None
         return [VmaRow(*(*r[:8], newest if r[8] is None else r[8], r[9], r[8] is None)) for r in rows]
 
     def vma_wss(
         self, first_sample: int, last_sample: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Touched bytes by VMA row in an inclusive range of samples: (samples, row ids, bytes), each i8[n]."""
-        rows = self._all("SELECT id, data FROM vma_wss WHERE id >= ? AND id < ?", *_span(first_sample, last_sample))
+        """Touched bytes by VMA row in an inclusive range of samples: (samples, row ids, bytes), each i8[n].
+
+        Bytes of -1 (``codec.UNKNOWN_BYTES``): the tracker cannot know them.
+        """
+        rows = self._all(
+            "SELECT id, data FROM vma_wss WHERE id >= ? AND id < ? ORDER BY id", "ib", *_span(first_sample, last_sample)
+        )
         if not rows:
             none = np.empty(0, np.int64)
             return none, none, none
-        pairs = [decode_pairs(data) for _, data in rows]
+        pairs = self._pairs(rows)
         samples = np.repeat([split_row_id(row)[0] for row, _ in rows], [len(ids) for ids, _ in pairs])
         ids = self._unalias(np.concatenate([ids for ids, _ in pairs]))
         return samples.astype(np.int64), ids, np.concatenate([values for _, values in pairs])
@@ -167,94 +219,138 @@ class SessionReader:
         found: dict[int, int] = {}
         low, high = _span(max(sample - 2048, 0), sample)
         newest = self._all(
-            "SELECT max(id), data FROM vma_rss WHERE id >= ? AND id < ? GROUP BY id & 1048575", low, high
+            "SELECT max(id), data FROM vma_rss WHERE id >= ? AND id < ? GROUP BY id & 1048575", "ib", low, high
         )
-        for _, data in newest:
-            ids, values = decode_pairs(data)
+        for ids, values in self._pairs(newest):
             for row, value in zip(self._unalias(ids).tolist(), values.tolist(), strict=True):
                 found[row] = found.get(row, 0) + value
         return found
 
     def page_set(self, sample: int, process: int) -> PageSet | None:
         """The touched pages that filters kept; None when there are none stored. Raises SessionError on damage."""
-        rows = self._all("SELECT data FROM page_set WHERE id = ?", row_id(sample, process))
+        rows = self._all("SELECT data FROM page_set WHERE id = ?", "b", row_id(sample, process))
         try:
             return PageSet.decode(rows[0][0]) if rows else None
         except ValueError as error:
-            raise SessionError(f"{self.path}: sample {sample}: {error}") from None
+            raise self._damaged(f"sample {sample}: {error}") from None
 
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
         """The scalars per process in an inclusive range of samples, as dicts with the schema's names and ``sample``."""
         rows = self._all(
-            "SELECT * FROM process_sample WHERE id >= ? AND id < ? ORDER BY id", *_span(first_sample, last_sample)
+            f"SELECT {', '.join(PROCESS_SAMPLE)} FROM process_sample WHERE id >= ? AND id < ? ORDER BY id",
+            "".join(PROCESS_SAMPLE.values()),
+            *_span(first_sample, last_sample),
         )
-        names = [row[1] for row in self._all("PRAGMA table_info(process_sample)")]
         found = []
         for row in rows:
-            plain = dict(zip(names, row, strict=True))
+            plain = dict(zip(PROCESS_SAMPLE, row, strict=True))
             plain["sample"], plain["process"] = split_row_id(plain.pop("id"))
             found.append(plain)
         return found
 
     def reuse_between(self, first_sample: int, last_sample: int) -> list[tuple[int, int, ReuseSample]]:
         """Exact reuse distances of an inclusive range of samples: (sample, process, distances)."""
-        rows = self._all("SELECT id, data FROM reuse WHERE id >= ? AND id < ?", *_span(first_sample, last_sample))
-        return [(*split_row_id(row), decode_reuse(data)) for row, data in rows]
+        return list(self.iterate_reuse(first_sample, last_sample))
+
+    def iterate_reuse(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, ReuseSample]]:
+        """``reuse_between`` for any number of samples: a part of them is in memory at a time."""
+        query = f"SELECT id, data FROM reuse WHERE id >= ? AND id < ? ORDER BY id LIMIT {_REUSE_AT_ONCE}"
+        low, high = _span(first_sample, last_sample)
+        while rows := self._all(query, "ib", low, high):
+            for row, data in rows:
+                sample, process = split_row_id(row)
+                try:
+                    # A window has one distance for every earlier window and page size, and no more.
+                    reuse = decode_reuse(data, 3 * len(self.samples))
+                except ValueError as error:
+                    raise self._damaged(f"reuse distances of sample {sample}: {error}") from None
+                yield sample, process, reuse
+            if rows[-1][0] < low:
+                raise self._damaged("its rows are not in order")
+            low = rows[-1][0] + 1
 
     def reuse_until(self, sample: int) -> ReuseHistogram:
         """The histogram of all windows up to and including ``sample``: the checkpoint before it and the rest."""
         rows = self._all(
-            "SELECT sample, data FROM reuse_checkpoint WHERE sample <= ? ORDER BY sample DESC LIMIT 1", sample
+            "SELECT sample, data FROM reuse_checkpoint WHERE sample <= ? ORDER BY sample DESC LIMIT 1", "ib", sample
         )
-        histogram = ReuseHistogram.from_bytes(rows[0][1]) if rows else ReuseHistogram()
-        for _, _, reuse in self.reuse_between(rows[0][0] + 1 if rows else 0, sample):
+        try:
+            histogram = ReuseHistogram.from_bytes(rows[0][1]) if rows else ReuseHistogram()
+        except ValueError as error:
+            raise self._damaged(str(error)) from None
+        for _, _, reuse in self.iterate_reuse(rows[0][0] + 1 if rows else 0, sample):
             histogram.add(reuse)
         return histogram
 
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
         """Readings of a half-open time range; of an absent source the newest word before its end, whenever it came."""
-        names = (
-            "t_ns, device, scope, source, power_w, energy_j, limit_w, memory_used_bytes, utilization, name, status, "
-            "reason"
-        )
-        query = f"SELECT {names} FROM power WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"
-        found = [PowerReading(*row) for row in self._all(query, first_ns, last_ns)]
+        query = f"SELECT {_READING} FROM power WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"
+        found = [PowerReading(*row) for row in self._all(query, _READING_KINDS, first_ns, last_ns)]
         there = {(r.device, r.scope) for r in found}
-        absent = f"SELECT {names}, max(t_ns) FROM power WHERE t_ns < ? AND status != 'ok' GROUP BY device, scope"
-        older = [PowerReading(*row[:-1]) for row in self._all(absent, last_ns)]
+        absent = f"SELECT {_READING}, max(t_ns) FROM power WHERE t_ns < ? AND status != 'ok' GROUP BY device, scope"
+        older = [PowerReading(*row[:-1]) for row in self._all(absent, _READING_KINDS + "i", last_ns)]
         return [r for r in older if (r.device, r.scope) not in there] + found
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         """Events of a half-open time range."""
         query = "SELECT t_ns, kind, text FROM event WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"
-        return [Event(*row) for row in self._all(query, first_ns, last_ns)]
+        return [Event(*row) for row in self._all(query, "itt", first_ns, last_ns)]
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = connect_reader(self.path)
         return self._connection
 
-    def _all(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _all(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of an answer, checked against the kinds of its columns (``checks.check_rows``)."""
         try:
-            return self._open().execute(query, values).fetchall()
+            rows = read_all(self._open(), self.path, query, values)
+            check_rows(rows, kinds)
         except sqlite3.DatabaseError as error:
-            raise SessionError(f"{self.path}: cannot be read: {error}") from None
+            raise unreadable(self.path, error) from None
+        except ValueError as error:
+            raise self._damaged(str(error)) from None
+        return rows
+
+    def _damaged(self, what: str) -> SessionError:
+        return SessionError(f"{self.path}: is damaged: {what}")
+
+    def _pairs(self, rows: list[tuple[Any, ...]]) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Decoded blobs of (row key, pairs)."""
+        found, size_bytes = [], 0
+        for row, data in rows:
+            try:
+                found.append(decode_pairs(data))
+            except ValueError as error:
+                raise self._damaged(f"ranges of sample {split_row_id(row)[0]}: {error}") from None
+            size_bytes += 2 * found[-1][0].nbytes
+            if size_bytes > _MAX_PAIR_BYTES:
+                raise self._damaged(f"its ranges unpack to more than {_MAX_PAIR_BYTES} bytes")
+        return found
 
     def _meta(self) -> dict[str, Any]:
-        return {key: json.loads(value) for key, value in self._all("SELECT key, value FROM meta")}
+        try:
+            return {key: parse_json(value) for key, value in self._all("SELECT key, value FROM meta", "tt")}
+        except ValueError as error:
+            raise self._damaged(f"its description: {error}") from None
 
     def _unalias(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Replace ids of merged rows by the row that took them in."""
-        aliases = dict(self._all("SELECT id, row FROM vma_alias"))
+        aliases = dict(self._all("SELECT id, row FROM vma_alias", "ii"))
         if not aliases:
             return ids
 
         def follow(row: int) -> int:
+            way = []
             while row in aliases:
+                way.append(row)
                 row = aliases[row]
+                if len(way) > len(aliases):
+                    raise self._damaged("ranges were merged in a circle")
+            aliases.update(dict.fromkeys(way[:-1], row))  # the next one goes straight there
             return row
 
-        values, place = np.unique(ids, return_inverse=True)
+        values, place = ranked(ids)
         return np.array([follow(int(row)) for row in values], np.int64)[place]
 
 

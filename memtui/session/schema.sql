@@ -21,7 +21,7 @@ CREATE TABLE process_sample(
     threads INTEGER, minor_faults INTEGER, major_faults INTEGER, status TEXT NOT NULL, reason TEXT NOT NULL);
 
 CREATE TABLE page_set(id INTEGER PRIMARY KEY, codec INTEGER NOT NULL, data BLOB NOT NULL); -- what filters kept
-CREATE TABLE vma_wss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, touched bytes
+CREATE TABLE vma_wss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, touched bytes; -1: not known
 CREATE TABLE vma_rss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, resident bytes
 CREATE TABLE reuse(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- exact distances and counts of one window
 CREATE TABLE reuse_checkpoint(sample INTEGER PRIMARY KEY, data BLOB NOT NULL); -- histogram of all windows up to here
@@ -35,7 +35,7 @@ CREATE TABLE vma_alias(id INTEGER PRIMARY KEY, row INTEGER NOT NULL); -- a row t
 CREATE TABLE power(
     t_ns INTEGER NOT NULL, device TEXT NOT NULL, scope TEXT NOT NULL, source TEXT NOT NULL, name TEXT NOT NULL,
     power_w REAL, energy_j REAL, limit_w REAL, memory_used_bytes INTEGER, utilization REAL,
-    status TEXT NOT NULL, reason TEXT NOT NULL);
+    status TEXT NOT NULL, reason TEXT NOT NULL, processes INTEGER);
 CREATE INDEX power_by_time ON power(t_ns);
 
 CREATE TABLE event(t_ns INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);

@@ -1,22 +1,38 @@
-"""The session file: what it is, and opening one safely."""
+"""The session file: what it is, and opening one safely, even one that a stranger made."""
 
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
+import stat
 import struct
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from memtui.errors import UserError
+from memtui.foreign import visible
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SQLITE_MAGIC = b"SQLite format 3\0"
+MAX_VALUE_BYTES = 64 << 20  # of one text or blob
+JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # https://www.sqlite.org/fileformat.html, "The Rollback Journal"
 _PROCESS_BITS = 20
+_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
+_STEPS_PER_CHECK = 1 << 17
 
 
 class SessionError(UserError):
     """The file cannot be used as a session; the text says why and what to do."""
+
+
+def unreadable(path: Path, error: Exception) -> SessionError:
+    """SQLite's words about a file; they may quote it, many lines long, or in bytes that Python cannot decode."""
+    return SessionError(f"{path}: cannot be read: {visible(str(error)[:120])}")
 
 
 def row_id(sample: int, process: int) -> int:
@@ -29,36 +45,58 @@ def split_row_id(row: int) -> tuple[int, int]:
     return row >> _PROCESS_BITS, row & ((1 << _PROCESS_BITS) - 1)
 
 
+def schema() -> str:
+    """The SQL that makes an empty session."""
+    return files("memtui.session").joinpath("schema.sql").read_text()
+
+
+def beside(path: Path) -> Iterator[Path]:
+    """The names SQLite uses beside a file."""
+    return (path.with_name(path.name + end) for end in _BESIDE)
+
+
 def check_file(path: Path) -> None:
     """Raise SessionError unless the file looks like a whole session of a version this memtui reads."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(100)
-            size = os.fstat(file.fileno()).st_size
-    except FileNotFoundError:
-        raise SessionError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise SessionError(f"{path}: is a directory, not a session") from None
-    except OSError as error:
-        raise SessionError(f"{path}: cannot be read: {error.strerror}") from None
-    if not head:
-        raise SessionError(f"{path}: is empty, not a session")
-    if not SQLITE_MAGIC.startswith(head[: len(SQLITE_MAGIC)]) and not head.startswith(SQLITE_MAGIC):
-        raise SessionError(f"{path}: is not a memtui session")
-    if len(head) < 100:
-        raise SessionError(f"{path}: is truncated")
+    head, size = check_header(path)
     # https://www.sqlite.org/fileformat.html, "The Database Header"
     page_bytes, pages = struct.unpack_from(">H", head, 16)[0], struct.unpack_from(">I", head, 28)[0]
-    version, application = struct.unpack_from(">I", head, 60)[0], struct.unpack_from(">I", head, 68)[0]
+    version = struct.unpack_from(">I", head, 60)[0]
     page_bytes = 65536 if page_bytes == 1 else page_bytes
-    if application != APPLICATION_ID:
-        raise SessionError(f"{path}: is an SQLite file, but not a memtui session")
     if version != SCHEMA_VERSION:
         age = "a newer" if version > SCHEMA_VERSION else "an older"
         raise SessionError(f"{path}: was written by {age} memtui (format {version}, this one reads {SCHEMA_VERSION})")
     # While the log is there, it has the pages that are missing (a disk that ran full in the middle of folding it).
     if size < pages * page_bytes and not _log_bytes(path):
         raise SessionError(f"{path}: is truncated: {size} of {pages * page_bytes} bytes are there")
+
+
+def check_header(path: Path) -> tuple[bytes, int]:
+    """The first 100 bytes of a file that begins like a session of any version, and its size. Raises SessionError."""
+    try:
+        # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            head = os.read(descriptor, 100) if stat.S_ISREG(status.st_mode) else b""
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise SessionError(f"{path}: no such file") from None
+    except OSError as error:
+        raise SessionError(f"{path}: cannot be read: {error.strerror}") from None
+    if stat.S_ISDIR(status.st_mode):
+        raise SessionError(f"{path}: is a directory, not a session")
+    if not stat.S_ISREG(status.st_mode):
+        raise SessionError(f"{path}: is not a file, so no session")
+    if not head:
+        raise SessionError(f"{path}: is empty, not a session")
+    if not SQLITE_MAGIC.startswith(head[: len(SQLITE_MAGIC)]) and not head.startswith(SQLITE_MAGIC):
+        raise SessionError(f"{path}: is not a memtui session")
+    if len(head) < 100:
+        raise SessionError(f"{path}: is truncated")
+    if struct.unpack_from(">I", head, 68)[0] != APPLICATION_ID:
+        raise SessionError(f"{path}: is an SQLite file, but not a memtui session")
+    return head, status.st_size
 
 
 def size_on_disk(path: Path) -> int:
@@ -80,19 +118,127 @@ def _size(path: Path) -> int:
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a session for reading, whether it is closed, growing, or left behind by a recorder that was killed.
 
-    Raises SessionError.
+    A file may come from anybody: nothing in it is run, no other file is reached through it, and a query that turns in
+    circles ends. Raises SessionError.
     """
     check_file(path)
+    try:
+        return _connect(path)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise unreadable(path, error) from None
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from None
+    try:
+        _roll_back(path)
+        return _connect(path)
+    except (sqlite3.DatabaseError, UnicodeDecodeError, OSError) as error:
+        raise unreadable(path, error) from None
+
+
+def _connect(path: Path) -> sqlite3.Connection:
     # A closed session on a read-only disk cannot make the shared-memory file that SQLite wants: read it as it lies.
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    mode = "mode=ro" if writable or _log_bytes(path) else "mode=ro&immutable=1"
+    mode = "mode=ro" if writable or any(map(_size, beside(path))) else "mode=ro&immutable=1"
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
-        connection.execute("PRAGMA query_only=1")
-        connection.execute("SELECT value FROM meta LIMIT 1").fetchone()
-    except sqlite3.DatabaseError as error:
-        raise SessionError(f"{path}: cannot be read: {error}") from None
+        _harden(connection)
+        _check_schema(connection, path)
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _roll_back(path: Path) -> None:
+    """Undo the half of a write that a killed recorder left where there is no WAL; SQLite does it, given the right.
+
+    Raises SessionError, sqlite3.Error and OSError.
+    """
+    journal = path.with_name(path.name + "-journal")
+    # A journal can name another one, which SQLite would open and delete; none of ours does.
+    if not (is_own_file(path) and is_own_file(journal)) or _tail(journal) == JOURNAL_MAGIC:
+        raise SessionError(f"{path}: was left in the middle of a write; its owner can read and thereby mend it")
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
+    try:
+        _harden(connection)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    finally:
+        connection.close()
+
+
+def _tail(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - len(JOURNAL_MAGIC)))
+        return file.read()
+
+
+def is_own_file(path: Path) -> bool:
+    """Whether it is a regular file of this user, and no link. Raises OSError."""
+    status = os.lstat(path)
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _harden(connection: sqlite3.Connection) -> None:
+    """What https://www.sqlite.org/security.html asks of those who open files of others."""
+    for limit, value in (
+        (sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES),
+        (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
+        (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+        (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+        (sqlite3.SQLITE_LIMIT_COLUMN, 100),
+        (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+    ):
+        connection.setlimit(limit, value)
+    for pragma in ("query_only=1", "trusted_schema=0", "cell_size_check=1", "mmap_size=0"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def read_all(connection: sqlite3.Connection, path: Path, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Every row of an answer, in bounded time and memory. Raises SessionError and sqlite3.DatabaseError.
+
+    Pages of a b-tree that point at one another make a small file answer for ever. A whole file costs less than 8 steps
+    of SQLite's machine for every byte of it.
+    """
+    steps_left = (1 << 22) + 8 * size_on_disk(path)
+
+    def tick() -> bool:
+        nonlocal steps_left
+        steps_left -= _STEPS_PER_CHECK
+        return steps_left < 0
+
+    connection.set_progress_handler(tick, _STEPS_PER_CHECK)
+    try:
+        return connection.execute(query, values).fetchall()
+    except sqlite3.OperationalError:
+        if steps_left < 0:
+            raise SessionError(f"{path}: is damaged: its tables have no end") from None
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise SessionError unless the tables are those of a session, to the letter: no trigger, view or other code."""
+    found = read_all(connection, path, "SELECT type, name, tbl_name, sql FROM sqlite_master", ())
+    if not found:
+        raise SessionError(f"{path}: holds no recording yet, or its recorder died before the first sample")
+    if sorted(map(_normal, found)) != _known_schema():
+        raise SessionError(f"{path}: is not a memtui session: its tables are not those of format {SCHEMA_VERSION}")
+
+
+@cache
+def _known_schema() -> list[tuple[str, ...]]:
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(schema())
+    found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    connection.close()
+    return sorted(map(_normal, found))
+
+
+def _normal(entry: tuple[Any, ...]) -> tuple[str, ...]:
+    """Without comments and line breaks. No quote is in the schema, so no comment can hide in a string."""
+    return tuple(" ".join(re.sub(r"--[^\n]*", "", str(part)).split()) for part in entry)
 
 
 def seal(path: Path) -> bool:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
 from collections.abc import Iterable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from memtui.session.store import APPLICATION_ID, SCHEMA_VERSION, seal
+from memtui.foreign import storable
+from memtui.session.store import (
+    APPLICATION_ID,
+    SCHEMA_VERSION,
+    SessionError,
+    beside,
+    check_header,
+    is_own_file,
+    schema,
+    seal,
+)
 
 PAGE_BYTES = 8192  # blobs of some kB waste less of a page than with 4096
 
@@ -18,24 +28,46 @@ PAGE_BYTES = 8192  # blobs of some kB waste less of a page than with 4096
 class SessionWriter:
     """Creates the file (mode 0600: a session discloses an address layout) and appends rows.
 
-    Raises FileExistsError, PermissionError and other OSErrors when the file cannot be made.
+    It writes only what it created. ``overwrite`` takes away a session of this user that is there, and nothing else.
+    Raises FileExistsError, PermissionError and other OSErrors when the file cannot be made, SessionError when what is
+    in its place is not ours to take away.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self.path = path
         if overwrite:
-            remove(path)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        self._connection = connection = sqlite3.connect(path, isolation_level=None)
+            _take_away(path)
+        for other in beside(path):
+            if os.path.lexists(other):
+                # SQLite would read it as ours, and a link would lead its writes elsewhere.
+                raise SessionError(f"{other}: is in the way of a new session; remove it or choose another name")
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            self._identity = _identity(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._begin_session()
+        except (sqlite3.Error, OSError):
+            self._connection.close()
+            if _identity(os.lstat(path)) == self._identity:
+                _remove(path)
+            raise
+
+    def _begin_session(self) -> None:
+        connection = self._connection
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        self._check_identity()
         # NFS and some containers refuse WAL; the plain journal works there, and readers wait a little for commits.
         self.wal = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal"
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint=256")
         connection.execute("PRAGMA journal_size_limit=4194304")
-        connection.executescript(files("memtui.session").joinpath("schema.sql").read_text())
+        # In one piece: who opens the file meanwhile sees no tables or all of them.
+        connection.executescript(f"BEGIN; {schema()} COMMIT;")
 
     def put_meta(self, **values: Any) -> None:
         """Set JSON values by key."""
@@ -48,7 +80,11 @@ class SessionWriter:
         self._begin()
         for row in rows:
             marks = ",".join("?" * len(row))
-            self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+            try:
+                self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+            except UnicodeEncodeError:  # a name with bytes that are no UTF-8
+                row = tuple(storable(value) if isinstance(value, str) else value for value in row)
+                self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
 
     def delete(self, table: str, ids: Iterable[int]) -> None:
         """Remove rows by their ``id``."""
@@ -64,19 +100,51 @@ class SessionWriter:
         """Commit and, unless somebody still reads it, fold the session into one plain file. True when folded."""
         self.commit()
         self._connection.close()
+        self._check_identity()
         return seal(self.path)
 
     def discard(self) -> None:
         """Close and take the file away: nothing was recorded."""
         self._connection.close()
-        remove(self.path)
+        self._check_identity()
+        _remove(self.path)
+
+    def _check_identity(self) -> None:
+        """Raise OSError when another file, or a link, has taken the place of ours."""
+        if _identity(os.lstat(self.path)) != self._identity:
+            raise OSError(errno.ESTALE, "another file took its place while it was recorded", str(self.path))
 
     def _begin(self) -> None:
         if not self._connection.in_transaction:
             self._connection.execute("BEGIN")
 
 
-def remove(path: Path) -> None:
-    """Delete a session with what SQLite keeps beside it."""
-    for name in (path.name, path.name + "-wal", path.name + "-shm"):
-        path.with_name(name).unlink(missing_ok=True)
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _take_away(path: Path) -> None:
+    """Delete a session of this user with what SQLite keeps beside it. Raises SessionError when it is anything else."""
+    if os.path.lexists(path):
+        try:
+            check_own_session(path)
+        except SessionError as error:
+            raise SessionError(
+                f"{error}: --force does not replace it; remove it yourself or choose another name"
+            ) from None
+    for other in beside(path):
+        if os.path.lexists(other) and not is_own_file(other):
+            raise SessionError(f"{other}: is no file of yours; remove it or choose another name")
+    _remove(path)
+
+
+def check_own_session(path: Path) -> None:
+    """Raise SessionError unless it is a regular file of this user that begins like a session, whole or not."""
+    if not is_own_file(path):
+        raise SessionError(f"{path}: is no file of yours")
+    check_header(path)
+
+
+def _remove(path: Path) -> None:
+    for name in (path, *beside(path)):
+        name.unlink(missing_ok=True)

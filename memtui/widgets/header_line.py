@@ -16,28 +16,41 @@ class HeaderLine(Painted):
     view: HeaderView
 
     def paint(self, width: int, height: int) -> list[Line]:
+        look = self.look
+        # The program's own name is the first to go where the costs would not fit.
+        for brand in (" memtui  ", " "):
+            left = self._left(brand, width)
+            free = width - line_width(left) - 2
+            right, whole = self._right(free)
+            if whole:
+                break
+        pad = max(1, width - line_width(left) - line_width(right) - 1)
+        line = [*left, (" " * pad, look["text"]), *right, (" ", look["text"])]
+        return [[(look.plain(run), style) for run, style in line]]
+
+    def _left(self, brand: str, width: int) -> Line:
         view, look = self.view, self.look
-        left: Line = [(" memtui  ", look["dim"])]
+        left: Line = [(brand, look["dim"])]
         name = text.clean(view.command)
         room = max(8, min(40, width - 60))
         left.append((text.fit(name, min(room, text.width(name))), look["bright"]))
         left.append((f"  pid {view.pid}" if width >= 100 else f" {view.pid}", look["text"]))
         if view.others:
             left.append((f" +{view.others}", look["dim"]))
-        left += [("   " if width >= 100 else "  ", look["dim"]), *self._state()]
-        free = width - line_width(left) - 2
+        return [*left, ("   " if width >= 100 else "  ", look["dim"]), *self._state()]
+
+    def _right(self, free: int) -> tuple[Line, bool]:
+        """What stands to the right, and whether it is all there is to say."""
+        view, look = self.view, self.look
         if view.notice:
-            right: Line = [(text.fit(text.clean(view.notice), max(0, free)), look["warning"])]
-        elif view.state in (State.PAUSED, State.PLAYING):
-            right = self._costs(max(0, free - 40))
-            bar = free - line_width(right) - 2
-            if bar >= 8:
-                right = [*self._timeline(min(bar, 120)), ("  ", look["dim"]), *right]
-        else:
-            right = self._costs(free)
-        pad = max(1, width - line_width(left) - line_width(right) - 1)
-        line = [*left, (" " * pad, look["text"]), *right, (" ", look["text"])]
-        return [[(look.plain(run), style) for run, style in line]]
+            return [(text.fit(text.clean(view.notice), max(0, free)), look["warning"])], True
+        if view.state not in (State.PAUSED, State.PLAYING):
+            return self._costs(free)
+        right, whole = self._costs(free - (10 * (free >= 60) if view.warnings else max(16, free // 3)))
+        bar = free - line_width(right) - 2
+        if bar >= 8:
+            right = [*self._timeline(min(bar, 120)), ("  ", look["dim"]), *right]
+        return right, whole
 
     def _state(self) -> Line:
         view, look = self.view, self.look
@@ -70,19 +83,36 @@ class HeaderLine(Painted):
                 line.append((glyph, look[role]))
         return line
 
-    def _costs(self, room: int) -> Line:
-        """How it is measured, as many words as fit; the last of these is dropped first."""
+    def _costs(self, room: int) -> tuple[Line, bool]:
+        """How it is measured, as many words as fit, and whether that is all of them.
+
+        What is wrong comes first. Of the rest the true interval is put shorter before anything is left out, then the
+        highest rank goes.
+        """
         view, look = self.view, self.look
-        asked = f"{view.asked_s:.2f} s" if view.asked_s is not None else "n/a"
+        asked = f"{view.asked_s:.2f}" if view.asked_s is not None else "n/a"
         true = f"{view.true_s:.2f} s" if view.true_s is not None else "n/a"
+        long, short = f"asked {asked} s true {true}", f"{asked}→{true}"
         words = [
-            (1, view.tracker),
-            (5, f"flush {view.flush}" if view.flush else ""),
-            (3, f"asked {asked} true {true}" if view.asked_s is not None else ""),
+            (1, text.clean(view.tracker)),
+            (5, f"flush {text.clean(view.flush)}" if view.flush else ""),
+            (3, long if view.asked_s is not None else ""),
             (4, f"stopped {text.duration(view.paused_s)}" if view.paused_s is not None else ""),
             (2, f"self {text.percent(view.own_cpu)}" if view.own_cpu is not None else ""),
         ]
         words = [(rank, word) for rank, word in words if word]
-        while words and sum(len(word) + 3 for _, word in words) - 3 > room:
+        warning = next((w for w in view.warnings if text.width(w) <= room), "")
+        room -= text.width(warning) + 3 * bool(warning)
+
+        def need() -> int:
+            return sum(text.width(word) + 3 for _, word in words) - 3
+
+        if words and need() > room:
+            words = [(rank, short if word == long else word) for rank, word in words]
+        whole = need() <= room and bool(warning) == bool(view.warnings)
+        while words and need() > room:
             words.remove(max(words))
-        return [(" · ".join(word for _, word in words), look["dim"])] if words else []
+        line: Line = [(warning, look["warning"])] if warning else []
+        if words:
+            line.append((" · " * bool(line) + " · ".join(word for _, word in words), look["dim"]))
+        return line, whole

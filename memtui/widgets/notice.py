@@ -24,7 +24,7 @@ class Words(Painted):
         self.repaint()
 
     def paint(self, width: int, height: int) -> list[Line]:
-        return [[(self.look.plain(text.fit(self.view, width)), self.look[self.role])]]
+        return [[(self.look.plain(text.fit(text.clean(self.view), width)), self.look[self.role])]]
 
 
 class Notice(Painted):
@@ -34,7 +34,7 @@ class Notice(Painted):
 
     def paint(self, width: int, height: int) -> list[Line]:
         rows: list[str] = []
-        for word in self.view.split():
+        for word in text.clean(self.view).split():
             if rows and len(rows[-1]) + 1 + len(word) <= width:
                 rows[-1] += " " + word
             else:

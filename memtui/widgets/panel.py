@@ -180,7 +180,7 @@ class Panel(Painted):
     def message(self, words: str, width: int, height: int) -> list[Line]:
         """A few words in the place where the picture would be, wrapped and centred."""
         lines: list[str] = []
-        for word in words.split():
+        for word in text.clean(words).split():
             if lines and text.width(lines[-1]) + 1 + text.width(word) <= width - 2:
                 lines[-1] += " " + word
             else:
@@ -199,8 +199,8 @@ def axis_words(axis: TimeAxis) -> tuple[str, str, str]:
         return f"-{text.span(seconds)}", f"-{text.span(seconds / 2)}", "now"
     begin, end = (axis.start_ns - axis.origin_ns) / 1e9, (axis.end_ns - axis.origin_ns) / 1e9
     tenths = end - begin < 20
-    return (
-        text.clock(begin, tenths=tenths),
-        text.clock((begin + end) / 2, tenths=tenths),
-        text.clock(end, tenths=tenths),
+    # Before the session began there was no time of it: a short session leaves that part of the axis without words.
+    left, middle, right = (
+        text.clock(max(0.0, at), tenths=tenths) if at > -0.05 else "" for at in (begin, (begin + end) / 2, end)
     )
+    return left, middle, right

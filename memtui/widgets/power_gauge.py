@@ -1,4 +1,4 @@
-"""What the devices draw: one block for each, and for a source that is missing why it is."""
+"""What the devices draw: one block for each, with how many share it; and for a source that is missing why it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAME = 7
 
 
 class PowerGauge(Panel):
-    """Blocks of three lines (now, average and peak, energy and limit); one line each where room is short."""
+    """Blocks of up to four lines (now, average and peak, energy and limit, whose); one each where room is short."""
 
     view: PowerView
     title = "power"
@@ -29,12 +29,16 @@ class PowerGauge(Panel):
         present = [d for d in devices if not d.reason]
         absent = [d for d in devices if d.reason]
         # Reasons need words: give them what the devices that work leave.
-        deep = next((n for n in (4, 3, 2, 1) if len(present) * n - (n == 4) + len(absent) <= height), 1)
+        notes = any(d.note for d in present)
+        ways = ((4, 1), (4, 0)) * notes + ((3, 1), (3, 0), (2, 0), (1, 0))  # lines of a block, and between blocks
+        deep, apart = next(
+            ((n, gap) for n, gap in ways if len(present) * (n + gap) - gap + len(absent) <= height), (1, 0)
+        )
         lines: list[Line] = []
         for number, device in enumerate(present):
-            if deep == 4 and number:
+            if apart and number:
                 lines.append([])
-            lines += self._block(device, width, min(3, deep))
+            lines += self._block(device, width, deep)
         for number, device in enumerate(absent):
             room = (height - len(lines)) // (len(absent) - number)
             lines += self._absent(device, width, max(1, min(4, room)))
@@ -53,7 +57,12 @@ class PowerGauge(Panel):
                 (watts, look["bright"]),
             ]
         ]
-        if deep >= 2:
+        words = text.clean(device.note)
+        indent = max(1, min(NAME + 1, width - 1 - text.width(words)))
+        note = (look.plain(" " * indent + text.fit(words, max(0, width - 1 - indent))), look["dim"])
+        if deep in (2, 3) and device.note and device.now_w is None:  # why there is none matters more than what was
+            lines.append([note])
+        elif deep >= 2:
             mean = f"{device.mean_w:.0f}" if device.mean_w is not None else "n/a"
             peak = f"{device.peak_w:.0f}" if device.peak_w is not None else "n/a"
             lines.append([(" " * (NAME + 1) + f"avg {mean:>4} peak {peak:>4}", look["dim"])])
@@ -62,6 +71,8 @@ class PowerGauge(Panel):
             if device.limit_w is not None:
                 words += f" · limit {device.limit_w:.0f}"
             lines.append([(look.plain(" " * (NAME + 1) + words), look["dim"])])
+        if deep >= 4 and device.note:
+            lines.append([note])
         return lines
 
     def _absent(self, device: DevicePower, width: int, deep: int) -> list[Line]:

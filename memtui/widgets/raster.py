@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from rich.style import Style
 
+from memtui.analysis.lean import median
+
 Run = tuple[str, Style]
 Line = list[Run]
 Codes = NDArray[np.uint32]
@@ -141,7 +143,7 @@ def bin_samples(
     inside_ok = inside < len(end)
     window = np.where(inside_ok, inside, 0)
     # What lies between two windows is the pause of the target, not a gap: allow for a quarter of a window.
-    slack = 0.25 * np.median(end - begin)
+    slack = 0.25 * median(end - begin)
     held = inside_ok & (begin[window] - slack <= centre)
     out[held] = values[window[held]]
     place = np.ceil(end / width - 1e-9).astype(np.int64) - 1 - first

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from rich.cells import cell_len, set_cell_size
 
+from memtui.foreign import visible as clean
 from memtui.units import clock, duration, energy, percent, short_size, size, size_column, span
 
 __all__ = [
     "clean", "clock", "duration", "energy", "fit", "percent", "short_size", "size", "size_column", "span", "width"
 ]  # fmt: skip
-
-
-def clean(text: str) -> str:
-    """Foreign text made safe to draw: control, bidi and broken characters become visible as ``?`` or ``^X``."""
-    if text.isascii() and text.isprintable():
-        return text
-    out = []
-    for char in text:
-        code = ord(char)
-        if code < 0x20 or code == 0x7F:
-            out.append("^" + chr((code + 0x40) & 0x7F))
-        elif unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me"):
-            out.append("?")
-        else:
-            out.append(char)
-    return "".join(out)
 
 
 def width(text: str) -> int:

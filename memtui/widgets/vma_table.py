@@ -135,7 +135,7 @@ class VmaTable(Panel):
                 case "address":
                     line.append((text.fit(f"{row.start:012x}-{row.end:012x}", cells), dim))
                 case _:
-                    note = f" ({row.left_out})" if row.left_out else ""
+                    note = f" ({text.clean(row.left_out)})" if row.left_out else ""
                     note = note if text.width(note) + 8 <= cells else ""
                     line.append((text.fit(text.clean(row.name), cells - text.width(note)), plain))
                     line.append((note, dim))

@@ -6,7 +6,7 @@ import numpy as np
 
 from memtui.views import GraphView
 from memtui.widgets import raster, text
-from memtui.widgets.panel import Exact, Panel, axis_words
+from memtui.widgets.panel import Exact, Panel, axis_words, line_width
 from memtui.widgets.raster import Line
 
 AXIS = 6  # cells of the value axis
@@ -27,7 +27,8 @@ class WssGraph(Panel):
         view, look = self.view, self.look
         if view.note:
             room = width - 38
-            return [("WSS n/a: ", look["warning"]), (text.fit(view.note, max(8, room - 12)).rstrip(), look["dim"])]
+            note = text.fit(text.clean(view.note), max(8, room - 12)).rstrip()
+            return [("WSS n/a: ", look["warning"]), (note, look["dim"])]
         dim, bright = look["dim"], look["bright"]
         line: Line = [("now ", dim), (text.size_column(view.now_bytes), bright)]
         if width >= 68:
@@ -39,7 +40,21 @@ class WssGraph(Panel):
         return [(axis_words(self.view.axis)[0], self.look["dim"])]
 
     def footing_middle(self, width: int) -> Line:
-        return [(axis_words(self.view.axis)[1], self.look["dim"])]
+        """The middle of the axis, or what is to be said of the window at the cursor: as many parts as fit."""
+        room = width - sum(len(words) + 6 for words in axis_words(self.view.axis)[::2]) - 2
+        line: Line = []
+        parts = [(part, "warning") for part in self.view.caveats] + [(part, "text") for part in self.view.caption]
+        for part, role in parts:
+            words = text.clean(part)
+            left = room - line_width(line) - 3 * bool(line)
+            if text.width(words) > left:
+                if line or left < 12:
+                    continue
+                words = text.fit(words, left)
+            line += [(" · ", self.look["dim"])] * bool(line) + [(words, self.look[role])]
+        if not line:
+            return [(axis_words(self.view.axis)[1], self.look["dim"])]
+        return [(self.look.plain(run), style) for run, style in line]
 
     def footing_right(self, width: int) -> Line:
         return [(axis_words(self.view.axis)[2], self.look["dim"])]

@@ -13,6 +13,8 @@
  *   STANDIN_LOST         "index@seconds": that device is lost from then on
  *   STANDIN_NO_HANDLE    index of a device whose handle cannot be had
  *   STANDIN_SLOW_MS      reading power takes so long
+ *   STANDIN_HANG         path of a file: while it exists, reading power does not return
+ *   STANDIN_HANG_INIT    the same for nvmlInit
  *   STANDIN_INIT         what nvmlInit returns (0)
  *   STANDIN_PROCESSES    "pid:bytes,..." of every device; bytes "-" for not available
  *   STANDIN_ARCH, STANDIN_CC   architecture number (9) and compute capability "9.0"
@@ -115,7 +117,18 @@ static int check(void *handle, const char *name, int *index)
     return listed("STANDIN_UNSUPPORTED", name) ? NOT_SUPPORTED : OK;
 }
 
-static void be_slow(void) { usleep(1000 * atoi(setting("STANDIN_SLOW_MS", "0"))); }
+static void hang(const char *name)
+{
+    const char *path = setting(name, "");
+    while (*path && access(path, F_OK) == 0)
+        usleep(20000);
+}
+
+static void be_slow(void)
+{
+    usleep(1000 * atoi(setting("STANDIN_SLOW_MS", "0")));
+    hang("STANDIN_HANG");
+}
 
 __attribute__((unused)) static unsigned instant_mw(int index)
 {
@@ -141,6 +154,7 @@ static unsigned long long energy_mj(int index)
 int nvmlInitWithFlags(unsigned flags)
 {
     (void)flags;
+    hang("STANDIN_HANG_INIT");
     int result = atoi(setting("STANDIN_INIT", "0"));
     if (result == OK && users++ == 0)
         started = clock_s();

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from memtui.pageset import PageSet
-from memtui.samples import Capability, Status, Vma
+from memtui.samples import Capability, Status, Vma, VmaSizes
 
 
 class TrackerError(Exception):
@@ -25,10 +26,17 @@ class PageWindow:
     walk_ns: int | None = None
     rearm_ns: int | None = None
     clear_gap_ns: int | None = None  # from the begin of the walk to the end of the clear
-    faulted_in_bytes: int | None = None
     unknown_bytes: int | None = None
     status: str = Status.OK
     reason: str = ""
+    # Of a tracker that counts by VMA and knows no pages: asked for after the pause, as taking text apart takes time.
+    vma_wss: Callable[[], VmaSizes] | None = None
+    vma_rss: Callable[[], VmaSizes] | None = None  # when residents were asked for
+
+    @property
+    def knows_wss(self) -> bool:
+        """Whether this window has a working set."""
+        return self.pages is not None or self.vma_wss is not None
 
 
 class PageTracker(Protocol):
@@ -36,6 +44,7 @@ class PageTracker(Protocol):
 
     name: str
     flush: str  # the flush that was chosen
+    rearm: str  # how marks will be cleared where that is possible: "working-set", "full", "off"
     wss: Capability  # not ok: this tracker knows no working set (rss), and why
 
     def notice(self) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memtui.probes.pages.base import PageTracker
+from memtui.probes.pages.base import PageTracker, TrackerError
 from memtui.samples import Capability
 
-AUTO_ORDER = ("pagetable", "rss")
+AUTO_ORDER = ("pagetable", "referenced", "rss")
 
 
 class NoTracker(Exception):
@@ -18,23 +18,36 @@ class NoTracker(Exception):
 @dataclass(frozen=True, slots=True)
 class _Entry:
     prove: Callable[[], Capability]
-    create: Callable[[str], PageTracker]
+    create: Callable[[str, str, bool], PageTracker]  # flush, rearm, whether the target is paused
 
 
 def _pagetable() -> _Entry:
     from memtui.probes.pages import pagetable
 
-    return _Entry(pagetable.prove, pagetable.PageTableTracker)
+    return _Entry(
+        pagetable.prove,
+        lambda flush, rearm, paused: pagetable.PageTableTracker(flush, rearm=rearm, paused=paused),
+    )
+
+
+def _referenced() -> _Entry:
+    from memtui.probes.pages import referenced
+
+    return _Entry(referenced.prove, lambda flush, _rearm, _paused: referenced.ReferencedTracker(flush))
 
 
 def _rss() -> _Entry:
     from memtui.probes.pages.rss import RssTracker
 
-    return _Entry(lambda: Capability("rss", True), lambda flush: RssTracker())
+    return _Entry(lambda: Capability("rss", True), lambda _flush, _rearm, _paused: RssTracker())
 
 
-_TRACKERS: dict[str, Callable[[], _Entry]] = {"pagetable": _pagetable, "rss": _rss}
-_PLANNED = ("idle", "damon", "referenced")  # names of the command-line contract that this version lacks
+_TRACKERS: dict[str, Callable[[], _Entry]] = {
+    "pagetable": _pagetable,
+    "referenced": _referenced,
+    "rss": _rss,
+}
+_PLANNED = ("idle", "damon")  # names of the command-line contract that this version lacks
 NAMES = ("auto", *_TRACKERS, *_PLANNED)
 
 
@@ -50,7 +63,9 @@ def capabilities() -> list[Capability]:
     return [capability(name) for name in NAMES if name != "auto"]
 
 
-def choose(asked: str, flush: str) -> tuple[PageTracker, tuple[Capability, ...]]:
+def choose(
+    asked: str, flush: str, rearm: str = "auto", *, paused: bool = True
+) -> tuple[PageTracker, tuple[Capability, ...]]:
     """Open the asked tracker, or for ``auto`` the first that proves itself.
 
     Returns it and the capabilities that were rejected on the way. Raises NoTracker when the asked one, or the flush
@@ -60,9 +75,22 @@ def choose(asked: str, flush: str) -> tuple[PageTracker, tuple[Capability, ...]]
     for name in AUTO_ORDER if asked == "auto" else (asked,):
         found = capability(name)
         if found.ok:
-            return _TRACKERS[name]().create(flush), tuple(rejected)
+            try:
+                return _TRACKERS[name]().create(flush, rearm, paused), tuple(rejected)
+            except TrackerError as error:
+                raise NoTracker(str(error)) from error
         rejected.append(found)
     others = [c.name for c in capabilities() if c.ok]
     cause = rejected[-1]
     remedy = f" ({cause.remedy})" if cause.remedy else ""
     raise NoTracker(f"tracker {asked} does not work here: {cause.reason}{remedy}; these would: {', '.join(others)}")
+
+
+def page_views(tracker: PageTracker, rejected: tuple[Capability, ...]) -> Capability:
+    """Whether there will be page sets: for the heat map, reuse distances and miss ratios. If not, what would help."""
+    found: Capability = getattr(tracker, "pages", tracker.wss)
+    if found.ok:
+        return Capability("pages", True)
+    better = next((c for c in rejected if c.name == AUTO_ORDER[0]), None)
+    why = f"{found.reason}; {better.name} is out: {better.reason}" if better else found.reason
+    return Capability("pages", False, why, better.remedy if better else found.remedy)

@@ -27,6 +27,7 @@ NAME = "pagetable"
 _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
+_RECENT_PAGES = 32768
 _RECENT_WINDOWS = 8  # a page not touched for 8 to 16 windows is not asked about again
 
 
@@ -132,7 +133,9 @@ class PageTableTracker:
             handle.close()
             self._walker.forget(pid)
             raise
-        held = self._held[pid] = _Held(handle, walk.address_space, recent=walk.pages)
+        # What was touched before may be all that is resident: too much to ask about in every window.
+        recent = walk.pages if walk.pages.page_count <= _RECENT_PAGES else PageSet.empty()
+        held = self._held[pid] = _Held(handle, walk.address_space, recent=recent)
         held.note_resident(walk)
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:

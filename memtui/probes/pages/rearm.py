@@ -215,7 +215,7 @@ def _cgroups(pid: int) -> Iterator[Path]:
     """The memory cgroups (v2) that hold this process, from its own upwards."""
     root = Path("/sys/fs/cgroup")
     try:
-        found = re.search(r"^0::/(.*)$", Path(f"/proc/{pid}/cgroup").read_text(), re.M)
+        found = re.search(r"^0::/(.*)$", Path(f"/proc/{pid}/cgroup").read_text(errors="surrogateescape"), re.M)
     except OSError:
         return
     if found and found[1]:

@@ -12,7 +12,7 @@ class RssTracker:
     """Works everywhere, stops nothing, says nothing about touches (RSS itself comes with the process probe)."""
 
     name = "rss"
-    flush = "off"
+    flush = rearm = "off"
 
     def __init__(self, remedy: str = "") -> None:
         self.wss = Capability("wss", False, REASON, remedy)

@@ -299,7 +299,7 @@ def _search_steps() -> int:
 def blocks_of(pid: int) -> int:
     """An upper bound of the 2 MiB blocks with a page table, from the size of all page tables of the process."""
     try:
-        found = re.search(r"^VmPTE:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+        found = re.search(r"^VmPTE:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(errors="replace"), re.M)
     except OSError:
         found = None
     return int(found[1]) // 4 if found else 0

@@ -1,0 +1,35 @@
+"""``np.unique`` and ``np.median`` without ``numpy.ma``, which numpy loads at the first call of either.
+
+Loading it takes 20 ms, a twentieth of what a replay has until its first picture.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """The values that occur, rising."""
+    rising = np.sort(values)
+    return rising[_new(rising)]
+
+
+def ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values that occur, rising, and the place among them of every value."""
+    order = np.argsort(values, kind="stable")
+    rising = values[order]
+    new = _new(rising)
+    place = np.empty(len(values), np.intp)
+    place[order] = np.cumsum(new) - 1
+    return rising[new], place
+
+
+def median(values: np.ndarray) -> float:
+    """The median of one or more numbers, none of them nan."""
+    rising = np.sort(values)
+    middle = len(rising) // 2
+    return float(rising[middle]) if len(rising) % 2 else (float(rising[middle - 1]) + float(rising[middle])) / 2
+
+
+def _new(rising: np.ndarray) -> np.ndarray:
+    return np.concatenate((np.ones(min(1, len(rising)), bool), rising[1:] != rising[:-1]))

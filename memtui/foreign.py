@@ -1,0 +1,54 @@
+"""Strings that others chose: commands, file and VMA names, tensor names, reasons, paths.
+
+A session keeps them as they are. On their way out they pass ``visible``, the one function between them and a terminal,
+and ``csv_cell`` where a spreadsheet may read them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+_SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols that draw nothing
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def visible(text: str) -> str:
+    r"""One line that a terminal can only draw: what it would act on, or not show, is spelled out.
+
+    Controls become ``\x1b`` and ``\n``, bytes that are no UTF-8 (surrogate escapes) ``\xff``, and bidi marks, line
+    separators, blanks other than the space, combining and unassigned characters ``<U+202E>``. Markup stays as it is:
+    whoever draws it draws text. The same text passed twice stays the same.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_show, text))
+
+
+def _show(char: str) -> str:
+    code = ord(char)
+    if code < 0x20 or code == 0x7F:
+        return _SHORT.get(char) or f"\\x{code:02x}"
+    if 0xDC80 <= code <= 0xDCFF:  # PEP 383: a byte that is no UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    # Combining marks are printable, but a row of them climbs over the lines above.
+    if char.isprintable() and char not in _BLANK and unicodedata.category(char) not in ("Mn", "Me"):
+        return char
+    return f"<U+{code:04X}>"
+
+
+def storable(text: str) -> str:
+    r"""Text that UTF-8 can hold: bytes that were none (surrogate escapes) as ``\xff``, everything else as it is."""
+    if text.isascii():
+        return text
+    raw = text.encode("utf-8", "surrogatepass")
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return "".join(_show(char) if 0xD800 <= ord(char) <= 0xDFFF else char for char in text)
+    return text
+
+
+def csv_cell(text: str) -> str:
+    """A cell of text that a spreadsheet shows and does not compute: ``visible``, with ``'`` before a formula."""
+    return ("'" if text.startswith(_FORMULA) else "") + visible(text)

@@ -1,0 +1,176 @@
+"""Who else cleared accessed marks in a window, or moved pages: as far as the kernel's counters tell.
+
+Reclaim (kswapd, a memory limit, MGLRU) clears the marks of pages it looks at; swap-out and demotion take pages away;
+khugepaged and splitting change the size of pages; NUMA balancing unmaps pages to see who comes back. All are counted,
+in ``memory.stat`` of the memory cgroup (version 2: Documentation/admin-guide/cgroup-v2.rst), or only for the whole
+machine in ``/proc/vmstat``. Version 1 counts how often a limit was hit (``memory.failcnt``).
+
+Not a disturbance: ``thp_split_pmd``, which a program causes itself when it unmaps a part of a huge page. Not seen: who
+writes to ``clear_refs`` (see ``rivals.py``), and MGLRU's aging when it is ordered through debugfs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from memtui.probes.process import PROC
+from memtui.probes.rivals import Rivals
+
+RECLAIM, SWAP, COLLAPSE, SPLIT, NUMA = "reclaim", "swap-out", "khugepaged", "huge pages split", "NUMA balancing"
+IN_CGROUP, ON_MACHINE = "in its memory cgroup", "on this machine"
+LIMIT = "reclaim: its memory cgroup is at its limit"
+SWAPPED = "its pages were swapped out"
+_CAUSES = {
+    b"pswpout": SWAP,
+    b"zswpout": SWAP,
+    b"thp_swpout": SWAP,
+    b"thp_collapse_alloc": COLLAPSE,
+    b"thp_split_page": SPLIT,
+    b"numa_pte_updates": NUMA,
+}  # every other counter is reclaim's
+_ORDER = (RECLAIM, SWAP, COLLAPSE, SPLIT, NUMA)
+_COUNTERS = re.compile(rb"^(pgscan\w*|pgsteal\w*|pgdemote_\w+|%s) (\d+)$" % b"|".join(_CAUSES), re.MULTILINE)
+_ONE_NUMBER = re.compile(rb"^()(\d+)$", re.MULTILINE)
+_SWAPPED_OUT = re.compile(rb"^(VmSwap):\s*(\d+) kB$", re.MULTILINE)
+_FIND_EVERY_NS = 5_000_000_000  # processes change their cgroup seldom, and swap is seldom added
+_READ_BYTES = 1 << 16
+
+
+@dataclass(slots=True, eq=False)
+class _Source:
+    """A file of numbers, kept open, and what it said last."""
+
+    descriptor: int
+    last: dict[bytes, int] = field(default_factory=dict)
+
+    def rises(self, pattern: re.Pattern[bytes]) -> list[bytes]:
+        """Names whose number rose since the last call; none at the first one, and when the file is gone."""
+        try:
+            found = pattern.findall(os.pread(self.descriptor, _READ_BYTES, 0))
+        except OSError:
+            return []
+        last, self.last = self.last, {name: int(number) for name, number in found}
+        return [name for name, number in self.last.items() if number > last.get(name, number)]
+
+
+class DisturbanceProbe:
+    """Compares counters from window to window. Never raises; not to be called while the target is paused."""
+
+    def __init__(self, proc: Path = PROC) -> None:
+        """``proc`` is where the process file system is mounted."""
+        self._proc = proc
+        self._mounts = memory_mounts(proc)
+        self._machine: dict[Path, _Source] = {}  # vmstat
+        self._cgroups: dict[Path, _Source] = {}  # memory.stat of version 2
+        self._limits: dict[Path, _Source] = {}  # memory.failcnt of version 1
+        self._swap: dict[Path, _Source] = {}  # status of the processes, where there is swap
+        self._balancing = False
+        self._rivals = Rivals(proc)
+        self._pids: tuple[int, ...] = ()
+        self._find_due_ns = 0
+        _keep(self._machine, {proc / "vmstat"})
+
+    def read(self, pids: Iterable[int]) -> str:
+        """What disturbed these processes since the last call: words that stay the same for the same causes, or none."""
+        now_ns, pids = time.monotonic_ns(), tuple(pids)
+        if pids != self._pids or now_ns >= self._find_due_ns:
+            self._find_due_ns, self._pids = now_ns + _FIND_EVERY_NS, pids
+            self._find(pids)
+        return "; ".join((*self._counted(), *self._rivals.look(pids, now_ns)))
+
+    def _counted(self) -> Iterator[str]:
+        where: dict[str, str] = {}
+        told_by_cgroups: set[str] = set()
+        for source in self._cgroups.values():
+            where |= {_CAUSES.get(name, RECLAIM): IN_CGROUP for name in source.rises(_COUNTERS)}
+            told_by_cgroups |= {_CAUSES.get(name, RECLAIM) for name in source.last}
+        for source in self._machine.values():
+            causes = {_CAUSES.get(name, RECLAIM) for name in source.rises(_COUNTERS)} - told_by_cgroups
+            where |= dict.fromkeys(causes, ON_MACHINE)
+        if not self._balancing:  # mbind and others count there, too
+            where.pop(NUMA, None)
+        # Lists, because every source has to be read: its next rise counts from here.
+        limited = [source.rises(_ONE_NUMBER) for source in self._limits.values()]
+        swapped = [source.rises(_SWAPPED_OUT) for source in self._swap.values()]
+        if any(limited) and where.pop(RECLAIM, ""):
+            yield LIMIT
+        yield from (f"{cause} {where[cause]}" for cause in _ORDER if cause in where)
+        if any(swapped):
+            yield SWAPPED
+
+    def _find(self, pids: tuple[int, ...]) -> None:
+        """Which files speak of these processes; those known already keep their last numbers."""
+        stats, limits = set(), set()
+        for version, folder in {found for pid in pids if (found := memory_cgroup(self._proc, pid, self._mounts))}:
+            if version == 2:
+                stats.add(folder / "memory.stat")
+            else:  # the limit that is hit may be that of a group further up
+                top = self._mounts[1][0]
+                limits |= {
+                    f / "memory.failcnt" for f in (folder, *folder.parents) if f != top and f.is_relative_to(top)
+                }
+        _keep(self._cgroups, stats)
+        _keep(self._limits, limits)
+        has_swap = _text(self._proc / "swaps").count("\n") > 1  # the first line is a heading
+        _keep(self._swap, {self._proc / str(pid) / "status" for pid in pids} if has_swap else set())
+        self._balancing = _text(self._proc / "sys/kernel/numa_balancing").strip() not in ("", "0")
+
+    def close(self) -> None:
+        """Close the files."""
+        for sources in (self._machine, self._cgroups, self._limits, self._swap):
+            _keep(sources, set())
+
+
+def _keep(sources: dict[Path, _Source], wanted: set[Path]) -> None:
+    """Close what is not wanted any more and open what is new; what cannot be opened is left out."""
+    for path in sources.keys() - wanted:
+        os.close(sources.pop(path).descriptor)
+    for path in wanted - sources.keys():
+        try:
+            sources[path] = _Source(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            continue
+
+
+def memory_mounts(proc: Path = PROC) -> dict[int, tuple[Path, str]]:
+    """Where memory cgroups are mounted, by version: (folder, the cgroup at its root). See proc_pid_mountinfo(5)."""
+    found: dict[int, tuple[Path, str]] = {}
+    for line in _text(proc / "self/mountinfo").splitlines():
+        place, _, kind = line.partition(" - ")
+        root, folder = place.split()[3:5]
+        if kind.startswith("cgroup2 "):
+            found.setdefault(2, (Path(folder), root))
+        elif kind.startswith("cgroup ") and "memory" in kind.split()[2].split(","):
+            found.setdefault(1, (Path(folder), root))
+    return found
+
+
+def memory_cgroup(proc: Path, pid: int, mounts: dict[int, tuple[Path, str]]) -> tuple[int, Path] | None:
+    """(version, folder) of the cgroup that accounts a process's memory; None: none that can be seen, or the root's."""
+    for line in _text(proc / str(pid) / "cgroup").splitlines():  # cgroups(7): number:controllers:path
+        _, controllers, path = line.split(":", 2)
+        version = 1 if "memory" in controllers.split(",") else 2 if not controllers else 0
+        if version not in mounts:
+            continue
+        top, root = mounts[version]
+        if not Path(path).is_relative_to(root):
+            continue
+        folder = top / Path(path).relative_to(root)
+        # A group for which the controller is not switched on is accounted in the next one above.
+        while folder != top and not (folder / "memory.stat").exists():
+            folder = folder.parent
+        if folder != top:
+            return version, folder
+    return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

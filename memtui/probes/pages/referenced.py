@@ -1,0 +1,342 @@
+"""The referenced tracker: working sets by VMA for everybody's own processes, without root and without BPF.
+
+A window is: read ``Referenced:`` of every VMA in ``/proc/PID/smaps``, then write to ``/proc/PID/clear_refs`` a ``1``
+(clears the accessed marks) and a ``4`` (flushes the TLB on its way); all while the target is paused, where it may be.
+Formats: Documentation/filesystems/proc.rst of Linux, "smaps" and "clear_refs".
+
+What ``Referenced`` counts (``smaps_account`` in fs/proc/task_mmu.c): pages whose translation is marked accessed, in the
+size the hardware maps, and pages that the kernel notes as used in their page frame (PG_young, PG_referenced). The notes
+make up for DAMON and page_idle, which clear a mark and leave a note. They also count a page of a *file* that some other
+process used through the page cache, so of file mappings this is an upper bound. Hugetlb and device memory are counted
+nowhere: they are reported as not known.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from memtui.probes.pages.base import PageWindow, TrackerError
+from memtui.probes.pages.flush import OFF, SOFT_DIRTY, soft_dirty_is_tracked
+from memtui.samples import Capability, Status, Vma, VmaSizes
+
+NAME = "referenced"
+FULL = "full"
+NO_PAGES = "the referenced tracker counts touched bytes by range and knows no single pages"
+COSTLY = (
+    "this kernel tracks soft-dirty pages, so the flush of the referenced tracker write-protects every page of the "
+    "target: it pays one minor fault (about 1 us) for each page it writes in a window, and others (CRIU) lose their "
+    "soft-dirty marks; --flush off avoids it and misses pages that stay hot in the TLB"
+)
+UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window may be missed"
+_PAGE_KIB = 4
+# Where identity changes with every exec, even where the kernel does not randomise: fields of /proc/PID/stat counted
+# from the state (proc_pid_stat(5)): startcode, endcode, startstack, arg_start, env_start.
+_PLACES = (23, 24, 25, 45, 47)
+_UNCOUNTED = (b" ht", b" pf")  # VmFlags of hugetlb and of device memory (PFN map)
+_REFERENCED = re.compile(rb"\nReferenced: +(\d+)")
+_RSS = re.compile(rb"\nRss: +(\d+)")
+# VmFlags is the last line of a VMA, so what follows it is where the next one begins.
+_END = re.compile(rb"\nVmFlags:([^\n]*)\n([0-9a-f]*)")
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """The kernel's handles on one process. An open ``smaps`` belongs to one address space and is empty after exec."""
+
+    smaps: int
+    clear_refs: int
+    identity: tuple[bytes, ...]
+    generation: int = 0
+
+
+class ReferencedTracker:
+    """Counts touched bytes by VMA. Works on processes of the same user; root may watch everybody's."""
+
+    name = NAME
+    rearm = FULL
+    pages = Capability("pages", False, NO_PAGES, "use the pagetable tracker (root)")
+    reads_running = True  # a pause makes it exact; where that is refused, it reads all the same and says so
+
+    def __init__(self, flush: str = "auto") -> None:
+        """Choose the flush; ``auto`` proves it on a child process.
+
+        Raises:
+            TrackerError: this tracker has no such flush, or it does not flush here.
+        """
+        self.wss = Capability("wss", True)
+        self._held: dict[int, _Held] = {}
+        self._told = False
+        proof = prove_flush() if flush in ("auto", SOFT_DIRTY) else Capability(flush, True)
+        if flush not in ("auto", SOFT_DIRTY, OFF) or (flush == SOFT_DIRTY and not proof.ok):
+            why = proof.reason or "the referenced tracker knows no pages to give to it"
+            raise TrackerError(f"flush {flush} does not work with the referenced tracker: {why}; auto and off would")
+        self.rearm = "full"
+        self.flush = OFF if flush == OFF or not proof.ok else SOFT_DIRTY
+
+    def notice(self) -> str:
+        """Once: what the flush costs, or what its absence does."""
+        if self._told:
+            return ""
+        self._told = True
+        if self.flush == OFF:
+            return UNFLUSHED
+        return COSTLY if soft_dirty_is_tracked() else ""
+
+    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+        """Clear all marks, so that the first window reports touches and not residency.
+
+        Raises:
+            ProcessLookupError: the process ended.
+            PermissionError: it belongs to someone else and this is not root.
+        """
+        self.forget(pid)
+        self._held[pid] = held = _open(pid)
+        self._clear(held)
+
+    def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
+        """Read what was referenced, clear, flush. The process should be paused over this call.
+
+        Raises:
+            ProcessLookupError: the process ended.
+            TrackerError: its smaps cannot be read.
+        """
+        held = self._held.get(pid)
+        if held is None:
+            self.begin(pid, vmas)
+            return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
+        begin = time.monotonic_ns()
+        identity = _identity(pid)
+        text = _read(held.smaps) if identity == held.identity else b""
+        if not text:  # another address space, which begins without marks: what is marked was touched since the exec
+            self.forget(pid)
+            self._held[pid] = new = _open(pid)
+            new.generation, held = held.generation + 1, new
+            text = _read(held.smaps)
+            if not text:
+                raise ProcessLookupError(f"process {pid} ended")
+        read = time.monotonic_ns()
+        self._clear(held)
+        cleared = time.monotonic_ns()
+        if len(_END.findall(text)) != text.count(b"\nReferenced:"):
+            raise TrackerError("smaps has a form that this memtui does not know")
+        return PageWindow(
+            None,
+            flush=self.flush,
+            rearm=FULL,
+            generation=held.generation,
+            walk_ns=read - begin,
+            rearm_ns=cleared - read,
+            clear_gap_ns=cleared - begin,
+            vma_wss=functools.partial(sizes_by_vma, text, _REFERENCED),
+            vma_rss=functools.partial(sizes_by_vma, text, _RSS, uncounted=()) if want_resident else None,
+        )
+
+    def _clear(self, held: _Held) -> None:
+        # In this order nothing is lost when the target runs on: what it touches between the two through a stale
+        # translation belongs to the old window. The other way round, its new translations would be stale at once.
+        os.write(held.clear_refs, b"1")
+        if self.flush == SOFT_DIRTY:
+            os.write(held.clear_refs, b"4")
+
+    def forget(self, pid: int) -> None:
+        """Release what is held for a process that ended."""
+        held = self._held.pop(pid, None)
+        if held:
+            os.close(held.smaps)
+            os.close(held.clear_refs)
+
+    def close(self) -> None:
+        """Release everything."""
+        for pid in tuple(self._held):
+            self.forget(pid)
+
+
+def sizes_by_vma(text: bytes, what: re.Pattern[bytes], uncounted: tuple[bytes, ...] = _UNCOUNTED) -> VmaSizes:
+    """(start, bytes) of the VMAs of an smaps text that have any; None for those the kernel does not count."""
+    ends = _END.findall(text)
+    starts = [text.partition(b"-")[0], *(start for _, start in ends[:-1])]
+    found: list[tuple[int, int | None]] = []
+    for start, (flags, _), size in zip(starts, ends, what.findall(text), strict=True):
+        if uncounted and any(flag in flags for flag in uncounted):
+            found.append((int(start, 16), None))
+        elif size != b"0":
+            found.append((int(start, 16), int(size) << 10))
+    return tuple(found)
+
+
+def _open(pid: int) -> _Held:
+    """Raises ProcessLookupError and PermissionError."""
+    try:
+        smaps = os.open(f"/proc/{pid}/smaps", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return _Held(smaps, os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC), _identity(pid))
+        except BaseException:
+            os.close(smaps)
+            raise
+    except FileNotFoundError:
+        raise ProcessLookupError(f"process {pid} ended") from None
+
+
+def _read(smaps: int) -> bytes:
+    """The whole text; empty when the address space is gone."""
+    os.lseek(smaps, 0, os.SEEK_SET)
+    parts = []
+    while part := os.read(smaps, 1 << 18):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _identity(pid: int) -> tuple[bytes, ...]:
+    """Where the program, its stack and its arguments lie. Raises ProcessLookupError."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        raise ProcessLookupError(f"process {pid} ended") from None
+    return tuple(fields[place] for place in _PLACES)
+
+
+# -- the proof ---------------------------------------------------------------------------------------------------------
+
+_PROOF_PAGES, _PROOF_WINDOWS, _PROOF_WINDOW_S, _PROOF_ATTEMPTS = 64, 6, 0.003, 3
+_libc = ctypes.CDLL(None, use_errno=True)
+
+# Touches half of its pages round and round, and counts the rounds. PR_SET_PDEATHSIG, SIGKILL: should this process die
+# in the middle, no stopped child stays behind.
+_PROOF_PROGRAM = f"""
+import ctypes, mmap, sys, time
+libc = ctypes.CDLL(None)
+libc.prctl(1, 9)
+rounds = memoryview(mmap.mmap(int(sys.argv[1]), 4096)).cast("Q")
+memory = mmap.mmap(-1, {_PROOF_PAGES + 2} << 12, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_NOHUGEPAGE)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+for guard in (0, {_PROOF_PAGES + 1}): libc.mprotect(ctypes.c_void_p(address + (guard << 12)), 4096, 0)
+for page in range(1, {_PROOF_PAGES + 1}): memory[page << 12] = 1
+print(address + 4096, flush=True)
+places = range(4096, {_PROOF_PAGES + 1} << 12, 8192)
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    for place in places: memory[place]
+    rounds[0] += 1
+"""
+
+
+def prove() -> Capability:
+    """Whether this tracker tells the truth here: of 64 pages of this process half are touched, and just those seen.
+
+    Never raises; what is missing is said in plain words.
+    """
+    if not Path("/proc/self/smaps").exists() or not Path("/proc/self/clear_refs").exists():
+        lacks = "/proc/PID/smaps or /proc/PID/clear_refs is missing"
+        return Capability(NAME, False, lacks, "a kernel with CONFIG_PROC_PAGE_MONITOR")
+    try:
+        for _ in range(_PROOF_ATTEMPTS):  # something else may clear a mark in between; a wrong tracker fails always
+            if not (reason := _self_test()):
+                break
+    except (OSError, TrackerError) as error:
+        reason = str(error)
+    return Capability(NAME, not reason, reason, "")
+
+
+def _self_test() -> str:
+    """Empty when as much is referenced as was touched; otherwise what was seen."""
+    size = (_PROOF_PAGES + 2) * mmap.PAGESIZE
+    with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        hold = ctypes.c_char.from_buffer(memory)
+        address = ctypes.addressof(hold)
+        del hold
+        # Pages nobody may touch, so that the kernel does not join the mapping with a neighbour.
+        for guard in (0, _PROOF_PAGES + 1):
+            _libc.mprotect(ctypes.c_void_p(address + guard * mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE), 0)
+        for page in range(1, _PROOF_PAGES + 1):
+            memory[page * mmap.PAGESIZE] = 1
+        clear_refs = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+        smaps = os.open("/proc/self/smaps", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.write(clear_refs, b"1")
+            os.write(clear_refs, b"4")  # this process's own translations are stale, too
+            for page in range(1, _PROOF_PAGES + 1, 2):
+                memory[page * mmap.PAGESIZE] = 2
+            text = _read(smaps)
+        finally:
+            os.close(clear_refs)
+            os.close(smaps)
+    return _judge(text, address + mmap.PAGESIZE)
+
+
+def _judge(text: bytes, address: int) -> str:
+    """Empty when exactly half of the proof's pages are referenced."""
+    seen = (dict(sizes_by_vma(text, _REFERENCED)).get(address) or 0) // mmap.PAGESIZE
+    wanted = _PROOF_PAGES // 2
+    return "" if seen == wanted else f"the self-test touched {wanted} pages and saw {seen}: not to be trusted here"
+
+
+def prove_flush() -> Capability:
+    """Whether writing 4 flushes here: a child loops over 32 pages, which all have to be seen in windows of 3 ms."""
+    fd = os.memfd_create("memtui-proof")
+    try:
+        os.truncate(fd, mmap.PAGESIZE)
+        with mmap.mmap(fd, mmap.PAGESIZE) as rounds:
+            command = [sys.executable, "-I", "-S", "-c", _PROOF_PROGRAM, str(fd)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, pass_fds=[fd]) as child:
+                try:
+                    assert child.stdout
+                    address = int(child.stdout.readline())
+                    _pin_away(child.pid)
+                    for _ in range(_PROOF_ATTEMPTS):
+                        if not (reason := _prove_on(child, rounds, address)):
+                            break
+                finally:
+                    child.kill()
+            return Capability(SOFT_DIRTY, not reason, reason)
+    except (OSError, ValueError, TrackerError) as error:
+        return Capability(SOFT_DIRTY, False, f"the proof failed: {error}")
+    finally:
+        os.close(fd)
+
+
+def _prove_on(child: subprocess.Popen[bytes], rounds: mmap.mmap, address: int) -> str:
+    """Windows of 3 ms on the child; empty when each saw exactly what it touches."""
+    pid = child.pid
+    held = _open(pid)
+    try:
+        for window in range(_PROOF_WINDOWS + 1):
+            os.kill(pid, signal.SIGSTOP)
+            os.waitpid(pid, os.WUNTRACED)
+            if window and (reason := _judge(_read(held.smaps), address)):
+                return reason
+            os.write(held.clear_refs, b"1")
+            os.write(held.clear_refs, b"4")
+            os.kill(pid, signal.SIGCONT)
+            _let_run(rounds)
+        return ""
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        os.close(held.smaps)
+        os.close(held.clear_refs)
+
+
+def _let_run(rounds: mmap.mmap) -> None:
+    """For 3 ms and two rounds more, so that a busy machine spoils nothing; at most for 0.2 s."""
+    last, end = int.from_bytes(rounds[:8], "little") + 2, time.monotonic() + 0.2
+    time.sleep(_PROOF_WINDOW_S)
+    while int.from_bytes(rounds[:8], "little") < last and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _pin_away(pid: int) -> None:
+    """Onto another CPU than this one, where stale translations live longest."""
+    others = os.sched_getaffinity(0) - {int(_libc.sched_getcpu())}
+    if others:
+        os.sched_setaffinity(pid, {max(others)})

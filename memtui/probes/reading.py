@@ -1,0 +1,184 @@
+"""One window of one or several processes: pause, walk, flush, clear, continue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memtui.probes.guard import Guard
+from memtui.probes.pages.base import PageTracker, PageWindow, TrackerError
+from memtui.probes.pause import NotPaused, Pause, PauseError, Pauser, PauseRefused
+from memtui.probes.process import read_stat
+from memtui.probes.vmas import read_maps
+from memtui.samples import Vma
+
+FIRST_THREAD_ENDED = (
+    "its first thread has ended while others run (pthread_exit in main): the kernel shows its memory under that thread"
+)
+NO_PAUSE = "--no-pause"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A process to read. ``pidfd`` says which one is meant, should its number come to belong to another."""
+
+    pid: int
+    pidfd: int | None
+    start_ticks: int
+    vmas: tuple[Vma, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was taken from a process."""
+
+    window: PageWindow
+    maps: bytes
+    end_ns: int  # when its window ended
+    resumed_ns: int  # when it ran again with its marks cleared
+    paused_ns: int
+    stopped: bool = False  # by someone else
+    running: str = ""  # it was not paused: why
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Why there is no reading (OSError, PauseError or TrackerError), and how long the process was held all the same."""
+
+    error: Exception
+    paused_ns: int = 0
+
+
+Outcome = Reading | Lost
+_Taken = tuple[PageWindow, bytes]  # pages, and the text of maps
+_ERRORS = (OSError, PauseError, TrackerError)  # whatever happens to one process must not end the whole recording
+
+
+class PageReader:
+    """Reads the touched pages of processes, each as still as it can be held."""
+
+    def __init__(self, tracker: PageTracker, *, pause: bool, together: bool = False) -> None:
+        """``together``: one pause over all processes, not one after the other."""
+        self._tracker, self._together = tracker, together
+        self._pause = pause and tracker.wss.ok
+        self._pauser = Pauser()
+        self._guard = Guard()
+
+    def begin(self, subject: Subject) -> int:
+        """Clear all marks before the first window; how long it was held for that. Raises ``Lost.error``."""
+        self._guard.look()
+        if not self._pause:
+            self._tracker.begin(subject.pid, subject.vmas)
+            return 0
+        try:
+            self._check(subject)
+            with self._pauser.paused(subject.pid, subject.pidfd) as pause:
+                self._tracker.begin(subject.pid, subject.vmas)
+        except PauseRefused:
+            if not self._reads_running:
+                raise
+            self._tracker.begin(subject.pid, subject.vmas)
+            return 0
+        return pause.paused_ns or 0
+
+    def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
+        """A window of each, in their order."""
+        self._guard.look()
+        if self._together and self._pause and len(subjects) > 1:
+            return self._read_together(subjects, want_resident)
+        return [self._read_one(subject, want_resident) for subject in subjects]
+
+    def forget(self, pid: int) -> None:
+        """Release what is held for a process that ended."""
+        self._tracker.forget(pid)
+        self._guard.forget(pid)
+
+    def close(self) -> None:
+        self._tracker.close()
+        self._pauser.close()
+
+    @property
+    def _reads_running(self) -> bool:
+        """Whether the tracker reads a process all the same when it may not be paused (yama, a debugger)."""
+        return getattr(self._tracker, "reads_running", False)
+
+    def _read_one(self, subject: Subject, want_resident: bool) -> Outcome:
+        if not self._pause:
+            return self._read_running(subject, want_resident, NO_PAUSE)
+        pause: Pause | None = None
+        try:
+            self._check(subject)
+            with self._pauser.paused(subject.pid, subject.pidfd) as pause:
+                taken = self._look(subject, want_resident)
+        except _ERRORS as error:
+            return self._without_pause(subject, want_resident, error, pause)
+        return _reading(taken, pause, time.monotonic_ns())
+
+    def _read_together(self, subjects: Sequence[Subject], want_resident: bool) -> list[Outcome]:
+        taken: dict[int, _Taken | Exception] = {}
+        for subject in subjects:
+            try:
+                self._check(subject)
+            except _ERRORS as error:
+                taken[subject.pid] = error
+        wanted = {s.pid: s.pidfd for s in subjects if s.pid not in taken}
+        with self._pauser.paused_together(wanted) as pauses:
+            for subject in subjects:
+                pause = pauses.get(subject.pid)
+                if isinstance(pause, Pause):
+                    try:
+                        taken[subject.pid] = self._look(subject, want_resident)
+                    except _ERRORS as error:
+                        taken[subject.pid] = error
+                elif pause is not None:
+                    taken[subject.pid] = pause
+        resumed_ns = time.monotonic_ns()
+        outcomes: list[Outcome] = []
+        for subject in subjects:
+            found, pause = taken[subject.pid], pauses.get(subject.pid)
+            held = pause if isinstance(pause, Pause) else None
+            if isinstance(found, Exception):
+                outcomes.append(self._without_pause(subject, want_resident, found, held))
+            else:
+                assert held is not None
+                outcomes.append(_reading(found, held, resumed_ns))
+        return outcomes
+
+    def _check(self, subject: Subject) -> None:
+        """Raise what speaks against a pause."""
+        if why := self._guard.objection(subject.pid, subject.start_ticks):
+            raise NotPaused(why)
+        stat = read_stat(subject.pid)
+        if stat.ended:
+            raise ProcessLookupError(f"process {subject.pid} ended")
+        if stat.state == "Z":
+            raise TrackerError(FIRST_THREAD_ENDED)
+
+    def _look(self, subject: Subject, want_resident: bool) -> _Taken:
+        # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
+        window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
+        return window, read_maps(subject.pid)
+
+    def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
+        """It could not be held, or not be read while it was."""
+        if isinstance(error, PauseRefused) and self._reads_running:
+            return self._read_running(subject, want_resident, str(error))
+        held_ns = error.held_ns if isinstance(error, PauseError) else pause.paused_ns or 0 if pause else 0
+        return Lost(error, held_ns)
+
+    def _read_running(self, subject: Subject, want_resident: bool, why: str) -> Outcome:
+        try:
+            maps = read_maps(subject.pid)
+            # What is touched while it is walked may still be seen; what is touched after that, until the marks are
+            # cleared, is lost. So the window ends where the walk begins, and the next one starts after the clear.
+            end_ns = time.monotonic_ns()
+            window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
+        except _ERRORS as error:
+            return Lost(error)
+        return Reading(window, maps, end_ns, time.monotonic_ns(), 0, running=why)
+
+
+def _reading(taken: _Taken, pause: Pause, resumed_ns: int) -> Reading:
+    window, maps = taken
+    return Reading(window, maps, pause.start_ns, resumed_ns, pause.paused_ns or 0, stopped=pause.stopped)

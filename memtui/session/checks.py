@@ -1,0 +1,86 @@
+"""What a session may hold. SQLite keeps any type in any column and JSON any shape, so every value is looked at once.
+
+All raise ValueError with what is wrong; the reader names the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+MAX_INTEGER = 1 << 62  # two of them, and nanoseconds of 146 years, fit in 64 bits
+MAX_SAMPLE, MAX_PROCESS = 1 << 42, 1 << 20  # their bits in a row's key
+MAX_ADDRESS = 1 << 57  # with five levels of page tables
+MAX_REAL = 1e18
+MAX_PID = 1 << 22
+PROCESS_SAMPLE = {
+    "id": "i", "start_ns": "i", "end_ns": "i", "paused_ns": "I", "walk_ns": "I", "rearm_ns": "I", "clear_gap_ns": "I",
+    "flush": "t", "rearm": "t", "wss_bytes": "I", "stored_bytes": "I", "faulted_in_bytes": "I", "unknown_bytes": "I",
+    "rss_bytes": "I", "cpu_ns": "I", "threads": "I", "minor_faults": "I", "major_faults": "I", "status": "t",
+    "reason": "t",
+}  # fmt: skip
+"""Columns of that table and their kinds, see ``check_rows``."""
+_NONE = type(None)
+_TYPES: dict[str, frozenset[type]] = {
+    "i": frozenset((int,)),
+    "I": frozenset((int, _NONE)),
+    "r": frozenset((float, int, _NONE)),
+    "t": frozenset((str,)),
+    "b": frozenset((bytes,)),
+}
+
+
+def check_rows(rows: Sequence[tuple[Any, ...]], kinds: str) -> None:
+    """Types and ranges by column: ``i`` integer, ``I`` integer or NULL, ``r`` real or NULL, ``t`` text, ``b`` blob."""
+    if not rows:
+        return
+    for number, (column, kind) in enumerate(zip(zip(*rows, strict=True), kinds, strict=True)):
+        if not _TYPES[kind].issuperset(map(type, column)):
+            raise ValueError(f"column {number} holds another type")
+        if kind in "iIr":
+            known = [value for value in column if value is not None]
+            # In this form a value that is not a number is refused, too.
+            low, high = (-MAX_REAL, MAX_REAL) if kind == "r" else (0, MAX_INTEGER)
+            if not all(low <= value < high for value in known):
+                raise ValueError(f"column {number} holds a number out of range")
+
+
+def check_vma(start: int, end: int, first_sample: int, last_sample: int | None) -> None:
+    """A row of the table of VMAs."""
+    if not start < end <= MAX_ADDRESS or (start | end) & 0xFFF:
+        raise ValueError("a VMA is no range of pages")
+    if first_sample >= MAX_SAMPLE or (last_sample is not None and not first_sample <= last_sample < MAX_SAMPLE):
+        raise ValueError("a VMA ends before it begins")
+
+
+def parse_json(text: str) -> Any:
+    """One JSON value."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("is nested without end") from None
+
+
+def check_fields(plain: Any) -> None:
+    """A dataclass of ``samples`` whose fields came from JSON: each of the type it is declared with."""
+    for field in fields(plain):
+        name, value = f"{type(plain).__name__}.{field.name}", getattr(plain, field.name)
+        if isinstance(value, tuple):
+            for part in value:
+                check_fields(part)
+        elif is_dataclass(value):
+            check_fields(value)
+        elif not _fits(value, str(field.type)):
+            raise ValueError(f"{name} holds another type, or a number out of range")
+
+
+def _fits(value: Any, declared: str) -> bool:
+    wanted = declared.split(" | ")
+    if value is None:
+        return "None" in wanted
+    if type(value) is int:
+        # The one number that may be below 0 is the offset from UTC.
+        return "int" in wanted and -86400 <= value < MAX_INTEGER
+    return type(value).__name__ in wanted

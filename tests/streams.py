@@ -1,0 +1,74 @@
+"""The sampler alone, as its supervisor runs it, and what it said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from memtui.frames import Decoder
+from memtui.orders import STOP, Order
+from memtui.probes.process import read_stat
+from memtui.samples import Message, Options, Process, ProcessWindow, Window
+
+INTERVAL_NS = 20_000_000
+
+
+def order_for(pid: int, **options: Any) -> Order:
+    return Order(pid, read_stat(pid).start_ticks, Options(**({"interval_ns": INTERVAL_NS} | options)))
+
+
+@dataclass
+class Stream:
+    """Every message of one run."""
+
+    messages: list[Message] = field(default_factory=list)
+    returncode: int | None = None
+    errors: str = ""
+
+    def of(self, kind: type) -> list[Any]:
+        return [message for message in self.messages if isinstance(message, kind)]
+
+    @property
+    def windows(self) -> list[Window]:
+        return self.of(Window)
+
+    def of_pid(self, pid: int) -> list[ProcessWindow]:
+        """The windows of one process, through all its address spaces."""
+        keys = {process.key for process in self.of(Process) if process.pid == pid}
+        return [one for window in self.windows for one in window.processes if one.process in keys]
+
+
+def sample(pid: int, seconds: float, **options: Any) -> Stream:
+    """Run the sampler on a process for so long, or until it ends by itself."""
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "memtui.sampler"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    options.setdefault("duration_ns", int(seconds * 1e9))
+    assert child.stdin is not None
+    child.stdin.write(order_for(pid, **options).to_line())
+    child.stdin.flush()
+    return finish(child)
+
+
+def finish(child: subprocess.Popen[bytes], seconds: float = 120) -> Stream:
+    """Read all that a sampler says."""
+    assert child.stdout is not None
+    assert child.stderr is not None
+    found, decoder, end = Stream(), Decoder(), time.monotonic() + seconds
+    while chunk := child.stdout.read1(1 << 16):  # type: ignore[attr-defined]
+        found.messages += decoder.feed(chunk)
+        if time.monotonic() > end and child.stdin is not None:
+            child.stdin.write(STOP)
+    found.errors = child.stderr.read().decode()
+    found.returncode = child.wait()
+    for stream in (child.stdin, child.stdout, child.stderr):
+        if stream is not None:
+            stream.close()
+    return found
