@@ -7,7 +7,7 @@ SUDO ?= $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
-.PHONY: demo test bench lint types skeleton screenshot clean
+.PHONY: demo test bench soak lint types skeleton screenshot clean
 
 demo: $(VENV)/installed $(VENV)/torch-asked
 	$(SUDO) $(BIN)/memtui demo
@@ -24,6 +24,11 @@ test: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks
+
+# Kills every part of memtui at random moments while its target is watched; half an hour unless told otherwise.
+SOAK_SECONDS ?= 1800
+soak: $(VENV)/dev
+	$(SUDO) $(BIN)/python -m benchmarks.soak $(SOAK_SECONDS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from memtui import outbox, sampler
-from memtui.probes import pause
+from memtui import outbox, sampler, watched
+from memtui.probes import pause, reading
 from memtui.probes.pages import flush, walk
 from memtui.probes.process import UsageProbe
 from memtui.samples import Window
@@ -73,15 +73,14 @@ class Stopwatch:
 def attach(watch: Stopwatch) -> None:
     """Put the stopwatch on the sampler."""
     watch.whole(sampler.Sampler, "_take_window")
-    # The thread that pauses is given a limit when it stops the target, and none when it lets go.
-    limited: Callable[..., str] = lambda _thread, _call, timeout_s=None: "pause" if timeout_s else "let go"  # noqa: E731
-    watch.part(pause.PauseThread, "run", limited)
+    watch.part(pause.Pauser, "_outcome", "pause")
+    watch.part(pause.Pauser, "_let_go", "let go")
     watch.part(walk.Walker, "walk", "walk")
     watch.part(walk.Walker, "noted", "walk")  # what another observer of accessed bits left in the page frames
     watch.part(flush.Flusher, "flush", "flush")
     watch.part(flush.Handle, "clear", "clear")
-    watch.part(sampler, "read_maps", "maps")
-    watch.part(sampler, "parse_maps", "maps")
+    watch.part(reading, "read_maps", "maps")
+    watch.part(watched, "parse_maps", "maps")
     watch.part(UsageProbe, "read", "usage")
     put = outbox.Outbox.put
 

@@ -42,9 +42,12 @@ def _rights() -> Capability:
 
 
 def _flushes() -> list[Capability]:
+    from memtui.probes.pages import referenced
     from memtui.probes.pages.pagetable import flush_capabilities
 
-    return list(flush_capabilities())
+    found = flush_capabilities()
+    # Where page tables cannot be read, the referenced tracker proves its flush in its own way.
+    return [c if c.ok or c.name != referenced.SOFT_DIRTY else referenced.prove_flush() for c in found]
 
 
 def _power() -> list[Capability]:

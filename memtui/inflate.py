@@ -22,6 +22,6 @@ def inflate(data: bytes, limit_bytes: int) -> bytes:
 def inflate_start(data: bytes, count: int) -> bytes:
     """The first ``count`` bytes of a zlib stream, or fewer. Raises ValueError when it is damaged."""
     try:
-        return zlib.decompressobj().decompress(data[: 64 + 2 * count], count)
+        return zlib.decompressobj().decompress(data, count)
     except zlib.error as error:
         raise ValueError(str(error)) from error

@@ -14,7 +14,6 @@ import select
 import signal
 import sys
 import time
-from dataclasses import dataclass, field
 
 from memtui import __version__
 from memtui.foreign import visible
@@ -24,11 +23,10 @@ from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.host import read_clock, read_host
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.choice import NoTracker, choose, page_views
-from memtui.probes.pages.first_mappings import FirstMappings
-from memtui.probes.pause import NotPaused, PauseError
+from memtui.probes.pause import PauseError
 from memtui.probes.power import PowerProbe
 from memtui.probes.process import UsageProbe, read_stat
-from memtui.probes.reading import FIRST_THREAD_ENDED, Lost, Outcome, PageReader, Reading, Subject
+from memtui.probes.reading import Outcome, PageReader, Reading, Subject
 from memtui.probes.tree import ProcessTree
 from memtui.probes.vmas import parse_maps, read_maps
 from memtui.samples import (
@@ -45,6 +43,7 @@ from memtui.samples import (
     VmaTable,
     Window,
 )
+from memtui.watched import Watched, why_lost
 
 RESIDENT_EVERY_NS = 1_000_000_000
 POWER_EVERY_NS = 500_000_000
@@ -53,34 +52,6 @@ TREE_REST = 49  # looking at the tree is followed by so many times its duration 
 NOTICE_EVERY_NS = 5_000_000_000
 DRAIN_SECONDS = 2.0
 HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes the target wait with it
-APPROXIMATE = "the target ran on while its pages were read"
-
-
-@dataclass(slots=True)
-class _Watched:
-    """One process between its windows."""
-
-    process: Process
-    pidfd: int
-    maps: bytes
-    vmas: tuple[Vma, ...]
-    start_ns: int  # when it was last let go with all marks cleared
-    tried_ns: int  # when it was last let go at all
-    held_ns: int = 0  # how long it was held to clear its marks before its first window
-    table_due: bool = True
-    mapping: int = 0  # the tracker's number of the address space; another one means exec
-    stopped: bool = False  # by somebody else: SIGSTOP, ^Z
-    trouble: str = ""  # why the last window was lost; told once, not every window
-    first_mappings: FirstMappings = field(default_factory=FirstMappings)
-
-    def faulted_in_bytes(self, window: PageWindow | None) -> int | None:
-        if window is None or window.pages is None:
-            return None
-        return self.first_mappings.note(window.pages, window.resident, self.vmas, window.generation)
-
-    @property
-    def subject(self) -> Subject:
-        return Subject(self.process.pid, self.pidfd, self.process.start_ticks, self.vmas)
 
 
 class Sampler:
@@ -92,7 +63,7 @@ class Sampler:
         self._usage = UsageProbe()
         self._disturbance = DisturbanceProbe()
         self._tree = ProcessTree(order.pid, children=order.options.children)
-        self._watched: dict[int, _Watched] = {}
+        self._watched: dict[int, Watched] = {}
         self._new: list[Process] = []  # found by the last look at the tree, not watched yet
         self._gone: list[Process] = []
         self._gaps = 0  # processes that were born or ended since the last window
@@ -250,7 +221,7 @@ class Sampler:
             held_ns = error.held_ns if isinstance(error, PauseError) else 0
             self._event("gap", f"pid {pid}: not cleared before its first window, which says what is resident: {error}")
         now_ns = time.monotonic_ns()
-        self._watched[pid] = _Watched(process, pidfd, maps, vmas, now_ns, now_ns, held_ns)
+        self._watched[pid] = Watched(process, pidfd, maps, vmas, now_ns, now_ns, held_ns)
 
     def _forget(self, pid: int) -> None:
         if watched := self._watched.pop(pid, None):
@@ -289,25 +260,23 @@ class Sampler:
         if root_ended is not None:
             raise root_ended
 
-    def _window_of(self, watched: _Watched, outcome: Outcome) -> ProcessWindow | None:
+    def _window_of(self, watched: Watched, outcome: Outcome) -> ProcessWindow | None:
         """One window of one process; None when it ended."""
         pid, start_ns = watched.process.pid, watched.start_ns
         pages: PageWindow | None = None
-        reading: Reading | None = None
         status, reason, end_ns = Status.OK, "", time.monotonic_ns()
         if isinstance(outcome, Reading):
-            reading, pages, end_ns = outcome, outcome.window, outcome.end_ns
-            watched.start_ns = watched.tried_ns = reading.resumed_ns
-            self._note_maps(watched, reading.maps)
-            if reading.stopped != watched.stopped:
-                watched.stopped = reading.stopped
-                self._event("stopped", f"pid {pid} {'was stopped (SIGSTOP or ^Z)' if reading.stopped else 'goes on'}")
+            pages, end_ns = outcome.window, outcome.end_ns
+            watched.start_ns = watched.tried_ns = outcome.resumed_ns
+            watched.note_maps(outcome.maps)
+            if outcome.stopped != watched.stopped:
+                watched.stopped = outcome.stopped
+                self._event("stopped", f"pid {pid} {'was stopped (SIGSTOP or ^Z)' if outcome.stopped else 'goes on'}")
         else:
             if isinstance(outcome.error, ProcessLookupError):
                 self._forget(pid)
                 return None
-            status, reason = _why_lost(outcome)
-        paused_ns, watched.held_ns = max(outcome.paused_ns, watched.held_ns), 0
+            status, reason = why_lost(outcome)
         if pages is None:
             # The marks were not cleared, so the next window goes back to the same start.
             watched.tried_ns = time.monotonic_ns()
@@ -328,52 +297,10 @@ class Sampler:
         if watched.table_due:
             self._outbox.put(VmaTable(watched.process.key, self._sample, watched.vmas))
             watched.table_due = False
-        if pages is not None:
-            status, reason = Status(pages.status), pages.reason
-            if status == Status.OK and pages.knows_wss and reading is not None and reading.running:
-                status, reason = Status.APPROXIMATE, f"{APPROXIMATE} ({reading.running})"
-        return ProcessWindow(
-            process=watched.process.key,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            paused_ns=paused_ns,
-            walk_ns=pages.walk_ns if pages else None,
-            rearm_ns=pages.rearm_ns if pages else None,
-            clear_gap_ns=pages.clear_gap_ns if pages and reading and reading.running else None,
-            flush=pages.flush if pages else "off",
-            rearm=pages.rearm if pages else "off",
-            status=status,
-            reason=reason,
-            pages=pages.pages if pages else None,
-            resident=pages.resident if pages else None,
-            faulted_in_bytes=watched.faulted_in_bytes(pages),
-            unknown_bytes=pages.unknown_bytes if pages else None,
-            rss_bytes=usage.rss_bytes,
-            cpu_ns=usage.cpu_ns,
-            threads=usage.threads,
-            minor_faults=usage.minor_faults,
-            major_faults=usage.major_faults,
-            vma_wss_bytes=pages.vma_wss() if pages and pages.vma_wss else None,
-            vma_rss_bytes=pages.vma_rss() if pages and pages.vma_rss else None,
-        )
-
-    def _note_maps(self, watched: _Watched, maps: bytes) -> None:
-        if maps != watched.maps:
-            watched.maps, watched.vmas, watched.table_due = maps, parse_maps(maps), True
+        return watched.window(outcome, usage, start_ns, end_ns, (status, reason))
 
     def _event(self, kind: str, text: str) -> None:
         self._outbox.put(Event(time.monotonic_ns(), kind, text))
-
-
-def _why_lost(lost: Lost) -> tuple[Status, str]:
-    error = lost.error
-    if isinstance(error, NotPaused):
-        return Status.NOT_PAUSED, str(error)
-    if isinstance(error, (PauseError, PermissionError)):
-        return Status.DENIED, str(error)
-    if str(error) == FIRST_THREAD_ENDED:
-        return Status.UNSUPPORTED, FIRST_THREAD_ENDED
-    return Status.FAILED, str(error)
 
 
 def _read_order(fd: int) -> Order | None:

@@ -98,6 +98,20 @@ def runs(pid: int) -> bool:
     return False
 
 
+def held_threads(pid: int) -> list[int]:
+    """Threads of a process that somebody traces, or that stand still."""
+    held = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            lines = (task / "status").read_text().splitlines()
+        except OSError:
+            continue
+        fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        if fields["TracerPid"] != "0" or fields["State"][0] in "Tt":
+            held.append(int(task.name))
+    return held
+
+
 def gone(process: psutil.Process, seconds: float = 10) -> bool:
     """Whether a process ends in time."""
     try:

@@ -39,7 +39,10 @@ _EXEC_STORM = (
     "left = int(sys.argv[2])\nsys.stdout.write('.'); sys.stdout.flush()\n"
     "if left: os.execv(sys.executable, [sys.executable, '-S', '-E', '-c', sys.argv[1], sys.argv[1], str(left - 1)])"
 )
-_PARENT = "import subprocess\nchild = subprocess.Popen(['sleep', '1000'])\nprint(child.pid, flush=True)\nchild.wait()\nprint('heard', flush=True)"
+_PARENT = (
+    "import subprocess\nchild = subprocess.Popen(['sleep', '1000'])\nprint(child.pid, flush=True)\n"
+    "child.wait()\nprint('heard', flush=True)"
+)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -123,9 +124,9 @@ def test_a_first_thread_that_ended_while_others_run(before, tmp_path):
         else:
             import threading
 
-            timer = threading.Timer(1, end_first)
+            timer = threading.Timer(4, end_first)
             timer.start()
-            windows = sample(child.pid, 2).of_pid(child.pid)
+            windows = sample(child.pid, 6).of_pid(child.pid)
             timer.join()
             assert windows[0].status == "ok"
             assert windows[-1].status == "unsupported"
@@ -153,7 +154,7 @@ def test_without_a_pause_it_is_called_approximate(tmp_path):
     assert set(reader.samples.status) == {"approximate"}
     rows = reader.process_samples(0, int(reader.samples.sample[-1]))
     assert all(row["clear_gap_ns"] > 0 for row in rows)
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in pairwise(rows):
         # What is touched between the walk and the end of the clear is lost, and belongs to neither window.
         assert after["start_ns"] >= before["end_ns"] + before["clear_gap_ns"]
         assert after["start_ns"] - before["end_ns"] - before["clear_gap_ns"] < 20_000_000

@@ -15,10 +15,23 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from memtui.session.reader import SessionReader
-from tests.live import gone, needs_root, needs_tracker, part, pattern, runs, start, stop, truth_in, wait_for_samples
+from tests.live import (
+    gone,
+    held_threads,
+    needs_root,
+    needs_tracker,
+    part,
+    pattern,
+    runs,
+    start,
+    stop,
+    truth_in,
+    wait_for_samples,
+)
 from tests.test_cli import memtui
 
 OTHER = "nobody"
@@ -149,7 +162,11 @@ def test_kill_9_of_any_part_frees_the_target(victim, session):
             _, err = child.communicate(timeout=30)
             assert child.returncode == (-signal.SIGKILL if victim == "memtui" else 1), err
             assert err.count("\n") <= 1
+            assert not held_threads(truth["pid"])
         reader.refresh()
+        lengths = np.diff(reader.samples.end_ns)
+        assert np.median(lengths) < 60_000_000, "it was to be killed between pauses every 20 ms"
+        assert (reader.samples.paused_ns > 0).all()
         assert reader.samples.end_ns[-1] > max(begun_ns, killed_ns - 1_000_000_000), "more than a second was lost"
         last = int(reader.samples.sample[-1])
         assert reader.samples.sample.tolist() == list(range(last + 1))

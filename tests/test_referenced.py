@@ -385,3 +385,13 @@ def test_doctor_names_it():
     assert {"name": "referenced", "ok": True, "reason": "", "remedy": ""} in findings["trackers"]
     if not TRACKED.ok:
         assert findings["auto_tracker"] == "referenced"
+
+
+@needs_root
+def test_doctor_without_root_says_what_there_is():
+    with as_other() as (_, other):
+        findings = json.loads(memtui("doctor", "--json", **other).stdout)
+    assert findings["auto_tracker"] == "referenced"
+    assert "working sets by range" in findings["rights"]["reason"]
+    (flush,) = [c for c in findings["flushes"] if c["name"] == "soft-dirty"]
+    assert flush["ok"]

@@ -45,7 +45,7 @@ class RangeTable:
         wss, trend = self._trends(reader, sample)
         self.touched = wss
         rss = reader.vma_rss(sample)
-        known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] == "ok")
+        known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] in ("ok", "approximate"))
         total = sum(max(size, 0) for size in wss.values())
         several = len({p.pid for p in processes}) > 1
         rows, left_out, unmatched = [], 0, 0

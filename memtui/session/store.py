@@ -125,7 +125,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     try:
         return _connect(path)
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+        if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_READONLY_ROLLBACK:
             raise unreadable(path, error) from None
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None

@@ -1,0 +1,96 @@
+"""One watched process between its windows, and a window of it in the words of the vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from memtui.probes.pages.base import PageWindow
+from memtui.probes.pages.first_mappings import FirstMappings
+from memtui.probes.pause import NotPaused, PauseError
+from memtui.probes.process import Usage
+from memtui.probes.reading import FIRST_THREAD_ENDED, Lost, Outcome, Reading, Subject
+from memtui.probes.vmas import parse_maps
+from memtui.samples import Process, ProcessWindow, Status, Vma
+
+APPROXIMATE = "the target ran on while its pages were read"
+
+
+@dataclass(slots=True)
+class Watched:
+    """One process between its windows."""
+
+    process: Process
+    pidfd: int
+    maps: bytes
+    vmas: tuple[Vma, ...]
+    start_ns: int  # when it was last let go with all marks cleared
+    tried_ns: int  # when it was last let go at all
+    held_ns: int = 0  # how long it was held to clear its marks before its first window
+    table_due: bool = True
+    mapping: int = 0  # the tracker's number of the address space; another one means exec
+    stopped: bool = False  # by somebody else: SIGSTOP, ^Z
+    trouble: str = ""  # why the last window was lost; told once, not every window
+    first_mappings: FirstMappings = field(default_factory=FirstMappings)
+
+    def faulted_in_bytes(self, window: PageWindow | None) -> int | None:
+        if window is None or window.pages is None:
+            return None
+        return self.first_mappings.note(window.pages, window.resident, self.vmas, window.generation)
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.process.pid, self.pidfd, self.process.start_ticks, self.vmas)
+
+    def note_maps(self, maps: bytes) -> None:
+        """Take a new table of VMAs, if it is one."""
+        if maps != self.maps:
+            self.maps, self.vmas, self.table_due = maps, parse_maps(maps), True
+
+    def window(
+        self, outcome: Outcome, usage: Usage, start_ns: int, end_ns: int, lost: tuple[Status, str]
+    ) -> ProcessWindow:
+        """``lost``: status and reason where there is no reading."""
+        reading = outcome if isinstance(outcome, Reading) else None
+        pages = reading.window if reading is not None else None
+        status, reason = lost
+        if pages is not None:
+            status, reason = Status(pages.status), pages.reason
+            if status == Status.OK and pages.knows_wss and reading is not None and reading.running:
+                status, reason = Status.APPROXIMATE, f"{APPROXIMATE} ({reading.running})"
+        paused_ns, self.held_ns = max(outcome.paused_ns, self.held_ns), 0
+        return ProcessWindow(
+            process=self.process.key,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            paused_ns=paused_ns,
+            walk_ns=pages.walk_ns if pages else None,
+            rearm_ns=pages.rearm_ns if pages else None,
+            clear_gap_ns=pages.clear_gap_ns if pages and reading and reading.running else None,
+            flush=pages.flush if pages else "off",
+            rearm=pages.rearm if pages else "off",
+            status=status,
+            reason=reason,
+            pages=pages.pages if pages else None,
+            resident=pages.resident if pages else None,
+            faulted_in_bytes=self.faulted_in_bytes(pages),
+            unknown_bytes=pages.unknown_bytes if pages else None,
+            rss_bytes=usage.rss_bytes,
+            cpu_ns=usage.cpu_ns,
+            threads=usage.threads,
+            minor_faults=usage.minor_faults,
+            major_faults=usage.major_faults,
+            vma_wss_bytes=pages.vma_wss() if pages and pages.vma_wss else None,
+            vma_rss_bytes=pages.vma_rss() if pages and pages.vma_rss else None,
+        )
+
+
+def why_lost(lost: Lost) -> tuple[Status, str]:
+    """Status and reason of a window without a reading."""
+    error = lost.error
+    if isinstance(error, NotPaused):
+        return Status.NOT_PAUSED, str(error)
+    if isinstance(error, (PauseError, PermissionError)):
+        return Status.DENIED, str(error)
+    if str(error) == FIRST_THREAD_ENDED:
+        return Status.UNSUPPORTED, FIRST_THREAD_ENDED
+    return Status.FAILED, str(error)
