@@ -23,6 +23,8 @@ REARMS = ("auto", "working-set", "full")
 FORMATS = ("csv", "json")
 NETWORKS = ("auto", "torch", "numpy")
 PROGRESS_SECONDS = 1.0
+# What the sampler accepts (memtui.orders, which takes longer to import than a help text may take).
+SHORTEST_SECONDS, LONGEST_SECONDS, LONGEST_DURATION_SECONDS = 0.001, 3600.0, 3660 * 86_400.0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -77,6 +79,20 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}") from None
     if not math.isfinite(value) or value <= 0:
         raise argparse.ArgumentTypeError(f"must be above 0 seconds, not {text}")
+    return value
+
+
+def _interval(text: str) -> float:
+    value = _seconds(text)
+    if not SHORTEST_SECONDS <= value <= LONGEST_SECONDS:
+        raise argparse.ArgumentTypeError(f"must be from 0.001 to 3600 seconds, not {text}")
+    return value
+
+
+def _duration(text: str) -> float:
+    value = _seconds(text)
+    if not SHORTEST_SECONDS <= value <= LONGEST_DURATION_SECONDS:
+        raise argparse.ArgumentTypeError(f"must be from 1 ms to ten years, in seconds, not {text}")
     return value
 
 
@@ -137,7 +153,7 @@ def _build_parser() -> _Parser:
 def _observation_options() -> _Parser:
     parser = _Parser(add_help=False)
     group = parser.add_argument_group("observation")
-    group.add_argument("--interval", type=_seconds, default=0.2, metavar="S", help="seconds a window lasts (0.2)")
+    group.add_argument("--interval", type=_interval, default=0.2, metavar="S", help="seconds a window lasts (0.2)")
     group.add_argument(
         "--tracker",
         choices=TRACKERS,
@@ -177,7 +193,13 @@ def _observation_options() -> _Parser:
         help="pages left out of the session: default, none, or terms such as exec,pages<4,name=GLOB; ! inverts one",
     )
     group.add_argument("--children", action=argparse.BooleanOptionalAction, default=True, help="watch its children too")
-    group.add_argument("--duration", type=_seconds, metavar="S", help="end after so many seconds")
+    group.add_argument(
+        "--sudo",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="start the sampler, and nothing else, through sudo (default: where root is of use and sudo grants it)",
+    )
+    group.add_argument("--duration", type=_duration, metavar="S", help="end after so many seconds")
     group.add_argument(
         "-o",
         "--output",
@@ -223,14 +245,23 @@ def _options(args: argparse.Namespace) -> Options:
 def _observe(args: argparse.Namespace, what: int | Launch) -> Observation:
     from memtui.observe import Observation
 
-    return Observation(what, _options(args), args.output, force=args.force, verb=args.verb)
+    made = Observation(what, _options(args), args.output, force=args.force, verb=args.verb, sudo=args.sudo)
+    _say(args, made.notice)
+    return made
+
+
+def _say(args: argparse.Namespace, notice: str) -> None:
+    """One line to the user that is no result, if there is anything to say."""
+    if notice:
+        print(f"memtui {args.verb}: {notice}", file=sys.stderr)
 
 
 def _pid(args: argparse.Namespace) -> int:
-    from memtui.target import check_target, parse_pid
+    from memtui.target import check_target, find_target, parse_pid
 
-    pid = parse_pid(args.pid)
-    check_target(pid, args.verb)
+    pid, notice = find_target(parse_pid(args.pid))
+    check_target(pid)
+    _say(args, notice)
     return pid
 
 
@@ -255,15 +286,26 @@ def _run(args: argparse.Namespace) -> int:
 
 def _watch(args: argparse.Namespace, what: int | Launch) -> int:
     """Record and view; the session stays."""
-    _prepare_screen(args)
-    observation = _observe(args, what)
+    from memtui.observe import AlreadyRunning
+
+    _require_terminal()
     try:
+        observation = _observe(args, what)
+    except AlreadyRunning as error:
+        _prepare_screen(args)
+        code = _view(Path(error.found.path), live=True)
+        print(f"session: {error.found.path} (memtui {error.found.memtui_pid} goes on recording)", flush=True)
+        return code
+    try:
+        _prepare_screen(args)  # after sudo, if any, was undone: it looks at the user's variables
         code = _view(observation.path, live=True)
     finally:
         observation.stop()
     lines = [f"session: {observation.path}"]
     if observation.log is not None:
         lines.append(f"output of the program: {observation.log}")
+    if observation.owner_notice:
+        lines.append(observation.owner_notice)
     try:
         print("\n".join(map(visible, lines)), flush=True)
     except OSError:
@@ -286,10 +328,16 @@ def _view(path: Path, *, live: bool) -> int:
     return run_viewer(path, live=live)
 
 
-def _prepare_screen(args: argparse.Namespace) -> None:
-    from memtui.terminal import prepare, require_terminal
+def _require_terminal() -> None:
+    from memtui.terminal import require_terminal
 
     require_terminal()
+
+
+def _prepare_screen(args: argparse.Namespace) -> None:
+    from memtui.terminal import prepare
+
+    _require_terminal()
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse)
 
 
@@ -314,6 +362,7 @@ def _record(args: argparse.Namespace) -> int:
         if shows:
             print(f"\r{_progress(observation)}", file=sys.stderr)
     observation.finish()
+    _say(args, observation.owner_notice)
     if args.json:
         _print_report(observation.path, as_json=True)
     elif not shows or not args.output:

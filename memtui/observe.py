@@ -16,16 +16,32 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+from memtui.capabilities import forbid_new_privileges
+from memtui.claim import CLAIMED
+from memtui.elevate import start_sampler
 from memtui.errors import BAD_INPUT, FAILURE, UserError
 from memtui.gate import GO
 from memtui.orders import STOP, Order
-from memtui.privilege import Invoker, become, invoker, state_directory
+from memtui.privilege import Invoker, become, invoker, root_notice, state_directory
 from memtui.probes.process import read_stat
+from memtui.running import Entry, Running, find
 from memtui.samples import Options
-from memtui.target import check_target
+from memtui.target import belongs_to_another, check_target
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
+ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
+
+
+class AlreadyRunning(UserError):
+    """This user records that process already."""
+
+    def __init__(self, found: Running) -> None:
+        super().__init__(
+            f"process {found.pid} is recorded already, by sampler {found.sampler_pid} of memtui {found.memtui_pid}, "
+            f"into {found.path}; memtui attach {found.pid} shows it, kill -INT {found.memtui_pid} ends it"
+        )
+        self.found = found
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,41 +57,66 @@ class Launch:
 class Observation:
     """One running recording.
 
-    After the constructor the first message of the sampler is in the session and the target runs. Raises UserError.
+    After the constructor the first message of the sampler is in the session and the target runs.
+
+    Raises:
+        AlreadyRunning: this user records the process already.
+        UserError: everything else that can be wrong.
     """
 
     def __init__(
-        self, what: int | Launch, options: Options, output: Path | None, *, force: bool = False, verb: str = "attach"
+        self,
+        what: int | Launch,
+        options: Options,
+        output: Path | None,
+        *,
+        force: bool = False,
+        verb: str = "attach",
+        sudo: bool | None = None,
     ) -> None:
-        user = invoker()
-        pid = start_ticks = 0
+        user, was_root = invoker(), os.geteuid() == 0
+        pid = start_ticks = foreign = 0
         if isinstance(what, int):
-            pid, start_ticks = what, check_target(what, verb)
+            pid, start_ticks = what, check_target(what)
+            foreign = pid if belongs_to_another(pid) else 0
+            if not was_root:
+                _refuse_second(user, pid, start_ticks)  # before a password is asked for
         self.log: Path | None = None
         self.progress: dict[str, Any] = {}
         self._target: subprocess.Popen[bytes] | None = None
         self._gate = -1
         self._lines = b""
         self._sampler_says, self._recorder_says = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-        stream_read, stream_write = os.pipe()
-        self._sampler = _python("memtui.sampler", stdout=stream_write, stdin=subprocess.PIPE, stderr=self._sampler_says)
-        os.close(stream_write)
+        self._entry: Entry | None = None
+        started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
+        self._sampler, self.notice = started.process, started.notice
+        self.owner_notice = root_notice()
         try:
             become(user)  # from here on nothing of this process is root
+            if pid and was_root:
+                _refuse_second(user, pid, start_ticks)
             self.path = output or default_path(user, what)
             arguments = [str(self.path), "--force"] if force else [str(self.path)]
             self._recorder = _python(
-                "memtui.recorder", *arguments, stdin=stream_read, stdout=subprocess.PIPE, stderr=self._recorder_says
+                "memtui.recorder", *arguments, stdin=started.stream, stdout=subprocess.PIPE, stderr=self._recorder_says
             )
-            os.close(stream_read)
+            os.close(started.stream)
             self._await_recorder(lambda line: line == b"ready")
             if isinstance(what, Launch):
                 pid = self._launch(what)
                 start_ticks = read_stat(pid).start_ticks
             command = shlex.join(what.command) if isinstance(what, Launch) else ""
+            if was_root and user.uid:
+                forbid_new_privileges()  # not before: a training may need set-user-ID programs
             self._tell(Order(pid, start_ticks, options, command).to_line())
-            self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
+            try:
+                self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
+            except UserError:
+                if self._sampler.poll() == CLAIMED:
+                    _refuse_second(user, pid, start_ticks, ANNOUNCE_SECONDS)  # both began at once
+                raise
             self.pid = pid
+            self._announce(user, Running(pid, start_ticks, os.getpid(), started.pid, str(self.path.absolute())))
             if self._gate >= 0:
                 os.write(self._gate, GO)
                 os.close(self._gate)
@@ -102,6 +143,9 @@ class Observation:
         self._end(self._sampler)
         self.wait(STOP_SECONDS)
         self._end(self._recorder)
+        if self._entry is not None:
+            self._entry.close()
+            self._entry = None
         if self._target is not None and self._dies:
             _terminate(self._target)
 
@@ -168,7 +212,7 @@ class Observation:
         if self._recorder.returncode == BAD_INPUT:
             return UserError(self._words(self._recorder_says))
         self._end(self._sampler)
-        code = BAD_INPUT if self._sampler.returncode == BAD_INPUT else FAILURE
+        code = BAD_INPUT if self._sampler.returncode in (BAD_INPUT, CLAIMED) else FAILURE
         return UserError(self._words(self._sampler_says) or "sampler and recorder ended at once", code)
 
     def _read_lines(self, seconds: float) -> list[bytes]:
@@ -188,11 +232,19 @@ class Observation:
 
     def _abandon(self) -> None:
         """Nothing came of it: end every child, and take away the file that holds nothing."""
+        _close_input(self._sampler)  # a sampler under sudo hears nothing else from here
         for child in (self._target, self._sampler, getattr(self, "_recorder", None)):
             if child is not None:
                 _terminate(child)
 
+    def _announce(self, user: Invoker, entry: Running) -> None:
+        try:
+            self._entry = Entry(state_directory(user), entry)
+        except OSError:
+            pass  # no home, or a full disk: others cannot find this recording, and that is all
+
     def _end(self, child: subprocess.Popen[bytes]) -> None:
+        _close_input(child)
         try:
             child.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -217,16 +269,35 @@ def default_path(user: Invoker, what: int | Launch) -> Path:
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
 
 
+def _refuse_second(user: Invoker, pid: int, start_ticks: int, seconds: float = 0.0) -> None:
+    """Raise AlreadyRunning when this user records the process already, or does so within some time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if found := find(state_directory(user), pid, start_ticks):
+            raise AlreadyRunning(found)
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(0.05)
+
+
 def _python(module: str, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
     """A module of memtui in a process and session of its own: signals of the terminal are not for it.
 
-    ``-P`` keeps the current directory, which may be anybody's, off the module path of a root process.
+    ``-P`` keeps the current directory, which may be anybody's, off the module path.
     """
     return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], start_new_session=True, **streams)
 
 
+def _close_input(child: subprocess.Popen[bytes]) -> None:
+    if child.stdin is not None:
+        try:
+            child.stdin.close()
+        except BrokenPipeError:
+            pass
+
+
 def _terminate(child: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, and SIGKILL when that was not heard."""
+    """SIGTERM, and SIGKILL when that was not heard. sudo, which is root, hears neither: its input has ended by now."""
     for end in (child.terminate, child.kill):
         if child.poll() is not None:
             return

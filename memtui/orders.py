@@ -2,16 +2,34 @@
 
 The first line is the order; ``stop`` or the end of the input ends the observation, so a supervisor that dies for
 whatever reason ends it too.
+
+The sampler may be root and the supervisor never is, so nothing of an order is believed before it was checked.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict, dataclass, fields
+from typing import Any, get_args, get_type_hints
 
 from memtui.samples import Options
 
 STOP = b"stop\n"
+LINE_BYTES = 1 << 18  # no order is longer
+COMMAND_CHARACTERS = 1 << 14  # what is kept of a command line: it is there to be read by people
+_TEXT_CHARACTERS = 1 << 12
+_DAY_NS = 86_400 * 10**9
+
+INTERVAL_NS = 10**6, 3_600 * 10**9  # 1 ms to 1 h
+DURATION_NS = 10**6, 3_660 * _DAY_NS  # 1 ms to ten years
+PID = 1, 1 << 22  # the kernel's PID_MAX_LIMIT
+_RANGES = {"interval_ns": INTERVAL_NS, "duration_ns": DURATION_NS}
+_CHOICES = {
+    "tracker": ("auto", "pagetable", "idle", "damon", "referenced", "rss"),
+    "flush": ("auto", "cold", "soft-dirty", "off"),
+    "rearm": ("auto", "working-set", "full"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +47,62 @@ class Order:
 
     def to_line(self) -> bytes:
         """One line of JSON."""
-        return json.dumps(asdict(self)).encode() + b"\n"
+        plain = asdict(self) | {"command": self.command[:COMMAND_CHARACTERS]}
+        return json.dumps(plain).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Order:
-        """Inverse of ``to_line``. Raises ValueError."""
+        """Inverse of ``to_line``; every key, type and range is checked. Raises ValueError."""
+        if len(line) > LINE_BYTES:
+            raise ValueError(f"not an order: longer than {LINE_BYTES} bytes")
         try:
             plain = json.loads(line)
-            return cls(plain["pid"], plain["start_ticks"], Options(**plain["options"]), plain["command"])
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not an order: {error}") from error
+        except (ValueError, RecursionError):
+            raise ValueError("not an order: no JSON") from None
+        of_order = _checked(cls, plain, {"pid": PID, "start_ticks": (0, 1 << 63)}, {}, COMMAND_CHARACTERS)
+        of_order["options"] = Options(**_checked(Options, of_order["options"], _RANGES, _CHOICES, _TEXT_CHARACTERS))
+        return cls(**of_order)
+
+
+def read_order(fd: int) -> Order | None:
+    """The first line of the input; None when it ends before there was one. Raises ValueError.
+
+    Not a byte is taken beyond the line, and never more than the longest order.
+    """
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = os.read(fd, 1)
+        if not byte:
+            return None
+        line += byte
+        if len(line) > LINE_BYTES:
+            raise ValueError(f"not an order: longer than {LINE_BYTES} bytes")
+    return Order.from_line(bytes(line))
+
+
+def _checked(
+    kind: type,
+    plain: Any,
+    ranges: dict[str, tuple[int, int]],
+    choices: dict[str, tuple[str, ...]],
+    text_characters: int,
+) -> dict[str, Any]:
+    """The fields of a dataclass out of JSON. Raises ValueError."""
+    wanted = {field.name for field in fields(kind)}
+    if not isinstance(plain, dict) or set(plain) != wanted:
+        raise ValueError(f"not an order: {kind.__name__} has the fields {', '.join(sorted(wanted))} and no others")
+    hints = get_type_hints(kind)
+    for name, value in plain.items():
+        allowed = get_args(hints[name]) or (hints[name],)
+        # JSON knows objects, not dataclasses; and True is an int to Python, but not to us.
+        if type(value) not in allowed and not (isinstance(value, dict) and hints[name] is Options):
+            raise ValueError(f"not an order: {name} must be {' or '.join(t.__name__ for t in allowed)}")
+        if isinstance(value, str) and len(value) > text_characters:
+            raise ValueError(f"not an order: {name} is too long")
+        if name in choices and value not in choices[name]:
+            raise ValueError(f"not an order: {name} must be one of {', '.join(choices[name])}")
+        if type(value) is int:
+            low, high = ranges.get(name, (0, 1 << 63))
+            if not low <= value <= high:
+                raise ValueError(f"not an order: {name} must be from {low} to {high}, not {value}")
+    return dict(plain)

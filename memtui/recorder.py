@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from memtui import capabilities
 from memtui.analysis.filters import Filter, parse_filter
 from memtui.analysis.ranges import RangeMerger
 from memtui.analysis.reuse_distance import ReuseTracker
@@ -349,6 +350,7 @@ def record(stream_fd: int, recorder: Recorder, writer: SessionWriter, stop_fd: i
 def main(argv: list[str] | None = None) -> int:
     """Exit 0 after a whole recording, 1 when it was cut short, 2 when the file cannot be made."""
     arguments = sys.argv[1:] if argv is None else argv
+    capabilities.forbid_new_privileges()
     path, overwrite = Path(arguments[0]), "--force" in arguments[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what ^C means; the pipe then ends
     stop_fd, wake_fd = os.pipe()

@@ -54,6 +54,8 @@ def _report(path: Path, reader: SessionReader) -> dict[str, Any]:
         "power": _power(reader.power(0, 2**62)),
         "gaps": {
             "processes": int(samples.gaps.sum()),
+            # A window that the recorder was too slow to take leaves its number missing.
+            "samples": int(samples.sample[-1]) + 1 - len(samples) if len(samples) else 0,
             "events": [{"t_s": (e.t_ns - begin_ns) / SECOND_NS, "text": e.text} for e in events if e.kind == "gap"],
         },
         "warnings": [e.text for e in events if e.kind == "warning"],

@@ -15,9 +15,11 @@ import signal
 import sys
 import time
 
-from memtui import __version__
+from memtui import __version__, capabilities, single_thread  # noqa: F401 (for its effect, before numpy comes)
+from memtui.claim import CLAIMED, Claimed, Claims
+from memtui.elevate import READY, TELL
 from memtui.foreign import visible
-from memtui.orders import Order
+from memtui.orders import Order, read_order
 from memtui.outbox import Outbox, RecorderGone
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.host import read_clock, read_host
@@ -72,9 +74,14 @@ class Sampler:
         self._target_fd = os.pidfd_open(order.pid)
         if read_stat(order.pid).start_ticks != order.start_ticks:
             raise ProcessLookupError(f"process {order.pid} ended")
+        self._claims = Claims()
+        self._left_out: set[int] = set()  # pids that another memtui watches
+        self._claims.take(order.pid)  # two samplers would clear each other's marks
         self._tracker, self._rejected = choose(
             self._options.tracker, self._options.flush, self._options.rearm, paused=self._options.pause
         )
+        if os.geteuid() == 0:
+            capabilities.keep(capabilities.sampler_needs(self._tracker.name))
         self._reader = PageReader(self._tracker, pause=self._options.pause, together=self._options.together)
 
     def run(self) -> None:
@@ -211,11 +218,19 @@ class Sampler:
         try:
             if read_stat(pid).start_ticks != process.start_ticks:
                 raise ProcessLookupError(f"process {pid} ended")
+            self._claims.take(pid)
+            self._left_out.discard(pid)
             maps = read_maps(pid)
             vmas = parse_maps(maps)
             held_ns = self._reader.begin(Subject(pid, pidfd, process.start_ticks, vmas))
         except ProcessLookupError:
             os.close(pidfd)
+            return
+        except Claimed as error:
+            os.close(pidfd)
+            if pid not in self._left_out:  # asked again at every look: the other memtui may end first
+                self._left_out.add(pid)
+                self._event("warning", f"{error}; until then it is left out here")
             return
         except (PauseError, TrackerError, OSError) as error:
             held_ns = error.held_ns if isinstance(error, PauseError) else 0
@@ -228,6 +243,7 @@ class Sampler:
             os.close(watched.pidfd)
         self._usage.forget(pid)
         self._reader.forget(pid)
+        self._claims.release(pid)
 
     def _take_window(self) -> None:
         want_resident = time.monotonic_ns() >= self._resident_due_ns
@@ -303,26 +319,38 @@ class Sampler:
         self._outbox.put(Event(time.monotonic_ns(), kind, text))
 
 
-def _read_order(fd: int) -> Order | None:
-    """The first line of the input; None when the supervisor is gone before it said anything."""
-    line = b""
-    while not line.endswith(b"\n"):
-        byte = os.read(fd, 1)
-        if not byte:
-            return None
-        line += byte
-    return Order.from_line(line)
+def _leave_sudos_terminal() -> None:
+    """Started through sudo: keep nothing of the terminal it asked on, nor of the user's variables, and say so.
+
+    ^Z there would stop this process, perhaps while it holds the target.
+    """
+    try:
+        os.setsid()
+    except PermissionError:
+        pass  # sudo gave it a session of its own already (use_pty)
+    for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+        signal.signal(number, signal.SIG_IGN)
+    os.environ.clear()
+    os.write(1, READY % os.getpid())
 
 
 def main() -> int:
-    """Exit 0 after an orderly end, 2 with one line on stderr when the order cannot be carried out."""
+    """Exit 0 after an orderly end; 2, or 3 for a claimed target, with one line on stderr when nothing came of it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what ^C means
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # the byte in the wake-up pipe ends the wait
-    order = _read_order(0)
+    if TELL in sys.argv[1:]:
+        _leave_sudos_terminal()
+    try:
+        if os.geteuid() == 0:
+            capabilities.keep(capabilities.sampler_needs())
+        order = read_order(0)
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
     if order is None:
         return 0
     outbox = Outbox(1)
@@ -335,9 +363,9 @@ def main() -> int:
     try:
         Sampler(order, outbox, (0, wake_read)).run()
         outbox.drain(DRAIN_SECONDS)
-    except (NoTracker, PermissionError, ProcessLookupError) as error:
+    except (NoTracker, Claimed, PermissionError, ProcessLookupError) as error:
         print(visible(str(error)), file=sys.stderr)
-        return 2
+        return CLAIMED if isinstance(error, Claimed) else 2
     except RecorderGone:
         return 1
     return 0

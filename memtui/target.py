@@ -8,7 +8,11 @@ import sys
 from pathlib import Path
 
 from memtui.errors import UserError
-from memtui.probes.process import read_stat
+from memtui.foreign import visible
+from memtui.probes.process import PROC, command_of, read_stat
+
+_INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO, the same on every kernel
+_MOST_CANDIDATES = 8
 
 
 def sudo_line(*words: str) -> str:
@@ -29,14 +33,54 @@ def parse_pid(text: str) -> int:
     return pid
 
 
-def check_target(pid: int, command: str) -> int:
-    """Return the start time (ticks) of a process that can be observed by this user; otherwise raise UserError.
+def find_target(pid: int) -> tuple[int, str]:
+    """The process somebody means by a number: (pid here, one line when it is not the number that was given).
 
-    Args:
-        pid: the process.
-        command: the memtui command that asks, for the line that says what to do.
+    Where no process has that number, one that has it inside a container is meant, if there is only one.
+    Raises UserError.
     """
-    if pid == 1:
+    if (PROC / str(pid)).exists():
+        return pid, ""
+    found = pids_inside(pid)
+    if not found:
+        raise UserError(f"no process has PID {pid}, here or in a container; `ps aux` shows what runs")
+    if len(found) > 1:
+        some = ", ".join(f"{outer} ({_short_command(outer)})" for outer in found[:_MOST_CANDIDATES])
+        more = f" and {len(found) - _MOST_CANDIDATES} more" if len(found) > _MOST_CANDIDATES else ""
+        raise UserError(f"PID {pid} exists in {len(found)} containers only; name one by its PID here: {some}{more}")
+    return found[0], f"PID {pid} exists in a container only; out here it is {found[0]} ({_short_command(found[0])})"
+
+
+def pids_inside(pid: int, proc: Path = PROC) -> list[int]:
+    """Processes that have this number in a PID namespace below this one, by their number in this one."""
+    found = []
+    for entry in proc.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            status = (entry / "status").read_text(errors="replace")
+        except OSError:
+            continue
+        # NSpid: the number here, then in each namespace further inside. The name of the process cannot forge this
+        # line, because the kernel writes line breaks in names as \n.
+        numbers = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
+        if str(pid) in numbers[1:]:
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def _short_command(pid: int) -> str:
+    """Enough of a command line to know it by, and nothing that a terminal would act on."""
+    try:
+        command = command_of(pid)
+    except ProcessLookupError:
+        return "ended"
+    return visible(command[:40])
+
+
+def check_target(pid: int) -> int:
+    """Return the start time (ticks) of a process that can be observed; otherwise raise UserError."""
+    if pid == 1 and _is_initial_namespace():  # in a container it may well be the training
         raise UserError("PID 1 is init: memtui does not observe it; name the training process")
     try:
         stat = read_stat(pid)
@@ -50,9 +94,15 @@ def check_target(pid: int, command: str) -> int:
         raise UserError(f"PID {pid} is a kernel thread: it has no memory of its own to observe")
     if stat.ended:
         raise UserError(f"PID {pid} has ended already and waits for its parent (zombie)")
-    if os.geteuid() != 0 and os.stat(f"/proc/{pid}").st_uid != os.geteuid():
-        raise UserError(f"PID {pid} belongs to another user; run: {sudo_line(command, str(pid))}")
     return stat.start_ticks
+
+
+def belongs_to_another(pid: int) -> bool:
+    """Whether only root may observe it: another user's, or one that gave up being traced (set-user-ID programs)."""
+    try:
+        return os.geteuid() not in (0, os.stat(f"/proc/{pid}").st_uid)
+    except FileNotFoundError:
+        return False
 
 
 def ancestors(pid: int) -> set[int]:
@@ -62,3 +112,10 @@ def ancestors(pid: int) -> set[int]:
         pid = read_stat(pid).parent_pid
         found.add(pid)
     return found
+
+
+def _is_initial_namespace() -> bool:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino == _INITIAL_PID_NAMESPACE
+    except OSError:
+        return True

@@ -55,12 +55,12 @@ def start(*words: object, **more: Any) -> subprocess.Popen[str]:
 
 
 def part(of: int, module: str) -> psutil.Process:
-    """The sampler or recorder of a running memtui, once its program has started."""
+    """The sampler or recorder of a running memtui, once its program has started; not the sudo around it."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         for child in psutil.Process(of).children(recursive=True):
             try:
-                if module in child.cmdline():
+                if module in child.cmdline() and child.name() != "sudo":
                     return child
             except psutil.Error:
                 continue

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyte
@@ -22,7 +23,10 @@ SHOW_CURSOR = b"\x1b[?25h"
 
 
 class Terminal:
-    """A program on a pseudo-terminal and what it wrote. ``controlling``: the terminal sends SIGHUP when it goes."""
+    """A program on a pseudo-terminal and what it wrote.
+
+    ``controlling``: the terminal sends SIGHUP when it goes. ``before``: a command that starts the program.
+    """
 
     def __init__(
         self,
@@ -31,23 +35,24 @@ class Terminal:
         columns: int = 120,
         rows: int = 36,
         controlling: bool = True,
+        before: Sequence[str] = (),
     ) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.screen = pyte.Screen(columns, rows)
         self.stream = pyte.ByteStream(self.screen)
         self.output = b""
-        before = (lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if controlling else None
+        at_start = (lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if controlling else None
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TEXTUAL_")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, words)],
+            [*before, sys.executable, "-m", module, *map(str, words)],
             cwd=ROOT,
             env=clean | {"TERM": "xterm-256color"},
             stdin=slave,
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            preexec_fn=before,
+            preexec_fn=at_start,
         )
         os.close(slave)
 

@@ -11,7 +11,7 @@ from memtui import outbox as outbox_module
 from memtui.frames import Decoder
 from memtui.outbox import Outbox, RecorderGone
 from memtui.pageset import PageSet
-from memtui.samples import End, Event, ProcessWindow, Status, Window
+from memtui.samples import End, Event, Power, Process, ProcessWindow, Status, Vma, VmaTable, Window
 
 
 def window(sample: int) -> Window:
@@ -90,3 +90,61 @@ def test_drain_gives_up(pipe):
         box.put(window(sample))
     box.drain(0.05)
     assert box.waiting_bytes > 0
+
+
+@pytest.fixture
+def full(pipe, monkeypatch):
+    """An outbox that nobody reads, above every limit."""
+    monkeypatch.setattr(outbox_module, "THIN_BYTES", 200_000)
+    monkeypatch.setattr(outbox_module, "DROP_BYTES", 300_000)
+    read, write = pipe
+    box = Outbox(write)
+    sample = 0
+    while box.waiting_bytes <= 300_000:
+        box.put(window(sample))
+        sample += 1
+    return read, box, sample
+
+
+def test_what_was_dropped_is_told_at_the_end_too(full):
+    read, box, sample = full
+    for number in range(5):
+        box.put(window(sample + number))
+    box.put(End(9, "stopped"))
+    got = everything(read, box)
+    assert isinstance(got[-1], End)
+    assert got[-2] == Event(9, "gap", "5 samples lost: the recorder was too slow")
+
+
+def test_a_slow_reader_does_not_make_it_grow(full):
+    """Events, power and tables are bounded as well; processes are few, small, and what all else hangs on."""
+    read, box, sample = full
+    before = box.waiting_bytes
+    table = tuple(Vma(i << 12, (i + 1) << 12, "rw-p") for i in range(500))
+    for number in range(1000):
+        box.put(Event(number, "warning", "x" * 1000))
+        box.put(Power(()))
+        box.put(VmaTable(1, sample + number, table))
+        box.put(window(sample + number))
+    box.put(Process(2, 7, 1, 1, 0, "sleep"))
+    assert box.waiting_bytes < before + 2_000
+    got = everything(read, box)
+    box.put(window(sample + 1000))
+    got += everything(read, box)
+    *_, last_table, gap, last = got
+    assert isinstance(last, Window)
+    assert last_table == VmaTable(1, sample + 999, table), "the newest table goes before the window that needs it"
+    assert gap.text == "1000 samples and 2000 events and power readings lost: the recorder was too slow"
+    assert any(isinstance(m, Process) for m in got)
+
+
+def test_births_of_dropped_windows_are_not_forgotten(full):
+    from dataclasses import replace
+
+    read, box, sample = full
+    box.put(replace(window(sample), gaps=3))
+    box.put(replace(window(sample + 1), gaps=1))
+    everything(read, box)
+    box.put(replace(window(sample + 2), gaps=2))
+    last = everything(read, box)[-1]
+    assert (last.sample, last.gaps) == (sample + 2, 6)

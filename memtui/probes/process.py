@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 PROC = Path("/proc")
+COMMAND_CHARACTERS = 1 << 14
 PF_KTHREAD = 0x00200000  # include/linux/sched.h
 # Places in stat, counted from the state field.
 _PPID, _SESSION, _TTY, _FLAGS, _MINFLT, _CMINFLT, _MAJFLT, _THREADS, _START = 1, 3, 4, 6, 7, 8, 9, 17, 19
@@ -92,8 +93,9 @@ def command_of(pid: int) -> str:
     """
     try:
         process = psutil.Process(pid)
+        # A command line may be megabytes, and a target may start thousands of them.
         words = process.cmdline()
-        return shlex.join(words) if any(words) else f"[{process.name()}]"
+        return shlex.join(words)[:COMMAND_CHARACTERS] if any(words) else f"[{process.name()}]"
     except psutil.ZombieProcess:
         return f"[pid {pid}]"  # its first thread has ended
     except psutil.NoSuchProcess as error:

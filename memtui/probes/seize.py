@@ -207,8 +207,30 @@ def _seize(tid: int) -> bool:
     if error == errno.ESRCH or (error == errno.EPERM and state_of(tid) in ("", "Z", "X")):
         return False
     if error:
-        raise PauseRefused(_why_refused(tid, error))
+        tracer = _tracer(tid)
+        if tracer == os.getpid():
+            raise NotPaused(EXEC)  # a thread of an earlier pause, which was given up, is about to end
+        raise PauseRefused(_why_refused(tracer, error))
     return True
+
+
+def _tracer(tid: int) -> int:
+    """The process that traces a thread; 0 when there is none."""
+    tracing = _status(tid).get("TracerPid", 0)  # a thread
+    return _status(tracing).get("Tgid", tracing) if tracing else 0
+
+
+def _status(tid: int) -> dict[str, int]:
+    found = {}
+    try:
+        # The name may be any bytes.
+        for line in Path(f"/proc/{tid}/status").read_text(errors="replace").split("\n"):
+            name, _, value = line.partition(":\t")
+            if name in ("TracerPid", "Tgid"):
+                found[name] = int(value)
+    except OSError:
+        pass
+    return found
 
 
 def _why_running(waiting: list[int]) -> str:
@@ -218,14 +240,8 @@ def _why_running(waiting: list[int]) -> str:
     return f"{len(waiting)} of its threads did not stop in time (state {states or 'unknown'})"
 
 
-def _why_refused(tid: int, error: int) -> str:
-    try:
-        text = Path(f"/proc/{tid}/status").read_text(errors="replace")  # the name may be any bytes
-        fields = dict(line.split(":\t", 1) for line in text.split("\n") if line)
-    except (OSError, ValueError):
-        fields = {}
-    tracer = fields.get("TracerPid", "0").strip()
-    if tracer != "0":
+def _why_refused(tracer: int, error: int) -> str:
+    if tracer:
         return f"process {tracer} traces it already (a debugger, strace or another memtui)"
     try:
         scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text().strip()
