@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -117,6 +118,31 @@ def test_what_was_not_touched_again_is_not_seen_again(target):
         window = observer.window(target.pid)
         assert window.rearm == WORKING_SET
         assert_touched(target.pid, window.pages, address, 8192, range(first, first + 50))
+    observer.close()
+    tracker.close()
+
+
+def test_pages_that_are_in_no_list_yet_are_cleared_too(target):
+    """The last new pages wait in a batch of the CPU that they were faulted in on, where MADV_COLD does not see them."""
+    here, *others = sorted(os.sched_getaffinity(0))
+    if not others:
+        pytest.skip("needs two CPUs")
+    os.sched_setaffinity(target.pid, {others[0]})
+    try:
+        tracker, observer = _track(target)
+        os.sched_setaffinity(0, {here})
+        address = target.do("a = anonymous(300); v = view(a, 300); answer = a")
+        observer.window(target.pid)
+        for first in range(0, 300, 100):
+            target.do(f"v[{first}:{first} + 100] = 1")
+            window = observer.window(target.pid)
+            assert window.rearm == WORKING_SET
+            assert_touched(target.pid, window.pages, address, 300, range(first, first + 100))
+        window = observer.window(target.pid)
+        assert within(window.pages, address, 300) == []
+        assert window.unknown_bytes <= 4096, "the kernel's own page (vdso) is in no list ever"
+    finally:
+        os.sched_setaffinity(0, {here, *others})
     observer.close()
     tracker.close()
 

@@ -201,6 +201,7 @@ class PageTableTracker:
         """Release everything. The kernel does the same when this process dies."""
         for pid in tuple(self._held):
             self.forget(pid)
+        self._rearmer.close()
         self._walker.close()
 
     def __enter__(self) -> PageTableTracker:

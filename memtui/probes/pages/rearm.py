@@ -3,10 +3,11 @@
 * **full**: ``1`` into ``clear_refs`` visits every page of the process, touched or not: some 10 to 20 ms per GiB.
 * **working-set**: only touched pages can be marked, so only their neighbourhood is cleared: private anonymous memory by
   ``process_madvise(MADV_COLD)`` over the 64 KiB around each touched page, files and shared memory by ``3`` into
-  ``clear_refs``. Then the touched pages are read once more: a mark that stayed (a page that is shared since a fork, or
-  was so new that the kernel had it in no list yet) makes its page *unknown* in the next window, and more than one
-  hundredth of them are cleared in full. Side effect: what is touched becomes the first candidate for reclaim until it
-  is touched again, so ``auto`` leaves it alone where reclaim is near, or when it would not be cheaper.
+  ``clear_refs``. Then the touched pages are read once more. What is still marked may be so new that the kernel had it
+  in no list yet, and is tried again. A mark that stays (a page that is shared since a fork) makes its page *unknown* in
+  the next window, and more than one hundredth of them are cleared in full. Side effect: what is touched becomes the
+  first candidate for reclaim until it is touched again, so ``auto`` leaves it alone where reclaim is near, or when it
+  would not be cheaper.
 
 MADV_COLD on a part of a large folio would split it. So whole huge pages are covered, and of folios between those sizes
 none: their pages stay for the full clear.
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.flush import COLD, FULL_FLUSH_PAGES, Flusher, Handle, madvise_cold_ranges
+from memtui.probes.pages.new_pages import NewPages
 from memtui.probes.pages.walk import Extents, Walk, Walker
 
 FULL, WORKING_SET = "full", "working-set"
@@ -69,6 +71,7 @@ class Rearmer:
         # Who chose another flush than cold may want the order of reclaim left alone.
         self._allowed = asked == WORKING_SET or (asked == "auto" and flusher.choice == COLD)
         self._rest: dict[int, int] = {}  # windows left in which a process is cleared in full
+        self._new_pages = NewPages()
         self.choice = WORKING_SET if self._allowed else FULL
 
     def look_around(self, pids: tuple[int, ...]) -> None:
@@ -81,6 +84,9 @@ class Rearmer:
 
     def forget(self, pid: int) -> None:
         self._rest.pop(pid, None)
+
+    def close(self) -> None:
+        self._new_pages.close()
 
     def rearm(self, handle: Handle, walk: Walk, touched: PageSet, resident_pages: int) -> Rearmed:
         """Flush and clear, so that the next walk sees what was touched since.
@@ -130,12 +136,19 @@ class Rearmer:
             handle.clear_mapped_files()
         if not self._paused:
             return used or COLD, PageSet.empty()
-        left = self._walker.accessed(handle.pid, touched)
-        if self._walker.second_look:
-            left = left.union(self._walker.noted(handle.pid, touched))
+        left = self._still_marked(handle.pid, touched)
         if not used and _any_without(flushing, left):
             used = COLD
+        again = intersect(runs_of(np.intersect1d(lanes_of(left), kept, assume_unique=True)), walk.anonymous)
+        if len(again[0]):
+            self._new_pages.settle()
+            madvise_cold_ranges(handle.pidfd, *again)
+            left = self._still_marked(handle.pid, left)
         return used, left
+
+    def _still_marked(self, pid: int, pages: PageSet) -> PageSet:
+        left = self._walker.accessed(pid, pages)
+        return left.union(self._walker.noted(pid, pages)) if self._walker.second_look else left
 
     def _without_large_folios(self, pid: int, touched: PageSet, lanes: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Lanes without a page of a large folio that is mapped page by page. A huge page is one, but mapped whole."""
