@@ -16,11 +16,11 @@ from typing import Any
 
 from memtui import outbox, sampler, watched
 from memtui.probes import pause, reading
-from memtui.probes.pages import flush, walk
+from memtui.probes.pages import rearm, walk
 from memtui.probes.process import UsageProbe
 from memtui.samples import Window
 
-PARTS = ("pause", "walk", "flush", "clear", "maps", "let go", "usage", "send")  # in the order of a window
+PARTS = ("pause", "walk", "re-arm", "maps", "let go", "usage", "send")  # in the order of a window
 
 
 class Stopwatch:
@@ -77,8 +77,7 @@ def attach(watch: Stopwatch) -> None:
     watch.part(pause.Pauser, "_let_go", "let go")
     watch.part(walk.Walker, "walk", "walk")
     watch.part(walk.Walker, "noted", "walk")  # what another observer of accessed bits left in the page frames
-    watch.part(flush.Flusher, "flush", "flush")
-    watch.part(flush.Handle, "clear", "clear")
+    watch.part(rearm.Rearmer, "rearm", "re-arm")  # flush, clear, read once more
     watch.part(reading, "read_maps", "maps")
     watch.part(watched, "parse_maps", "maps")
     watch.part(UsageProbe, "read", "usage")

@@ -41,6 +41,7 @@ FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
 LEVEL = 0.02  # of the whole drop of the miss ratio: what is less counts as none
+_NOTABLE_SHARE = 0.001  # of the WSS; less does not change the digits that are shown
 PAUSE_SHARE = 0.1  # above this share watching disturbs what it watches
 
 
@@ -258,7 +259,7 @@ class Presenter:
         samples = self.reader.samples
         status, reason, unknown = samples.status[at], samples.reason[at], samples.unknown_bytes[at]
         parts = [f"disturbed: {samples.disturbed[at]}"] if samples.disturbed[at] else []
-        if unknown > 0:  # nan is not
+        if unknown > _NOTABLE_SHARE * samples.wss_bytes[at]:  # nan is not
             parts.append(f"WSS {size(float(samples.wss_bytes[at]))} ({size(float(unknown))} unknown)")
         if status != Status.OK and not note:  # the note says it in a better place
             parts.append(f"{status}: {reason}" if reason else str(status))

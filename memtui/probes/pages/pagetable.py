@@ -28,6 +28,7 @@ _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
 _RECENT_PAGES = 32768
+_FIRST_PAGES = 8 * _RECENT_PAGES  # asked about once
 _RECENT_WINDOWS = 8  # a page not touched for 8 to 16 windows is not asked about again
 
 
@@ -42,6 +43,7 @@ class _Held:
     unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose marks could not be cleared
     recent: PageSet = field(default_factory=PageSet.empty)  # touched in the last windows, the newest half ...
     earlier: PageSet = field(default_factory=PageSet.empty)  # ... and the one before it
+    before: PageSet = field(default_factory=PageSet.empty)  # touched before the first window
     recent_windows: int = 0
 
     def note_resident(self, walk: Walk) -> None:
@@ -133,10 +135,13 @@ class PageTableTracker:
             handle.close()
             self._walker.forget(pid)
             raise
-        # What was touched before may be all that is resident: too much to ask about in every window.
-        recent = walk.pages if walk.pages.page_count <= _RECENT_PAGES else PageSet.empty()
-        held = self._held[pid] = _Held(handle, walk.address_space, recent=recent)
+        held = self._held[pid] = _Held(handle, walk.address_space)
         held.note_resident(walk)
+        # What was touched before may be all that is resident: too much to ask about in every window.
+        if walk.pages.page_count <= _RECENT_PAGES:
+            held.recent = walk.pages
+        elif walk.pages.page_count <= _FIRST_PAGES:
+            held.before = walk.pages
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the marks, flush, clear the marks. The process should be paused over this call.
@@ -155,7 +160,7 @@ class PageTableTracker:
             # A new address space begins without marks, so what is marked was touched since the exec.
             held.address_space = walk.address_space
             held.generation += 1
-            held.recent = held.earlier = held.unknown = PageSet.empty()
+            held.before = held.recent = held.earlier = held.unknown = PageSet.empty()
         held.note_resident(walk)
         pages = self._with_noted(held, pid, walk.pages) if self._walker.second_look else walk.pages
         walked = time.monotonic_ns()
@@ -184,7 +189,8 @@ class PageTableTracker:
         held.recent_windows += 1
         if held.recent_windows % _RECENT_WINDOWS == 0:
             held.earlier, held.recent = held.recent, PageSet.empty()
-        known = held.earlier.union(held.recent)
+        known = held.earlier.union(held.recent).union(held.before)
+        held.before = PageSet.empty()
         pages = pages.union(self._walker.noted(pid, known.difference(pages)))
         held.recent = held.recent.union(pages)
         return pages
