@@ -222,12 +222,15 @@ class Recorder:
         seen = self._observed[process.process]
         seen.last_sample = sample
         key = row_id(sample, process.process)
-        stored = self._store_pages(key, seen, process.pages) if process.pages is not None else None
+        stored = None
+        if process.pages is not None:
+            stored = self._store_pages(key, seen, process.pages, process.vma_wss_bytes or ())
+        elif process.vma_wss_bytes is not None:
+            self._store_counted("vma_wss", key, seen, process.vma_wss_bytes)
         if process.resident is not None:
             self._store_by_vma("vma_rss", key, seen, process.resident)
-        for table, sizes in (("vma_wss", process.vma_wss_bytes), ("vma_rss", process.vma_rss_bytes)):
-            if sizes is not None:
-                self._store_counted(table, key, seen, sizes)
+        elif process.vma_rss_bytes is not None:
+            self._store_counted("vma_rss", key, seen, process.vma_rss_bytes)
         self._writer.insert(
             "process_sample",
             [
@@ -257,8 +260,9 @@ class Recorder:
         )
         return stored
 
-    def _store_pages(self, key: int, seen: _Observed, pages: PageSet) -> int:
-        self._store_by_vma("vma_wss", key, seen, pages)
+    def _store_pages(self, key: int, seen: _Observed, pages: PageSet, unseen: VmaSizes) -> int:
+        """``unseen``: VMAs of whose pages nothing can be known."""
+        self._store_by_vma("vma_wss", key, seen, pages, unseen)
         kept = pages if seen.kept.all() else select_pages(pages, seen.starts, seen.ends, seen.kept)
         self._writer.insert("page_set", [(key, CODEC_ZLIB, kept.encode())])
         reuse = seen.reuse.touch(kept)
@@ -266,16 +270,20 @@ class Recorder:
         self._writer.insert("reuse", [(key, encode_reuse(reuse))])
         return kept.size_bytes
 
-    def _store_by_vma(self, table: str, key: int, seen: _Observed, pages: PageSet) -> None:
+    def _store_by_vma(self, table: str, key: int, seen: _Observed, pages: PageSet, unseen: VmaSizes = ()) -> None:
         sizes = bytes_by_range(pages, seen.starts, seen.ends)
         used = np.flatnonzero(sizes)
+        if unseen:
+            counted = zip(seen.starts[used].tolist(), sizes[used].tolist(), strict=True)
+            self._store_counted(table, key, seen, (*counted, *unseen))
+            return
         rows, place = np.unique(seen.rows[used], return_inverse=True)
         summed = np.zeros(len(rows), np.int64)
         np.add.at(summed, place, sizes[used])
         self._writer.insert(table, [(key, encode_pairs(rows, summed))])
 
     def _store_counted(self, table: str, key: int, seen: _Observed, sizes: VmaSizes) -> None:
-        """What a tracker without pages counted by VMA. A row of which nothing can be known has -1."""
+        """Sizes by the start of their VMA. A row of which nothing can be known has -1."""
         summed: dict[int, int] = {}
         row_of = dict(zip(seen.starts.tolist(), seen.rows.tolist(), strict=True))
         for start, size in sizes:

@@ -36,7 +36,7 @@ def extents(*anonymous):
 
 
 def walk_of(pages: PageSet) -> Walk:
-    return Walk(pages, None, (0, 0), vmas=1, hugetlb_vmas=0, changed=0, errors=0, anonymous=extents())
+    return Walk(pages, None, (0, 0), vmas=1, changed=0, errors=0, anonymous=extents(), hugetlb=extents())
 
 
 def test_a_whole_block_is_preferred():

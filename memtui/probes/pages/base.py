@@ -29,7 +29,8 @@ class PageWindow:
     unknown_bytes: int | None = None
     status: str = Status.OK
     reason: str = ""
-    # Of a tracker that counts by VMA and knows no pages: asked for after the pause, as taking text apart takes time.
+    # Of a tracker that counts by VMA and knows no pages, or VMAs of whose pages nothing can be known. Asked for after
+    # the pause, as taking text apart takes time.
     vma_wss: Callable[[], VmaSizes] | None = None
     vma_rss: Callable[[], VmaSizes] | None = None  # when residents were asked for
 

@@ -63,9 +63,9 @@ struct walk_state {
 	u64 errors;	   /* reads that failed */
 	u64 vmas;	   /* mappings met */
 	u64 foreign;	   /* mappings of another address space: the kernel ignored the link's task */
-	u64 hugetlb_vmas;  /* mappings whose accessed bits nobody can clear */
+	u64 hugetlb;	   /* mappings whose accessed bits nobody can clear, in its map */
 	u64 changed;	   /* blocks left out because their page table was exchanged while it was read */
-	u64 anonymous;	   /* mappings of that kind */
+	u64 anonymous;	   /* mappings of that kind, in its map */
 	u64 mm;		   /* identity of the address space, opaque */
 	u64 exec_id;	   /* rises with every exec */
 	u64 next;	   /* first address not looked at yet */
@@ -80,7 +80,7 @@ struct bitmap {
 	u64 word[8];
 };
 
-/* A mapping of private anonymous memory that reclaim could take. */
+/* Addresses of a mapping. */
 struct extent {
 	u64 start;
 	u64 end;
@@ -134,7 +134,15 @@ struct {
 	__uint(max_entries, 16);
 	__type(key, u32);
 	__type(value, struct extent);
-} anonymous SEC(".maps");
+} anonymous SEC(".maps"); /* private anonymous memory that reclaim could take */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16);
+	__type(key, u32);
+	__type(value, struct extent);
+} hugetlb SEC(".maps"); /* mappings whose accessed bits nobody can clear */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -542,16 +550,16 @@ static long answer(u32 i, void *context)
 	return 0;
 }
 
-static __always_inline void note_anonymous(struct walk_state *s, u64 start, u64 end)
+static __always_inline void note(void *map, u64 *count, u64 start, u64 end)
 {
-	u32 index = s->anonymous;
-	struct extent *extent = bpf_map_lookup_elem(&anonymous, &index);
+	u32 index = *count;
+	struct extent *extent = bpf_map_lookup_elem(map, &index);
 
 	if (!extent)
 		return;
 	extent->start = start;
 	extent->end = end;
-	s->anonymous++;
+	(*count)++;
 }
 
 SEC("iter/task_vma")
@@ -615,7 +623,7 @@ int walk(struct bpf_iter__task_vma *context)
 	if (flags & VMA_PFNMAP)
 		return 0;
 	if (flags & VMA_HUGETLB) {
-		s->hugetlb_vmas++;
+		note(&hugetlb, &s->hugetlb, vma->vm_start, vma->vm_end);
 		w.frozen = 1;
 	}
 	start = vma->vm_start;
@@ -625,7 +633,7 @@ int walk(struct bpf_iter__task_vma *context)
 	if (end > s->high)
 		end = s->high;
 	if (!vma->vm_ops && !(flags & (VMA_LOCKED | VMA_IO | VMA_HUGETLB | VMA_MIXEDMAP)) && start < end)
-		note_anonymous(s, vma->vm_start, vma->vm_end);
+		note(&anonymous, &s->anonymous, vma->vm_start, vma->vm_end);
 	start &= ~(BLOCK - 1);
 	/* Mappings that share a block: the first one has reported it. */
 	if (start < s->next)

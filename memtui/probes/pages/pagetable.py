@@ -55,7 +55,8 @@ class PageTableTracker:
     """Reads accessed bits with a BPF program and clears them again (``memtui.probes.pages.rearm``).
 
     Left out of the working set, because nobody can clear their bits: hugetlb pages, pages of 1 GiB, the zero page
-    (memory that was read and never written) and device memory. Of these only the first two count as resident.
+    (memory that was read and never written) and device memory. Of these only the first two count as resident, and
+    mappings of hugetlb pages are named in ``PageWindow.vma_wss``.
     """
 
     name = NAME
@@ -169,6 +170,7 @@ class PageTableTracker:
         unknown_bytes = pages.size_bytes - pages.difference(held.unknown).size_bytes
         held.unknown = done.unknown
 
+        hugetlb = walk.hugetlb[0].tolist()
         reason = f"{walk.errors} page tables could not be read" if walk.errors else ""
         return PageWindow(
             None if reason else pages,
@@ -180,6 +182,7 @@ class PageTableTracker:
             rearm_ns=cleared - walked,
             clear_gap_ns=cleared - begin,
             unknown_bytes=None if reason else unknown_bytes,
+            vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
             status=Status.FAILED if reason else Status.APPROXIMATE if walk.changed else Status.OK,
             reason=reason or (f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""),
         )

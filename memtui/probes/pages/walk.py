@@ -24,7 +24,7 @@ TOP = (1 << 64) - 1
 _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
     *("second_look", "page_frames", "asked", "about"),
-    *("used", "skipped", "errors", "vmas", "foreign", "hugetlb_vmas", "changed"),
+    *("used", "skipped", "errors", "vmas", "foreign", "hugetlb", "changed"),
     *("anonymous", "mm", "exec_id", "next"),
 )
 _FIELD = {name: index for index, name in enumerate(_STATE)}
@@ -32,6 +32,7 @@ _OUTPUTS = slice(_FIELD["used"], len(_STATE))
 _SLOT_WORDS, _RESIDENT_WORDS, _QUESTION_WORDS = 9, 8, 9
 _QUESTIONS = 2048  # blocks that are asked about at once
 _ANONYMOUS = 65536  # no process has more mappings, unless vm.max_map_count was raised
+_HUGETLB = 4096  # mappings of that kind that are told apart
 _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = 0, 1, 2
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
@@ -52,9 +53,9 @@ class Walk:
         resident: pages present in the page tables, when asked for.
         address_space: identity that changes with every exec.
         vmas: mappings visited.
-        hugetlb_vmas: mappings among them whose accessed bits nobody can clear; their pages are never in ``pages``.
         changed: blocks left out because their page table was exchanged while it was read.
         anonymous: start and end addresses of the mappings of private anonymous memory, rising: u8[n] each.
+        hugetlb: those of mappings whose accessed bits nobody can clear; their pages are never in ``pages``.
         errors: page tables that could not be read; above 0, ``pages`` is incomplete.
     """
 
@@ -62,10 +63,10 @@ class Walk:
     resident: PageSet | None
     address_space: tuple[int, int]
     vmas: int
-    hugetlb_vmas: int
     changed: int
     errors: int
     anonymous: Extents
+    hugetlb: Extents
 
 
 class Walker:
@@ -88,6 +89,7 @@ class Walker:
         self._resident: NDArray[np.uint64]
         self._questions: NDArray[np.uint64]
         self._anonymous: NDArray[np.uint64]
+        self._hugetlb: NDArray[np.uint64]
         self._load(slots)
         try:
             self._find_direct_map()
@@ -97,7 +99,8 @@ class Walker:
 
     def _load(self, slots: int) -> None:
         """(Re)load with room for this many blocks; what the state says of the direct map is kept."""
-        sizes = {"slots": slots, "resident": slots, "questions": _QUESTIONS, "anonymous": _ANONYMOUS}
+        sizes = {"slots": slots, "resident": slots, "questions": _QUESTIONS}
+        sizes |= {"anonymous": _ANONYMOUS, "hugetlb": _HUGETLB}
         program = Program(self._skeleton, sizes)
         try:
             state = np.frombuffer(program.view("state", len(_STATE) * 8), np.uint64)[: len(_STATE)]
@@ -105,6 +108,7 @@ class Walker:
             resident = np.frombuffer(program.view("resident", slots * _RESIDENT_WORDS * 8), np.uint64)
             questions = np.frombuffer(program.view("questions", _QUESTIONS * _QUESTION_WORDS * 8), np.uint64)
             anonymous = np.frombuffer(program.view("anonymous", _ANONYMOUS * 16), np.uint64)
+            hugetlb = np.frombuffer(program.view("hugetlb", _HUGETLB * 16), np.uint64)
         except BaseException:
             program.close()
             raise
@@ -116,6 +120,7 @@ class Walker:
         self._resident = resident[: slots * _RESIDENT_WORDS].reshape(-1, _RESIDENT_WORDS)
         self._questions = questions[: _QUESTIONS * _QUESTION_WORDS].reshape(-1, _QUESTION_WORDS)
         self._anonymous = anonymous[: _ANONYMOUS * 2].reshape(-1, 2)
+        self._hugetlb = hugetlb[: _HUGETLB * 2].reshape(-1, 2)
 
     def _find_direct_map(self) -> None:
         """By walking over no address of this process. The kernel has one direct map, so once is enough."""
@@ -217,7 +222,8 @@ class Walker:
             self._program.close()
             self._program = None
         # A map's memory keeps a descriptor of its own until the last array over it is gone.
-        self._state = self._entries = self._resident = self._questions = self._anonymous = np.empty(0, np.uint64)
+        self._state = self._entries = self._resident = self._questions = np.empty(0, np.uint64)
+        self._anonymous = self._hugetlb = self._state
 
     def _visit(self, pid: int, *, low: int, high: int, want_resident: bool) -> None:
         """Run the program over the process, by the way that meets its mappings."""
@@ -262,16 +268,17 @@ class Walker:
         pages = PageSet.from_blocks(numbers, accessed, touched)
         resident = PageSet.from_blocks(numbers, present, huge, giant) if want_resident else None
         identity = self._get("mm"), self._get("exec_id")
-        extents = self._anonymous[: self._get("anonymous")].copy()
+        anonymous = self._anonymous[: self._get("anonymous")].copy()
+        hugetlb = self._hugetlb[: self._get("hugetlb")].copy()
         return Walk(
             pages,
             resident,
             identity,
             vmas=self._get("vmas"),
-            hugetlb_vmas=self._get("hugetlb_vmas"),
             changed=self._get("changed"),
             errors=self._get("errors"),
-            anonymous=(extents[:, 0], extents[:, 1]),
+            anonymous=(anonymous[:, 0], anonymous[:, 1]),
+            hugetlb=(hugetlb[:, 0], hugetlb[:, 1]),
         )
 
 
