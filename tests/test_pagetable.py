@@ -364,7 +364,7 @@ def test_a_link_that_the_kernel_ignores_is_noticed(shipped, target, monkeypatch)
     address = target.do("a = anonymous(600); v = view(a, 600); v[:] = 1; answer = a")
     walker = Walker()
     attach = walker._program.attach
-    monkeypatch.setattr(walker._program, "attach", lambda _tid: attach(0))
+    monkeypatch.setattr(walker._program, "attach", lambda name, _tid: attach(name, 0))
     try:
         assert_touched(target.pid, walker.walk(target.pid).pages, address, 600, range(600))
         assert not walker._restrict

@@ -29,11 +29,11 @@ class Guard:
     def look(self) -> None:
         """See who is above this process now. Call it before the first of a round of pauses."""
         self._above = {self._pid: "is memtui itself"}
-        pid = self._pid
         try:
-            while (pid := read_stat(pid, self._proc).parent_pid) > 0:
-                self._above[pid] = "started this memtui, or what started it"
-                stat = read_stat(pid, self._proc)
+            stat = read_stat(self._pid, self._proc)
+            while stat.parent_pid > 0:
+                self._above[stat.parent_pid] = "started this memtui, or what started it"
+                stat = read_stat(stat.parent_pid, self._proc)
                 if _is_pts(stat.terminal):
                     self._terminals.add(_pts_index(stat.terminal))
                     self._above.setdefault(stat.session, "leads the terminal session of this memtui")

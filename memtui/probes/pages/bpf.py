@@ -1,7 +1,7 @@
-"""Loads a BPF iterator from its light skeleton with raw ``bpf()`` system calls: no libbpf, no compiler at run time.
+"""Loads BPF iterators from their light skeleton with raw ``bpf()`` system calls: no libbpf, no compiler at run time.
 
 A light skeleton is a *loader program* and its data. The kernel runs the loader, which creates the maps, adapts the
-real program to this kernel's types and loads it; it leaves the file descriptors in its context.
+real programs to this kernel's types and loads them; it leaves the file descriptors in its context.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Skeleton:
 
 
 class Program:
-    """The maps and the one iterator program of a skeleton, loaded. Closes every file descriptor it opened."""
+    """The maps and the iterator programs of a skeleton, loaded. Closes every file descriptor it opened."""
 
     def __init__(self, skeleton: Skeleton, sizes: Mapping[str, int]) -> None:
         """Load; ``sizes`` gives the entries of the maps whose compiled size does not fit."""
         self.maps: dict[str, int] = {}
-        self.fd = -1
+        self.programs: dict[str, int] = {}
         # Keep every buffer alive over the calls that name its address.
         key = ctypes.c_uint32(0)
         data = ctypes.create_string_buffer(skeleton.data, len(skeleton.data))
@@ -121,29 +121,28 @@ class Program:
             if fd > 0:
                 self.maps[name] = fd
             at += _LOADER_MAP.size
-        fd = struct.unpack_from("<i", context, at)[0]
-        self.fd = fd if fd > 0 else -1
+        fds = struct.unpack_from(f"<{len(skeleton.programs)}i", context, at)
+        self.programs = {name: fd for name, fd in zip(skeleton.programs, fds, strict=True) if fd > 0}
 
     def view(self, name: str, length: int) -> mmap.mmap:
         """The memory of a map made with BPF_F_MMAPABLE; it outlives the file descriptor."""
         return mmap.mmap(self.maps[name], -(-length // mmap.PAGESIZE) * mmap.PAGESIZE)
 
-    def attach(self, tid: int = 0) -> int:
-        """A link that iterates over one task of the caller's PID namespace, or over all of them. The caller closes it.
+    def attach(self, name: str, tid: int = 0) -> int:
+        """A link on which a program goes over one task of the caller's PID namespace, or all. The caller closes it.
 
         A kernel before 6.1 ignores the task silently: the program has to look whom it meets.
         """
         task = struct.pack("<IIII", tid, 0, 0, 0)  # union bpf_iter_link_info: task.tid, task.pid, task.pid_fd
         info = ctypes.create_string_buffer(task, len(task))
         where = (ctypes.addressof(info), len(task)) if tid else (0, 0)
-        attribute = struct.pack("<4IQI", self.fd, 0, _ATTACH_TRACE_ITERATOR, 0, *where)
+        attribute = struct.pack("<4IQI", self.programs[name], 0, _ATTACH_TRACE_ITERATOR, 0, *where)
         return _bpf(_LINK_CREATE, attribute, "attach to the process")[0]
 
     def close(self) -> None:
-        for fd in (*self.maps.values(), self.fd):
-            if fd >= 0:
-                os.close(fd)
-        self.maps, self.fd = {}, -1
+        for fd in (*self.maps.values(), *self.programs.values()):
+            os.close(fd)
+        self.maps, self.programs = {}, {}
 
     def __enter__(self) -> Program:
         return self

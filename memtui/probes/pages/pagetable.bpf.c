@@ -43,6 +43,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define ABOUT_NOTED 0	 /* accessed, though somebody else took the accessed bit away */
 #define ABOUT_ACCESSED 1 /* the accessed bit is set */
 #define ABOUT_LARGE 2	 /* a part of a folio of several pages, mapped page by page */
+#define ABOUT_MARKED 3	 /* one of the first two */
 
 struct walk_state {
 	/* Set by the reader before a walk. */
@@ -55,7 +56,7 @@ struct walk_state {
 	u64 direct_map;	   /* where the kernel maps physical address 0; found when 0, kept by the reader */
 	u64 second_look;   /* somebody else clears accessed bits: find the page frames and ask them about leaves */
 	u64 page_frames;   /* the struct page of physical address 0; found when 0, kept by the reader */
-	u64 asked;	   /* questions to answer instead of a walk */
+	u64 asked;	   /* questions to answer */
 	u64 about;	   /* what is asked */
 	/* Set by the walk. */
 	u64 used;	   /* slots filled */
@@ -497,12 +498,15 @@ static long answer_word(u32 i, void *context)
 {
 	struct answering *a = context;
 	u64 about = a->walker->state->about, asked, yes = 0;
+	bool bits = about == ABOUT_ACCESSED || about == ABOUT_MARKED;
 
 	if (i >= 8)
 		return 1;
 	asked = a->question->page[i];
+	if (bits)
+		yes = asked & gather_accessed(&a->table->entry[i * 64]);
 	if (about == ABOUT_ACCESSED) {
-		a->question->page[i] = asked & gather_accessed(&a->table->entry[i * 64]);
+		a->question->page[i] = yes;
 		return 0;
 	}
 	for (u32 k = 0; k < 64 && asked; k++, asked >>= 1) {
@@ -536,9 +540,9 @@ static long answer(u32 i, void *context)
 		return 1;
 	entry = middle_entry(w, a.question->block << BLOCK_SHIFT);
 	if (!(entry & E_PRESENT) || entry & E_LEAF) {
-		bool yes = w->state->about == ABOUT_ACCESSED && entry & E_LEAF && entry & E_ACCESSED;
+		bool bits = w->state->about == ABOUT_ACCESSED || w->state->about == ABOUT_MARKED;
 
-		if (!yes)
+		if (!(bits && entry & E_LEAF && entry & E_ACCESSED))
 			__builtin_memset(a.question->page, 0, sizeof(a.question->page));
 		return 0;
 	}
@@ -608,12 +612,6 @@ int walk(struct bpf_iter__task_vma *context)
 		s->page_frames = find_page_frames(&w, task);
 		s->errors = 0; /* not to know them is no error */
 	}
-	if (s->asked) {
-		/* Once, at the first mapping; the others have nothing to add. */
-		if ((s->page_frames || s->about == ABOUT_ACCESSED) && s->vmas == 1)
-			bpf_loop(s->asked, answer, &w, 0);
-		return 0;
-	}
 
 	/*
 	 * Device memory has no page frames, so clear_refs leaves it out; in a block that it shares with other
@@ -644,5 +642,43 @@ int walk(struct bpf_iter__task_vma *context)
 	w.end = end;
 	bpf_loop(1 << 23, step, &w, 0);
 	s->next = w.address;
+	return 0;
+}
+
+/* Answers questions about pages. Not in the walk, which the kernel calls for every mapping. */
+SEC("iter/task")
+int ask(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct walk_state *s;
+	u64 mm;
+	u32 zero = 0;
+
+	if (!task)
+		return 0;
+	s = bpf_map_lookup_elem(&state, &zero);
+	if (!s || (s->tgid && s->tgid != (u64)task->tgid))
+		return 0;
+	mm = (u64)BPF_CORE_READ(task, mm);
+	/* The other threads have nothing to add; other processes are met where the kernel ignores the link's task. */
+	if (!mm || s->mm == mm)
+		return 0;
+	if (s->mm) {
+		s->foreign++;
+		return 0;
+	}
+	s->mm = mm;
+	s->vmas = 1;
+	s->exec_id = task->self_exec_id;
+
+	struct walker w = {
+		.pgd = (u64)BPF_CORE_READ(task, mm, pgd),
+		.direct_map = s->direct_map,
+		.mask = s->physical_mask,
+		.state = s,
+	};
+	w.five_levels = (w.pgd >> 48) != 0xffff;
+	if (s->direct_map && (s->page_frames || s->about == ABOUT_ACCESSED))
+		bpf_loop(s->asked, answer, &w, 0);
 	return 0;
 }

@@ -167,7 +167,7 @@ class PageTableTracker:
         walked = time.monotonic_ns()
         done = self._rearmer.rearm(held.handle, walk, pages, held.resident_pages)
         cleared = time.monotonic_ns()
-        unknown_bytes = pages.size_bytes - pages.difference(held.unknown).size_bytes
+        unknown_bytes = pages.size_bytes - pages.difference(held.unknown).size_bytes if held.unknown.touch_count else 0
         held.unknown = done.unknown
 
         hugetlb = walk.hugetlb[0].tolist()

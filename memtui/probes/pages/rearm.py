@@ -136,19 +136,15 @@ class Rearmer:
             handle.clear_mapped_files()
         if not self._paused:
             return used or COLD, PageSet.empty()
-        left = self._still_marked(handle.pid, touched)
+        left = self._walker.marked(handle.pid, touched)
         if not used and _any_without(flushing, left):
             used = COLD
         again = intersect(runs_of(np.intersect1d(lanes_of(left), kept, assume_unique=True)), walk.anonymous)
         if len(again[0]):
             self._new_pages.settle()
             madvise_cold_ranges(handle.pidfd, *again)
-            left = self._still_marked(handle.pid, left)
+            left = self._walker.marked(handle.pid, left)
         return used, left
-
-    def _still_marked(self, pid: int, pages: PageSet) -> PageSet:
-        left = self._walker.accessed(pid, pages)
-        return left.union(self._walker.noted(pid, pages)) if self._walker.second_look else left
 
     def _without_large_folios(self, pid: int, touched: PageSet, lanes: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Lanes without a page of a large folio that is mapped page by page. A huge page is one, but mapped whole."""
@@ -194,7 +190,8 @@ def flushing_ranges(runs: Extents, ranges: Extents, huge: NDArray[np.uint64]) ->
     and the last lane have a touched page each. Huge pages count by 2 MiB, so ranges with one are left out.
     """
     starts, ends = ranges
-    whole = np.isin(starts, runs[0]) & np.isin(ends, runs[1])
+    run = np.searchsorted(runs[1], starts, side="right")  # in which each of them lies
+    whole = (runs[0][run] == starts) & (runs[1][run] == ends)
     whole &= ends - starts >= np.uint64(_FLUSHING_LANES * _LANE_BYTES)
     if len(huge):
         at = huge * np.uint64(BLOCK_BYTES)

@@ -33,7 +33,8 @@ _SLOT_WORDS, _RESIDENT_WORDS, _QUESTION_WORDS = 9, 8, 9
 _QUESTIONS = 2048  # blocks that are asked about at once
 _ANONYMOUS = 65536  # no process has more mappings, unless vm.max_map_count was raised
 _HUGETLB = 4096  # mappings of that kind that are told apart
-_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = 0, 1, 2
+_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_MARKED = range(4)
+_WALK, _ASK = "walk", "ask"  # the programs
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
 _INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO, the same on every kernel
@@ -82,7 +83,7 @@ class Walker:
         """
         self._skeleton = skeleton or Skeleton.read()
         self._restrict = restrict
-        self._links: dict[int, int] = {}  # 0: the link that visits every process
+        self._links: dict[tuple[int, str], int] = {}  # by process and program; process 0: a link that visits every one
         self._program: Program | None = None
         self._state: NDArray[np.uint64]
         self._entries: NDArray[np.uint64]
@@ -128,7 +129,8 @@ class Walker:
         for mask in physical_masks():
             self._set("physical_mask", mask)
             self._set("direct_map", 0)
-            self._visit(os.getpid(), low=0, high=0, want_resident=False)
+            self._set_part(0, 0)
+            self._visit(os.getpid())
             if self._get("direct_map"):
                 return
         raise NotOnThisKernel("the kernel's direct map of memory was not found (a Xen PV guest, or no x86-64 paging)")
@@ -147,7 +149,9 @@ class Walker:
             TrackerError: no mapping was met, so nothing is known.
         """
         while True:
-            self._visit(pid, low=low, high=high, want_resident=want_resident)
+            self._set_part(low, high)
+            self._set("want_resident", int(want_resident))
+            self._visit(pid)
             skipped = self._get("skipped")
             if not skipped:
                 break
@@ -176,11 +180,15 @@ class Walker:
         """
         return self._ask(pid, pages, _ABOUT_NOTED)
 
-    def accessed(self, pid: int, pages: PageSet) -> PageSet:
-        """Those of the pages, huge ones included, whose accessed bit is set. Raises as ``walk``."""
+    def marked(self, pid: int, pages: PageSet) -> PageSet:
+        """Those of the pages, huge ones included, whose accessed bit is set, or noted as ``noted`` says it.
+
+        Raises as ``walk``.
+        """
+        about = _ABOUT_MARKED if self.second_look and self.knows_page_frames else _ABOUT_ACCESSED
+        small = self._ask(pid, pages, about)
         if not len(pages.huge):
-            return self._ask(pid, pages, _ABOUT_ACCESSED)
-        small = self._ask(pid, pages, _ABOUT_ACCESSED)
+            return small
         every = PageSet.from_blocks(pages.huge, np.full((len(pages.huge), 8), TOP, np.uint64))
         return PageSet(small.blocks, small.bits, self._ask(pid, every, _ABOUT_ACCESSED).blocks, pages.giant[:0])
 
@@ -197,10 +205,7 @@ class Walker:
             count = len(pages.blocks[part])
             self._questions[:count, 0], self._questions[:count, 1:] = pages.blocks[part], pages.bits[part]
             self._set("asked", count)
-            try:
-                self._visit(pid, low=0, high=TOP, want_resident=False)
-            finally:
-                self._set("asked", 0)
+            self._visit(pid, _ASK)
             found[part] = self._questions[:count, 1:]
         return PageSet.from_blocks(pages.blocks, found)
 
@@ -210,9 +215,9 @@ class Walker:
             self._load(slots)
 
     def forget(self, pid: int) -> None:
-        link = self._links.pop(pid, None)
-        if link is not None:
-            os.close(link)
+        for program in (_WALK, _ASK):
+            if (link := self._links.pop((pid, program), None)) is not None:
+                os.close(link)
 
     def close(self) -> None:
         for link in self._links.values():
@@ -225,34 +230,33 @@ class Walker:
         self._state = self._entries = self._resident = self._questions = np.empty(0, np.uint64)
         self._anonymous = self._hugetlb = self._state
 
-    def _visit(self, pid: int, *, low: int, high: int, want_resident: bool) -> None:
-        """Run the program over the process, by the way that meets its mappings."""
+    def _set_part(self, low: int, high: int) -> None:
         self._set("low", low)
         self._set("high", high)
-        self._set("want_resident", int(want_resident))
+
+    def _visit(self, pid: int, program: str = _WALK) -> None:
+        """Run a program over the process, by the way that meets its memory."""
         if self._restrict:
-            if self._visit_task(pid):
-                return
+            self._run((pid, program), tgid=0)
             if self._get("foreign"):
                 self._restrict = False  # a kernel before 6.1 ignores the task that a link names
+            elif self._get("vmas"):
+                return
             else:
                 _raise_without_mappings(pid)
         if _pid_namespace() != _INITIAL_PID_NAMESPACE:
             raise NotOnThisKernel("before Linux 6.1, page tables can be read in the initial PID namespace only")
-        self._run(0, tgid=pid)
+        self._run((0, program), tgid=pid)
         if not self._get("vmas"):
             _raise_without_mappings(pid)
 
-    def _visit_task(self, tid: int) -> bool:
-        self._run(tid, tgid=0)
-        return bool(self._get("vmas")) and not self._get("foreign")
-
-    def _run(self, link: int, *, tgid: int) -> None:
+    def _run(self, link: tuple[int, str], *, tgid: int) -> None:
         assert self._program
         self._set("tgid", tgid)
         self._state[_OUTPUTS] = 0
         if link not in self._links:
-            self._links[link] = self._program.attach(link)
+            pid, program = link
+            self._links[link] = self._program.attach(program, pid)
         run_iterator(self._links[link])
 
     def _result(self, want_resident: bool) -> Walk:
