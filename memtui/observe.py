@@ -173,7 +173,9 @@ class Observation:
         output: IO[bytes] | None = None
         if launch.log:
             self.log = self.path.with_suffix(".log")
-            output = open(self.log, "wb")
+            # What a program prints is as private as the session, and a link in its place is not ours to follow.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            output = open(os.open(self.log, flags, 0o600), "wb")
         words = [*(["--with-parent"] if self._dies else []), str(gate_read), *launch.command]
         self._target = subprocess.Popen(
             [sys.executable, "-P", "-m", "memtui.gate", *words],

@@ -165,7 +165,7 @@ class ProcessWindow:
     threads: int | None = None
     minor_faults: int | None = None
     major_faults: int | None = None
-    # In place of pages, of a tracker that counts them by VMA; beside pages, the VMAs that they cannot speak of (hugetlb).
+    # In place of pages, of a tracker that counts by VMA; beside pages, the VMAs that they cannot speak of (hugetlb).
     vma_wss_bytes: VmaSizes | None = None
     vma_rss_bytes: VmaSizes | None = None  # in place of resident
 

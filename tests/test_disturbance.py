@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from memtui.probes.disturbance import LIMIT, SWAPPED, DisturbanceProbe, memory_cgroup, memory_mounts
+from memtui.probes.disturbance import LIMIT, SWAPPED, DisturbanceProbe
+from memtui.probes.memory_cgroups import memory_cgroup, memory_mounts
 from memtui.probes.rivals import Rivals
 from memtui.session.reader import SessionReader
 from tests.live import needs_root, needs_tracker, pattern

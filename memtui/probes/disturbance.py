@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from memtui.probes.memory_cgroups import memory_cgroup, memory_mounts, text_of
 from memtui.probes.process import PROC
 from memtui.probes.rivals import Rivals
 
@@ -116,9 +117,9 @@ class DisturbanceProbe:
                 }
         _keep(self._cgroups, stats)
         _keep(self._limits, limits)
-        has_swap = _text(self._proc / "swaps").count("\n") > 1  # the first line is a heading
+        has_swap = text_of(self._proc / "swaps").count("\n") > 1  # the first line is a heading
         _keep(self._swap, {self._proc / str(pid) / "status" for pid in pids} if has_swap else set())
-        self._balancing = _text(self._proc / "sys/kernel/numa_balancing").strip() not in ("", "0")
+        self._balancing = text_of(self._proc / "sys/kernel/numa_balancing").strip() not in ("", "0")
 
     def close(self) -> None:
         """Close the files."""
@@ -135,42 +136,3 @@ def _keep(sources: dict[Path, _Source], wanted: set[Path]) -> None:
             sources[path] = _Source(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except OSError:
             continue
-
-
-def memory_mounts(proc: Path = PROC) -> dict[int, tuple[Path, str]]:
-    """Where memory cgroups are mounted, by version: (folder, the cgroup at its root). See proc_pid_mountinfo(5)."""
-    found: dict[int, tuple[Path, str]] = {}
-    for line in _text(proc / "self/mountinfo").splitlines():
-        place, _, kind = line.partition(" - ")
-        root, folder = place.split()[3:5]
-        if kind.startswith("cgroup2 "):
-            found.setdefault(2, (Path(folder), root))
-        elif kind.startswith("cgroup ") and "memory" in kind.split()[2].split(","):
-            found.setdefault(1, (Path(folder), root))
-    return found
-
-
-def memory_cgroup(proc: Path, pid: int, mounts: dict[int, tuple[Path, str]]) -> tuple[int, Path] | None:
-    """(version, folder) of the cgroup that accounts a process's memory; None: none that can be seen, or the root's."""
-    for line in _text(proc / str(pid) / "cgroup").splitlines():  # cgroups(7): number:controllers:path
-        _, controllers, path = line.split(":", 2)
-        version = 1 if "memory" in controllers.split(",") else 2 if not controllers else 0
-        if version not in mounts:
-            continue
-        top, root = mounts[version]
-        if not Path(path).is_relative_to(root):
-            continue
-        folder = top / Path(path).relative_to(root)
-        # A group for which the controller is not switched on is accounted in the next one above.
-        while folder != top and not (folder / "memory.stat").exists():
-            folder = folder.parent
-        if folder != top:
-            return version, folder
-    return None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

@@ -76,7 +76,7 @@ class PageReader:
             with self._pauser.paused(subject.pid, subject.pidfd) as pause:
                 self._tracker.begin(subject.pid, subject.vmas)
         except PauseRefused:
-            if not self._reads_running:
+            if not self._tracker.reads_running:
                 raise
             self._tracker.begin(subject.pid, subject.vmas)
             return 0
@@ -97,11 +97,6 @@ class PageReader:
     def close(self) -> None:
         self._tracker.close()
         self._pauser.close()
-
-    @property
-    def _reads_running(self) -> bool:
-        """Whether the tracker reads a process all the same when it may not be paused (yama, a debugger)."""
-        return getattr(self._tracker, "reads_running", False)
 
     def _read_one(self, subject: Subject, want_resident: bool) -> Outcome:
         if not self._pause:
@@ -162,7 +157,7 @@ class PageReader:
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
         """It could not be held, or not be read while it was."""
-        if isinstance(error, PauseRefused) and self._reads_running:
+        if isinstance(error, PauseRefused) and self._tracker.reads_running:
             return self._read_running(subject, want_resident, str(error))
         held_ns = error.held_ns if isinstance(error, PauseError) else pause.paused_ns or 0 if pause else 0
         return Lost(error, held_ns)

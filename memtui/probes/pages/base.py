@@ -47,6 +47,8 @@ class PageTracker(Protocol):
     flush: str  # the flush that was chosen
     rearm: str  # how marks will be cleared where that is possible: "working-set", "full", "off"
     wss: Capability  # not ok: this tracker knows no working set (rss), and why
+    pages: Capability  # not ok: it knows no single pages, and why
+    reads_running: bool  # it reads a process all the same that may not be paused (yama, a debugger), and says so
 
     def notice(self) -> str:
         """Something new the user should know about what is measured; empty when there is nothing. Nothing is paused."""

@@ -88,9 +88,9 @@ def choose(
 
 def page_views(tracker: PageTracker, rejected: tuple[Capability, ...]) -> Capability:
     """Whether there will be page sets: for the heat map, reuse distances and miss ratios. If not, what would help."""
-    found: Capability = getattr(tracker, "pages", tracker.wss)
+    found = tracker.pages
     if found.ok:
-        return Capability("pages", True)
+        return found
     better = next((c for c in rejected if c.name == AUTO_ORDER[0]), None)
     why = f"{found.reason}; {better.name} is out: {better.reason}" if better else found.reason
     return Capability("pages", False, why, better.remedy if better else found.remedy)

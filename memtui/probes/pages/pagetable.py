@@ -60,6 +60,8 @@ class PageTableTracker:
     """
 
     name = NAME
+    wss, pages = Capability("wss", True), Capability("pages", True)
+    reads_running = False
 
     def __init__(
         self,
@@ -84,7 +86,6 @@ class PageTableTracker:
         Raises:
             OSError, TrackerError: it does not work here; ``prove`` says why in plain words.
         """
-        self.wss = Capability("wss", True)
         self._held: dict[int, _Held] = {}
         self._others: tuple[str, ...] = ()
         self._walker = Walker(skeleton, slots=slots, restrict=restrict)

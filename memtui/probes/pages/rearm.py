@@ -16,8 +16,6 @@ none: their pages stay for the full clear.
 from __future__ import annotations
 
 import glob
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +26,7 @@ from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.flush import COLD, FULL_FLUSH_PAGES, Flusher, Handle, madvise_cold_ranges
 from memtui.probes.pages.new_pages import NewPages
 from memtui.probes.pages.walk import Extents, Walk, Walker
+from memtui.probes.pressure import reclaim_is_near
 
 FULL, WORKING_SET = "full", "working-set"
 REARMS = (WORKING_SET, FULL)
@@ -41,7 +40,6 @@ _UNKNOWN_SHARE, _UNKNOWN_BYTES = 0.01, 8 * PAGE_BYTES  # more than both is clear
 _PAGE_COST, _RANGE_COST = 2.2, 20  # of MADV_COLD, where clear_refs takes 1 for a page (measured: 100 ns, 1 us, 55 ns)
 _HOPELESS_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
 _REST_WINDOWS = 16  # so many windows go by before it is tried again
-_NEAR_SHARE = 0.1  # of memory left: reclaim is near
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,47 +207,6 @@ def large_folios_exist() -> bool:
         return not counts or any(int(Path(path).read_text()) for path in counts)
     except (OSError, ValueError):
         return True
-
-
-def reclaim_is_near(pid: int) -> bool:
-    """Whether anonymous memory of this process might soon be swapped out: there is swap, and little memory is left."""
-    memory = _numbers("/proc/meminfo", r"^(\w+):\s+(\d+)")
-    if not memory.get("SwapTotal"):
-        return False
-    if memory.get("MemAvailable", 0) < _NEAR_SHARE * memory.get("MemTotal", 0):
-        return True
-    return any(_is_nearly_full(group) for group in _cgroups(pid))
-
-
-def _cgroups(pid: int) -> Iterator[Path]:
-    """The memory cgroups (v2) that hold this process, from its own upwards."""
-    root = Path("/sys/fs/cgroup")
-    try:
-        found = re.search(r"^0::/(.*)$", Path(f"/proc/{pid}/cgroup").read_text(errors="surrogateescape"), re.M)
-    except OSError:
-        return
-    if found and found[1]:
-        group = root / found[1]
-        yield from (group, *(p for p in group.parents if root in p.parents))
-
-
-def _is_nearly_full(group: Path) -> bool:
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        if limit == "max":
-            return False
-        used = int((group / "memory.current").read_text())
-        used -= _numbers(group / "memory.stat", r"^(\w+) (\d+)").get("inactive_file", 0)
-        return used > (1 - _NEAR_SHARE) * int(limit)
-    except (OSError, ValueError):
-        return False
-
-
-def _numbers(path: Path | str, pattern: str) -> dict[str, int]:
-    try:
-        return {name: int(value) for name, value in re.findall(pattern, Path(path).read_text(), re.M)}
-    except OSError:
-        return {}
 
 
 def _length(ranges: Extents) -> int:

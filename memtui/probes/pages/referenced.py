@@ -64,7 +64,7 @@ class ReferencedTracker:
 
     name = NAME
     rearm = FULL
-    pages = Capability("pages", False, NO_PAGES, "use the pagetable tracker (root)")
+    wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker (root)")
     reads_running = True  # a pause makes it exact; where that is refused, it reads all the same and says so
 
     def __init__(self, flush: str = "auto") -> None:
@@ -73,14 +73,12 @@ class ReferencedTracker:
         Raises:
             TrackerError: this tracker has no such flush, or it does not flush here.
         """
-        self.wss = Capability("wss", True)
         self._held: dict[int, _Held] = {}
         self._told = False
         proof = prove_flush() if flush in ("auto", SOFT_DIRTY) else Capability(flush, True)
         if flush not in ("auto", SOFT_DIRTY, OFF) or (flush == SOFT_DIRTY and not proof.ok):
             why = proof.reason or "the referenced tracker knows no pages to give to it"
             raise TrackerError(f"flush {flush} does not work with the referenced tracker: {why}; auto and off would")
-        self.rearm = "full"
         self.flush = OFF if flush == OFF or not proof.ok else SOFT_DIRTY
 
     def notice(self) -> str:

@@ -13,9 +13,11 @@ class RssTracker:
 
     name = "rss"
     flush = rearm = "off"
+    reads_running = False
 
     def __init__(self, remedy: str = "") -> None:
         self.wss = Capability("wss", False, REASON, remedy)
+        self.pages = Capability("pages", False, REASON, remedy)
 
     def notice(self) -> str:
         """There is nothing to tell."""
