@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,13 +28,14 @@ def run():
     children = []
 
     def start(code: str) -> tuple[int, list[int]]:
-        child = subprocess.Popen([sys.executable, "-c", _HEAD + code], stdout=subprocess.PIPE, text=True)
+        words = [sys.executable, "-c", _HEAD + code]
+        child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
         children.append(child)
         return child.pid, [int(word) for word in child.stdout.readline().split()]
 
     yield start
     for child in children:
-        child.kill()
+        os.killpg(child.pid, signal.SIGKILL)  # its children hold the pipe, too
         child.communicate()
 
 
@@ -71,6 +73,12 @@ def huge_pages():
         _POOL.write_text(str(before))
 
 
+def assert_nearly(seen: list[int], touched: range) -> None:
+    """None too many. DAMON, where it runs, may take a page's mark away before memtui knows the page."""
+    assert set(seen) <= set(touched), sorted(set(seen) - set(touched))[:20]
+    assert len(seen) >= 0.99 * len(touched), sorted(set(touched) - set(seen))[:20]
+
+
 @needs_tracker
 def test_of_hugetlb_nothing_is_known(run, huge_pages, tmp_path):
     """Nobody can clear its marks: its row is n/a in the session, the export and the report, and not 0."""
@@ -105,7 +113,8 @@ def test_shared_memory_between_two_processes(run):
             windows.setdefault(one.process, []).append(within(one.pages, address, 600))
     assert sorted(seen[0][0] for seen in windows.values()) == [0, 1]
     for seen in windows.values():
-        assert all(pages == list(range(pages[0], 600, 3)) for pages in seen)
+        for pages in seen:
+            assert_nearly(pages, range(pages[0], 600, 3))
 
 
 @needs_tracker
@@ -126,7 +135,7 @@ def test_memory_shared_since_a_fork(run):
         for one in window.processes:
             pages = within(one.pages, address, 600)
             firsts.add(pages[0])
-            assert pages == list(range(pages[0], 600, 2))
+            assert_nearly(pages, range(pages[0], 600, 2))
     assert firsts == {0, 1}
 
 
@@ -146,7 +155,7 @@ def test_five_hundred_threads(run):
     assert len(windows) >= 2
     for one in windows:
         assert (one.status, one.threads) == ("ok", 501), one.reason
-        assert within(one.pages, address, 1000) == list(range(0, 1000, 2))
+        assert_nearly(within(one.pages, address, 1000), range(0, 1000, 2))
         assert one.paused_ns < 300_000_000
 
 
@@ -169,6 +178,7 @@ def test_two_thousand_vmas(run, tmp_path):
     ours = np.isin(ids, list(rows.values()))
     for number in np.unique(numbers):
         here = ours & (numbers == number)
-        assert sorted(ids[here].tolist()) == wanted
+        assert set(ids[here].tolist()) <= set(wanted)
+        assert here.sum() >= 0.99 * len(wanted)  # see assert_nearly
         assert set(touched[here].tolist()) == {PAGE}
     reader.close()
