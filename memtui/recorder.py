@@ -175,6 +175,8 @@ class Recorder:
         return known
 
     def _take_window(self, window: Window) -> None:
+        processes = tuple(self._without_strays(process) for process in window.processes)
+        window = replace(window, processes=processes)
         stored = [self._take_process(window.sample, process) for process in window.processes]
         troubled = next((p for p in window.processes if p.status != Status.OK), None)
         self.wss_bytes = _sum(p.wss_bytes for p in window.processes)
@@ -205,6 +207,14 @@ class Recorder:
         self.samples = window.sample + 1
         if self.samples % CHECKPOINT_SAMPLES == 0:
             self._checkpoint(window.sample)
+
+    def _without_strays(self, process: ProcessWindow) -> ProcessWindow:
+        """A target that ran on may have mapped memory between the two looks: no page outside the table is told."""
+        if process.status != Status.APPROXIMATE or process.pages is None:
+            return process
+        seen = self._observed[process.process]
+        inside = select_pages(process.pages, seen.starts, seen.ends, np.ones(len(seen.starts), bool))
+        return replace(process, pages=inside)
 
     def _checkpoint(self, sample: int) -> None:
         """Store what makes seeking cheap."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +96,29 @@ def test_memory_that_comes_and_goes_during_the_walk(pause):
     finally:
         child.kill()
         child.communicate()
+
+
+@needs_tracker
+def test_rows_do_not_multiply(tmp_path):
+    """A heap that grows and shrinks, rights that change, mappings that come and go: ranges that overlap are one row."""
+    child = subprocess.Popen([sys.executable, "-c", _CHURN], stdout=subprocess.PIPE, text=True)
+    session = tmp_path / "s.memtui"
+    try:
+        assert child.stdout.readline() == "ready\n"
+        assert memtui("record", child.pid, "-o", session, "--interval", 0.02, "--duration", 5).returncode == 0
+        mappings = len(Path(f"/proc/{child.pid}/maps").read_text().splitlines())
+    finally:
+        child.kill()
+        child.communicate()
+    reader = SessionReader(session)
+    rows = reader.vma_rows()
+    windows = len(reader.samples)
+    reader.close()
+    assert windows > 50
+    assert len(rows) < 2 * mappings + 20, f"{len(rows)} rows of {mappings} mappings in {windows} windows"
+    assert sum(row.name == "[heap]" for row in rows) == 1
+    places = sorted((row.start, row.end) for row in rows)
+    assert all(one[1] <= other[0] for one, other in pairwise(places)), "rows that overlap are one"
 
 
 @needs_tracker

@@ -133,6 +133,23 @@ def test_a_lost_window_has_no_value_and_a_reason(tmp_path):
     assert np.isnan(reader.samples.paused_ns).all()
 
 
+def test_no_page_is_told_outside_the_mappings_of_a_target_that_ran_on(tmp_path):
+    pages = PageSet.from_pages([0x100, 0x1FF, 0x200, 0x300])
+    vmas = (Vma(0x100_000, 0x200_000, "rw-p", ""),)
+
+    def stream():
+        yield sessions.hello()
+        yield Process(1, 4242, 1, 777, 0, "python", "target")
+        yield VmaTable(1, 0, vmas)
+        yield Window(0, 0, 1, 1, 0, (ProcessWindow(1, 0, 1, status="approximate", pages=pages, paused_ns=0),))
+        yield End(3, "stopped")
+
+    reader = SessionReader(write_session(tmp_path / "s.memtui", stream()))
+    assert reader.page_set(0, 1).pages().tolist() == [0x100, 0x1FF]
+    assert reader.samples.wss_bytes[0] == 2 * 4096
+    reader.close()
+
+
 def test_reading_while_it_grows_and_folding_afterwards(tmp_path):
     path = tmp_path / "s.memtui"
     writer = SessionWriter(path)
