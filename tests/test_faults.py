@@ -185,7 +185,9 @@ def test_without_a_pause_it_is_called_approximate(tmp_path):
     for sample_ in reader.samples.sample[:-1].tolist():
         (key,) = {p.key for p in reader.processes()}
         seen, expected = truth_in(truth, reader.page_set(sample_, key))
-        assert seen.tolist() == expected.tolist()
+        # What is touched between walk and clear is lost, unless the target comes by again in the same window.
+        assert set(seen.tolist()) <= set(expected.tolist())
+        assert len(seen) > 0.9 * len(expected)
     reader.close()
 
 

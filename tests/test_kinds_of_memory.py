@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from memtui.probes.pages.observers import other_observers
 from memtui.session.codec import UNKNOWN_BYTES
 from memtui.session.reader import SessionReader
 from tests.live import needs_tracker
@@ -73,9 +75,13 @@ def huge_pages():
         _POOL.write_text(str(before))
 
 
-def assert_nearly(seen: list[int], touched: range) -> None:
-    """None too many. DAMON, where it runs, may take a page's mark away before memtui knows the page."""
-    assert set(seen) <= set(touched), sorted(set(seen) - set(touched))[:20]
+def assert_nearly(seen: list[int], touched: range, *, shared: bool = False) -> None:
+    """None too many. DAMON, where it runs, may take a page's mark away before memtui knows the page.
+
+    Of a page that processes share it leaves one note, which says somebody's touch, and not whose.
+    """
+    others = sorted(set(seen) - set(touched))
+    assert len(others) <= (2 if shared and other_observers() else 0), others
     assert len(seen) >= 0.99 * len(touched), sorted(set(touched) - set(seen))[:20]
 
 
@@ -110,11 +116,13 @@ def test_shared_memory_between_two_processes(run):
     windows = {}
     for window in stream.windows[1:-1]:
         for one in window.processes:
-            windows.setdefault(one.process, []).append(within(one.pages, address, 600))
-    assert sorted(seen[0][0] for seen in windows.values()) == [0, 1]
-    for seen in windows.values():
+            if one.pages is not None:  # the child came into the tree in this window
+                windows.setdefault(one.process, []).append(within(one.pages, address, 600))
+    firsts = {Counter(page % 3 for page in seen[0]).most_common(1)[0][0]: seen for seen in windows.values()}
+    assert sorted(firsts) == [0, 1]
+    for first, seen in firsts.items():
         for pages in seen:
-            assert_nearly(pages, range(pages[0], 600, 3))
+            assert_nearly(pages, range(first, 600, 3), shared=True)
 
 
 @needs_tracker
@@ -133,9 +141,12 @@ def test_memory_shared_since_a_fork(run):
     firsts = set()
     for window in stream.windows[1:-1]:
         for one in window.processes:
+            if one.pages is None:
+                continue
             pages = within(one.pages, address, 600)
-            firsts.add(pages[0])
-            assert_nearly(pages, range(pages[0], 600, 2))
+            first = Counter(page % 2 for page in pages).most_common(1)[0][0]
+            firsts.add(first)
+            assert_nearly(pages, range(first, 600, 2), shared=True)
     assert firsts == {0, 1}
 
 

@@ -143,7 +143,7 @@ def test_a_storm_of_short_children(together):
         assert not stream.errors
         # At least one is counted where there was one; how many of a window nobody saw, the kernel does not tell.
         busy = [number for number, window in enumerate(stream.windows) if window.gaps]
-        assert len(busy) > 4, "children came and went"
+        assert len(busy) > 1, "children came and went"
         assert len(busy) > (busy[-1] - busy[0]) / 3
         assert stream.windows[-1].gaps == 0
         assert len(files) < 40, "files of children that ended are open"
