@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 import time
+from contextlib import suppress
 from itertools import combinations
 
 import psutil
@@ -33,6 +34,7 @@ for child in children: child.kill()
 _STORM = """
 import os, sys, time
 memory, n = bytearray(1 << 20), int(sys.argv[1])
+sys.stdin.readline()
 for i in range(n):
     child = os.fork()
     if child == 0:
@@ -113,6 +115,15 @@ def test_one_that_does_not_stop_costs_the_others_no_window(tmp_path):
         parent.communicate()
 
 
+def _is_tracked(sampler: int, pid: int) -> bool:
+    """Whether its marks were cleared for a first window."""
+    with suppress(OSError):
+        folder = f"/proc/{sampler}/fd"
+        links = [os.readlink(f"{folder}/{name}") for name in os.listdir(folder)]
+        return links.count(f"/proc/{pid}/clear_refs") > 1  # the first is the claim
+    return False
+
+
 @needs_tracker
 @pytest.mark.parametrize("together", [False, True], ids=["one after the other", "together"])
 def test_a_storm_of_short_children(together):
@@ -130,6 +141,12 @@ def test_a_storm_of_short_children(together):
         found = []
         reading = threading.Thread(target=lambda: found.append(finish(sampler)))
         reading.start()
+        end = time.monotonic() + 20
+        while not _is_tracked(sampler.pid, target.pid):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        target.stdin.write("go\n")
+        target.stdin.flush()
         assert target.stdout.readline() == "done\n", "a child was held back or killed"
         time.sleep(0.5)
         files = os.listdir(f"/proc/{sampler.pid}/fd")
