@@ -43,8 +43,12 @@ class Recorded:
 
 
 def environment() -> dict[str, str]:
-    """Under sudo memtui would work for another user, who cannot write into the folder of a benchmark."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("SUDO_")}
+    """Under sudo memtui would work for another user, who cannot write into the folder of a benchmark.
+
+    And modules are compiled once, as on a user's machine, whatever is set here.
+    """
+    left_out = ("PYTHONDONTWRITEBYTECODE",)
+    return {k: v for k, v in os.environ.items() if not k.startswith("SUDO_") and k not in left_out}
 
 
 @contextmanager
