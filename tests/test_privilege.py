@@ -618,4 +618,5 @@ def test_what_a_sampler_opens_and_whom_it_signals(tmp_path):
                 assert any(word in path for word in written) or "ENOENT" in line, line
         elif match := re.search(r"(?:t?g?kill|rt_sigqueueinfo)\((\d+)", line):
             assert match[1] in children, line
+            assert not re.search("SIG(STOP|CONT)", line), "by pidfd only"
         assert not re.search(r"\b(creat|unlink|rename|mkdir)\(", line), line

@@ -321,7 +321,7 @@ def _prove(walker: Walker, name: str, pid: int, span: Span, passes: mmap.mmap) -
     handle = Handle.open(pid)
     try:
         for window in range(_PROOF_WINDOWS + 1):
-            os.kill(pid, signal.SIGSTOP)
+            signal.pidfd_send_signal(handle.pidfd, signal.SIGSTOP)
             os.waitpid(pid, os.WUNTRACED)
             walk = walker.walk(pid, low=span.start, high=span.end)
             seen = len(_pages_within(walk.pages, span))
@@ -331,11 +331,11 @@ def _prove(walker: Walker, name: str, pid: int, span: Span, passes: mmap.mmap) -
             if used != name:
                 return Capability(name, False, "the kernel refused it (it needs Linux 5.10 and CAP_SYS_NICE)")
             handle.clear()
-            os.kill(pid, signal.SIGCONT)
+            signal.pidfd_send_signal(handle.pidfd, signal.SIGCONT)
             _let_run(passes)
         return Capability(name, True)
     finally:
-        os.kill(pid, signal.SIGCONT)
+        signal.pidfd_send_signal(handle.pidfd, signal.SIGCONT)
         handle.close()
 
 

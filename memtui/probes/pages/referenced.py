@@ -307,22 +307,22 @@ def prove_flush() -> Capability:
 def _prove_on(child: subprocess.Popen[bytes], rounds: mmap.mmap, address: int) -> str:
     """Windows of 3 ms on the child; empty when each saw exactly what it touches."""
     pid = child.pid
-    held = _open(pid)
+    held, pidfd = _open(pid), os.pidfd_open(pid)
     try:
         for window in range(_PROOF_WINDOWS + 1):
-            os.kill(pid, signal.SIGSTOP)
+            signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
             os.waitpid(pid, os.WUNTRACED)
             if window and (reason := _judge(_read(held.smaps), address)):
                 return reason
             os.write(held.clear_refs, b"1")
             os.write(held.clear_refs, b"4")
-            os.kill(pid, signal.SIGCONT)
+            signal.pidfd_send_signal(pidfd, signal.SIGCONT)
             _let_run(rounds)
         return ""
     finally:
-        os.kill(pid, signal.SIGCONT)
-        os.close(held.smaps)
-        os.close(held.clear_refs)
+        signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+        for fd in (held.smaps, held.clear_refs, pidfd):
+            os.close(fd)
 
 
 def _let_run(rounds: mmap.mmap) -> None:
