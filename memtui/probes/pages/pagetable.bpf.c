@@ -492,45 +492,64 @@ struct answering {
 	struct walker *walker;
 	struct table *table;
 	struct question *question;
+	u64 about;
+	u64 word;  /* which of the eight of the question */
+	u64 asked; /* bits of it that are left */
+	u64 yes;
 };
+
+/* The next bit that is asked about. A callback, because older verifiers go through all 64 turns of a loop. */
+static long answer_page(u32 i, void *context)
+{
+	struct answering *a = context;
+	u64 bit = a->asked & -a->asked, entry, k = 0;
+
+	if (!bit)
+		return 1;
+	a->asked ^= bit;
+	k = (!!(bit & 0xffffffff00000000ULL) << 5) | (!!(bit & 0xffff0000ffff0000ULL) << 4) |
+	    (!!(bit & 0xff00ff00ff00ff00ULL) << 3) | (!!(bit & 0xf0f0f0f0f0f0f0f0ULL) << 2) |
+	    (!!(bit & 0xccccccccccccccccULL) << 1) | !!(bit & 0xaaaaaaaaaaaaaaaaULL);
+	entry = a->table->entry[(a->word * 64 + k) & 511];
+	if (!present(entry))
+		return 0;
+	/* Under PROT_NONE the number of the page frame is kept inverted. */
+	if (!(entry & E_PRESENT)) {
+		if (a->about == ABOUT_LARGE)
+			a->yes |= bit;
+		return 0;
+	}
+	if (a->about == ABOUT_LARGE ? is_large(a->walker, entry) : noted(a->walker, entry, false))
+		a->yes |= bit;
+	return 0;
+}
 
 static long answer_word(u32 i, void *context)
 {
 	struct answering *a = context;
-	u64 about = a->walker->state->about, asked, yes = 0;
-	bool bits = about == ABOUT_ACCESSED || about == ABOUT_MARKED;
+	u64 asked;
 
 	if (i >= 8)
 		return 1;
 	asked = a->question->page[i];
-	if (bits)
-		yes = asked & gather_accessed(&a->table->entry[i * 64]);
-	if (about == ABOUT_ACCESSED) {
-		a->question->page[i] = yes;
+	if (!asked)
 		return 0;
+	a->yes = 0;
+	if (a->about == ABOUT_ACCESSED || a->about == ABOUT_MARKED)
+		a->yes = asked & gather_accessed(&a->table->entry[i * 64]);
+	if (a->about != ABOUT_ACCESSED) {
+		a->word = i;
+		a->asked = asked & ~a->yes;
+		bpf_loop(64, answer_page, a, 0);
 	}
-	for (u32 k = 0; k < 64 && asked; k++, asked >>= 1) {
-		u64 entry;
-
-		if (!(asked & 1))
-			continue;
-		entry = a->table->entry[(i * 64 + k) & 511];
-		if (!present(entry))
-			continue;
-		/* Under PROT_NONE the number of the page frame is kept inverted. */
-		if (!(entry & E_PRESENT))
-			yes |= (u64)(about == ABOUT_LARGE) << k;
-		else if (about == ABOUT_LARGE ? is_large(a->walker, entry) : noted(a->walker, entry, false))
-			yes |= 1ULL << k;
-	}
-	a->question->page[i] = yes;
+	a->question->page[i] = a->yes;
 	return 0;
 }
 
 static long answer(u32 i, void *context)
 {
 	struct walker *w = context;
-	struct answering a = { .walker = w };
+	struct answering a = { .walker = w, .about = w->state->about };
 	u32 zero = 0;
 	u64 entry;
 
@@ -573,7 +592,7 @@ int walk(struct bpf_iter__task_vma *context)
 	struct vm_area_struct *vma = context->vma;
 	struct mm_struct *mm;
 	struct walk_state *s;
-	u64 start, end, flags;
+	u64 start, first, end, flags;
 	u32 zero = 0;
 
 	if (!task || !vma)
@@ -620,28 +639,28 @@ int walk(struct bpf_iter__task_vma *context)
 	flags = vma->vm_flags;
 	if (flags & VMA_PFNMAP)
 		return 0;
-	if (flags & VMA_HUGETLB) {
-		note(&hugetlb, &s->hugetlb, vma->vm_start, vma->vm_end);
-		w.frozen = 1;
-	}
+	w.frozen = flags & VMA_HUGETLB;
 	start = vma->vm_start;
 	end = vma->vm_end;
 	if (start < s->low)
 		start = s->low;
 	if (end > s->high)
 		end = s->high;
-	if (!vma->vm_ops && !(flags & (VMA_LOCKED | VMA_IO | VMA_HUGETLB | VMA_MIXEDMAP)) && start < end)
-		note(&anonymous, &s->anonymous, vma->vm_start, vma->vm_end);
-	start &= ~(BLOCK - 1);
+	first = start & ~(BLOCK - 1);
 	/* Mappings that share a block: the first one has reported it. */
-	if (start < s->next)
-		start = s->next;
-	if (start >= end)
-		return 0;
-	w.address = start;
-	w.end = end;
-	bpf_loop(1 << 23, step, &w, 0);
-	s->next = w.address;
+	if (first < s->next)
+		first = s->next;
+	if (first < end) {
+		w.address = first;
+		w.end = end;
+		bpf_loop(1 << 23, step, &w, 0);
+		s->next = w.address;
+	}
+	/* After the loop: older verifiers go through it once more for every way that leads to it. */
+	if (flags & VMA_HUGETLB)
+		note(&hugetlb, &s->hugetlb, vma->vm_start, vma->vm_end);
+	else if (!vma->vm_ops && !(flags & (VMA_LOCKED | VMA_IO | VMA_MIXEDMAP)) && start < end)
+		note(&anonymous, &s->anonymous, vma->vm_start, vma->vm_end);
 	return 0;
 }
 
