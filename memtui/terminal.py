@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import termios
+import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 COLORS = ("auto", "truecolor", "256", "16", "none")
 STDIN, STDERR = 0, 2
+LAST_SECONDS = 4.0  # from the loss of the terminal to the end, whatever waits for what
 
 
 def problem(environ: Mapping[str, str] = os.environ) -> str:
@@ -142,6 +144,15 @@ def hung_up(fd: int = STDIN) -> bool:
         return any(mask & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, mask in poll.poll(0))
     except OSError:
         return True
+
+
+def end_for_sure(code: int) -> None:
+    """End this process in a few seconds, should it still be there: on a lost terminal Textual's threads may wait for
+    each other. A recording that is left behind so ends in order, as after ``kill -9`` of its supervisor.
+    """
+    timer = threading.Timer(LAST_SECONDS, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
 
 
 def watch_signals(loop: asyncio.AbstractEventLoop, leave: Callable[[int], object]) -> None:
