@@ -9,7 +9,6 @@ import os
 import select
 import signal
 import termios
-import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 COLORS = ("auto", "truecolor", "256", "16", "none")
 STDIN, STDERR = 0, 2
-LAST_SECONDS = 4.0  # from the loss of the terminal to the end, whatever waits for what
 
 
 def problem(environ: Mapping[str, str] = os.environ) -> str:
@@ -146,15 +144,6 @@ def hung_up(fd: int = STDIN) -> bool:
         return True
 
 
-def end_for_sure(code: int) -> None:
-    """End this process in a few seconds, should it still be there: on a lost terminal Textual's threads may wait for
-    each other. A recording that is left behind so ends in order, as after ``kill -9`` of its supervisor.
-    """
-    timer = threading.Timer(LAST_SECONDS, os._exit, (code,))
-    timer.daemon = True
-    timer.start()
-
-
 def watch_signals(loop: asyncio.AbstractEventLoop, leave: Callable[[int], object]) -> None:
     """Call ``leave`` with 143 or 129 on SIGTERM or SIGHUP, from the loop, so that the terminal is put back first."""
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -162,6 +151,11 @@ def watch_signals(loop: asyncio.AbstractEventLoop, leave: Callable[[int], object
             loop.add_signal_handler(number, leave, 128 + number)
         except (ValueError, NotImplementedError, RuntimeError):
             return  # not the main thread: a test drives the app
+    resume = signal.getsignal(signal.SIGCONT)
+    if callable(resume):
+        # The kernel sends SIGCONT along with SIGHUP. Textual takes it for ``fg`` and begins to draw anew; on a terminal
+        # that is gone its writing thread dies of that, the queue before it fills, and the exit waits for ever.
+        signal.signal(signal.SIGCONT, lambda *what: None if hung_up() else resume(*what))
 
 
 def unwatch_signals(loop: asyncio.AbstractEventLoop) -> None:

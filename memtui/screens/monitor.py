@@ -60,7 +60,7 @@ class MemtuiApp(App[int]):
         self.set_class(self.look.ascii_only, "ascii-only")
         self.call_after_refresh(_settle)
         if not self.is_headless:
-            terminal.watch_signals(asyncio.get_running_loop(), self._leave)
+            terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
             self.set_interval(1.0, self._check_terminal)
 
     def on_unmount(self) -> None:
@@ -70,12 +70,7 @@ class MemtuiApp(App[int]):
     def _check_terminal(self) -> None:
         """A terminal that went away without a word would leave the input thread spinning."""
         if terminal.hung_up():
-            self._leave(129)
-
-    def _leave(self, code: int) -> None:
-        if terminal.hung_up():
-            terminal.end_for_sure(code)
-        self.exit(None, code)
+            self.exit(None, 129)
 
     def export_svg(self) -> str:
         """The screen as an SVG picture."""
