@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from memtui.choices import DURATION_NS, FLUSHES, INTERVAL_NS, REARMS, TRACKERS
 from memtui.errors import BAD_INPUT, FAILURE, UserError, silence
 from memtui.foreign import visible
 
@@ -17,14 +18,9 @@ if TYPE_CHECKING:
     from memtui.observe import Launch, Observation
     from memtui.samples import Options
 
-TRACKERS = ("auto", "pagetable", "idle", "damon", "referenced", "rss")
-FLUSHES = ("auto", "cold", "soft-dirty", "off")
-REARMS = ("auto", "working-set", "full")
 FORMATS = ("csv", "json")
 NETWORKS = ("auto", "torch", "numpy")
 PROGRESS_SECONDS = 1.0
-# What the sampler accepts (memtui.orders, which takes longer to import than a help text may take).
-SHORTEST_SECONDS, LONGEST_SECONDS, LONGEST_DURATION_SECONDS = 0.001, 3600.0, 3660 * 86_400.0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -84,14 +80,14 @@ def _seconds(text: str) -> float:
 
 def _interval(text: str) -> float:
     value = _seconds(text)
-    if not SHORTEST_SECONDS <= value <= LONGEST_SECONDS:
+    if not INTERVAL_NS[0] <= value * 1e9 <= INTERVAL_NS[1]:
         raise argparse.ArgumentTypeError(f"must be from 0.001 to 3600 seconds, not {text}")
     return value
 
 
 def _duration(text: str) -> float:
     value = _seconds(text)
-    if not SHORTEST_SECONDS <= value <= LONGEST_DURATION_SECONDS:
+    if not DURATION_NS[0] <= value * 1e9 <= DURATION_NS[1]:
         raise argparse.ArgumentTypeError(f"must be from 1 ms to ten years, in seconds, not {text}")
     return value
 

@@ -13,23 +13,15 @@ import os
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args, get_type_hints
 
+from memtui.choices import COMMAND_CHARACTERS, DURATION_NS, FLUSHES, INTERVAL_NS, REARMS, TRACKERS
 from memtui.samples import Options
 
 STOP = b"stop\n"
 LINE_BYTES = 1 << 18  # no order is longer
-COMMAND_CHARACTERS = 1 << 14  # what is kept of a command line: it is there to be read by people
 _TEXT_CHARACTERS = 1 << 12
-_DAY_NS = 86_400 * 10**9
-
-INTERVAL_NS = 10**6, 3_600 * 10**9  # 1 ms to 1 h
-DURATION_NS = 10**6, 3_660 * _DAY_NS  # 1 ms to ten years
 PID = 1, 1 << 22  # the kernel's PID_MAX_LIMIT
 _RANGES = {"interval_ns": INTERVAL_NS, "duration_ns": DURATION_NS}
-_CHOICES = {
-    "tracker": ("auto", "pagetable", "idle", "damon", "referenced", "rss"),
-    "flush": ("auto", "cold", "soft-dirty", "off"),
-    "rearm": ("auto", "working-set", "full"),
-}
+_CHOICES = {"tracker": TRACKERS, "flush": FLUSHES, "rearm": REARMS}
 
 
 @dataclass(frozen=True, slots=True)

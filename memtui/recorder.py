@@ -175,11 +175,10 @@ class Recorder:
         return known
 
     def _take_window(self, window: Window) -> None:
-        processes = tuple(self._without_strays(process) for process in window.processes)
-        window = replace(window, processes=processes)
-        stored = [self._take_process(window.sample, process) for process in window.processes]
-        troubled = next((p for p in window.processes if p.status != Status.OK), None)
-        self.wss_bytes = _sum(p.wss_bytes for p in window.processes)
+        processes = [self._without_strays(process) for process in window.processes]
+        stored = [self._take_process(window.sample, process) for process in processes]
+        troubled = next((p for p in processes if p.status != Status.OK), None)
+        self.wss_bytes = _sum(p.wss_bytes for p in processes)
         self._writer.insert(
             "sample",
             [
@@ -188,22 +187,22 @@ class Recorder:
                     window.start_ns,
                     window.end_ns,
                     window.asked_ns,
-                    _sum(p.paused_ns for p in window.processes),
+                    _sum(p.paused_ns for p in processes),
                     self.wss_bytes,
                     _sum(stored),
-                    _sum(p.faulted_in_bytes for p in window.processes),
-                    _sum(p.unknown_bytes for p in window.processes),
-                    _sum(p.rss_bytes for p in window.processes),
+                    _sum(p.faulted_in_bytes for p in processes),
+                    _sum(p.unknown_bytes for p in processes),
+                    _sum(p.rss_bytes for p in processes),
                     window.sampler_cpu_ns,
                     time.process_time_ns(),
                     window.gaps,
                     window.disturbed,
                     troubled.status if troubled else Status.OK,
-                    troubled.reason if troubled else window.processes[0].reason,
+                    troubled.reason if troubled else processes[0].reason,
                 )
             ],
         )
-        self._note_ended({p.process for p in window.processes})
+        self._note_ended({p.process for p in processes})
         self.samples = window.sample + 1
         if self.samples % CHECKPOINT_SAMPLES == 0:
             self._checkpoint(window.sample)

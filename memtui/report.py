@@ -32,12 +32,13 @@ def _report(path: Path, reader: SessionReader) -> dict[str, Any]:
     lengths = (samples.end_ns - samples.start_ns) / SECOND_NS
     events = reader.events(0, 2**62)
     begin_ns, end_ns = _span(reader)
+    rows = reader.process_samples(0, int(samples.sample[-1])) if len(samples) else []
     return {
         "memtui_version": hello.memtui_version,
         "session": str(path),
         "host": {"hostname": hello.host.hostname, "kernel": hello.host.kernel, "cpu_count": hello.host.cpu_count},
         "target": {"pid": hello.target.pid, "command": hello.target.command, "start": hello.target.start_ticks},
-        "processes": _processes(reader),
+        "processes": _processes(reader, rows),
         "tracker": hello.tracker,
         "flush": hello.flush,
         "rearm": hello.rearm,
@@ -50,7 +51,7 @@ def _report(path: Path, reader: SessionReader) -> dict[str, Any]:
         "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)) | _approximate(reader),
         "rss_bytes": _summary(samples.rss_bytes, "no sample was taken"),
         "reuse": _reuse(reader),
-        "overhead": _overhead(reader, end_ns - begin_ns),
+        "overhead": _overhead(reader, rows, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
         "gaps": {
             "processes": int(samples.gaps.sum()),
@@ -103,10 +104,10 @@ def _summary(values: np.ndarray, reason: str) -> dict[str, Any]:
     }
 
 
-def _processes(reader: SessionReader) -> list[dict[str, Any]]:
+def _processes(reader: SessionReader, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Mean sizes of every process that was there for a window; of one without a working set, None."""
     sums: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for row in reader.process_samples(0, int(reader.samples.sample[-1]) if len(reader.samples) else 0):
+    for row in rows:
         of_process = sums[row["process"]]
         for name in ("wss_bytes", "rss_bytes"):
             if row[name] is not None:
@@ -153,7 +154,7 @@ def _reuse(reader: SessionReader) -> dict[str, Any]:
     }
 
 
-def _overhead(reader: SessionReader, span_ns: int) -> dict[str, Any]:
+def _overhead(reader: SessionReader, rows: list[dict[str, Any]], span_ns: int) -> dict[str, Any]:
     samples = reader.samples
     if len(samples) < 2 or span_ns <= 0:
         return {"paused_fraction": None, "self_cpu_fraction": None, "reason": "fewer than two samples"}
@@ -162,15 +163,14 @@ def _overhead(reader: SessionReader, span_ns: int) -> dict[str, Any]:
     return {
         "paused_fraction": float(paused.sum() / span_ns) if len(paused) else None,
         "paused_median_s": float(np.median(paused) / SECOND_NS) if len(paused) else None,
-        "paused_max_s": _longest_pause_s(reader),
+        "paused_max_s": _longest_pause_s(rows),
         "self_cpu_fraction": float(cpu_ns[-1] - cpu_ns[0]) / float(samples.end_ns[-1] - samples.end_ns[0]),
         "reason": "",
     }
 
 
-def _longest_pause_s(reader: SessionReader) -> float | None:
+def _longest_pause_s(rows: list[dict[str, Any]]) -> float | None:
     """The longest that any process was held at once, also where a pause was given up."""
-    rows = reader.process_samples(0, int(reader.samples.sample[-1]))
     known = [row["paused_ns"] for row in rows if row["paused_ns"] is not None]
     return max(known) / SECOND_NS if known else None
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from memtui.errors import UserError
 from memtui.foreign import visible
+from memtui.probes import pid_namespace
 from memtui.probes.process import PROC, command_of, read_stat
 
-_INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO, the same on every kernel
 _MOST_CANDIDATES = 8
 
 
@@ -80,7 +80,7 @@ def _short_command(pid: int) -> str:
 
 def check_target(pid: int) -> int:
     """Return the start time (ticks) of a process that can be observed; otherwise raise UserError."""
-    if pid == 1 and _is_initial_namespace():  # in a container it may well be the training
+    if pid == 1 and pid_namespace.is_initial():  # in a container it may well be the training
         raise UserError("PID 1 is init: memtui does not observe it; name the training process")
     try:
         stat = read_stat(pid)
@@ -112,10 +112,3 @@ def ancestors(pid: int) -> set[int]:
         pid = read_stat(pid).parent_pid
         found.add(pid)
     return found
-
-
-def _is_initial_namespace() -> bool:
-    try:
-        return os.stat("/proc/self/ns/pid").st_ino == _INITIAL_PID_NAMESPACE
-    except OSError:
-        return True

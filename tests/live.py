@@ -47,6 +47,20 @@ def truth_in(truth: dict[str, Any], pages: PageSet | None) -> tuple[np.ndarray, 
     return seen[inside], truth_pages(truth)
 
 
+def assert_exact(session: Path, truth: dict[str, Any]) -> None:
+    """Every window between the first and the last has exactly the pages that a pattern touches; at least three."""
+    reader = SessionReader(session)
+    assert reader.hello.tracker == "pagetable"
+    (process,) = reader.processes()
+    # A window that was lost, because this machine was busy, says so and is no matter here.
+    taken = {s: p for s in reader.samples.sample.tolist()[1:-1] if (p := reader.page_set(s, process.key)) is not None}
+    assert len(taken) >= 3
+    for sample, pages in taken.items():
+        seen, expected = truth_in(truth, pages)
+        assert seen.tolist() == expected.tolist(), f"sample {sample}"
+    reader.close()
+
+
 def start(*words: object, **more: Any) -> subprocess.Popen[str]:
     """Run memtui without a terminal, in the background."""
     command = [sys.executable, "-m", "memtui", *map(str, words)]

@@ -215,10 +215,3 @@ def test_a_closed_pipe_is_no_error(session):
     command = f"{sys.executable} -m memtui export --help | head -1; {sys.executable} -m memtui report {session} | true"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
-
-
-def test_the_command_line_and_the_sampler_agree():
-    from memtui import cli, orders
-
-    assert [round(s * 1e9) for s in (cli.SHORTEST_SECONDS, cli.LONGEST_SECONDS)] == list(orders.INTERVAL_NS)
-    assert [round(s * 1e9) for s in (cli.SHORTEST_SECONDS, cli.LONGEST_DURATION_SECONDS)] == list(orders.DURATION_NS)

@@ -18,7 +18,7 @@ import pytest
 from memtui import target
 from memtui.errors import UserError
 from memtui.session.reader import SessionReader
-from tests.live import needs_root, needs_tracker, truth_in
+from tests.live import assert_exact, needs_root, needs_tracker
 from tests.test_cli import memtui
 
 UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
@@ -44,19 +44,6 @@ def container() -> Iterator[tuple[dict, int]]:
             child.kill()
 
 
-def check(path: Path, truth: dict) -> None:
-    reader = SessionReader(path)
-    assert reader.hello.tracker == "pagetable"
-    (process,) = reader.processes()
-    # A window that was lost, because this machine was busy, says so and is no matter here.
-    taken = {s: p for s in reader.samples.sample.tolist()[1:-1] if (p := reader.page_set(s, process.key)) is not None}
-    assert len(taken) >= 3
-    for sample, pages in taken.items():
-        seen, expected = truth_in(truth, pages)
-        assert seen.tolist() == expected.tolist(), f"sample {sample}"
-    reader.close()
-
-
 @needs_tracker
 def test_inside_a_container(tmp_path):
     """On a number of the namespace, which names another process out here."""
@@ -72,7 +59,7 @@ def test_inside_a_container(tmp_path):
     )
     done = subprocess.run([*UNSHARE, sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    check(path, json.loads(done.stdout))
+    assert_exact(path, json.loads(done.stdout))
 
 
 @needs_tracker
@@ -85,7 +72,7 @@ def test_the_first_process_of_a_container_from_inside(tmp_path):
         words = ["record", "1", "--interval", "0.4", "--duration", "3", "-o", str(path)]
         done = subprocess.run([*enter, *words], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
-        check(path, truth)
+        assert_exact(path, truth)
 
 
 @needs_tracker
@@ -94,7 +81,7 @@ def test_from_outside_by_the_number_out_here(tmp_path):
     with container() as (truth, outer):
         done = memtui("record", outer, "--interval", "0.4", "--duration", "3", "-o", path)
         assert done.returncode == 0, done.stderr
-        check(path, truth)
+        assert_exact(path, truth)
 
 
 def numbered(wanted: int) -> list[str]:

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.probes.pages import build_skeleton, pagetable, walk
+from memtui.probes import pid_namespace
+from memtui.probes.pages import build_skeleton, pagetable
 from memtui.probes.pages.base import PageTracker, TrackerError
 from memtui.probes.pages.bpf import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton
 from memtui.probes.pages.pagetable import PageTableTracker, prove
@@ -340,7 +341,7 @@ def test_other_processes_cost_nothing(skeleton, target):
 
 def test_the_way_of_older_kernels(skeleton, target):
     """Without restriction to one task, the program finds the process among all others."""
-    if os.stat("/proc/self/ns/pid").st_ino != walk._INITIAL_PID_NAMESPACE:
+    if not pid_namespace.is_initial():
         pytest.skip("kernels before 6.1 need the initial PID namespace, and this is a container")
     with PageTableTracker("soft-dirty", skeleton=skeleton, restrict=False) as tracker:
         observer = Observer(tracker)
@@ -352,7 +353,7 @@ def test_the_way_of_older_kernels(skeleton, target):
 
 
 def test_older_kernels_in_a_container_are_refused(shipped, target, monkeypatch):
-    monkeypatch.setattr(walk, "_pid_namespace", lambda: 4026532000)
+    monkeypatch.setattr(pid_namespace, "is_initial", lambda: False)
     walker = shipped.tracker._walker
     monkeypatch.setattr(walker, "_restrict", False)
     with pytest.raises(TrackerError, match="PID namespace"):

@@ -1,4 +1,4 @@
-"""Who is root, and who is not: sudo as users have it, the capabilities of a running sampler, and what it believes."""
+"""Who is root, and who is not: sudo as users have it, and the capabilities of a running sampler."""
 
 from __future__ import annotations
 
@@ -13,20 +13,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from memtui import capabilities, orders, privilege
-from memtui.orders import Order, read_order
+from memtui import capabilities, privilege
+from memtui.orders import Order
 from memtui.probes.process import read_stat
 from memtui.samples import Options
 from memtui.session.reader import SessionReader
-from tests.live import gone, needs_root, needs_tracker, part, pattern, runs, truth_in, wait_for_samples
+from tests.live import assert_exact, gone, needs_root, needs_tracker, part, pattern, runs, wait_for_samples
 from tests.terminals import Terminal
 from tests.users import PASSWORD, User, temporary_user
 
@@ -74,18 +71,6 @@ def watching(user: User, *words: object, **environment: str) -> Iterator[subproc
             child.communicate()
 
 
-def exactly_the_truth(path: Path, truth: dict) -> None:
-    reader = SessionReader(path)
-    (process,) = reader.processes()
-    # A window that was lost, because this machine was busy, says so and is no matter here.
-    taken = {s: p for s in reader.samples.sample.tolist()[1:-1] if (p := reader.page_set(s, process.key)) is not None}
-    assert len(taken) >= 3
-    for sample, pages in taken.items():
-        seen, expected = truth_in(truth, pages)
-        assert seen.tolist() == expected.tolist(), f"sample {sample}"
-    reader.close()
-
-
 # -- memtui of an ordinary user asks sudo for the sampler --------------------
 
 
@@ -109,7 +94,7 @@ def test_only_the_sampler_is_root_and_the_numbers_are_exact():
             assert gone(sampler)
             assert runs(truth["pid"])
         assert path.stat().st_uid == user.uid
-        exactly_the_truth(path, truth)
+        assert_exact(path, truth)
         reader = SessionReader(path)
         assert reader.end is not None
         assert reader.end.kind == "stopped"
@@ -422,124 +407,6 @@ def test_a_relative_state_directory_is_ignored(monkeypatch):
 # -- the sampler --------------------
 
 
-def start_sampler(order: bytes, *before: str) -> subprocess.CompletedProcess[bytes]:
-    words = [*before, sys.executable, "-P", "-m", SAMPLER]
-    return subprocess.run(words, input=order, capture_output=True, timeout=60, check=False)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"\n",
-        b"hello\n",
-        b"{}\n",
-        b"[" * 100_000 + b"\n",
-        b"\xff\xfe\n",
-        b'{"pid": 1}\n',
-        b"x" * (orders.LINE_BYTES + 10),
-    ],
-    ids=["empty", "words", "no fields", "deep", "no text", "half", "endless"],
-)
-def test_a_sampler_refuses_a_bad_order_in_one_line(line):
-    done = start_sampler(line)
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == b""
-    assert done.stderr.count(b"\n") == 1
-    assert done.stderr.startswith(b"not an order: ")
-
-
-GOOD = Order(4242, 777, Options(200_000_000), "python train.py")
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("interval_ns", 0),
-        ("interval_ns", 999_999),
-        ("interval_ns", 3_601 * 10**9),
-        ("interval_ns", 2e8),
-        ("interval_ns", True),
-        ("interval_ns", None),
-        ("interval_ns", "200000000"),
-        ("duration_ns", -1),
-        ("duration_ns", 10**30),
-        ("pause", 1),
-        ("pause", "yes"),
-        ("children", None),
-        ("tracker", "../../x"),
-        ("flush", ""),
-        ("rearm", "half"),
-        ("filter", "x" * 5000),
-        ("output", "/etc/passwd"),
-    ],
-)
-def test_every_option_of_an_order_is_checked(field, value):
-    plain = asdict(GOOD)
-    plain["options"][field] = value
-    with pytest.raises(ValueError, match="not an order"):
-        Order.from_line(json.dumps(plain).encode())
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("pid", 0), ("pid", -1), ("pid", 1 << 23), ("pid", 7.0), ("pid", "7"), ("start_ticks", -1), ("command", 5)),
-        *(("options", None), ("options", []), ("command", "x" * 20_000), ("path", "/x")),
-    ],
-)
-def test_every_field_of_an_order_is_checked(field, value):
-    with pytest.raises(ValueError, match="not an order"):
-        Order.from_line(json.dumps(asdict(GOOD) | {field: value}).encode())
-
-
-def test_orders_survive_the_way():
-    long = replace(GOOD, command="x\udcff\n\x1b" * 100_000)
-    for order in (GOOD, replace(GOOD, options=replace(GOOD.options, duration_ns=10**9, pause=False)), long):
-        read = Order.from_line(order.to_line())
-        assert read == replace(order, command=order.command[: orders.COMMAND_CHARACTERS])
-
-
-@given(st.binary(max_size=300))
-def test_no_line_does_more_than_fail(line):
-    with pytest.raises(ValueError, match="not an order"):
-        Order.from_line(line)
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=8,
-)
-
-
-@given(st.sampled_from(sorted(asdict(GOOD))), st.sampled_from(sorted(asdict(GOOD.options))), _JSON, st.booleans())
-def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
-    plain = asdict(GOOD)
-    if inside:
-        plain["options"][option] = value
-    else:
-        plain[field] = value
-    try:
-        order = Order.from_line(json.dumps(plain).encode())
-    except ValueError:
-        return
-    low, high = orders.INTERVAL_NS
-    assert type(order.options.interval_ns) is int
-    assert low <= order.options.interval_ns <= high
-    assert type(order.options.pause) is bool
-    assert order.options.duration_ns is None or type(order.options.duration_ns) is int
-
-
-def test_an_order_is_read_to_its_end_and_no_further():
-    read, write = os.pipe()
-    os.write(write, GOOD.to_line() + orders.STOP)
-    assert read_order(read) == GOOD
-    assert os.read(read, 100) == orders.STOP
-    os.close(write)
-    assert read_order(read) is None
-    os.close(read)
-
-
 @needs_root
 @needs_tracker
 def test_the_capabilities_of_a_running_sampler(tmp_path):
@@ -570,7 +437,7 @@ def test_the_capabilities_of_a_running_sampler(tmp_path):
                 child.send_signal(signal.SIGINT)
                 child.communicate(timeout=20)
                 assert child.returncode == 0
-            exactly_the_truth(path, truth)
+            assert_exact(path, truth)
         finally:
             target.kill()
 

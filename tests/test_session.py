@@ -176,12 +176,14 @@ def test_reading_while_it_grows_and_folding_afterwards(tmp_path):
     reader.close()
 
 
-def test_a_killed_recorder_leaves_what_it_committed(tmp_path):
-    path = tmp_path / "s.memtui"
+def kill_a_recorder(path: Path, pages_in_memory: int | None = None) -> None:
+    """It commits 50 messages, takes 30 more and is killed; SQLite keeps so many changed pages in memory."""
     child = os.fork()
     if child == 0:
         writer = SessionWriter(path)
         recorder = Recorder(writer)
+        if pages_in_memory:
+            writer._connection.execute(f"PRAGMA cache_size={pages_in_memory}")
         for i, message in enumerate(messages(100)):
             recorder.take(message)
             if i == 50:
@@ -189,6 +191,11 @@ def test_a_killed_recorder_leaves_what_it_committed(tmp_path):
             if i == 80:
                 os.kill(os.getpid(), 9)
     os.waitpid(child, 0)
+
+
+def test_a_killed_recorder_leaves_what_it_committed(tmp_path):
+    path = tmp_path / "s.memtui"
+    kill_a_recorder(path)
     reader = SessionReader(path)
     assert 30 < len(reader.samples) < 60
     assert reader.end is None
@@ -332,18 +339,7 @@ def test_where_wal_is_refused_it_records_and_replays(no_wal, tmp_path):
 
 def killed_without_wal(path: Path) -> None:
     """A recorder that dies in the middle of a write: the file is half new, the journal has the old half."""
-    child = os.fork()
-    if child == 0:
-        writer = SessionWriter(path)
-        recorder = Recorder(writer)
-        writer._connection.execute("PRAGMA cache_size=4")  # so that a commit is not awaited to write
-        for i, message in enumerate(messages(100)):
-            recorder.take(message)
-            if i == 50:
-                writer.commit()
-            if i == 80:
-                os.kill(os.getpid(), 9)
-    os.waitpid(child, 0)
+    kill_a_recorder(path, pages_in_memory=4)  # so that a commit is not awaited to write
     assert path.with_name(path.name + "-journal").stat().st_size > 0
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memtui.probes.memory_cgroups import memory_cgroup, memory_mounts, text_of
+from memtui.probes.memory_cgroups import memory_cgroup, memory_mounts, text_of, upwards
 from memtui.probes.process import PROC
 from memtui.probes.rivals import Rivals
 
@@ -111,10 +111,7 @@ class DisturbanceProbe:
             if version == 2:
                 stats.add(folder / "memory.stat")
             else:  # the limit that is hit may be that of a group further up
-                top = self._mounts[1][0]
-                limits |= {
-                    f / "memory.failcnt" for f in (folder, *folder.parents) if f != top and f.is_relative_to(top)
-                }
+                limits |= {group / "memory.failcnt" for group in upwards(folder, self._mounts[1][0])}
         _keep(self._cgroups, stats)
         _keep(self._limits, limits)
         has_swap = text_of(self._proc / "swaps").count("\n") > 1  # the first line is a heading

@@ -39,6 +39,11 @@ def memory_cgroup(proc: Path, pid: int, mounts: dict[int, tuple[Path, str]]) -> 
     return None
 
 
+def upwards(folder: Path, top: Path) -> list[Path]:
+    """A cgroup and those above it, without the root's, which has no limits."""
+    return [f for f in (folder, *folder.parents) if top in f.parents]
+
+
 def text_of(path: Path) -> str:
     """A small file of the kernel; empty when it cannot be read."""
     try:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from memtui.probes import pid_namespace
 from memtui.samples import Capability, PowerReading, Status
 
 SLOW_NS = 50_000_000  # a reading that takes longer is told: it delays the sample it belongs to
@@ -46,7 +46,6 @@ _REMEDIES: dict[int, str] = {
     18: "restart the machine, or load the new kernel module",
 }
 _PERMANENT = {3, 13}  # no need to ask again
-_INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO of the kernel, the same everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class NvmlProbe:
         self._slow_ns, self._clock = slow_ns, clock
         self._devices: list[_Device] = []
         self._nvml: Any = None
-        self._sees_own_processes_only = os.stat("/proc/self/ns/pid").st_ino != _INITIAL_PID_NAMESPACE
+        self._sees_own_processes_only = not pid_namespace.is_initial()
         self._status, self._capability = self._start()
 
     def _start(self) -> tuple[Status, Capability]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from memtui.probes.memory_cgroups import memory_cgroup, memory_mounts, text_of
+from memtui.probes.memory_cgroups import memory_cgroup, memory_mounts, text_of, upwards
 from memtui.probes.process import PROC
 
 _NEAR_SHARE = 0.1  # of memory left
@@ -28,8 +28,7 @@ def reclaim_is_near(pid: int, proc: Path = PROC) -> bool:
     if found is None:
         return False
     version, group = found
-    top = mounts[version][0]
-    return any(_is_nearly_full(g, *_FILES[version]) for g in (group, *group.parents) if top in g.parents)
+    return any(_is_nearly_full(g, *_FILES[version]) for g in upwards(group, mounts[version][0]))
 
 
 def _is_nearly_full(group: Path, limit: str, used: str, spare: str) -> bool:

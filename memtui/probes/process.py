@@ -9,8 +9,9 @@ from pathlib import Path
 
 import psutil
 
+from memtui.choices import COMMAND_CHARACTERS
+
 PROC = Path("/proc")
-COMMAND_CHARACTERS = 1 << 14
 _STAT_BYTES = 4096  # more than 52 numbers and a name can take
 PF_KTHREAD = 0x00200000  # include/linux/sched.h
 # Places in stat, counted from the state field.
@@ -73,6 +74,19 @@ def read_stat(pid: int, proc: Path = PROC) -> Stat:
         reaped_minor_faults=int(fields[_CMINFLT]),
         threads=int(fields[_THREADS]),
     )
+
+
+def state_of(tid: int) -> str:
+    """What a thread, or the first thread of a process, does: one letter, as in ``ps``; empty when it is gone."""
+    try:
+        return Path(f"/proc/{tid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def has_ended(tid: int) -> bool:
+    """Whether a thread runs no more, be it waited for or not."""
+    return state_of(tid) in ("", "Z", "X")
 
 
 def children_of(pid: int, proc: Path = PROC) -> list[int]:

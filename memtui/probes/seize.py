@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from memtui.probes.process import has_ended, state_of
+
 _SEIZE, _INTERRUPT, _DETACH = 0x4206, 0x4207, 17
 _WALL, _WNOTHREAD = 0x40000000, 0x20000000
 _GROUP_STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
@@ -94,7 +96,7 @@ class Seizure:
                 for tid in new:
                     _ptrace(_INTERRUPT, tid)
                 self._await(new)
-            if running := [tid for tid in known if tid not in self._held and state_of(tid) not in ("", "Z", "X")]:
+            if running := [tid for tid in known if tid not in self._held and not has_ended(tid)]:
                 # Its first thread, as which another one appears once it has executed a program.
                 raise NotPaused(EXEC if self.pid in running else _why_running(running))
             if not self._held:
@@ -150,7 +152,7 @@ class Seizure:
         while waiting := [tid for tid in waiting if not self._has_stopped(tid)]:
             if time.monotonic_ns() > self._deadline_ns:
                 # A first thread that ended before the others says nothing of it.
-                waiting = [tid for tid in waiting if state_of(tid) not in ("", "Z", "X")]
+                waiting = [tid for tid in waiting if not has_ended(tid)]
                 if waiting:
                     raise NotPaused(_why_running(waiting))
                 return
@@ -181,14 +183,6 @@ class Seizure:
         return True
 
 
-def state_of(tid: int) -> str:
-    """One letter, as in ``ps``; empty when the thread is gone."""
-    try:
-        return Path(f"/proc/{tid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        return ""
-
-
 def _ptrace(request: int, tid: int, data: int = 0) -> int:
     """0, or the error number."""
     return 0 if _libc.ptrace(request, tid, None, data) >= 0 else ctypes.get_errno()
@@ -204,7 +198,7 @@ def _threads(pid: int) -> list[int]:
 def _seize(tid: int) -> bool:
     """Become the tracer of a thread, which runs on; False when it ended. Raises PauseRefused."""
     error = _ptrace(_SEIZE, tid)
-    if error == errno.ESRCH or (error == errno.EPERM and state_of(tid) in ("", "Z", "X")):
+    if error == errno.ESRCH or (error == errno.EPERM and has_ended(tid)):
         return False
     if error:
         tracer = _tracer(tid)

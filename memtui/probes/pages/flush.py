@@ -18,11 +18,7 @@ import ctypes
 import errno
 import mmap
 import os
-import signal
 import struct
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -31,6 +27,7 @@ from numpy.typing import NDArray
 
 from memtui.pageset import BLOCK_BYTES, PAGE_SHIFT, PageSet
 from memtui.probes.pages.base import TrackerError
+from memtui.probes.pages.looping_child import LoopingChild, looping_child
 from memtui.probes.pages.walk import TOP, Extents, Walk, Walker
 from memtui.samples import Capability
 
@@ -265,97 +262,44 @@ def soft_dirty_is_tracked() -> bool:
 
 # -- the proof ---------------------------------------------------------------------------------------------------------
 
-_PROOF_PAGES, _PROOF_WINDOWS, _PROOF_WINDOW_S = 256, 3, 0.003
-# PR_SET_PDEATHSIG, SIGKILL: should this process die in the middle, no stopped child stays behind.
-_PROOF_PROGRAM = f"""
-import ctypes, mmap, sys, time
-ctypes.CDLL(None).prctl(1, 9)
-passes = memoryview(mmap.mmap(int(sys.argv[1]), 4096)).cast("Q")
-memory = mmap.mmap(-1, {_PROOF_PAGES} << 12, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-memory.madvise(mmap.MADV_NOHUGEPAGE)
-places = range(0, {_PROOF_PAGES} << 12, 4096)
-for place in places: memory[place] = 1
-print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)
-end = time.monotonic() + 3
-while time.monotonic() < end:
-    for place in places: memory[place]
-    passes[0] += 1
-"""
+_PROOF_PAGES, _PROOF_WINDOWS, _PROOF_ATTEMPTS = 256, 3, 2
 
 
 def prove_flushes(walker: Walker) -> tuple[Capability, ...]:
     """Which flushes work here: a child process loops over 256 pages, which all have to be seen in short windows."""
-    fd = os.memfd_create("memtui-proof")
     try:
-        os.truncate(fd, mmap.PAGESIZE)
-        with mmap.mmap(fd, mmap.PAGESIZE) as passes:
-            command = [sys.executable, "-I", "-S", "-c", _PROOF_PROGRAM, str(fd)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, pass_fds=[fd]) as child:
-                try:
-                    return _prove_on(child, walker, passes)
-                finally:
-                    walker.forget(child.pid)
-                    child.kill()
+        with looping_child(_PROOF_PAGES) as child:
+            try:
+                return tuple(_prove(walker, name, child) for name in (COLD, SOFT_DIRTY))
+            finally:
+                walker.forget(child.pid)
     except (OSError, ValueError, TrackerError) as error:
         return tuple(Capability(name, False, f"the proof failed: {error}") for name in (COLD, SOFT_DIRTY))
-    finally:
-        os.close(fd)
 
 
-def _prove_on(child: subprocess.Popen, walker: Walker, passes: mmap.mmap) -> tuple[Capability, ...]:
-    assert child.stdout
-    address = int(child.stdout.readline())
-    _pin_away(child.pid)
-    span = Span(address, address + (_PROOF_PAGES << PAGE_SHIFT))
-    return tuple(_prove_twice(walker, name, child.pid, span, passes) for name in (COLD, SOFT_DIRTY))
-
-
-def _prove_twice(walker: Walker, name: str, pid: int, span: Span, passes: mmap.mmap) -> Capability:
+def _prove(walker: Walker, name: str, child: LoopingChild) -> Capability:
     """Once more when it failed: DAMON, where it runs, takes a bit away now and then. Stale translations take many."""
-    first = _prove(walker, name, pid, span, passes)
-    return first if first.ok else _prove(walker, name, pid, span, passes)
+    for _ in range(_PROOF_ATTEMPTS):
+        if not (reason := _try(walker, name, child)):
+            break
+    return Capability(name, not reason, reason)
 
 
-def _prove(walker: Walker, name: str, pid: int, span: Span, passes: mmap.mmap) -> Capability:
-    flusher = Flusher(walker, name)
-    handle = Handle.open(pid)
+def _try(walker: Walker, name: str, child: LoopingChild) -> str:
+    """Some windows on the child; empty when each saw all that it touches."""
+    flusher, handle = Flusher(walker, name), Handle.open(child.pid)
+    span = Span(child.address, child.address + (_PROOF_PAGES << PAGE_SHIFT))
     try:
         for window in range(_PROOF_WINDOWS + 1):
-            signal.pidfd_send_signal(handle.pidfd, signal.SIGSTOP)
-            os.waitpid(pid, os.WUNTRACED)
-            walk = walker.walk(pid, low=span.start, high=span.end)
-            seen = len(_pages_within(walk.pages, span))
-            if window and seen != _PROOF_PAGES:
-                return Capability(name, False, f"a loop over {_PROOF_PAGES} pages was seen as {seen}")
-            used = flusher.flush(handle, walk)
-            if used != name:
-                return Capability(name, False, "the kernel refused it (it needs Linux 5.10 and CAP_SYS_NICE)")
-            handle.clear()
-            signal.pidfd_send_signal(handle.pidfd, signal.SIGCONT)
-            _let_run(passes)
-        return Capability(name, True)
+            with child.stopped():
+                walk = walker.walk(child.pid, low=span.start, high=span.end)
+                seen = len(_pages_within(walk.pages, span))
+                if window and seen != _PROOF_PAGES:
+                    return f"a loop over {_PROOF_PAGES} pages was seen as {seen}"
+                if flusher.flush(handle, walk) != name:
+                    return "the kernel refused it (it needs Linux 5.10 and CAP_SYS_NICE)"
+                handle.clear()
+            child.let_run()
+        return ""
     finally:
-        signal.pidfd_send_signal(handle.pidfd, signal.SIGCONT)
         handle.close()
-
-
-def _let_run(passes: mmap.mmap) -> None:
-    """For 3 ms, and until the child went once through all its pages, so that a busy machine spoils nothing.
-
-    At most for 0.2 s. Its CPU time would not do: in a virtual machine it goes on when the host runs something else.
-    """
-    last, end = _count(passes) + 2, time.monotonic() + 0.2
-    time.sleep(_PROOF_WINDOW_S)
-    while _count(passes) < last and time.monotonic() < end:
-        time.sleep(0.001)
-
-
-def _count(passes: mmap.mmap) -> int:
-    return int.from_bytes(passes[:8], "little")
-
-
-def _pin_away(pid: int) -> None:
-    """Onto another CPU than this one, where stale translations live longest."""
-    others = os.sched_getaffinity(0) - {int(_libc.sched_getcpu())}
-    if others:
-        os.sched_setaffinity(pid, {max(others)})

@@ -18,15 +18,13 @@ import functools
 import mmap
 import os
 import re
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.flush import OFF, SOFT_DIRTY, soft_dirty_is_tracked
+from memtui.probes.pages.looping_child import LoopingChild, looping_child
 from memtui.samples import Capability, Status, Vma, VmaSizes
 
 NAME = "referenced"
@@ -205,28 +203,8 @@ def _identity(pid: int) -> tuple[bytes, ...]:
 
 # -- the proof ---------------------------------------------------------------------------------------------------------
 
-_PROOF_PAGES, _PROOF_WINDOWS, _PROOF_WINDOW_S, _PROOF_ATTEMPTS = 64, 6, 0.003, 3
+_PROOF_PAGES, _PROOF_WINDOWS, _PROOF_ATTEMPTS = 64, 6, 3
 _libc = ctypes.CDLL(None, use_errno=True)
-
-# Touches half of its pages round and round, and counts the rounds. PR_SET_PDEATHSIG, SIGKILL: should this process die
-# in the middle, no stopped child stays behind.
-_PROOF_PROGRAM = f"""
-import ctypes, mmap, sys, time
-libc = ctypes.CDLL(None)
-libc.prctl(1, 9)
-rounds = memoryview(mmap.mmap(int(sys.argv[1]), 4096)).cast("Q")
-memory = mmap.mmap(-1, {_PROOF_PAGES + 2} << 12, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-memory.madvise(mmap.MADV_NOHUGEPAGE)
-address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-for guard in (0, {_PROOF_PAGES + 1}): libc.mprotect(ctypes.c_void_p(address + (guard << 12)), 4096, 0)
-for page in range(1, {_PROOF_PAGES + 1}): memory[page << 12] = 1
-print(address + 4096, flush=True)
-places = range(4096, {_PROOF_PAGES + 1} << 12, 8192)
-end = time.monotonic() + 3
-while time.monotonic() < end:
-    for place in places: memory[place]
-    rounds[0] += 1
-"""
 
 
 def prove() -> Capability:
@@ -282,59 +260,28 @@ def _judge(text: bytes, address: int) -> str:
 
 def prove_flush() -> Capability:
     """Whether writing 4 flushes here: a child loops over 32 pages, which all have to be seen in windows of 3 ms."""
-    fd = os.memfd_create("memtui-proof")
     try:
-        os.truncate(fd, mmap.PAGESIZE)
-        with mmap.mmap(fd, mmap.PAGESIZE) as rounds:
-            command = [sys.executable, "-I", "-S", "-c", _PROOF_PROGRAM, str(fd)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, pass_fds=[fd]) as child:
-                try:
-                    assert child.stdout
-                    address = int(child.stdout.readline())
-                    _pin_away(child.pid)
-                    for _ in range(_PROOF_ATTEMPTS):
-                        if not (reason := _prove_on(child, rounds, address)):
-                            break
-                finally:
-                    child.kill()
-            return Capability(SOFT_DIRTY, not reason, reason)
+        with looping_child(_PROOF_PAGES, step=2) as child:
+            for _ in range(_PROOF_ATTEMPTS):
+                if not (reason := _try_flush(child)):
+                    break
     except (OSError, ValueError, TrackerError) as error:
-        return Capability(SOFT_DIRTY, False, f"the proof failed: {error}")
-    finally:
-        os.close(fd)
+        reason = f"the proof failed: {error}"
+    return Capability(SOFT_DIRTY, not reason, reason)
 
 
-def _prove_on(child: subprocess.Popen[bytes], rounds: mmap.mmap, address: int) -> str:
-    """Windows of 3 ms on the child; empty when each saw exactly what it touches."""
-    pid = child.pid
-    held, pidfd = _open(pid), os.pidfd_open(pid)
+def _try_flush(child: LoopingChild) -> str:
+    """Some windows on the child; empty when each saw exactly what it touches."""
+    held = _open(child.pid)
     try:
         for window in range(_PROOF_WINDOWS + 1):
-            signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
-            os.waitpid(pid, os.WUNTRACED)
-            if window and (reason := _judge(_read(held.smaps), address)):
-                return reason
-            os.write(held.clear_refs, b"1")
-            os.write(held.clear_refs, b"4")
-            signal.pidfd_send_signal(pidfd, signal.SIGCONT)
-            _let_run(rounds)
+            with child.stopped():
+                if window and (reason := _judge(_read(held.smaps), child.address)):
+                    return reason
+                os.write(held.clear_refs, b"1")
+                os.write(held.clear_refs, b"4")
+            child.let_run()
         return ""
     finally:
-        signal.pidfd_send_signal(pidfd, signal.SIGCONT)
-        for fd in (held.smaps, held.clear_refs, pidfd):
-            os.close(fd)
-
-
-def _let_run(rounds: mmap.mmap) -> None:
-    """For 3 ms and two rounds more, so that a busy machine spoils nothing; at most for 0.2 s."""
-    last, end = int.from_bytes(rounds[:8], "little") + 2, time.monotonic() + 0.2
-    time.sleep(_PROOF_WINDOW_S)
-    while int.from_bytes(rounds[:8], "little") < last and time.monotonic() < end:
-        time.sleep(0.001)
-
-
-def _pin_away(pid: int) -> None:
-    """Onto another CPU than this one, where stale translations live longest."""
-    others = os.sched_getaffinity(0) - {int(_libc.sched_getcpu())}
-    if others:
-        os.sched_setaffinity(pid, {max(others)})
+        os.close(held.smaps)
+        os.close(held.clear_refs)

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.pageset import PageSet
+from memtui.probes import pid_namespace
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.bpf import Program, Skeleton, run_iterator
+from memtui.probes.process import has_ended
 
 DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
 TOP = (1 << 64) - 1
@@ -37,7 +39,6 @@ _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_MARKED = range(4)
 _WALK, _ASK = "walk", "ask"  # the programs
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
-_INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO, the same on every kernel
 _MAX_SEARCH_STEPS = 1 << 16  # 64 TiB of physical address space in steps of 1 GiB
 
 
@@ -244,7 +245,7 @@ class Walker:
                 return
             else:
                 _raise_without_mappings(pid)
-        if _pid_namespace() != _INITIAL_PID_NAMESPACE:
+        if not pid_namespace.is_initial():
             raise NotOnThisKernel("before Linux 6.1, page tables can be read in the initial PID namespace only")
         self._run((0, program), tgid=pid)
         if not self._get("vmas"):
@@ -316,23 +317,11 @@ def blocks_of(pid: int) -> int:
     return int(found[1]) // 4 if found else 0
 
 
-def _pid_namespace() -> int:
-    return os.stat("/proc/self/ns/pid").st_ino
-
-
-def _task_state(path: str) -> str:
-    """One letter, as in ``ps``; empty when the task is gone."""
-    try:
-        return Path(path, "stat").read_bytes().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        return ""
-
-
 def _raise_without_mappings(pid: int) -> NoReturn:
-    if _task_state(f"/proc/{pid}") not in ("", "Z", "X"):
+    if not has_ended(pid):
         raise TrackerError(f"the walk met no memory mapping of process {pid} (a kernel thread?)")
     try:
-        others = [tid for tid in os.listdir(f"/proc/{pid}/task") if _task_state(f"/proc/{pid}/task/{tid}") not in "ZX"]
+        others = [tid for tid in os.listdir(f"/proc/{pid}/task") if not has_ended(int(tid))]
     except OSError:
         others = []
     if others:

@@ -1,0 +1,11 @@
+"""What may be asked of an observation: names and ranges, for the command line and for the sampler that checks it.
+
+Nothing is imported here, so that a help text costs nothing.
+"""
+
+TRACKERS = ("auto", "pagetable", "idle", "damon", "referenced", "rss")
+FLUSHES = ("auto", "cold", "soft-dirty", "off")
+REARMS = ("auto", "working-set", "full")
+INTERVAL_NS = 10**6, 3_600 * 10**9  # 1 ms to 1 h
+DURATION_NS = 10**6, 3_660 * 86_400 * 10**9  # 1 ms to ten years
+COMMAND_CHARACTERS = 1 << 14  # kept of a command line, which is there to be read by people

@@ -1,0 +1,135 @@
+"""What a sampler believes: every field of an order is checked, and nothing of a bad one is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui import choices, orders
+from memtui.orders import Order, read_order
+from memtui.samples import Options
+
+
+def start_sampler(order: bytes, *before: str) -> subprocess.CompletedProcess[bytes]:
+    words = [*before, sys.executable, "-P", "-m", "memtui.sampler"]
+    return subprocess.run(words, input=order, capture_output=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b"hello\n",
+        b"{}\n",
+        b"[" * 100_000 + b"\n",
+        b"\xff\xfe\n",
+        b'{"pid": 1}\n',
+        b"x" * (orders.LINE_BYTES + 10),
+    ],
+    ids=["empty", "words", "no fields", "deep", "no text", "half", "endless"],
+)
+def test_a_sampler_refuses_a_bad_order_in_one_line(line):
+    done = start_sampler(line)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == b""
+    assert done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"not an order: ")
+
+
+GOOD = Order(4242, 777, Options(200_000_000), "python train.py")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("interval_ns", 0),
+        ("interval_ns", 999_999),
+        ("interval_ns", 3_601 * 10**9),
+        ("interval_ns", 2e8),
+        ("interval_ns", True),
+        ("interval_ns", None),
+        ("interval_ns", "200000000"),
+        ("duration_ns", -1),
+        ("duration_ns", 10**30),
+        ("pause", 1),
+        ("pause", "yes"),
+        ("children", None),
+        ("tracker", "../../x"),
+        ("flush", ""),
+        ("rearm", "half"),
+        ("filter", "x" * 5000),
+        ("output", "/etc/passwd"),
+    ],
+)
+def test_every_option_of_an_order_is_checked(field, value):
+    plain = asdict(GOOD)
+    plain["options"][field] = value
+    with pytest.raises(ValueError, match="not an order"):
+        Order.from_line(json.dumps(plain).encode())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("pid", 0), ("pid", -1), ("pid", 1 << 23), ("pid", 7.0), ("pid", "7"), ("start_ticks", -1), ("command", 5)),
+        *(("options", None), ("options", []), ("command", "x" * 20_000), ("path", "/x")),
+    ],
+)
+def test_every_field_of_an_order_is_checked(field, value):
+    with pytest.raises(ValueError, match="not an order"):
+        Order.from_line(json.dumps(asdict(GOOD) | {field: value}).encode())
+
+
+def test_orders_survive_the_way():
+    long = replace(GOOD, command="x\udcff\n\x1b" * 100_000)
+    for order in (GOOD, replace(GOOD, options=replace(GOOD.options, duration_ns=10**9, pause=False)), long):
+        read = Order.from_line(order.to_line())
+        assert read == replace(order, command=order.command[: choices.COMMAND_CHARACTERS])
+
+
+@given(st.binary(max_size=300))
+def test_no_line_does_more_than_fail(line):
+    with pytest.raises(ValueError, match="not an order"):
+        Order.from_line(line)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(sorted(asdict(GOOD))), st.sampled_from(sorted(asdict(GOOD.options))), _JSON, st.booleans())
+def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
+    plain = asdict(GOOD)
+    if inside:
+        plain["options"][option] = value
+    else:
+        plain[field] = value
+    try:
+        order = Order.from_line(json.dumps(plain).encode())
+    except ValueError:
+        return
+    low, high = choices.INTERVAL_NS
+    assert type(order.options.interval_ns) is int
+    assert low <= order.options.interval_ns <= high
+    assert type(order.options.pause) is bool
+    assert order.options.duration_ns is None or type(order.options.duration_ns) is int
+
+
+def test_an_order_is_read_to_its_end_and_no_further():
+    read, write = os.pipe()
+    os.write(write, GOOD.to_line() + orders.STOP)
+    assert read_order(read) == GOOD
+    assert os.read(read, 100) == orders.STOP
+    os.close(write)
+    assert read_order(read) is None
+    os.close(read)
