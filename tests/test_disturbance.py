@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from memtui.probes.disturbance import LIMIT, SWAPPED, DisturbanceProbe
 from memtui.probes.memory_cgroups import memory_cgroup, memory_mounts
 from memtui.probes.rivals import Rivals
 from memtui.session.reader import SessionReader
+from tests.cgroups import limited_cgroup
 from tests.live import needs_root, needs_tracker, pattern
 from tests.test_cli import memtui
 
@@ -226,32 +226,6 @@ with open(path, "rb", buffering=0) as file:
         while file.readinto(piece):
             pass
 """
-
-
-@contextmanager
-def limited_cgroup(limit_bytes: int):
-    """A memory cgroup with a limit, whichever version is mounted here; (version, folder)."""
-    for version, (top, _) in sorted(memory_mounts().items()):
-        folder = top / f"memtui-test-{os.getpid()}"
-        try:
-            folder.mkdir()
-        except OSError:
-            continue
-        try:
-            limit = folder / ("memory.limit_in_bytes" if version == 1 else "memory.high")
-            if not limit.exists():
-                continue
-            limit.write_text(str(limit_bytes))
-            yield version, folder
-            return
-        finally:
-            for _ in range(50):
-                try:
-                    folder.rmdir()
-                    break
-                except OSError:
-                    time.sleep(0.1)
-    pytest.skip("no memory cgroup can be made here")
 
 
 @needs_root

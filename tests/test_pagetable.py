@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import time
@@ -17,7 +19,7 @@ import pytest
 from memtui.probes import pid_namespace
 from memtui.probes.pages import build_skeleton, pagetable
 from memtui.probes.pages.base import PageTracker, TrackerError
-from memtui.probes.pages.bpf import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton
+from memtui.probes.pages.bpf import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton, _bpf
 from memtui.probes.pages.pagetable import PageTableTracker, prove
 from memtui.probes.pages.walk import Walker
 from memtui.samples import Status
@@ -101,6 +103,28 @@ def test_it_proves_itself(skeleton):
     capability = prove(skeleton)
     assert capability.ok, capability
     assert capability.reason == ""
+
+
+def test_the_verifier_looks_at_few_instructions(skeleton):
+    """It gives up at a million, and older ones need more than newer ones: 66,000 here were too many for Linux 6.12."""
+    walker = Walker(skeleton)
+    try:
+        assert {name: verified_instructions(fd) < 50_000 for name, fd in walker._program.programs.items()} == {
+            "walk": True,
+            "ask": True,
+        }
+    finally:
+        walker.close()
+
+
+def verified_instructions(program_fd: int) -> int:
+    """``bpf_prog_info.verified_insns`` (include/uapi/linux/bpf.h, since Linux 5.16)."""
+    info = ctypes.create_string_buffer(232)
+    question = struct.pack("<IIQ", program_fd, len(info), ctypes.addressof(info))
+    _bpf(15, question, "describe a program")  # BPF_OBJ_GET_INFO_BY_FD
+    (verified,) = struct.unpack_from("<I", info, 216)
+    assert verified > 0
+    return verified
 
 
 @pytest.mark.parametrize("write", [False, True], ids=["reads", "writes"])

@@ -510,7 +510,10 @@ static long answer_page(u32 i, void *context)
 	k = (!!(bit & 0xffffffff00000000ULL) << 5) | (!!(bit & 0xffff0000ffff0000ULL) << 4) |
 	    (!!(bit & 0xff00ff00ff00ff00ULL) << 3) | (!!(bit & 0xf0f0f0f0f0f0f0f0ULL) << 2) |
 	    (!!(bit & 0xccccccccccccccccULL) << 1) | !!(bit & 0xaaaaaaaaaaaaaaaaULL);
-	entry = a->table->entry[(a->word * 64 + k) & 511];
+	k += a->word * 64;
+	/* The compiler knows that this is below 512 and would leave the bound out; older verifiers do not know it. */
+	barrier_var(k);
+	entry = a->table->entry[k & 511];
 	if (!present(entry))
 		return 0;
 	/* Under PROT_NONE the number of the page frame is kept inverted. */
