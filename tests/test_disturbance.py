@@ -15,7 +15,7 @@ from memtui.probes.memory_cgroups import memory_cgroup, memory_mounts
 from memtui.probes.rivals import Rivals
 from memtui.session.reader import SessionReader
 from tests.cgroups import limited_cgroup
-from tests.live import needs_root, needs_tracker, pattern
+from tests.live import needs_root, needs_tracker, pattern, wait_for_samples
 from tests.test_cli import memtui
 
 PID = 42
@@ -242,7 +242,7 @@ def test_reclaim_at_a_real_limit_is_in_the_session_and_quiet_before(tmp_path):
                 record = [sys.executable, "-m", "memtui", "record", str(child.pid), "-o", str(path)]
                 options = ["--interval", "0.1", "--duration", "5", "--tracker", "rss"]
                 with subprocess.Popen([*record, *options], stdout=subprocess.DEVNULL) as recording:
-                    time.sleep(2.5)
+                    wait_for_samples(path, 10, 60).close()
                     child.stdin.write(b"go\n")
                     child.stdin.flush()
                     assert recording.wait() == 0

@@ -296,6 +296,7 @@ def test_auto_keeps_the_full_clear_where_reclaim_is_near(target, monkeypatch):
     monkeypatch.setattr(rearm, "reclaim_is_near", lambda _pid: True)
     target.do("a = anonymous(32768); v = view(a, 32768); v[:] = 1")
     tracker, observer = _track(target, "auto")
+    assert observer.window(target.pid).rearm == FULL, "from the first window on"
     tracker.notice()
     assert observer.window(target.pid).rearm == FULL
     observer.close()

@@ -55,7 +55,8 @@ def test_a_target_that_is_swapped_out_is_not_hurt_and_its_windows_say_so(tmp_pat
     reader = SessionReader(path)
     disturbed = reader.samples.disturbed
     cause = LIMIT if version == 1 else "reclaim in its memory cgroup"
-    assert sum(cause in text and SWAPPED in text for text in disturbed) >= len(disturbed) // 2, disturbed
+    assert all(cause in text for text in disturbed[1:-1]), disturbed
+    assert any(SWAPPED in text for text in disturbed), disturbed
     rows = reader.process_samples(0, int(reader.samples.sample[-1]))
     # Under pressure, what memtui clears must not be offered to the kernel as cold.
     assert {row["rearm"] for row in rows if row["rearm"]} == {FULL}

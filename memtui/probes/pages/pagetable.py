@@ -139,6 +139,7 @@ class PageTableTracker:
             raise
         held = self._held[pid] = _Held(handle, walk.address_space)
         held.note_resident(walk)
+        self._rearmer.look_at(pid)
         # What was touched before may be all that is resident: too much to ask about in every window.
         if walk.pages.page_count <= _RECENT_PAGES:
             held.recent = walk.pages

@@ -75,10 +75,13 @@ class Rearmer:
     def look_around(self, pids: tuple[int, ...]) -> None:
         """Take in what changes slowly. Call it now and then while nothing is paused."""
         self._flusher.large_folios = large_folios_exist()
-        if self._asked == "auto":
-            for pid in pids:
-                if reclaim_is_near(pid):
-                    self._rest[pid] = max(self._rest.get(pid, 0), _REST_WINDOWS)
+        for pid in pids:
+            self.look_at(pid)
+
+    def look_at(self, pid: int) -> None:
+        """Whether this process has to be cleared in full for a while: what is marked as cold is reclaimed first."""
+        if self._asked == "auto" and reclaim_is_near(pid):
+            self._rest[pid] = max(self._rest.get(pid, 0), _REST_WINDOWS)
 
     def forget(self, pid: int) -> None:
         self._rest.pop(pid, None)
