@@ -45,7 +45,8 @@ uname -r
 mkdir -p /tmp/disk
 modprobe -qa loop ext4
 truncate -s 640M /tmp/disk.image && mkfs.ext4 -qF /tmp/disk.image && mount -o loop /tmp/disk.image /tmp/disk
-dd if=/dev/zero of=/tmp/disk/swap bs=1M count=192 status=none && chmod 600 /tmp/disk/swap && mkswap -q /tmp/disk/swap && swapon /tmp/disk/swap
+dd if=/dev/zero of=/tmp/disk/swap bs=1M count=192 status=none && chmod 600 /tmp/disk/swap
+mkswap -q /tmp/disk/swap && swapon /tmp/disk/swap
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
 echo +memory > /sys/fs/cgroup/cgroup.subtree_control
 export TMPDIR=/tmp/disk PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=default OMP_NUM_THREADS=1
