@@ -155,7 +155,7 @@ def _observation_options() -> _Parser:
         choices=TRACKERS,
         default="auto",
         metavar="T",
-        help="how touches are seen: auto takes the first that works; pagetable sees pages, referenced "
+        help="how touches are seen: auto takes the first that works; pagetable and idle see pages, referenced "
         "ranges (no root), rss none",
     )
     group.add_argument(

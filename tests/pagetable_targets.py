@@ -196,12 +196,12 @@ class Observer:
 
     def begin(self, pid: int) -> None:
         self.tracker.notice()
-        self._paused(pid, lambda: self.tracker.begin(pid, vmas_of(pid)))
+        self.paused(pid, lambda: self.tracker.begin(pid, vmas_of(pid)))
 
     def window(self, pid: int, *, want_resident: bool = False):
-        return self._paused(pid, lambda: self.tracker.window(pid, vmas_of(pid), want_resident=want_resident))
+        return self.paused(pid, lambda: self.tracker.window(pid, vmas_of(pid), want_resident=want_resident))
 
-    def _paused(self, pid: int, work):
+    def paused(self, pid: int, work):
         """Try again when a busy machine kept the target from a CPU, and so from stopping, for too long."""
         for attempt in range(20):
             try:

@@ -33,6 +33,7 @@ CHOSEN = {
         "every_window or not_touched_again or no_list_yet or files_and_shared or cannot_be_cleared or locked or "
         "huge_page or large_folio or cheaper_way or ranges_are_all_taken"
     ),
+    "test_idle.py": "real or exact or again or touched or agrees or page or processes or generation or costs_nothing",
     "test_referenced.py": "counts_exactly or flush_is_proved or exec",
     "test_kinds_of_memory.py": "hugetlb or shared",
     "test_disturbance.py": "real_limit",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memtui.probes.pages.base import PageTracker, TrackerError
 from memtui.samples import Capability
 
-AUTO_ORDER = ("pagetable", "referenced", "rss")
+AUTO_ORDER = ("pagetable", "idle", "referenced", "rss")
 
 
 class NoTracker(Exception):
@@ -30,6 +30,12 @@ def _pagetable() -> _Entry:
     )
 
 
+def _idle() -> _Entry:
+    from memtui.probes.pages import idle
+
+    return _Entry(idle.prove, lambda flush, _rearm, _paused: idle.IdleTracker(flush))
+
+
 def _referenced() -> _Entry:
     from memtui.probes.pages import referenced
 
@@ -44,10 +50,11 @@ def _rss() -> _Entry:
 
 _TRACKERS: dict[str, Callable[[], _Entry]] = {
     "pagetable": _pagetable,
+    "idle": _idle,
     "referenced": _referenced,
     "rss": _rss,
 }
-_PLANNED = ("idle", "damon")  # names of the command-line contract that this version lacks
+_PLANNED = ("damon",)  # names of the command-line contract that this version lacks
 NAMES = ("auto", *_TRACKERS, *_PLANNED)
 
 

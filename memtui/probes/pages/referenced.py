@@ -22,6 +22,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from memtui.probes.pages import address_space
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.flush import OFF, SOFT_DIRTY, soft_dirty_is_tracked
 from memtui.probes.pages.looping_child import LoopingChild, looping_child
@@ -37,9 +38,6 @@ COSTLY = (
 )
 UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window may be missed"
 _PAGE_KIB = 4
-# Where identity changes with every exec, even where the kernel does not randomise: fields of /proc/PID/stat counted
-# from the state (proc_pid_stat(5)): startcode, endcode, startstack, arg_start, env_start.
-_PLACES = (23, 24, 25, 45, 47)
 _UNCOUNTED = (b" ht", b" pf")  # VmFlags of hugetlb and of device memory (PFN map)
 _REFERENCED = re.compile(rb"\nReferenced: +(\d+)")
 _RSS = re.compile(rb"\nRss: +(\d+)")
@@ -73,11 +71,7 @@ class ReferencedTracker:
         """
         self._held: dict[int, _Held] = {}
         self._told = False
-        proof = prove_flush() if flush in ("auto", SOFT_DIRTY) else Capability(flush, True)
-        if flush not in ("auto", SOFT_DIRTY, OFF) or (flush == SOFT_DIRTY and not proof.ok):
-            why = proof.reason or "the referenced tracker knows no pages to give to it"
-            raise TrackerError(f"flush {flush} does not work with the referenced tracker: {why}; auto and off would")
-        self.flush = OFF if flush == OFF or not proof.ok else SOFT_DIRTY
+        self.flush = choose_flush(NAME, flush)
 
     def notice(self) -> str:
         """Once: what the flush costs, or what its absence does."""
@@ -111,7 +105,7 @@ class ReferencedTracker:
             self.begin(pid, vmas)
             return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
         begin = time.monotonic_ns()
-        identity = _identity(pid)
+        identity = address_space.identity(pid)
         text = _read(held.smaps) if identity == held.identity else b""
         if not text:  # another address space, which begins without marks: what is marked was touched since the exec
             self.forget(pid)
@@ -157,6 +151,18 @@ class ReferencedTracker:
             self.forget(pid)
 
 
+def choose_flush(tracker: str, flush: str) -> str:
+    """Of a tracker that flushes by writing 4; ``auto`` proves it on a child process.
+
+    Raises TrackerError: there is no such flush, or it does not flush here.
+    """
+    proof = prove_flush() if flush in ("auto", SOFT_DIRTY) else Capability(flush, True)
+    if flush not in ("auto", SOFT_DIRTY, OFF) or (flush == SOFT_DIRTY and not proof.ok):
+        why = proof.reason or f"the {tracker} tracker cannot choose pages for it"
+        raise TrackerError(f"flush {flush} does not work with the {tracker} tracker: {why}; auto and off would")
+    return OFF if flush == OFF or not proof.ok else SOFT_DIRTY
+
+
 def sizes_by_vma(text: bytes, what: re.Pattern[bytes], uncounted: tuple[bytes, ...] = _UNCOUNTED) -> VmaSizes:
     """(start, bytes) of the VMAs of an smaps text that have any; None for those the kernel does not count."""
     ends = _END.findall(text)
@@ -175,7 +181,8 @@ def _open(pid: int) -> _Held:
     try:
         smaps = os.open(f"/proc/{pid}/smaps", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return _Held(smaps, os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC), _identity(pid))
+            clear_refs = os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+            return _Held(smaps, clear_refs, address_space.identity(pid))
         except BaseException:
             os.close(smaps)
             raise
@@ -190,15 +197,6 @@ def _read(smaps: int) -> bytes:
     while part := os.read(smaps, 1 << 18):
         parts.append(part)
     return b"".join(parts)
-
-
-def _identity(pid: int) -> tuple[bytes, ...]:
-    """Where the program, its stack and its arguments lie. Raises ProcessLookupError."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        raise ProcessLookupError(f"process {pid} ended") from None
-    return tuple(fields[place] for place in _PLACES)
 
 
 # -- the proof ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,371 @@
+"""The idle tracker: which pages were touched, from the kernel's idle page tracking (CONFIG_IDLE_PAGE_TRACKING).
+
+The method of MemSnoop: set the idle bit of a page frame, let the process run, look whether the bit is still set. Here
+only bits of the target are set, and only those of pages that were found touched are set again: an idle page is still
+marked. The kernel clears accessed bits without flushing the TLB, so that is done on top (see ``flush.py``).
+
+An idle bit belongs to the page frame and not to the process: of memory that processes share it tells that somebody
+touched it. It belongs to the whole of a large folio: where such a folio is mapped page by page, it tells that one of
+its pages was touched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.pageset import PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
+from memtui.probes.pages import address_space, page_frames
+from memtui.probes.pages.base import PageWindow, TrackerError
+from memtui.probes.pages.flush import SOFT_DIRTY, soft_dirty_is_tracked
+from memtui.probes.pages.new_pages import NewPages
+from memtui.probes.pages.page_frames import BITMAP, KPAGEFLAGS, IdleBitmap, Numbers, has
+from memtui.probes.pages.referenced import choose_flush
+from memtui.probes.vmas import parse_maps, read_maps
+from memtui.samples import Capability, Status, Vma
+
+NAME = "idle"
+WORKING_SET = "working-set"
+COSTLY = (
+    "this kernel tracks soft-dirty pages, so the flush of the idle tracker write-protects every page of the target: it "
+    "pays one minor fault (about 1 us) for each page it writes in a window, and others (CRIU) lose their soft-dirty "
+    "marks; --flush off avoids it and misses pages that stay hot in the TLB"
+)
+UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window may be missed"
+# What a page is to this tracker.
+_SMALL, _LARGE, _HUGE, _HUGETLB, _NONE = range(5)
+
+
+@dataclass(slots=True, eq=False)
+class _Pages:
+    """The present pages of a process, in parallel arrays, rising."""
+
+    numbers: Numbers
+    frames: Numbers
+    shared: NDArray[np.bool_]
+    kinds: NDArray[np.uint8]
+    bits: Numbers  # the frame whose idle bit speaks of this page
+    marked: NDArray[np.bool_]  # that bit was set, and was seen to be
+    born: NDArray[np.bool_]  # not there, or elsewhere, when bits were last set
+
+    @classmethod
+    def none(cls) -> _Pages:
+        numbers, flags = np.empty(0, np.uint64), np.empty(0, bool)
+        return cls(numbers, numbers, flags, np.empty(0, np.uint8), numbers, flags, flags)
+
+    def chosen(self, mask: NDArray[np.bool_]) -> PageSet:
+        """A set of some of them, in the size in which they are told apart."""
+        small = PageSet.from_pages(self.numbers[mask & (self.kinds <= _LARGE)])
+        large = mask & ((self.kinds == _HUGE) | (self.kinds == _HUGETLB))
+        huge = np.unique(self.numbers[large] // np.uint64(PAGES_PER_BLOCK))
+        return PageSet(small.blocks, small.bits, huge, small.giant)
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """The kernel's handles on one process. An open ``pagemap`` belongs to one address space and is empty after exec."""
+
+    pagemap: int
+    clear_refs: int
+    identity: tuple[bytes, ...]
+    generation: int = 0
+    maps: bytes = b""
+    ranges: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 2), np.uint64))
+    pages: _Pages = field(default_factory=_Pages.none)
+    # Shared frames that were found touched, and marked again, on behalf of another process of the tree.
+    seen_by_others: Numbers = field(default_factory=lambda: np.empty(0, np.uint64))
+
+
+class IdleTracker:
+    """Page-exact for private memory; needs root of the machine (page frame numbers)."""
+
+    name = NAME
+    rearm = WORKING_SET
+    wss, pages = Capability("wss", True), Capability("pages", True)
+    reads_running = False  # page frames change their place under a running process
+
+    def __init__(self, flush: str = "auto") -> None:
+        """Choose the flush; ``auto`` proves it on a child process.
+
+        Raises:
+            TrackerError: this tracker has no such flush, or it does not flush here.
+            OSError: the kernel has no idle page tracking, or this is not root.
+        """
+        self._held: dict[int, _Held] = {}
+        self._told = False
+        self.flush = choose_flush(NAME, flush)
+        self._bitmap = IdleBitmap()
+        try:
+            self._kpageflags = os.open(KPAGEFLAGS, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._bitmap.close()
+            raise
+        self._new_pages = NewPages()
+
+    def notice(self) -> str:
+        """Once: what the flush costs, or what its absence does."""
+        if self._told:
+            return ""
+        self._told = True
+        if self.flush != SOFT_DIRTY:
+            return UNFLUSHED
+        return COSTLY if soft_dirty_is_tracked() else ""
+
+    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+        """Set the idle bit of every page, so that the first window reports touches and not residency.
+
+        Raises:
+            ProcessLookupError: the process ended.
+            PermissionError: page frame numbers are hidden from this process.
+        """
+        self.forget(pid)
+        held = _open(pid)
+        try:
+            held.pages = self._look(pid, held)
+            self._mark(held, np.ones(len(held.pages.numbers), bool))
+        except BaseException:
+            _close(held)
+            raise
+        self._held[pid] = held
+
+    def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
+        """Read the bits, and set again those of touched pages. The process has to be paused over this call.
+
+        Raises:
+            ProcessLookupError: the process ended.
+            TrackerError: page frames cannot be read.
+        """
+        held = self._held.get(pid)
+        if held is None:
+            self.begin(pid, vmas)
+            return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
+        begin = time.monotonic_ns()
+        if address_space.identity(pid) != held.identity:  # its pages are all new, and new pages count as touched
+            new = _open(pid)
+            new.generation = held.generation + 1
+            self.forget(pid)
+            self._held[pid] = held = new
+        pages = held.pages = self._look(pid, held)
+        trackable = pages.kinds < _HUGETLB
+        touched = trackable & ~self._bitmap.idle(pages.bits)
+        if len(held.seen_by_others):
+            touched |= trackable & np.isin(pages.bits, held.seen_by_others)
+            held.seen_by_others = held.seen_by_others[:0]
+        # A page whose bit could not be set may have been touched or not; so may each page of a large folio.
+        unknown = touched & ((~pages.marked & ~pages.born) | (pages.kinds == _LARGE))
+        self._tell_others(pid, pages.bits[touched & pages.shared])
+        walked = time.monotonic_ns()
+        found = pages.chosen(touched)
+        reason = self._reason(pages, unknown)
+        self._mark(held, touched)
+        cleared = time.monotonic_ns()
+        hugetlb = _starts_of(held.ranges, pages.numbers[pages.kinds == _HUGETLB])
+        return PageWindow(
+            found,
+            pages.chosen(pages.kinds < _NONE) if want_resident else None,
+            flush=self.flush,
+            rearm=WORKING_SET,
+            generation=held.generation,
+            walk_ns=walked - begin,
+            rearm_ns=cleared - walked,
+            clear_gap_ns=cleared - begin,
+            unknown_bytes=pages.chosen(unknown).size_bytes,
+            vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
+            reason=reason,
+        )
+
+    def _look(self, pid: int, held: _Held) -> _Pages:
+        """The pages that are present now, with what is known of them from the last time."""
+        text = read_maps(pid)
+        if text != held.maps:
+            held.maps = text
+            held.ranges = np.array(
+                [(v.start >> PAGE_SHIFT, v.end >> PAGE_SHIFT) for v in parse_maps(text)], np.uint64
+            ).reshape(-1, 2)
+        numbers, frames, exclusive = page_frames.present_pages(held.pagemap, held.ranges)
+        if len(frames) and not frames.any():
+            raise PermissionError("page frame numbers are hidden from this process (CAP_SYS_ADMIN)")
+        before = held.pages
+        place = np.searchsorted(before.numbers, numbers)
+        place[place == len(before.numbers)] = 0
+        same = np.zeros(len(numbers), bool)
+        if len(before.numbers):
+            same = (before.numbers[place] == numbers) & (before.frames[place] == frames)
+        kinds, bits, marked = np.zeros(len(numbers), np.uint8), frames.copy(), np.zeros(len(numbers), bool)
+        old = place[same]
+        kinds[same], bits[same], marked[same] = before.kinds[old], before.bits[old], before.marked[old]
+        # A folio may have been split or made large in its place, so what is no plain page is looked at again.
+        again = np.flatnonzero(~same | (kinds != _SMALL) | ~marked)
+        kinds[again], bits[again] = self._sort(numbers[again], frames[again])
+        return _Pages(numbers, frames, ~exclusive, kinds, bits, marked, ~same)
+
+    def _sort(self, numbers: Numbers, frames: Numbers) -> tuple[NDArray[np.uint8], Numbers]:
+        """(kind, frame of the idle bit) of pages."""
+        flags, heads = page_frames.flags_of(self._kpageflags, frames)
+        compound = has(flags, page_frames.COMPOUND_HEAD) | has(flags, page_frames.COMPOUND_TAIL)
+        kinds = np.where(compound, _LARGE, _SMALL).astype(np.uint8)
+        kinds[_whole_blocks(numbers, frames) & compound] = _HUGE
+        kinds[has(flags, page_frames.HUGETLB)] = _HUGETLB
+        # The page of zeros, and device memory: nobody clears their marks, and they are not the target's to count.
+        kinds[has(flags, page_frames.ZERO_PAGE) | has(flags, page_frames.NO_PAGE)] = _NONE
+        return kinds, heads
+
+    def _mark(self, held: _Held, which: NDArray[np.bool_]) -> None:
+        """Set the idle bits of some pages, see which took it, and make the CPUs forget their translations."""
+        pages = held.pages
+        which = which & (pages.kinds < _HUGETLB)
+        bits = np.unique(pages.bits[which])
+        self._new_pages.settle()  # a page that is in no list yet cannot be marked
+        self._bitmap.mark(bits)
+        if self.flush == SOFT_DIRTY:
+            os.write(held.clear_refs, b"4")
+        pages.marked[which] = self._bitmap.idle(pages.bits[which])
+
+    def _tell_others(self, pid: int, frames: Numbers) -> None:
+        """Their bits are set again before the other processes of the tree are looked at."""
+        if len(frames):
+            for other, held in self._held.items():
+                if other != pid:
+                    held.seen_by_others = np.union1d(held.seen_by_others, frames)
+
+    def _reason(self, pages: _Pages, unknown: NDArray[np.bool_]) -> str:
+        """Of which pages it cannot be told whether they were touched, and why."""
+        folios = int((unknown & (pages.kinds == _LARGE)).sum())
+        rest = unknown & (pages.kinds != _LARGE)
+        found = [f"{folios} pages are parts of large folios, which have one mark together"] if folios else []
+        if rest.any():
+            flags, _ = page_frames.flags_of(self._kpageflags, pages.frames[rest])
+            off = int((~has(flags, page_frames.LRU)).sum())
+            if off:
+                found.append(f"{off} pages are in no list of reclaim and cannot be marked")
+            if len(flags) - off:
+                found.append(f"{len(flags) - off} pages could not be marked")
+        return "; ".join(found)
+
+    def forget(self, pid: int) -> None:
+        """Release what is held for a process that ended."""
+        held = self._held.pop(pid, None)
+        if held:
+            _close(held)
+
+    def close(self) -> None:
+        """Release everything."""
+        for pid in tuple(self._held):
+            self.forget(pid)
+        self._bitmap.close()
+        os.close(self._kpageflags)
+        self._new_pages.close()
+
+
+def _whole_blocks(numbers: Numbers, frames: Numbers) -> NDArray[np.bool_]:
+    """Pages of blocks of 2 MiB of address space that lie in 2 MiB of page frames: in one huge page, or in its parts."""
+    whole = np.zeros(len(numbers), bool)
+    first = np.flatnonzero((numbers | frames) % np.uint64(PAGES_PER_BLOCK) == 0)
+    first = first[first + PAGES_PER_BLOCK <= len(numbers)]
+    if not len(first):
+        return whole
+    # Where numbers and frames rise together, their difference stays.
+    turns = np.concatenate(([0], np.cumsum(np.diff(frames - numbers) != 0)))
+    last = first + PAGES_PER_BLOCK - 1
+    good = (numbers[last] - numbers[first] == PAGES_PER_BLOCK - 1) & (turns[last] == turns[first])
+    for at in first[good].tolist():
+        whole[at : at + PAGES_PER_BLOCK] = True
+    return whole
+
+
+def _starts_of(ranges: NDArray[np.uint64], numbers: Numbers) -> list[int]:
+    """Where the mappings begin, in bytes, in which pages lie."""
+    place = np.unique(np.searchsorted(ranges[:, 0], numbers, side="right") - 1)
+    return [start << PAGE_SHIFT for start in ranges[place, 0].tolist()]
+
+
+def _open(pid: int) -> _Held:
+    """Raises ProcessLookupError and PermissionError."""
+    try:
+        pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            clear_refs = os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+        except BaseException:
+            os.close(pagemap)
+            raise
+    except FileNotFoundError:
+        raise ProcessLookupError(f"process {pid} ended") from None
+    try:
+        return _Held(pagemap, clear_refs, address_space.identity(pid))
+    except BaseException:
+        os.close(pagemap)
+        os.close(clear_refs)
+        raise
+
+
+def _close(held: _Held) -> None:
+    os.close(held.pagemap)
+    os.close(held.clear_refs)
+
+
+# -- the proof ---------------------------------------------------------------------------------------------------------
+
+_PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
+
+
+def prove() -> Capability:
+    """Whether this tracker tells the truth here: of 64 pages of this process half are touched, and just those seen.
+
+    Never raises; what is missing is said in plain words.
+    """
+    if not BITMAP.exists():
+        lacks = f"{BITMAP} is missing: this kernel has no idle page tracking"
+        return Capability(NAME, False, lacks, "a kernel with CONFIG_IDLE_PAGE_TRACKING")
+    if os.geteuid() != 0:
+        return Capability(NAME, False, "it needs root (page frame numbers: CAP_SYS_ADMIN)", "run with sudo")
+    reason = ""
+    try:
+        for _ in range(_PROOF_ATTEMPTS):  # something else may clear a mark in between; a wrong tracker fails always
+            if not (reason := _self_test()):
+                break
+    except (OSError, TrackerError) as error:
+        reason = str(error)
+    return Capability(NAME, not reason, reason, "")
+
+
+def _self_test() -> str:
+    """Empty when exactly the touched pages of this process are seen; otherwise what was seen."""
+    if not Path("/proc/self/clear_refs").exists():
+        return "/proc/PID/clear_refs is missing"
+    touched = list(range(0, _PROOF_PAGES, 2))
+    with mmap.mmap(-1, _PROOF_PAGES * PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(_PROOF_PAGES):
+            memory[page * PAGE_BYTES] = 1
+        hold = ctypes.c_char.from_buffer(memory)
+        first = ctypes.addressof(hold) >> PAGE_SHIFT
+        del hold
+        bitmap, new_pages = IdleBitmap(), NewPages()
+        pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+        clear_refs = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            ranges = np.array([[first, first + _PROOF_PAGES]], np.uint64)
+            numbers, frames, _ = page_frames.present_pages(pagemap, ranges)
+            if len(numbers) != _PROOF_PAGES or not frames.all():
+                return "page frame numbers are hidden from this process (CAP_SYS_ADMIN)"
+            new_pages.settle()
+            bitmap.mark(frames)
+            os.write(clear_refs, b"4")  # this process's own translations are stale, too
+            for page in touched:
+                memory[page * PAGE_BYTES] = 2
+            seen = np.flatnonzero(~bitmap.idle(frames)).tolist()
+        finally:
+            os.close(clear_refs)
+            os.close(pagemap)
+            new_pages.close()
+            bitmap.close()
+    if seen != touched:
+        return f"the self-test touched {len(touched)} pages of its own and saw {len(seen)}: not to be trusted here"
+    return ""
