@@ -111,9 +111,11 @@ def test_the_cost_of_the_flush_is_told_where_it_has_one(tracked, said, monkeypat
 
 def test_auto_takes_it_when_the_page_tables_are_out_of_reach(monkeypatch):
     out = Capability("pagetable", False, "it needs root", "run with sudo")
+    no_idle = Capability("idle", False, "no idle page tracking", "another kernel")
     monkeypatch.setattr("memtui.probes.pages.pagetable.prove", lambda: out)
+    monkeypatch.setattr("memtui.probes.pages.idle.prove", lambda: no_idle)
     tracker, rejected = choice.choose("auto", "auto")
-    assert (tracker.name, rejected) == ("referenced", (out,))
+    assert (tracker.name, rejected) == ("referenced", (out, no_idle))
     why = choice.page_views(tracker, rejected)
     assert why == Capability("pages", False, f"{referenced.NO_PAGES}; pagetable is out: it needs root", "run with sudo")
     tracker.close()
