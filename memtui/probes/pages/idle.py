@@ -155,12 +155,12 @@ class IdleTracker:
         pages = held.pages = self._look(pid, held)
         trackable = pages.kinds < _HUGETLB
         touched = trackable & ~self._bitmap.idle(pages.bits)
+        self._tell_others(pid, pages.bits[touched & pages.shared])
         if len(held.seen_by_others):
             touched |= trackable & np.isin(pages.bits, held.seen_by_others)
             held.seen_by_others = held.seen_by_others[:0]
         # A page whose bit could not be set may have been touched or not; so may each page of a large folio.
         unknown = touched & ((~pages.marked & ~pages.born) | (pages.kinds == _LARGE))
-        self._tell_others(pid, pages.bits[touched & pages.shared])
         walked = time.monotonic_ns()
         found = pages.chosen(touched)
         reason = self._reason(pages, unknown)
