@@ -28,7 +28,7 @@ from memtui.running import Entry, Running, find
 from memtui.samples import Options
 from memtui.target import belongs_to_another, check_target
 
-START_SECONDS = 20.0
+START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child that ends is noticed at once
 STOP_SECONDS = 5.0
 ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
 
