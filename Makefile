@@ -7,7 +7,7 @@ SUDO ?= $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
-.PHONY: demo test bench soak lint types skeleton screenshot clean
+.PHONY: demo test lab-test bench soak lint types skeleton screenshot clean
 
 demo: $(VENV)/installed $(VENV)/torch-asked
 	$(SUDO) $(BIN)/memtui demo
@@ -21,6 +21,13 @@ $(VENV)/torch-asked: | $(VENV)/installed
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest
+
+# Boots other kernels in a virtual machine: the stock one of this Debian, or those in MEMTUI_LAB_KERNEL (see tests/lab).
+# Needs qemu-system-x86, busybox-static and kmod. Takes some ten minutes a kernel.
+MEMTUI_LAB_KERNEL ?= debian
+lab-test: $(VENV)/dev
+	$(PIP) virtme-ng
+	MEMTUI_LAB_KERNEL=$(MEMTUI_LAB_KERNEL) $(BIN)/python -m pytest tests/lab
 
 bench: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks

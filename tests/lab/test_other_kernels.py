@@ -1,10 +1,10 @@
 """The page-table tracker on other kernels than this machine's, booted in a virtual machine.
 
-Set ``MEMTUI_LAB_KERNELS`` to kernels with BTF, separated by commas: images, or versions whose modules are installed.
-They are booted with virtme-ng (PyPI) on QEMU in software, sharing this machine's files read-only. Worth trying: kernels
-with MEM_SOFT_DIRTY (most distributions), with 5-level paging (QEMU's processor has it), and old ones, whose verifier
-refuses programs that newer ones take. The guest has swap, memory cgroups of version 2 and a file system on a disk.
-Takes minutes for each.
+Set ``MEMTUI_LAB_KERNEL`` to images of kernels with BTF, separated by commas; ``debian`` means the stock kernel of this
+Debian, which is fetched and unpacked below build/. They are booted with virtme-ng (PyPI) on QEMU in software, sharing
+this machine's files read-only. Worth trying: kernels with MEM_SOFT_DIRTY (most distributions), with 5-level paging
+(QEMU's processor has it), and old ones, whose verifier refuses programs that newer ones take. The guest has swap,
+memory cgroups of version 2 and a file system on a disk. Takes some ten minutes for each.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from pathlib import Path
 
 import pytest
 
-VARIABLE = "MEMTUI_LAB_KERNELS"
+from tests.lab.debian_kernel import NoKernel, fetch
+
+VARIABLE = "MEMTUI_LAB_KERNEL"
 KERNELS = [kernel for kernel in os.environ.get(VARIABLE, "").split(",") if kernel]
 ROOT = Path(__file__).parents[2]
+CACHE = ROOT / "build" / "kernels"
 # What depends on the kernel, and what stale translations would spoil: an emulated processor keeps very many of them.
 CHOSEN = {
     "test_pagetable.py": (
@@ -58,11 +61,16 @@ export TMPDIR=/tmp/disk PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=default OMP_NUM
 @pytest.mark.parametrize("kernel", KERNELS or [None])
 def test_the_shipped_program_tells_the_truth_there(kernel, tmp_path):
     if not kernel:
-        pytest.skip(f"set {VARIABLE} to kernel images to test on other kernels")
+        pytest.skip(f"set {VARIABLE} to kernel images, or to debian, to test on other kernels")
     search = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
     vng = shutil.which("vng", path=search)
     if not vng or not shutil.which("qemu-system-x86_64"):
         pytest.skip("booting another kernel needs virtme-ng (pip install virtme-ng) and qemu-system-x86_64")
+    if kernel == "debian":
+        try:
+            kernel = str(fetch(CACHE))
+        except NoKernel as error:
+            pytest.skip(f"the stock kernel of Debian cannot be had: {error}")
 
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", "--color=no", "--tb=short"]
     runs = [shlex.join([*command, f"tests/{name}", "-k", f"not fresh and ({tests})"]) for name, tests in CHOSEN.items()]
