@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from memtui.observe import Launch, Observation
     from memtui.samples import Options
 
-FORMATS = ("csv", "json")
+FORMATS = ("csv", "json", "svg")
 NETWORKS = ("auto", "torch", "numpy")
 PROGRESS_SECONDS = 1.0
 
@@ -397,7 +397,7 @@ def _print_report(path: Path, *, as_json: bool) -> None:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from memtui.session.export import export
+    from memtui.export import export
 
     for path in export(args.file, args.to, args.output, force=args.force):
         print(visible(str(path)))

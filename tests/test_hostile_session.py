@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.export import export
 from memtui.inflate import inflate
 from memtui.pageset import PageSet
 from memtui.present import Presenter, Room
 from memtui.report import build_report, format_report
 from memtui.samples import Event, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.session import codec
-from memtui.session.export import export
 from memtui.session.reader import SessionReader
 from memtui.session.store import SessionError, connect_reader
 from memtui.session.writer import SessionWriter

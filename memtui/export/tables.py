@@ -1,22 +1,16 @@
-"""Sessions in forms that other programs read: CSV files with a fixed contract of columns, or one JSON document."""
+"""The tables of a session: rows with a fixed contract of columns, whatever form they are written in."""
 
 from __future__ import annotations
 
-import csv
-import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from memtui.analysis.reuse_histogram import ExactReuse
-from memtui.errors import UserError
-from memtui.foreign import csv_cell
 from memtui.session.codec import UNKNOWN_BYTES
 from memtui.session.reader import SessionReader, VmaRow
 
@@ -27,54 +21,8 @@ Row = tuple[Any, ...]
 Table = tuple[tuple[str, ...], Callable[[SessionReader], Iterable[Row]]]
 
 
-def export(path: Path, form: str, folder: Path, *, force: bool = False) -> list[Path]:
-    """Write a session into a folder and return the files; all of them, or none. Raises SessionError and UserError."""
-    reader = SessionReader(path)
-    names = [*(f"{name}.csv" for name in TABLES), "meta.json"] if form == "csv" else ["session.json"]
-    targets = [folder / name for name in names]
-    done = False
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        there = [p for p in targets if os.path.lexists(p)]
-        if there and not force:
-            targets = []
-            raise UserError(f"{there[0]}: exists already; choose another folder or add --force")
-        for path_there in there:
-            path_there.unlink()  # and not written through: it may be a link
-        if form == "csv":
-            for name, (columns, rows) in TABLES.items():
-                _write_csv(folder / f"{name}.csv", columns, rows(reader))
-            _write_json(folder / "meta.json", _meta(reader))
-        else:
-            tables = {
-                name: [dict(zip(columns, row, strict=True)) for row in rows(reader)]
-                for name, (columns, rows) in TABLES.items()
-            }
-            _write_json(targets[0], {"meta": _meta(reader), **tables})
-        done = True
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
-    finally:
-        reader.close()
-        if not done:
-            for target in targets:
-                target.unlink(missing_ok=True)
-    return targets
-
-
-def _write_csv(path: Path, columns: tuple[str, ...], rows: Iterable[Row]) -> None:
-    with open(path, "x", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-
-
-def _write_json(path: Path, plain: dict[str, Any]) -> None:
-    with open(path, "x", encoding="utf-8") as file:
-        file.write(json.dumps(plain, indent=1) + "\n")
-
-
-def _meta(reader: SessionReader) -> dict[str, Any]:
+def meta(reader: SessionReader) -> dict[str, Any]:
+    """The session's metadata, the wall-clock anchor and the units."""
     return {
         "format": 1,
         "session": reader.path.name,
