@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from memtui.observe import Launch, Observation
     from memtui.samples import Options
 
-FORMATS = ("csv", "json", "svg")
+FORMATS = ("csv", "json", "svg", "html")
 NETWORKS = ("auto", "torch", "numpy")
 PROGRESS_SECONDS = 1.0
 

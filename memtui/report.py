@@ -22,12 +22,13 @@ def build_report(path: Path) -> dict[str, Any]:
     """The document of ``report --json``. Raises SessionError."""
     reader = SessionReader(path)
     try:
-        return _report(path, reader)
+        return report_of(reader)
     finally:
         reader.close()
 
 
-def _report(path: Path, reader: SessionReader) -> dict[str, Any]:
+def report_of(reader: SessionReader) -> dict[str, Any]:
+    """The same of a session that is open. Raises SessionError."""
     hello, samples = reader.hello, reader.samples
     lengths = (samples.end_ns - samples.start_ns) / SECOND_NS
     events = reader.events(0, 2**62)
@@ -35,7 +36,7 @@ def _report(path: Path, reader: SessionReader) -> dict[str, Any]:
     rows = reader.process_samples(0, int(samples.sample[-1])) if len(samples) else []
     return {
         "memtui_version": hello.memtui_version,
-        "session": str(path),
+        "session": str(reader.path),
         "host": {"hostname": hello.host.hostname, "kernel": hello.host.kernel, "cpu_count": hello.host.cpu_count},
         "target": {"pid": hello.target.pid, "command": hello.target.command, "start": hello.target.start_ticks},
         "processes": _processes(reader, rows),

@@ -96,7 +96,7 @@ def use(path: Path, folder: Path, form: str) -> None:
     export(path, form, folder, force=True)
 
 
-@pytest.mark.parametrize("form", ["csv", "json"])
+@pytest.mark.parametrize("form", ["csv", "json", "svg", "html"])
 def test_the_whole_session_is_usable(form, path, tmp_path):
     use(path, tmp_path, form)
 
@@ -112,7 +112,7 @@ def test_mutated_sessions_give_one_line_or_a_result(path, tmp_path):
             kind = mutate(path, bad, seed)
             begin = time.perf_counter()
             try:
-                use(bad, tmp_path, "csv" if seed % 2 else "json")
+                use(bad, tmp_path, ("csv", "json", "svg", "html")[seed % 4])
                 outcomes["used"] += 1
             except SessionError as error:
                 outcomes["refused" if str(error).startswith(f"{bad}: ") and "\n" not in str(error) else "bad line"] += 1

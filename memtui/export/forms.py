@@ -76,7 +76,13 @@ def _svg(reader: SessionReader) -> Files:
         yield f"{name}.svg", partial(_write_text, drawing.document())
 
 
-FORMS: dict[str, Callable[[SessionReader], Files]] = {"csv": _csv, "json": _json, "svg": _svg}
+def _html(reader: SessionReader) -> Files:
+    from memtui.export.page import page
+
+    yield "report.html", lambda file: _write_text(page(reader), file)
+
+
+FORMS: dict[str, Callable[[SessionReader], Files]] = {"csv": _csv, "json": _json, "svg": _svg, "html": _html}
 
 
 def _write_csv(reader: SessionReader, name: str, file: BinaryIO) -> None:
