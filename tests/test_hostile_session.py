@@ -93,7 +93,10 @@ def use(path: Path, folder: Path, form: str) -> None:
     finally:
         reader.close()
     format_report(build_report(path))
+    format_report(build_report(path, redact=True))
     export(path, form, folder, force=True)
+    if form == "csv":
+        export(path, form, folder, force=True, redact=True)
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "svg", "html"])

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from memtui.errors import UserError
+from memtui.export.source import Source, open_source
 from memtui.export.tables import TABLES, meta
 from memtui.foreign import csv_cell
-from memtui.session.reader import SessionReader
 
 Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
 """Name of a file, and what writes it."""
 
 
-def export(path: Path, form: str, folder: Path, *, force: bool = False) -> list[Path]:
+def export(path: Path, form: str, folder: Path, *, force: bool = False, redact: bool = False) -> list[Path]:
     """Write a session into a folder and return the files; all of them, or none. Raises SessionError and UserError."""
-    reader = SessionReader(path)
+    reader = open_source(path, redact=redact)
     written: list[Path] = []
     done = False
     try:
@@ -52,13 +52,13 @@ def _private(name: str, flags: int) -> int:
     return os.open(name, flags, 0o600)
 
 
-def _csv(reader: SessionReader) -> Files:
+def _csv(reader: Source) -> Files:
     for name in TABLES:
         yield f"{name}.csv", partial(_write_csv, reader, name)
     yield "meta.json", lambda file: _write_json(meta(reader), file)
 
 
-def _json(reader: SessionReader) -> Files:
+def _json(reader: Source) -> Files:
     def write(file: BinaryIO) -> None:
         tables = {
             name: [dict(zip(columns, row, strict=True)) for row in rows(reader)]
@@ -69,23 +69,37 @@ def _json(reader: SessionReader) -> Files:
     yield "session.json", write
 
 
-def _svg(reader: SessionReader) -> Files:
+def _svg(reader: Source) -> Files:
     from memtui.export.figures import figures
 
     for name, drawing in figures(reader):
         yield f"{name}.svg", partial(_write_text, drawing.document())
 
 
-def _html(reader: SessionReader) -> Files:
+def _parquet(reader: Source) -> Files:
+    from memtui.export import parquet
+
+    parquet.load()
+    for name in TABLES:
+        yield f"{name}.parquet", partial(parquet.write, reader, name)
+
+
+def _html(reader: Source) -> Files:
     from memtui.export.page import page
 
     yield "report.html", lambda file: _write_text(page(reader), file)
 
 
-FORMS: dict[str, Callable[[SessionReader], Files]] = {"csv": _csv, "json": _json, "svg": _svg, "html": _html}
+FORMS: dict[str, Callable[[Source], Files]] = {
+    "csv": _csv,
+    "parquet": _parquet,
+    "json": _json,
+    "svg": _svg,
+    "html": _html,
+}
 
 
-def _write_csv(reader: SessionReader, name: str, file: BinaryIO) -> None:
+def _write_csv(reader: Source, name: str, file: BinaryIO) -> None:
     columns, rows = TABLES[name]
     with io.TextIOWrapper(file, "utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")

@@ -15,19 +15,19 @@ from typing import Any
 
 from memtui.export.figures import figures, provenance
 from memtui.export.figures.svg import escape
+from memtui.export.source import Source
 from memtui.export.tables import TABLES
 from memtui.report import report_of
 from memtui.samples import Clock
-from memtui.session.reader import SessionReader
 from memtui.units import duration, energy, percent, size
 
 Cell = tuple[str, float | None] | str
 """Text, or text with the number that it is sorted by."""
 
 
-def page(reader: SessionReader) -> str:
+def page(reader: Source) -> str:
     """The whole document."""
-    report = report_of(reader)
+    report = report_of(reader, reader.title)
     style, script = (files("memtui.export").joinpath("assets", name).read_text("utf-8") for name in _ASSETS)
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
@@ -52,7 +52,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _head(reader: SessionReader, report: dict[str, Any]) -> str:
+def _head(reader: Source, report: dict[str, Any]) -> str:
     target, host, hello = report["target"], report["host"], reader.hello
     begin = wall_time(hello.clock, int(reader.samples.start_ns[0])) if len(reader.samples) else ""
     facts = [
@@ -116,7 +116,7 @@ def _tile(name: str, value: str, more: str) -> str:
     return f"<div><dt>{escape(name)}</dt><dd><strong>{escape(value)}</strong>{small}</dd></div>\n"
 
 
-def _doubts(reader: SessionReader, report: dict[str, Any]) -> str:
+def _doubts(reader: Source, report: dict[str, Any]) -> str:
     """What makes the numbers less than exact, in full."""
     said = [text for text in provenance.doubts(reader) if "see its report" not in text] + report["warnings"]
     said += [f"gap at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
@@ -129,7 +129,7 @@ def _doubts(reader: SessionReader, report: dict[str, Any]) -> str:
     )
 
 
-def _figures(reader: SessionReader) -> str:
+def _figures(reader: Source) -> str:
     found = "\n".join(f"<figure>{drawing.markup()}</figure>" for _, drawing in figures(reader))
     return f'<h2>Figures</h2>\n<div class="figures">\n{found}\n</div>' if found else ""
 
@@ -148,7 +148,7 @@ def _processes(report: dict[str, Any]) -> str:
     return _table("Processes", "Means over the windows of each.", ("pid#", "role", "WSS#", "RSS#", "command"), rows)
 
 
-def _ranges(reader: SessionReader) -> str:
+def _ranges(reader: Source) -> str:
     columns, make = TABLES["vmas"]
     plain = [dict(zip(columns, row, strict=True)) for row in make(reader)]
     plain.sort(key=lambda v: (v["wss_bytes"] is None, -(v["wss_bytes"] or 0), -(v["rss_bytes"] or 0), v["start"]))

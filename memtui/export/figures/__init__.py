@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.export.figures import graph, heat, reuse
 from memtui.export.figures.svg import Drawing
-from memtui.session.reader import SessionReader, VmaRow
+from memtui.export.source import Source
+from memtui.session.reader import VmaRow
 from memtui.units import short_size
 
 
-def figures(reader: SessionReader) -> Iterator[tuple[str, Drawing]]:
+def figures(reader: Source) -> Iterator[tuple[str, Drawing]]:
     """(name, figure) of all that the session has data for."""
     found = graph.draw(reader)
     if found is not None:
@@ -37,7 +38,7 @@ def label(row: VmaRow) -> str:
     return row.name or f"anon {short_size(row.end - row.start)}"
 
 
-def _reuse(reader: SessionReader) -> ExactReuse:
+def _reuse(reader: Source) -> ExactReuse:
     exact = ExactReuse()
     if len(reader.samples):
         for _, _, found in reader.iterate_reuse(0, int(reader.samples.sample[-1])):

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from memtui.export.figures import provenance
 from memtui.export.figures.axes import Frame, bytes_scale, footnote, time_scale
 from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
+from memtui.export.source import Source
 from memtui.samples import Event
-from memtui.session.reader import SampleTable, SessionReader
+from memtui.session.reader import SampleTable
 from memtui.units import duration
 
 Floats = NDArray[np.float64]
@@ -24,7 +25,7 @@ MARKS = 24
 _LEFT, _RIGHT, _TOP = 38.0, 8.0, 8.0
 
 
-def draw(reader: SessionReader) -> Drawing | None:
+def draw(reader: Source) -> Drawing | None:
     """The graph; None when there is no sample."""
     samples = reader.samples
     if not len(samples):

@@ -12,8 +12,9 @@ from memtui.analysis.heat_map import HeatMap, HeatRange, Layout, bin_column, blo
 from memtui.export.figures import png, provenance
 from memtui.export.figures.axes import Frame, footnote, time_scale
 from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
+from memtui.export.source import Source
 from memtui.samples import Process
-from memtui.session.reader import SessionReader, VmaRow
+from memtui.session.reader import VmaRow
 from memtui.units import size
 
 ROWS, SUBROWS = 26, 12  # a row is as high as its label, a subrow is one pixel
@@ -31,7 +32,7 @@ _ANCHORS = ((240, 236, 228), (252, 214, 150), (246, 162, 78), (222, 88, 38), (15
 _PALETTE = [(255, 255, 255), *png.ramp(_ANCHORS, 255)]
 
 
-def busiest(reader: SessionReader) -> list[Process]:
+def busiest(reader: Source) -> list[Process]:
     """The processes whose touched pages are stored and worth a figure, the busiest first."""
     if not reader.hello.pages.ok or not len(reader.samples):
         return []
@@ -43,14 +44,13 @@ def busiest(reader: SessionReader) -> list[Process]:
     return sorted(found, key=lambda p: -total[p.key])[:MOST_PROCESSES]
 
 
-def draw(reader: SessionReader, process: Process, label: Label, *, show_gaps: bool = True) -> Drawing | None:
+def draw(reader: Source, process: Process, label: Label) -> Drawing | None:
     """The heat map of one process; None when no page of it was ever stored.
 
     Args:
-        reader: the session with its real addresses, which no text of the figure tells.
+        reader: the session.
         process: whose.
         label: what the address axis calls a range.
-        show_gaps: say how wide the gaps in the address space are.
     """
     samples = reader.samples
     rows, blocks = _touched(reader, process)
@@ -76,7 +76,7 @@ def draw(reader: SessionReader, process: Process, label: Label, *, show_gaps: bo
     )
     frame = Frame(drawing, _LEFT, _TOP, COLUMN_PT - _LEFT - _RIGHT, height, across)
     drawing.image(frame.left, frame.top, frame.width, frame.height, png.encode(_pixels(share), _PALETTE))
-    _bands(frame, layout, show_gaps)
+    _bands(frame, layout, reader.shows_distances)
     frame.edges()
     frame.label_across(f"time ({across.unit})")
     _color_bar(frame, f"pid {process.pid}")
@@ -84,7 +84,7 @@ def draw(reader: SessionReader, process: Process, label: Label, *, show_gaps: bo
     return drawing
 
 
-def _touched(reader: SessionReader, process: Process) -> tuple[list[tuple[VmaRow, int]], NDArray[np.uint64]]:
+def _touched(reader: Source, process: Process) -> tuple[list[tuple[VmaRow, int]], NDArray[np.uint64]]:
     """Every range that was ever touched, with the most of it that was in one window, and the blocks that were."""
     most: dict[int, int] = {}
     samples = reader.samples.sample
@@ -98,7 +98,7 @@ def _touched(reader: SessionReader, process: Process) -> tuple[list[tuple[VmaRow
             pages = reader.page_set(sample, process.key)
             if pages is not None:
                 blocks = blocks_of(pages, blocks)
-    rows = [(v, most[v.id]) for v in reader.vma_rows(process.key) if not v.filtered and most.get(v.id, 0) > 0]
+    rows = [(v, most[v.id]) for v in reader.drawn_rows(process.key) if not v.filtered and most.get(v.id, 0) > 0]
     return rows if len(blocks) else [], blocks
 
 
@@ -108,7 +108,7 @@ def _worth_a_row(rows: list[tuple[VmaRow, int]]) -> list[tuple[VmaRow, int]]:
     return [row for n, row in enumerate(order) if n < 3 or row[1] >= LEAST_SHARE * order[0][1]]
 
 
-def _picture(reader: SessionReader, process: Process, layout: Layout) -> NDArray[np.float32]:
+def _picture(reader: Source, process: Process, layout: Layout) -> NDArray[np.float32]:
     """Touched shares, f4[bins, COLUMNS], of the rows in use."""
     samples = reader.samples
     starts, ends = samples.start_ns.astype(np.float64), samples.end_ns.astype(np.float64)
@@ -124,7 +124,7 @@ def _picture(reader: SessionReader, process: Process, layout: Layout) -> NDArray
     return picture.share()[: rows * SUBROWS]
 
 
-def _left_out(reader: SessionReader, small: int) -> str:
+def _left_out(reader: Source, small: int) -> str:
     said = "Drawn is memory touched in the session, in rows by the square root of the most that was touched of it"
     if small:
         said += f"; not drawn: {small} range{'s' * (small > 1)} with less"

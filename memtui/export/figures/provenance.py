@@ -7,14 +7,14 @@ from collections import Counter
 import numpy as np
 
 from memtui.export.figures.svg import SMALL_PT, wrap
+from memtui.export.source import Source
 from memtui.samples import Status
-from memtui.session.reader import SessionReader
 from memtui.units import duration, percent
 
 LINES = 3  # of one sentence
 
 
-def sentences(reader: SessionReader) -> list[str]:
+def sentences(reader: Source) -> list[str]:
     """Session, program, tracker and windows; then everything that makes the numbers less than exact."""
     hello, samples = reader.hello, reader.samples
     lengths = (samples.end_ns - samples.start_ns) / 1e9
@@ -22,14 +22,14 @@ def sentences(reader: SessionReader) -> list[str]:
     span_s = (samples.end_ns[-1] - samples.start_ns[0]) / 1e9 if len(samples) else 0.0
     how = f"tracker {hello.tracker}" + (f", flush {hello.flush}" if hello.flush not in ("", "off") else "")
     found = [
-        f"{reader.path.name}: {hello.target.command} (pid {hello.target.pid})",
+        f"{reader.short_title}: {hello.target.command} (pid {hello.target.pid})",
         f"memtui {hello.memtui_version}, {how}, filter {hello.options.filter}; window "
         f"{duration(hello.options.interval_ns / 1e9)} asked{true}; {len(samples)} windows in {duration(span_s)}",
     ]
     return found + doubts(reader)
 
 
-def doubts(reader: SessionReader) -> list[str]:
+def doubts(reader: Source) -> list[str]:
     """One sentence for each way in which the working set is not exact; none when it is."""
     samples = reader.samples
     found = []
@@ -52,7 +52,7 @@ def doubts(reader: SessionReader) -> list[str]:
     return found
 
 
-def lines(reader: SessionReader, width: float, *more: str) -> list[str]:
+def lines(reader: Source, width: float, *more: str) -> list[str]:
     """The sentences, and those of the figure itself, in lines of a footnote."""
     return [line for text in (*more, *sentences(reader)) for line in wrap(text, width, SMALL_PT, LINES)]
 

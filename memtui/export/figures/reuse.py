@@ -9,7 +9,7 @@ from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, BOUNDS, 
 from memtui.export.figures import provenance
 from memtui.export.figures.axes import Frame, Scale, footnote, octave_scale, share_scale
 from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, Drawing
-from memtui.session.reader import SessionReader
+from memtui.export.source import Source
 from memtui.units import percent, size
 
 POINTS = 400  # of the curve
@@ -17,7 +17,7 @@ BARS = 60
 _LEFT, _RIGHT, _TOP, _HEIGHT, _BETWEEN = 38.0, 10.0, 12.0, 62.0, 36.0
 
 
-def draw(reader: SessionReader, exact: ExactReuse) -> Drawing | None:
+def draw(reader: Source, exact: ExactReuse) -> Drawing | None:
     """Histogram above, miss-ratio curve below, on one axis of sizes; None when no page was touched twice."""
     shares = {bound: _shares(exact, bound) for bound in BOUNDS}
     used = np.flatnonzero(sum(shares.values()))
@@ -43,7 +43,7 @@ def draw(reader: SessionReader, exact: ExactReuse) -> Drawing | None:
     return drawing
 
 
-def _notes(reader: SessionReader, exact: ExactReuse) -> list[str]:
+def _notes(reader: Source, exact: ExactReuse) -> list[str]:
     """What the reader of the figure has to know about its touches."""
     returning, first = exact.touches - exact.first_touches, exact.first_touches
     window = f"{reader.hello.options.interval_ns / 1e9:.3g} s"
