@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from memtui.samples import Options
 
 FORMATS = ("csv", "parquet", "json", "svg", "html")
+SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
 PROGRESS_SECONDS = 1.0
 
@@ -145,6 +146,8 @@ def _build_parser() -> _Parser:
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
     made = command("doctor", _doctor, "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
+    made = command("completion", _completion, "a script that lets your shell complete memtui's words")
+    made.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
     return parser
 
 
@@ -413,6 +416,13 @@ def _doctor(args: argparse.Namespace) -> int:
 
     findings = examine()
     print(json.dumps(findings, indent=2) if args.json else format_findings(findings))
+    return 0
+
+
+def _completion(args: argparse.Namespace) -> int:
+    from memtui.completion import script
+
+    print(script(_build_parser(), args.shell), end="")
     return 0
 
 
