@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from memtui.observe import Launch, Observation
     from memtui.samples import Options
 
-FORMATS = ("csv", "json")
+FORMATS = ("csv", "parquet", "json", "svg", "html")
+SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
 PROGRESS_SECONDS = 1.0
 
@@ -119,6 +120,8 @@ def _build_parser() -> _Parser:
 
     common = _Parser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show where an error came from")
+    redact = _Parser(add_help=False)
+    redact.add_argument("--redact", action="store_true", help="take out host, user, paths, command lines and addresses")
     how, screen = _observation_options(), _screen_options()
 
     made = command("demo", _demo, "start a small training (bundled) and watch it: the first thing to try", how, screen)
@@ -133,16 +136,18 @@ def _build_parser() -> _Parser:
     made.add_argument("--json", action="store_true", help="print the report at the end")
     made = command("replay", _replay, "watch a saved session, or one that is still recorded", screen)
     made.add_argument("file", metavar="FILE", type=Path)
-    made = command("report", _report, "the numbers of a session")
+    made = command("report", _report, "the numbers of a session", redact)
     made.add_argument("file", metavar="FILE", type=Path)
     made.add_argument("--json", action="store_true", help="as one JSON document")
-    made = command("export", _export, "write a session in a form that other programs read")
+    made = command("export", _export, "write a session in a form that other programs read", redact)
     made.add_argument("file", metavar="FILE", type=Path)
     made.add_argument("--to", choices=FORMATS, required=True, help="form")
     made.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write into")
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
     made = command("doctor", _doctor, "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
+    made = command("completion", _completion, "a script that lets your shell complete memtui's words")
+    made.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
     return parser
 
 
@@ -383,23 +388,23 @@ def _progress(observation: Observation) -> str:
 
 
 def _report(args: argparse.Namespace) -> int:
-    _print_report(args.file, as_json=args.json)
+    _print_report(args.file, as_json=args.json, redact=args.redact)
     return 0
 
 
-def _print_report(path: Path, *, as_json: bool) -> None:
+def _print_report(path: Path, *, as_json: bool, redact: bool = False) -> None:
     import json
 
     from memtui.report import build_report, format_report
 
-    report = build_report(path)
+    report = build_report(path, redact=redact)
     print(json.dumps(report, indent=2) if as_json else format_report(report))
 
 
 def _export(args: argparse.Namespace) -> int:
-    from memtui.session.export import export
+    from memtui.export import export
 
-    for path in export(args.file, args.to, args.output, force=args.force):
+    for path in export(args.file, args.to, args.output, force=args.force, redact=args.redact):
         print(visible(str(path)))
     return 0
 
@@ -411,6 +416,13 @@ def _doctor(args: argparse.Namespace) -> int:
 
     findings = examine()
     print(json.dumps(findings, indent=2) if args.json else format_findings(findings))
+    return 0
+
+
+def _completion(args: argparse.Namespace) -> int:
+    from memtui.completion import script
+
+    print(script(_build_parser(), args.shell), end="")
     return 0
 
 

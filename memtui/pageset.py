@@ -67,7 +67,7 @@ class PageSet:
         blocks, row = np.unique(pages >> np.uint64(9), return_inverse=True)
         bits = np.zeros((len(blocks), PAGES_PER_BLOCK), np.uint8)
         bits[row, (pages & np.uint64(511)).astype(np.intp)] = 1
-        words = np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
+        words = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64, copy=False)
         return cls(blocks, words, np.empty(0, np.uint64), np.empty(0, np.uint64))
 
     @property
@@ -114,7 +114,7 @@ class PageSet:
 
     def bit_matrix(self) -> NDArray[np.uint8]:
         """u1[n, 512] of 0 and 1, a row per block."""
-        return np.unpackbits(self.bits.view(np.uint8), axis=1, bitorder="little")
+        return np.unpackbits(self.bits.astype("<u8", copy=False).view(np.uint8), axis=1, bitorder="little")
 
     def ranges(self) -> list[tuple[int, int, int]]:
         """Touched ranges (start, end, page_bytes) in bytes: runs of 4 KiB pages first, then the larger ones."""
@@ -153,10 +153,11 @@ class PageSet:
                 yield part
 
     def encode(self) -> bytes:
-        """Codec 1: three counts, block and huge numbers as differences, words; zlib level 1."""
+        """Codec 1: three counts, block and huge numbers as differences, words, all little endian; zlib level 1."""
         parts = [_HEAD.pack(len(self.blocks), len(self.huge), len(self.giant))]
-        parts += [np.diff(a, prepend=np.uint64(0)).tobytes() for a in (self.blocks, self.huge, self.giant)]
-        return zlib.compress(b"".join((*parts, self.bits.tobytes())), 1)
+        numbers = (*(np.diff(a, prepend=np.uint64(0)) for a in (self.blocks, self.huge, self.giant)), self.bits)
+        parts += [a.astype("<u8", copy=False).tobytes() for a in numbers]
+        return zlib.compress(b"".join(parts), 1)
 
     @classmethod
     def decode(cls, data: bytes) -> PageSet:
@@ -167,7 +168,7 @@ class PageSet:
             if size_bytes > MAX_ENCODED_BYTES:
                 raise ValueError(f"{n} blocks are too many")
             raw = inflate(data, size_bytes)
-            words = np.frombuffer(raw, np.uint64, n * 9 + m + k, _HEAD.size)
+            words = np.frombuffer(raw, "<u8", n * 9 + m + k, _HEAD.size).astype(np.uint64, copy=False)
         except (struct.error, ValueError) as error:
             raise ValueError(f"damaged page set: {error}") from error
         heads = np.split(words[: n + m + k], [n, n + m])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.export.source import open_source
 from memtui.foreign import visible
 from memtui.samples import PowerReading, Status
 from memtui.session.reader import SessionReader
@@ -18,16 +19,17 @@ from memtui.units import duration, energy, percent, size
 SECOND_NS = 1e9
 
 
-def build_report(path: Path) -> dict[str, Any]:
-    """The document of ``report --json``. Raises SessionError."""
-    reader = SessionReader(path)
+def build_report(path: Path, *, redact: bool = False) -> dict[str, Any]:
+    """The document of ``report --json``, on request without host, user, paths and addresses. Raises SessionError."""
+    reader = open_source(path, redact=redact)
     try:
-        return _report(path, reader)
+        return report_of(reader, reader.title)
     finally:
         reader.close()
 
 
-def _report(path: Path, reader: SessionReader) -> dict[str, Any]:
+def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
+    """The same of a session that is open, under a title of its own. Raises SessionError."""
     hello, samples = reader.hello, reader.samples
     lengths = (samples.end_ns - samples.start_ns) / SECOND_NS
     events = reader.events(0, 2**62)
@@ -35,7 +37,7 @@ def _report(path: Path, reader: SessionReader) -> dict[str, Any]:
     rows = reader.process_samples(0, int(samples.sample[-1])) if len(samples) else []
     return {
         "memtui_version": hello.memtui_version,
-        "session": str(path),
+        "session": title,
         "host": {"hostname": hello.host.hostname, "kernel": hello.host.kernel, "cpu_count": hello.host.cpu_count},
         "target": {"pid": hello.target.pid, "command": hello.target.command, "start": hello.target.start_ticks},
         "processes": _processes(reader, rows),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import termios
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -119,6 +118,11 @@ def prepare(
 @contextmanager
 def quiet(fd: int = STDIN) -> Iterator[None]:
     """Let keys typed before the screen appears wait for it unseen, instead of being echoed where it will stand."""
+    try:
+        import termios
+    except ImportError:  # no POSIX terminal
+        yield
+        return
     try:
         before = termios.tcgetattr(fd)
         silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memtui.export import export
 from memtui.foreign import csv_cell, storable, visible
 from memtui.pageset import PageSet
 from memtui.present import Presenter, Room
@@ -37,7 +38,6 @@ from memtui.samples import (
     Window,
 )
 from memtui.screens.monitor import MemtuiApp
-from memtui.session.export import export
 from memtui.session.reader import SessionReader
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine

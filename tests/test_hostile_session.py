@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.export import export
 from memtui.inflate import inflate
 from memtui.pageset import PageSet
 from memtui.present import Presenter, Room
 from memtui.report import build_report, format_report
 from memtui.samples import Event, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.session import codec
-from memtui.session.export import export
 from memtui.session.reader import SessionReader
 from memtui.session.store import SessionError, connect_reader
 from memtui.session.writer import SessionWriter
@@ -93,10 +93,13 @@ def use(path: Path, folder: Path, form: str) -> None:
     finally:
         reader.close()
     format_report(build_report(path))
+    format_report(build_report(path, redact=True))
     export(path, form, folder, force=True)
+    if form == "csv":
+        export(path, form, folder, force=True, redact=True)
 
 
-@pytest.mark.parametrize("form", ["csv", "json"])
+@pytest.mark.parametrize("form", ["csv", "json", "svg", "html"])
 def test_the_whole_session_is_usable(form, path, tmp_path):
     use(path, tmp_path, form)
 
@@ -112,7 +115,7 @@ def test_mutated_sessions_give_one_line_or_a_result(path, tmp_path):
             kind = mutate(path, bad, seed)
             begin = time.perf_counter()
             try:
-                use(bad, tmp_path, "csv" if seed % 2 else "json")
+                use(bad, tmp_path, ("csv", "json", "svg", "html")[seed % 4])
                 outcomes["used"] += 1
             except SessionError as error:
                 outcomes["refused" if str(error).startswith(f"{bad}: ") and "\n" not in str(error) else "bad line"] += 1

@@ -26,7 +26,7 @@ def loaded(source: str) -> set[str]:
         ("import memtui.observe", HEAVY | SCREEN | {"pynvml"}),
         ("import memtui.cli", HEAVY | SCREEN | {"numpy", "psutil", "sqlite3", "asyncio"}),
         ("import memtui.app, memtui.screens.monitor, memtui.session.reader", HEAVY | {"psutil", "pynvml"}),
-        ("import memtui.report, memtui.session.export", HEAVY | SCREEN),
+        ("import memtui.report, memtui.export.forms, memtui.export.figures", HEAVY | SCREEN),
     ],
 )
 def test_nothing_unneeded_is_loaded(source, absent):

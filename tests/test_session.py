@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from memtui.analysis.working_set import select
+from memtui.export import export
 from memtui.pageset import PageSet
 from memtui.recorder import Recorder
 from memtui.report import build_report
 from memtui.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
-from memtui.session.export import export
 from memtui.session.reader import SessionReader
 from memtui.session.store import JOURNAL_MAGIC, SessionError, check_file, row_id, split_row_id
 from memtui.session.writer import SessionWriter

@@ -289,7 +289,9 @@ class _PageTable:
         base = self.rows(pages.blocks) * PAGES_PER_BLOCK
         words = pages.bits.reshape(-1)
         used = np.flatnonzero(words)  # scattered pages leave most words empty: unpack only the others
-        bit = np.flatnonzero(np.unpackbits(words[used].view(np.uint8), bitorder="little").view(np.bool_))
+        bit = np.flatnonzero(
+            np.unpackbits(words[used].astype("<u8", copy=False).view(np.uint8), bitorder="little").view(np.bool_)
+        )
         start = base[used >> 3] + ((used & 7) << 6)
         return start[bit >> 6] + (bit & 63)
 

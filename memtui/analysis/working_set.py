@@ -120,7 +120,7 @@ def _bytes_below(pages: PageSet, addresses: NDArray[np.uint64]) -> NDArray[np.in
 def _tails() -> NDArray[np.uint64]:
     """u8[512, 8]: row i has the bits of pages i and above."""
     page = np.arange(PAGES_PER_BLOCK)
-    return np.packbits(page[None, :] >= page[:, None], axis=1, bitorder="little").view(_U)
+    return np.packbits(page[None, :] >= page[:, None], axis=1, bitorder="little").view("<u8").astype(_U, copy=False)
 
 
 _TAILS = _tails()  # 32 KiB

@@ -24,6 +24,8 @@ JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # https://www.sqlite.org/fi
 _PROCESS_BITS = 20
 _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
 _STEPS_PER_CHECK = 1 << 17
+# What a system does not have, it does not need: a session opens on any.
+_OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
 
 
 class SessionError(UserError):
@@ -74,7 +76,7 @@ def check_header(path: Path) -> tuple[bytes, int]:
     """The first 100 bytes of a file that begins like a session of any version, and its size. Raises SessionError."""
     try:
         # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, _OPEN_FLAGS)
         try:
             status = os.fstat(descriptor)
             head = os.read(descriptor, 100) if stat.S_ISREG(status.st_mode) else b""

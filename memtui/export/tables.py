@@ -1,83 +1,32 @@
-"""Sessions in forms that other programs read: CSV files with a fixed contract of columns, or one JSON document."""
+"""The tables of a session: rows with a fixed contract of columns, whatever form they are written in."""
 
 from __future__ import annotations
 
-import csv
-import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from memtui.analysis.reuse_histogram import ExactReuse
-from memtui.errors import UserError
-from memtui.foreign import csv_cell
+from memtui.export.source import Source
 from memtui.session.codec import UNKNOWN_BYTES
-from memtui.session.reader import SessionReader, VmaRow
+from memtui.session.reader import VmaRow
 
 FIRST_TOUCH = -1
 SAMPLES_AT_ONCE = 64
 UNITS = {"*_ns": "nanoseconds, CLOCK_MONOTONIC", "*_bytes": "bytes", "*_w": "watts", "*_j": "joules"}
 Row = tuple[Any, ...]
-Table = tuple[tuple[str, ...], Callable[[SessionReader], Iterable[Row]]]
+Table = tuple[tuple[str, ...], Callable[[Source], Iterable[Row]]]
 
 
-def export(path: Path, form: str, folder: Path, *, force: bool = False) -> list[Path]:
-    """Write a session into a folder and return the files; all of them, or none. Raises SessionError and UserError."""
-    reader = SessionReader(path)
-    names = [*(f"{name}.csv" for name in TABLES), "meta.json"] if form == "csv" else ["session.json"]
-    targets = [folder / name for name in names]
-    done = False
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        there = [p for p in targets if os.path.lexists(p)]
-        if there and not force:
-            targets = []
-            raise UserError(f"{there[0]}: exists already; choose another folder or add --force")
-        for path_there in there:
-            path_there.unlink()  # and not written through: it may be a link
-        if form == "csv":
-            for name, (columns, rows) in TABLES.items():
-                _write_csv(folder / f"{name}.csv", columns, rows(reader))
-            _write_json(folder / "meta.json", _meta(reader))
-        else:
-            tables = {
-                name: [dict(zip(columns, row, strict=True)) for row in rows(reader)]
-                for name, (columns, rows) in TABLES.items()
-            }
-            _write_json(targets[0], {"meta": _meta(reader), **tables})
-        done = True
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
-    finally:
-        reader.close()
-        if not done:
-            for target in targets:
-                target.unlink(missing_ok=True)
-    return targets
-
-
-def _write_csv(path: Path, columns: tuple[str, ...], rows: Iterable[Row]) -> None:
-    with open(path, "x", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-
-
-def _write_json(path: Path, plain: dict[str, Any]) -> None:
-    with open(path, "x", encoding="utf-8") as file:
-        file.write(json.dumps(plain, indent=1) + "\n")
-
-
-def _meta(reader: SessionReader) -> dict[str, Any]:
+def meta(reader: Source) -> dict[str, Any]:
+    """The session's metadata, the wall-clock anchor and the units."""
     return {
         "format": 1,
-        "session": reader.path.name,
+        "session": reader.short_title,
         "hello": asdict(reader.hello),
         "clock": asdict(reader.hello.clock),
         "end": asdict(reader.end) if reader.end else None,
@@ -87,7 +36,13 @@ def _meta(reader: SessionReader) -> dict[str, Any]:
     }
 
 
-def _last(reader: SessionReader) -> int:
+def unit_of(column: str) -> str:
+    """The unit of a column, by its name; empty for numbers that count and for text."""
+    named = {"start": "bytes", "end": "bytes", "watts": "watts", "joules": "joules"}
+    return named.get(column) or next((unit for end, unit in UNITS.items() if column.endswith(end[1:])), "")
+
+
+def _last(reader: Source) -> int:
     return int(reader.samples.sample[-1]) if len(reader.samples) else 0
 
 
@@ -95,12 +50,12 @@ def _whole(value: float) -> int | None:
     return None if np.isnan(value) else int(value)
 
 
-def _pids(reader: SessionReader) -> dict[int, int]:
+def _pids(reader: Source) -> dict[int, int]:
     """Pid by process key; a damaged session may name a process that it does not know, which is pid -1."""
     return defaultdict(lambda: -1, {p.key: p.pid for p in reader.processes()})
 
 
-def _samples(reader: SessionReader) -> Iterator[Row]:
+def _samples(reader: Source) -> Iterator[Row]:
     """A row per process and one with pid 0 for the whole tree."""
     pids = _pids(reader)
     table = reader.samples
@@ -125,25 +80,20 @@ def _samples(reader: SessionReader) -> Iterator[Row]:
             )
 
 
-def _pages(reader: SessionReader) -> Iterator[Row]:
+def _pages(reader: Source) -> Iterator[Row]:
     """Runs of touched pages, split where another VMA begins."""
-    by_process = defaultdict(list)
+    vmas: dict[int, list[VmaRow]] = defaultdict(list)
     for v in reader.vma_rows():
-        by_process[v.process].append((v.start, v.end, v.first_sample, v.last_sample))
-    vmas = {process: np.array(rows, np.int64) for process, rows in by_process.items()}
-    none = np.empty((0, 4), np.int64)
+        vmas[v.process].append(v)
     processes = reader.processes()
     for sample in reader.samples.sample.tolist():
         for process in processes:
-            pages = reader.page_set(sample, process.key)
-            if pages is not None:
-                rows = vmas.get(process.key, none)
-                mapped = rows[(rows[:, 2] <= sample) & (sample <= rows[:, 3])]
-                for start, end, page_bytes in pages.runs(mapped[:, :2].ravel().tolist()):
-                    yield sample, process.pid, start, end, page_bytes
+            mapped = [v for v in vmas[process.key] if v.first_sample <= sample <= v.last_sample]
+            for start, end, page_bytes in reader.runs(sample, process.key, mapped):
+                yield sample, process.pid, start, end, page_bytes
 
 
-def _vmas(reader: SessionReader) -> Iterator[Row]:
+def _vmas(reader: Source) -> Iterator[Row]:
     """With the mean of the touched bytes over the windows it was mapped in, and what was resident at its end."""
     rows = reader.vma_rows()
     means = _mean_wss(reader, rows)
@@ -160,7 +110,7 @@ def _vmas(reader: SessionReader) -> Iterator[Row]:
         yield v.pid, v.start, v.end, v.perms, v.name, v.first_sample, v.last_sample, v.filtered, means.get(v.id), rss
 
 
-def _mean_wss(reader: SessionReader, rows: list[VmaRow]) -> dict[int, int]:
+def _mean_wss(reader: Source, rows: list[VmaRow]) -> dict[int, int]:
     """By VMA row; without rows of which no window is known."""
     sums: dict[int, float] = defaultdict(float)
     unknown: set[int] = set()
@@ -184,7 +134,7 @@ def _mean_wss(reader: SessionReader, rows: list[VmaRow]) -> dict[int, int]:
     return means
 
 
-def _reuse(reader: SessionReader) -> Iterator[Row]:
+def _reuse(reader: Source) -> Iterator[Row]:
     """Exact distances over the session by process and bound; a first touch has distance -1."""
     pids = _pids(reader)
     exact: dict[int, ExactReuse] = defaultdict(ExactReuse)
@@ -197,7 +147,7 @@ def _reuse(reader: SessionReader) -> Iterator[Row]:
             yield from ((pid, bound, *pair) for pair in zip(distances.tolist(), counts.tolist(), strict=True))
 
 
-def _power(reader: SessionReader) -> Iterator[Row]:
+def _power(reader: Source) -> Iterator[Row]:
     for r in reader.power(0, 2**62):
         yield (
             r.t_ns,
@@ -216,7 +166,7 @@ def _power(reader: SessionReader) -> Iterator[Row]:
         )
 
 
-def _events(reader: SessionReader) -> Iterator[Row]:
+def _events(reader: Source) -> Iterator[Row]:
     for event in reader.events(0, 2**62):
         yield event.t_ns, event.kind, event.text
 

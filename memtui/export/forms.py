@@ -1,0 +1,115 @@
+"""The forms of ``export --to``, and writing one of them: all of its files, or none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from memtui.errors import UserError
+from memtui.export.source import Source, open_source
+from memtui.export.tables import TABLES, meta
+from memtui.foreign import csv_cell
+
+Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
+"""Name of a file, and what writes it."""
+
+
+def export(path: Path, form: str, folder: Path, *, force: bool = False, redact: bool = False) -> list[Path]:
+    """Write a session into a folder and return the files; all of them, or none. Raises SessionError and UserError."""
+    reader = open_source(path, redact=redact)
+    written: list[Path] = []
+    done = False
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, write in FORMS[form](reader):
+            target = folder / name
+            if os.path.lexists(target):
+                if not force:
+                    raise UserError(f"{target}: exists already; choose another folder or add --force")
+                target.unlink()  # and not written through: it may be a link
+            with open(target, "xb", opener=_private) as file:
+                written.append(target)
+                write(file)
+        done = True
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
+    finally:
+        reader.close()
+        if not done:
+            for target in written:
+                target.unlink(missing_ok=True)
+    return written
+
+
+def _private(name: str, flags: int) -> int:
+    """A session tells the layout of a process's addresses, and so does what is made of it."""
+    return os.open(name, flags, 0o600)
+
+
+def _csv(reader: Source) -> Files:
+    for name in TABLES:
+        yield f"{name}.csv", partial(_write_csv, reader, name)
+    yield "meta.json", lambda file: _write_json(meta(reader), file)
+
+
+def _json(reader: Source) -> Files:
+    def write(file: BinaryIO) -> None:
+        tables = {
+            name: [dict(zip(columns, row, strict=True)) for row in rows(reader)]
+            for name, (columns, rows) in TABLES.items()
+        }
+        _write_json({"meta": meta(reader), **tables}, file)
+
+    yield "session.json", write
+
+
+def _svg(reader: Source) -> Files:
+    from memtui.export.figures import figures
+
+    for name, drawing in figures(reader):
+        yield f"{name}.svg", partial(_write_text, drawing.document())
+
+
+def _parquet(reader: Source) -> Files:
+    from memtui.export import parquet
+
+    parquet.load()
+    for name in TABLES:
+        yield f"{name}.parquet", partial(parquet.write, reader, name)
+
+
+def _html(reader: Source) -> Files:
+    from memtui.export.page import page
+
+    yield "report.html", lambda file: _write_text(page(reader), file)
+
+
+FORMS: dict[str, Callable[[Source], Files]] = {
+    "csv": _csv,
+    "parquet": _parquet,
+    "json": _json,
+    "svg": _svg,
+    "html": _html,
+}
+
+
+def _write_csv(reader: Source, name: str, file: BinaryIO) -> None:
+    columns, rows = TABLES[name]
+    with io.TextIOWrapper(file, "utf-8", newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows(reader))
+
+
+def _write_json(plain: dict[str, Any], file: BinaryIO) -> None:
+    _write_text(json.dumps(plain, indent=1) + "\n", file)
+
+
+def _write_text(text: str, file: BinaryIO) -> None:
+    file.write(text.encode())

@@ -1,0 +1,211 @@
+"""``--to html``: one page with the report's numbers, the figures and the address ranges. Nothing is fetched for it.
+
+Foreign text only ever passes ``escape``. Beyond that the page's own policy lets a browser run the one script and apply
+the one style that are in this package, known by their hashes, and load nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+from importlib.resources import files
+from typing import Any
+
+from memtui.export.figures import figures, provenance
+from memtui.export.figures.svg import escape
+from memtui.export.source import Source
+from memtui.export.tables import TABLES
+from memtui.report import report_of
+from memtui.samples import Clock
+from memtui.units import duration, energy, percent, size
+
+Cell = tuple[str, float | None] | str
+"""Text, or text with the number that it is sorted by."""
+
+
+def page(reader: Source) -> str:
+    """The whole document."""
+    report = report_of(reader, reader.title)
+    style, script = (files("memtui.export").joinpath("assets", name).read_text("utf-8") for name in _ASSETS)
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    body = "\n".join((_head(reader, report), _numbers(report), _doubts(reader, report), _figures(reader)))
+    tables = "\n".join((_processes(report), _ranges(reader), _power(report)))
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{escape(report['target']['command'])}: memtui</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"{body}\n{tables}\n<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+_ASSETS = ("page.css", "page.js")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _head(reader: Source, report: dict[str, Any]) -> str:
+    target, host, hello = report["target"], report["host"], reader.hello
+    begin = wall_time(hello.clock, int(reader.samples.start_ns[0])) if len(reader.samples) else ""
+    facts = [
+        f"pid {target['pid']} on {host['hostname']}, Linux {host['kernel']}, {host['cpu_count']} CPUs, {begin}",
+        f"session {report['session']}: {report['samples']} windows in {duration(report['duration_s'])}, "
+        f"ended: {report['end']}",
+        f"memtui {report['memtui_version']}, tracker {report['tracker']}, flush {report['flush']}, "
+        f"filter {report['filter']}; window {duration(report['interval_s'])} asked, "
+        f"{duration(report['true_interval_s'])} true (median)",
+    ]
+    lines = "\n".join(f'<p class="dim">{escape(fact)}</p>' for fact in facts)
+    return f"<h1>{escape(target['command'])}</h1>\n{lines}"
+
+
+def wall_time(clock: Clock, monotonic_ns: int) -> str:
+    """A moment of the session by the clock of the machine it was taken on."""
+    wall_s = (clock.wall_ns + monotonic_ns - clock.monotonic_ns) / 1e9
+    try:
+        zone = timezone(timedelta(seconds=clock.utc_offset_s))
+        return datetime.fromtimestamp(wall_s, zone).strftime("%Y-%m-%d %H:%M:%S %z")
+    except (OverflowError, OSError, ValueError):
+        return "at no possible time"  # a stranger's session may say so
+
+
+def _numbers(report: dict[str, Any]) -> str:
+    wss, rss, reuse, cost = (report[name] for name in ("wss_bytes", "rss_bytes", "reuse", "overhead"))
+    tiles = [_sizes("working set (median)", wss), _sizes("resident set (median)", rss)]
+    if reuse["median_bytes"] is not None:
+        median, p95 = reuse["median_bytes"], reuse["p95_bytes"]
+        more = (
+            f"95 % within {size(p95['lower'])} to {size(p95['upper'])}; {reuse['first_touches']} first touches; "
+            "between two bounds, because order inside a window is not known"
+        )
+        tiles.append(
+            _tile("half of returning touches within", f"{size(median['lower'])} to {size(median['upper'])}", more)
+        )
+    else:
+        tiles.append(_tile("reuse distance", "n/a", reuse["reason"]))
+    longest = cost.get("paused_max_s")
+    tiles.append(
+        _tile(
+            "target paused",
+            percent(cost["paused_fraction"]),
+            f"longest {duration(longest)}; own CPU {percent(cost['self_cpu_fraction'])}"
+            if longest is not None
+            else cost["reason"],
+        )
+    )
+    return f"<dl>\n{''.join(tiles)}</dl>"
+
+
+def _sizes(name: str, summary: dict[str, Any]) -> str:
+    if summary["mean"] is None:
+        return _tile(name, "n/a", summary["reason"])
+    about = f"; {summary['status']}: {summary['reason']}" if summary["reason"] else ""
+    return _tile(name, size(summary["median"]), f"mean {size(summary['mean'])}, max {size(summary['max'])}{about}")
+
+
+def _tile(name: str, value: str, more: str) -> str:
+    small = f'<br><span class="dim">{escape(more)}</span>' if more else ""
+    return f"<div><dt>{escape(name)}</dt><dd><strong>{escape(value)}</strong>{small}</dd></div>\n"
+
+
+def _doubts(reader: Source, report: dict[str, Any]) -> str:
+    """What makes the numbers less than exact, in full."""
+    said = [text for text in provenance.doubts(reader) if "see its report" not in text] + report["warnings"]
+    said += [f"gap at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
+    if report["gaps"]["processes"]:
+        said.append(f"{report['gaps']['processes']} processes began or ended inside a window")
+    if not said:
+        return ""
+    return "<h2>To be known of these numbers</h2>\n" + "\n".join(
+        f'<p class="wrong">{escape(text)}</p>' for text in said
+    )
+
+
+def _figures(reader: Source) -> str:
+    found = "\n".join(f"<figure>{drawing.markup()}</figure>" for _, drawing in figures(reader))
+    return f'<h2>Figures</h2>\n<div class="figures">\n{found}\n</div>' if found else ""
+
+
+def _processes(report: dict[str, Any]) -> str:
+    rows: list[list[Cell]] = [
+        [
+            (str(p["pid"]), p["pid"]),
+            p["role"],
+            (size(p["wss_bytes"]), p["wss_bytes"]),
+            (size(p["rss_bytes"]), p["rss_bytes"]),
+            p["command"],
+        ]
+        for p in report["processes"]
+    ]
+    return _table("Processes", "Means over the windows of each.", ("pid#", "role", "WSS#", "RSS#", "command"), rows)
+
+
+def _ranges(reader: Source) -> str:
+    columns, make = TABLES["vmas"]
+    plain = [dict(zip(columns, row, strict=True)) for row in make(reader)]
+    plain.sort(key=lambda v: (v["wss_bytes"] is None, -(v["wss_bytes"] or 0), -(v["rss_bytes"] or 0), v["start"]))
+    rows: list[list[Cell]] = [
+        [
+            (size(v["wss_bytes"]), v["wss_bytes"]),
+            (size(v["rss_bytes"]), v["rss_bytes"]),
+            (size(v["end"] - v["start"]), v["end"] - v["start"]),
+            v["perms"],
+            (str(v["pid"]), v["pid"]),
+            (f"{v['start']:012x}", v["start"]),
+            v["filtered"] and f"filter: {v['filtered']}",
+            v["name"] or "anonymous",
+        ]
+        for v in plain
+    ]
+    note = (
+        "WSS: mean of the touched bytes over the windows a range was mapped in. RSS: at its end. Pages of ranges "
+        "with a filter are not stored, so they are in no heat map and no reuse distance."
+    )
+    heads = ("WSS#", "RSS#", "size#", "perms", "pid#", "start#", "not stored", "name")
+    return _table(f"Address ranges ({len(rows)})", note, heads, rows)
+
+
+def _power(report: dict[str, Any]) -> str:
+    rows: list[list[Cell]] = [
+        [
+            f"{p['device']} {p['scope']}",
+            ("n/a" if p["mean_w"] is None else f"{p['mean_w']:.1f} W", p["mean_w"]),
+            (energy(p["energy_j"]), p["energy_j"]),
+            p["source"],
+            f"{p['status']}: {p['reason']}" if p["reason"] else str(p["status"]),
+        ]
+        for p in report["power"]
+    ]
+    return _table("Power", "", ("device", "mean power#", "energy#", "source", "status"), rows) if rows else ""
+
+
+def _table(title: str, note: str, heads: tuple[str, ...], rows: Iterable[list[Cell]]) -> str:
+    """A table that can be sorted; ``#`` after a head makes its column one of numbers."""
+    top = "".join(_head_cell(head) for head in heads)
+    body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    caption = f"<caption>{escape(note)}</caption>" if note else ""
+    return (
+        f'<h2>{escape(title)}</h2>\n<div class="scroll"><table class="sortable">{caption}\n'
+        f"<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _head_cell(head: str) -> str:
+    kind = ' class="n"' if head.endswith("#") else ""
+    return f'<th scope="col"{kind}>{escape(head.rstrip("#"))}</th>'
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return f'<td class="name">{escape(cell)}</td>'
+    text, value = cell
+    known = f' data-value="{value!r}"' if value is not None else ""
+    return f'<td class="n"{known}>{escape(text)}</td>'

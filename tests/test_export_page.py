@@ -1,0 +1,146 @@
+"""The page of ``--to html``: whole without JavaScript and network, and nothing in a session's names can act in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memtui.export import export
+from memtui.pageset import PageSet
+from memtui.samples import End, Event, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
+from tests import sessions
+from tests.sessions import HEAP, MS, messages, write_session
+
+EVIL = "</script></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'><b>"
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+URLS = {"src", "href", "xlink:href", "action", "formaction", "data", "poster", "srcset", "background"}
+
+
+class Page(HTMLParser):
+    """Elements, attributes and text of a page; unbalanced elements are an error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.inside: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if self._open:
+            self.inside.setdefault(self._open[-1], []).append(data)
+        self.words.append(data)
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def page_of(session: Path, folder: Path) -> tuple[Page, str]:
+    (path,) = export(session, "html", folder)
+    text = path.read_text("utf-8")
+    return Page(text), text
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    return page_of(write_session(folder / "train.memtui", messages(30)), folder / "out")
+
+
+def evil_stream():
+    hello = sessions.hello(tracker=EVIL, flush=EVIL)
+    host = replace(hello.host, hostname=EVIL, kernel=EVIL)
+    yield replace(hello, target=replace(hello.target, command=EVIL, user=EVIL), host=host, memtui_version=EVIL)
+    yield Process(1, 4242, 1, 777, 0, EVIL, EVIL)
+    vmas = (Vma(HEAP, HEAP + (1 << 20), "<b>p", f"/tmp/{EVIL}"), Vma(HEAP << 1, (HEAP << 1) + 8192, "rw-p", EVIL))
+    yield VmaTable(1, 0, vmas)
+    yield Power((PowerReading(0, EVIL, EVIL, EVIL, name=EVIL, status=EVIL, reason=EVIL),))
+    for sample in range(5):
+        at = sample * 200 * MS
+        pages = PageSet.from_pages((HEAP >> 12) + np.arange(64))
+        part = ProcessWindow(1, at, at + 200 * MS, pages=pages, status="approximate", reason=EVIL, flush=EVIL)
+        yield Window(sample, at, at + 200 * MS, 200 * MS, 0, (part,), disturbed=EVIL)
+    for kind in ("mark", "gap", "warning", EVIL):
+        yield Event(2, kind, EVIL)
+    yield End(5 * 200 * MS, EVIL, EVIL)
+
+
+def test_the_numbers_are_those_of_the_report(plain):
+    page, _ = plain
+    text = " ".join(page.words)
+    for said in ("python train.py --lr 0.1", "13.2 MiB", "30 windows", "epoch 1", "no RAPL zone", "2026-"):
+        assert said in text, said
+    cells = page.inside["td"]
+    assert "libtorch_cpu.so" in " ".join(cells)  # the table has what the figures leave out
+    assert len(page.named("figure")) == len(page.named("svg")) == 3
+
+
+def test_nothing_is_fetched(plain):
+    page, text = plain
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "iframe", "object", "embed", "base", "form"), tag
+        for name in URLS & set(attributes):
+            assert attributes[name].startswith("data:image/png;base64,"), (tag, attributes)
+    assert not re.search(r"url\(|@import", text)
+
+
+def test_the_policy_names_the_one_script_and_the_one_style(plain):
+    page, text = plain
+    policy = next(m["content"] for m in page.named("meta") if m.get("http-equiv") == "Content-Security-Policy")
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert rules["img-src"] == "data:"
+    for tag, rule in (("script", "script-src"), ("style", "style-src")):
+        (content,) = page.inside[tag]
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert rules[rule] == f"'sha256-{digest}'"
+        assert len(page.named(tag)) == 1
+    assert text.index("Content-Security-Policy") < text.index("<style>")
+    for tag, attributes in page.elements:  # the policy would refuse them
+        assert not [name for name in attributes if name == "style" or name.startswith("on")], (tag, attributes)
+
+
+def test_names_that_are_markup_are_text(tmp_path, plain):
+    page, text = page_of(write_session(tmp_path / "s.memtui", evil_stream()), tmp_path / "out")
+    assert len(page.named("script")) == 1
+    assert text.count("<script") == 1
+    assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain[0].elements} | {"p", "h2"}
+    assert page.inside["title"][0].startswith(EVIL)
+    assert sum(EVIL in words for words in page.words) > 20
+    attributes = {name for _, found in page.elements for name in found}
+    assert attributes <= {name for _, found in plain[0].elements for name in found}
+
+
+def test_a_session_without_anything_gives_a_page(tmp_path):
+    page, _ = page_of(write_session(tmp_path / "s.memtui", [sessions.hello()]), tmp_path / "out")
+    assert "n/a" in " ".join(page.words)
+    assert not page.named("figure")
+
+
+def test_the_tables_are_sorted_without_a_script(plain):
+    _, text = plain
+    rows = text[text.index("Address ranges") :]
+    values = [int(v) for v in re.findall(r'<tr><td class="n" data-value="(\d+)">', rows)]
+    assert values == sorted(values, reverse=True)
+    assert len(values) == 4
