@@ -18,13 +18,17 @@ from typing import IO, Any
 
 from memtui.capabilities import forbid_new_privileges
 from memtui.claim import CLAIMED
+from memtui.control import FOLDER as CONTROL
+from memtui.control import Listener, open_listener
 from memtui.elevate import start_sampler
 from memtui.errors import BAD_INPUT, FAILURE, UserError
 from memtui.gate import GO
+from memtui.masking import mask_secrets
 from memtui.orders import STOP, Order
-from memtui.privilege import Invoker, become, invoker, root_notice, state_directory
-from memtui.probes.process import read_stat
-from memtui.running import Entry, Running, find
+from memtui.privilege import Invoker, become, invoker, root_notice, runtime_directory, state_directory
+from memtui.probes.process import command_of
+from memtui.probes.stat import read_stat
+from memtui.running import Entry, Running, find, host_name
 from memtui.samples import Options
 from memtui.target import belongs_to_another, check_target
 
@@ -39,7 +43,7 @@ class AlreadyRunning(UserError):
     def __init__(self, found: Running) -> None:
         super().__init__(
             f"process {found.pid} is recorded already, by sampler {found.sampler_pid} of memtui {found.memtui_pid}, "
-            f"into {found.path}; memtui attach {found.pid} shows it, kill -INT {found.memtui_pid} ends it"
+            f"into {found.path}; memtui attach {found.pid} shows it, memtui stop {found.id} ends it"
         )
         self.found = found
 
@@ -88,6 +92,7 @@ class Observation:
         self._lines = b""
         self._sampler_says, self._recorder_says = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._entry: Entry | None = None
+        self.listener: Listener | None = None
         started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
         self._sampler, self.notice = started.process, started.notice
         self.owner_notice = root_notice()
@@ -116,7 +121,7 @@ class Observation:
                     _refuse_second(user, pid, start_ticks, ANNOUNCE_SECONDS)  # both began at once
                 raise
             self.pid = pid
-            self._announce(user, Running(pid, start_ticks, os.getpid(), started.pid, str(self.path.absolute())))
+            self.id = self._announce(user, pid, start_ticks, started.pid, command)
             if self._gate >= 0:
                 os.write(self._gate, GO)
                 os.close(self._gate)
@@ -129,19 +134,24 @@ class Observation:
         """False once the recorder has written the end."""
         return self._recorder.poll() is None
 
-    def wait(self, seconds: float) -> bool:
-        """Follow the progress for at most so long; True while it still runs."""
-        deadline = time.monotonic() + seconds
-        while self.running and (left := deadline - time.monotonic()) > 0:
-            self._read_lines(left)
-        self._read_lines(0)
-        return self.running
+    @property
+    def progress_fd(self) -> int:
+        """Readable when ``read_progress`` has something to read."""
+        assert self._recorder.stdout is not None
+        return self._recorder.stdout.fileno()
+
+    def read_progress(self) -> None:
+        """Take in what the recorder has said."""
+        self._read_lines(0.05)
 
     def stop(self) -> None:
         """End the recording in order: the last window is taken, the session is closed."""
         self._tell(STOP)
         self._end(self._sampler)
-        self.wait(STOP_SECONDS)
+        deadline = time.monotonic() + STOP_SECONDS
+        while self.running and (left := deadline - time.monotonic()) > 0:
+            self._read_lines(left)
+        self._read_lines(0)
         self._end(self._recorder)
         if self._entry is not None:
             self._entry.close()
@@ -234,16 +244,37 @@ class Observation:
 
     def _abandon(self) -> None:
         """Nothing came of it: end every child, and take away the file that holds nothing."""
+        if self.listener is not None:
+            self.listener.close()
+        if self._entry is not None:
+            self._entry.close()
         _close_input(self._sampler)  # a sampler under sudo hears nothing else from here
         for child in (self._target, self._sampler, getattr(self, "_recorder", None)):
             if child is not None:
                 _terminate(child)
 
-    def _announce(self, user: Invoker, entry: Running) -> None:
+    def _announce(self, user: Invoker, pid: int, start_ticks: int, sampler_pid: int, command: str) -> str:
+        """Let others of this user find the recording; its short name."""
+        state = state_directory(user)
+        # The state directory first: the other one goes when its user logs out, and a recording need not.
+        folders = [folder / CONTROL for folder in (state, runtime_directory(user)) if folder is not None]
+        self.listener = open_listener(folders, f"{pid}-{start_ticks}")
+        entry = Running(
+            pid,
+            start_ticks,
+            os.getpid(),
+            sampler_pid,
+            str(self.path.absolute()),
+            mask_secrets(command or command_of(pid)),
+            time.time(),
+            str(self.listener.path) if self.listener else "",
+            host_name(),
+        )
         try:
-            self._entry = Entry(state_directory(user), entry)
+            self._entry = Entry(state, entry)
         except OSError:
             pass  # no home, or a full disk: others cannot find this recording, and that is all
+        return entry.id
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         _close_input(child)

@@ -322,13 +322,14 @@ class Sampler:
 def _leave_sudos_terminal() -> None:
     """Started through sudo: keep nothing of the terminal it asked on, nor of the user's variables, and say so.
 
-    ^Z there would stop this process, perhaps while it holds the target.
+    ^Z there would stop this process, perhaps while it holds the target; and sudo, which stays there, passes on its
+    hang-up, which is the screen's and not the recording's. The end of the input tells when to stop.
     """
     try:
         os.setsid()
     except PermissionError:
         pass  # sudo gave it a session of its own already (use_pty)
-    for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+    for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.environ.clear()
     os.write(1, READY % os.getpid())
