@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -137,6 +138,13 @@ def _build_parser() -> _Parser:
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("stop", _stop, "end a recording in order, whoever looks at it")
     made.add_argument("name", metavar="ID|PID|all", help="its ID (memtui list), the PID of its target, or all of them")
+    made = command("mark", _mark, "put a mark on the time axis of a recording that runs")
+    made.add_argument("text", metavar="TEXT")
+    made.add_argument(
+        "--session",
+        metavar="ID",
+        help="of which recording (default: the one that observes the caller, or the only one that runs)",
+    )
     made = command("report", _report, "the numbers of a session")
     made.add_argument("file", metavar="FILE", type=Path)
     made.add_argument("--json", action="store_true", help="as one JSON document")
@@ -444,7 +452,8 @@ def _list(args: argparse.Namespace) -> int:
 def _stop(args: argparse.Namespace) -> int:
     from memtui.remote import choose, stop
 
-    chosen = choose(_recordings(), args.name)
+    found = _recordings()
+    chosen = found if args.name == "all" else choose(found, args.name)
     failures = []
     for running in chosen:
         try:
@@ -458,6 +467,32 @@ def _stop(args: argparse.Namespace) -> int:
         print(visible(f"memtui stop: {failure}"), file=sys.stderr)
     if failures:
         raise failures[0]
+    return 0
+
+
+def _mark(args: argparse.Namespace) -> int:
+    import time
+
+    from memtui.choices import MARK_CHARACTERS
+    from memtui.foreign import storable
+    from memtui.marks import observer_of
+    from memtui.remote import ask, choices, choose
+
+    t_ns = time.monotonic_ns()
+    text = storable(args.text)
+    if not 0 < len(text) <= MARK_CHARACTERS:
+        raise UserError(f"a mark has 1 to {MARK_CHARACTERS} characters, not {len(text)}")
+    found = _recordings()
+    if args.session is not None:
+        (running,) = choose(found, args.session)
+    elif (observer := observer_of(os.getpid())) is not None:
+        running = observer
+    elif len(found) == 1:
+        running = found[0]
+    else:
+        what = "name one with --session" if found else "there is nothing to mark"
+        raise UserError(f"{what}; {choices(found)}")
+    ask(running, "mark", text=text, t_ns=t_ns)
     return 0
 
 

@@ -22,9 +22,10 @@ from memtui.control import FOLDER as CONTROL
 from memtui.control import Listener, open_listener
 from memtui.elevate import start_sampler
 from memtui.errors import BAD_INPUT, FAILURE, UserError
+from memtui.foreign import storable
 from memtui.gate import GO
 from memtui.masking import mask_secrets
-from memtui.orders import STOP, Order
+from memtui.orders import PAUSE, RESUME, STOP, Order, interval_word
 from memtui.privilege import Invoker, become, invoker, root_notice, runtime_directory, state_directory
 from memtui.probes.process import command_of
 from memtui.probes.stat import read_stat
@@ -87,6 +88,7 @@ class Observation:
                 _refuse_second(user, pid, start_ticks)  # before a password is asked for
         self.log: Path | None = None
         self.progress: dict[str, Any] = {}
+        self.interval_ns, self.paused = options.interval_ns, False
         self._target: subprocess.Popen[bytes] | None = None
         self._gate = -1
         self._lines = b""
@@ -101,11 +103,20 @@ class Observation:
             if pid and was_root:
                 _refuse_second(user, pid, start_ticks)
             self.path = output or default_path(user, what)
-            arguments = [str(self.path), "--force"] if force else [str(self.path)]
+            marks, self._marks = os.pipe()
+            os.set_blocking(self._marks, False)
             self._recorder = _python(
-                "memtui.recorder", *arguments, stdin=started.stream, stdout=subprocess.PIPE, stderr=self._recorder_says
+                "memtui.recorder",
+                *(["--force"] if force else []),
+                *("--marks", str(marks)),
+                *("--", str(self.path)),
+                stdin=started.stream,
+                stdout=subprocess.PIPE,
+                stderr=self._recorder_says,
+                pass_fds=(marks,),
             )
             os.close(started.stream)
+            os.close(marks)
             self._await_recorder(lambda line: line == b"ready")
             if isinstance(what, Launch):
                 pid = self._launch(what)
@@ -158,6 +169,24 @@ class Observation:
             self._entry = None
         if self._target is not None and self._dies:
             _terminate(self._target)
+
+    def set_interval(self, interval_ns: int) -> None:
+        """From the next window on."""
+        self.interval_ns = interval_ns
+        self._tell(interval_word(interval_ns))
+
+    def pause(self, paused: bool) -> None:
+        """Leave the target alone for a while, or go on."""
+        self.paused = paused
+        self._tell(PAUSE if paused else RESUME)
+
+    def mark(self, t_ns: int, text: str) -> bool:
+        """Put a mark on the time axis; False when the recorder takes no more of them now."""
+        line = json.dumps([t_ns, storable(text)], ensure_ascii=False).encode() + b"\n"
+        try:
+            return os.write(self._marks, line) == len(line)  # lines this short are taken whole or not at all
+        except OSError:
+            return False
 
     def finish(self) -> None:
         """After the end: raise UserError with what went wrong, if anything did."""

@@ -6,6 +6,7 @@ progress per commit on standard output, and one line on standard error when some
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import select
@@ -87,6 +88,7 @@ class Recorder:
         self.samples = 0
         self.hello: Hello | None = None
         self.wss_bytes: int | None = None
+        self.rss_bytes: int | None = None
         self.end: End | None = None
 
     @property
@@ -179,6 +181,7 @@ class Recorder:
         stored = [self._take_process(window.sample, process) for process in processes]
         troubled = next((p for p in processes if p.status != Status.OK), None)
         self.wss_bytes = _sum(p.wss_bytes for p in processes)
+        self.rss_bytes = _sum(p.rss_bytes for p in processes)
         self._writer.insert(
             "sample",
             [
@@ -192,7 +195,7 @@ class Recorder:
                     _sum(stored),
                     _sum(p.faulted_in_bytes for p in processes),
                     _sum(p.unknown_bytes for p in processes),
-                    _sum(p.rss_bytes for p in processes),
+                    self.rss_bytes,
                     window.sampler_cpu_ns,
                     time.process_time_ns(),
                     window.gaps,
@@ -341,13 +344,39 @@ def _power_row(r: PowerReading) -> tuple:
     )
 
 
-def record(stream_fd: int, recorder: Recorder, writer: SessionWriter, stop_fd: int, report) -> None:
+class Marks:
+    """Marks that the user makes, a JSON line each. They come from the supervisor: the sampler takes no texts."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self.fds = [fd]
+        self._rest = b""
+
+    def read(self) -> list[Event]:
+        """Those that have come since."""
+        found = []
+        for fd in tuple(self.fds):
+            try:
+                while chunk := os.read(fd, READ_BYTES):
+                    *lines, self._rest = (self._rest + chunk).split(b"\n")
+                    found += [Event(t_ns, "mark", text) for t_ns, text in map(json.loads, lines)]
+                self.fds.clear()
+            except BlockingIOError:
+                pass
+        return found
+
+
+def record(
+    stream_fd: int, recorder: Recorder, writer: SessionWriter, stop_fd: int, report, marks: Marks | None = None
+) -> None:
     """Take messages from the pipe until its end, committing every half second. Raises FrameError, sqlite3.Error."""
     decoder, began = Decoder(), False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
         left = max(commit_due - time.monotonic(), 0)
-        ready, _, _ = select.select([stream_fd, stop_fd], [], [], left)
+        ready, _, _ = select.select([stream_fd, stop_fd, *(marks.fds if marks else ())], [], [], left)
+        for mark in marks.read() if marks and recorder.hello is not None else ():
+            recorder.take(mark)
         if stream_fd in ready:
             chunk = os.read(stream_fd, READ_BYTES)
             if not chunk:
@@ -368,7 +397,8 @@ def main(argv: list[str] | None = None) -> int:
     """Exit 0 after a whole recording, 1 when it was cut short, 2 when the file cannot be made."""
     arguments = sys.argv[1:] if argv is None else argv
     capabilities.forbid_new_privileges()
-    path, overwrite = Path(arguments[0]), "--force" in arguments[1:]
+    options = _parser().parse_args(arguments)
+    path, overwrite = options.path, options.force
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what ^C means; the pipe then ends
     stop_fd, wake_fd = os.pipe()
     os.set_blocking(wake_fd, False)
@@ -386,15 +416,15 @@ def main(argv: list[str] | None = None) -> int:
     recorder = Recorder(writer)
 
     def report() -> None:
-        progress = {"samples": recorder.samples, "wss_bytes": recorder.wss_bytes, "file_bytes": size_on_disk(path)}
-        _say(json.dumps(progress | {"began": recorder.began}))
+        progress = {"samples": recorder.samples, "wss_bytes": recorder.wss_bytes, "rss_bytes": recorder.rss_bytes}
+        _say(json.dumps(progress | {"file_bytes": size_on_disk(path), "began": recorder.began}))
 
     os.set_blocking(1, False)  # behind a screen nobody reads the progress: a full pipe must not hold the recording
     _say("ready")
     code = 0
     try:
         try:
-            record(0, recorder, writer, stop_fd, report)
+            record(0, recorder, writer, stop_fd, report, Marks(options.marks) if options.marks is not None else None)
         except FrameError as error:
             _complain(f"the stream of the sampler broke: {error}")
             code = 1
@@ -418,6 +448,14 @@ def main(argv: list[str] | None = None) -> int:
             _complain(f"{path}: {error.strerror}")
             code = 1
     return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="memtui.recorder")
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--force", action="store_true")
+    parser.add_argument("--marks", type=int, metavar="FD")
+    return parser
 
 
 def _refuse(line: str) -> int:

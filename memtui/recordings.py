@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -54,7 +55,8 @@ def format_table(found: Sequence[dict[str, Any]]) -> str:
     lines = [f"{'ID':<5} {'PID':>7} {'for':>9} {'samples':>8} {'WSS':>8}  {'command':<{_COMMAND_CELLS}}  session"]
     for one in found:
         samples = "n/a" if one["samples"] is None else str(one["samples"])
-        command = visible(one["command"])
+        program, _, rest = visible(one["command"]).partition(" ")
+        command = f"{os.path.basename(program)} {rest}"
         command = command if len(command) <= _COMMAND_CELLS else command[: _COMMAND_CELLS - 1] + "…"
         note = f"  ({one['reason']})" if one["reason"] else "  (sampling is paused)" if one["paused"] else ""
         lines.append(

@@ -49,9 +49,7 @@ def stop(running: Running) -> dict[str, Any]:
 
 
 def choose(found: Sequence[Running], name: str) -> list[Running]:
-    """The recordings somebody means by an ID, the PID of a target, or ``all``. Raises UserError."""
-    if name == "all":
-        return list(found)
+    """The one recording somebody means by an ID or the PID of a target. Raises UserError."""
     chosen = [r for r in found if name in (r.id, str(r.pid))]
     if not chosen:
         raise UserError(f"no recording of yours has the ID or PID {name!r}; {choices(found)}")

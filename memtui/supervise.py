@@ -13,6 +13,8 @@ from memtui.errors import UserError
 from memtui.observe import Observation
 
 LOOK_SECONDS = 1.0
+MARKS_PER_SECOND, MARKS_AT_ONCE = 50, 500
+MARK_LATE_NS = 5_000_000_000
 
 
 class Supervisor:
@@ -22,6 +24,7 @@ class Supervisor:
         self._observation = observation
         self._control = Control(self._do, observation.listener)
         self._stop_asked = False
+        self._marks_left, self._marked_ns = float(MARKS_AT_ONCE), time.monotonic_ns()
         if viewer is not None:
             self._control.adopt(viewer)
 
@@ -56,5 +59,29 @@ class Supervisor:
             case "stop":
                 self._stop_asked = True
             case "status":
-                return {"progress": observation.progress, "log": str(observation.log or "")}
+                return {
+                    "progress": observation.progress,
+                    "log": str(observation.log or ""),
+                    "interval_ns": observation.interval_ns,
+                    "paused": observation.paused,
+                }
+            case "interval":
+                observation.set_interval(fields["interval_ns"])
+            case "pause" | "resume":
+                observation.pause(word == "pause")
+            case "mark":
+                self._mark(fields["text"], fields.get("t_ns", 0))
         return {}
+
+    def _mark(self, text: str, t_ns: int) -> None:
+        """A program that marks without end must not fill the disk. Raises ValueError."""
+        now_ns = time.monotonic_ns()
+        self._marks_left = min(MARKS_AT_ONCE, self._marks_left + (now_ns - self._marked_ns) * MARKS_PER_SECOND / 1e9)
+        self._marked_ns = now_ns
+        if self._marks_left < 1:
+            raise ValueError(f"more than {MARKS_PER_SECOND} marks a second: this one is left out")
+        self._marks_left -= 1
+        # A moment that its sender told is as good as the way here was long; any other is no moment of this recording.
+        moment_ns = t_ns if now_ns - MARK_LATE_NS <= t_ns <= now_ns else now_ns
+        if not self._observation.mark(moment_ns, text):
+            raise ValueError("the recorder is too slow: this mark is left out")

@@ -38,6 +38,7 @@ from memtui.views import (
 )
 
 FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
+LATE_MARKS_NS = 6_000_000_000  # a mark of somebody else's clock comes at most so late into the session
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
 LEVEL = 0.02  # of the whole drop of the miss ratio: what is less counts as none
@@ -223,7 +224,9 @@ class Presenter:
     def _read_marks(self) -> None:
         head = self.playhead
         if head.latest_ns >= self._marks_until:
-            first = self._marks_until or 0
+            # A mark may come a little later than the window it lies in: the last seconds are read again.
+            first = max(self._marks_until - LATE_MARKS_NS, 0)
+            self._marks = [mark for mark in self._marks if mark.t_ns < first]
             for event in self.reader.events(first, head.latest_ns + 1):
                 self._marks.append(Mark(event.t_ns, event.kind, event.text))
             self._marks_until = head.latest_ns + 1
