@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from memtui.choices import DURATION_NS, FLUSHES, INTERVAL_NS, REARMS, TRACKERS
+from memtui.choices import DEFAULT_MAX_BYTES, DURATION_NS, FLUSHES, INTERVAL_NS, LEAST_MAX_BYTES, REARMS, TRACKERS
 from memtui.errors import BAD_INPUT, FAILURE, UserError, silence
 from memtui.foreign import visible
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from memtui.running import Running
     from memtui.samples import Options
 
+REACHED = 3  # exit code of a recording that its --stop-when ended
 FORMATS = ("csv", "json")
 NETWORKS = ("auto", "torch", "numpy")
 
@@ -93,6 +94,30 @@ def _duration(text: str) -> float:
     return value
 
 
+def _max_size(text: str) -> int | None:
+    from memtui.units import parse_size
+
+    if text == "none":
+        return None
+    try:
+        value = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; none lets it grow") from None
+    if value < LEAST_MAX_BYTES:
+        raise argparse.ArgumentTypeError(f"must be at least {LEAST_MAX_BYTES >> 20}MiB, not {text}")
+    return value
+
+
+def _condition(text: str) -> str:
+    from memtui.condition import Condition
+
+    try:
+        Condition.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def _filter(text: str) -> str:
     from memtui.analysis.filters import parse_filter
 
@@ -132,6 +157,12 @@ def _build_parser() -> _Parser:
     )
     made.add_argument("pid", metavar="PID", nargs="?")
     made.add_argument("--json", action="store_true", help="print the report at the end")
+    made.add_argument(
+        "--stop-when",
+        type=_condition,
+        metavar="COND",
+        help="end, with exit code 3, when a window says so: wss>8GiB, rss<500MB, wss>8GiB for 5s",
+    )
     made = command("replay", _replay, "watch a saved session, or one that is still recorded", screen)
     made.add_argument("file", metavar="FILE", type=Path)
     made = command("list", _list, "recordings of yours that run now")
@@ -209,6 +240,13 @@ def _observation_options() -> _Parser:
     )
     group.add_argument("--duration", type=_duration, metavar="S", help="end after so many seconds")
     group.add_argument(
+        "--max-size",
+        type=_max_size,
+        default=DEFAULT_MAX_BYTES,
+        metavar="SIZE",
+        help="thin the oldest page sets when the file reaches this (2GiB); none: let it grow",
+    )
+    group.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -253,7 +291,16 @@ def _options(args: argparse.Namespace) -> Options:
 def _observation(args: argparse.Namespace, what: int | Launch) -> Observation:
     from memtui.observe import Observation
 
-    return Observation(what, _options(args), args.output, force=args.force, verb=args.verb, sudo=args.sudo)
+    return Observation(
+        what,
+        _options(args),
+        args.output,
+        force=args.force,
+        verb=args.verb,
+        sudo=args.sudo,
+        max_bytes=args.max_size,
+        stop_when=getattr(args, "stop_when", None),
+    )
 
 
 def _say(args: argparse.Namespace, notice: str) -> None:
@@ -321,6 +368,8 @@ def _watch(args: argparse.Namespace, what: int | Launch) -> int:
     except UserError as error:
         failure = error
     lines = ["the recording was stopped by somebody else"] if left[-1] == "stopped" else []
+    if why := (recording.ended() or {}).get("why"):
+        lines.append(f"the recording ended: {why}")
     lines.append(f"session: {recording.path}")
     if recording.log is not None:
         lines.append(f"output of the program: {recording.log}")
@@ -420,6 +469,10 @@ def _record(args: argparse.Namespace) -> int:
         _print_report(observation.path, as_json=True)
     elif not shows or not args.output:
         print(visible(str(observation.path)))
+    if (ending := observation.ending) is not None:
+        kind, why = ending
+        _say(args, f"stopped: {why}")
+        return REACHED if kind == "condition" else FAILURE
     return observation.exit_status
 
 

@@ -78,6 +78,8 @@ class Observation:
         force: bool = False,
         verb: str = "attach",
         sudo: bool | None = None,
+        max_bytes: int | None = None,
+        stop_when: str | None = None,
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
         pid = start_ticks = foreign = 0
@@ -109,6 +111,8 @@ class Observation:
                 "memtui.recorder",
                 *(["--force"] if force else []),
                 *("--marks", str(marks)),
+                *(["--max-bytes", str(max_bytes)] if max_bytes is not None else []),
+                *(["--stop-when", stop_when] if stop_when else []),
                 *("--", str(self.path)),
                 stdin=started.stream,
                 stdout=subprocess.PIPE,
@@ -169,6 +173,12 @@ class Observation:
             self._entry = None
         if self._target is not None and self._dies:
             _terminate(self._target)
+
+    @property
+    def ending(self) -> tuple[str, str] | None:
+        """(kind, words) when the recorder sees a reason to end it, see ``memtui.limits``."""
+        found = self.progress.get("ending")
+        return (found[0], found[1]) if found else None
 
     def set_interval(self, interval_ns: int) -> None:
         """From the next window on."""

@@ -26,8 +26,10 @@ from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import bytes_by_range
 from memtui.analysis.working_set import select as select_pages
+from memtui.condition import Condition
 from memtui.foreign import storable, visible
 from memtui.frames import Decoder, FrameError, hello_to_plain
+from memtui.limits import Limits
 from memtui.masking import mask_secrets
 from memtui.pageset import CODEC_ZLIB, PageSet
 from memtui.samples import (
@@ -73,11 +75,15 @@ class _Observed:
     last_sample: int = 0
 
 
+class Hopeless(Exception):
+    """What was asked for cannot be had of this stream; the text says why."""
+
+
 class Recorder:
     """Takes messages and writes what a session keeps of them."""
 
-    def __init__(self, writer: SessionWriter) -> None:
-        self._writer = writer
+    def __init__(self, writer: SessionWriter, limits: Limits | None = None) -> None:
+        self._writer, self.limits = writer, limits
         self._observed: dict[int, _Observed] = {}
         self._filter: Filter = parse_filter("none")
         self._keep_command = False
@@ -104,6 +110,8 @@ class Recorder:
                 target = replace(message.target, command=self._fit_to_keep(message.target.command))
                 self.hello = replace(message, target=target)
                 self._filter = parse_filter(message.options.filter)
+                if self.limits and (why := self.limits.objection(message.wss.reason if not message.wss.ok else "")):
+                    raise Hopeless(why)
                 self._writer.put_meta(hello=hello_to_plain(self.hello), recorder_pid=os.getpid())
             case Process():
                 self._observed[message.key] = _Observed()
@@ -120,11 +128,19 @@ class Recorder:
                 text = message.text if message.kind == "mark" else self._fit_to_keep(message.text)
                 self._writer.insert("event", [(message.t_ns, message.kind, text)])
             case End():
+                if self.limits and self.limits.ending and message.kind == "stopped":
+                    kind, text = self.limits.ending  # why it was stopped
+                    message = replace(message, kind=kind, text=text)
                 self.end = message
                 self._checkpoint(self.samples - 1)
                 self._note_ended(set())
                 self._writer.insert("event", [(message.t_ns, "end", message.text or message.kind)])
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
+
+    def keep_limits(self) -> None:
+        """Before a commit."""
+        for event in self.limits.keep(time.monotonic_ns()) if self.limits else ():
+            self.take(event)
 
     def _fit_to_keep(self, command: str) -> str:
         """A command line as the session keeps it: in UTF-8 and, unless the user wants them, without its secrets."""
@@ -205,6 +221,8 @@ class Recorder:
                 )
             ],
         )
+        if self.limits:
+            self.limits.note(window, self.wss_bytes, self.rss_bytes)
         self._note_ended({p.process for p in processes})
         self.samples = window.sample + 1
         if self.samples % CHECKPOINT_SAMPLES == 0:
@@ -388,6 +406,7 @@ def record(
         if stop_fd in ready:
             return
         if time.monotonic() >= commit_due:
+            recorder.keep_limits()
             writer.commit()
             report()
             commit_due = time.monotonic() + COMMIT_SECONDS
@@ -413,11 +432,12 @@ def main(argv: list[str] | None = None) -> int:
         return _refuse(str(error))
     except (OSError, sqlite3.Error) as error:
         return _refuse(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
-    recorder = Recorder(writer)
+    recorder = Recorder(writer, Limits(writer, options.max_bytes, options.stop_when))
 
     def report() -> None:
         progress = {"samples": recorder.samples, "wss_bytes": recorder.wss_bytes, "rss_bytes": recorder.rss_bytes}
-        _say(json.dumps(progress | {"file_bytes": size_on_disk(path), "began": recorder.began}))
+        ending = recorder.limits.ending if recorder.limits else None
+        _say(json.dumps(progress | {"file_bytes": size_on_disk(path), "began": recorder.began, "ending": ending}))
 
     os.set_blocking(1, False)  # behind a screen nobody reads the progress: a full pipe must not hold the recording
     _say("ready")
@@ -425,6 +445,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         try:
             record(0, recorder, writer, stop_fd, report, Marks(options.marks) if options.marks is not None else None)
+        except Hopeless as error:
+            writer.discard()
+            return _refuse(str(error))
         except FrameError as error:
             _complain(f"the stream of the sampler broke: {error}")
             code = 1
@@ -455,6 +478,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("path", type=Path)
     parser.add_argument("--force", action="store_true")
     parser.add_argument("--marks", type=int, metavar="FD")
+    parser.add_argument("--max-bytes", type=int)
+    parser.add_argument("--stop-when", type=Condition.parse)
     return parser
 
 

@@ -31,7 +31,7 @@ class Supervisor:
     def wait(self, look: Callable[[], object] = lambda: None) -> None:
         """Until the recording ends by itself, or somebody asks for its end; ``look`` is called about once a second."""
         due_s = time.monotonic() + LOOK_SECONDS
-        while self._observation.running and not self._stop_asked:
+        while self._observation.running and not self._stop_asked and not self._observation.ending:
             fds = [self._observation.progress_fd, *self._control.fds]
             ready, _, _ = select.select(fds, [], [], max(due_s - time.monotonic(), 0))
             if self._observation.progress_fd in ready:
@@ -45,6 +45,8 @@ class Supervisor:
         """End the recording in order, and tell all who follow it how it ended."""
         self._observation.stop()
         ended: dict[str, Any] = {"asked": self._stop_asked, "exit_status": self._observation.exit_status}
+        if self._observation.ending and not self._stop_asked:
+            ended["why"] = self._observation.ending[1]
         try:
             self._observation.finish()
         except UserError as error:

@@ -59,6 +59,9 @@ class SessionLike(Protocol):
     def file_bytes(self) -> int: ...
     @property
     def alive(self) -> bool: ...
+    @property
+    def thinned_to_bytes(self) -> int | None: ...
+    def stored_sample(self, first_sample: int, last_sample: int) -> int | None: ...
     def refresh(self) -> bool: ...
     def release(self) -> None: ...
     def processes(self) -> list[Process]: ...
@@ -283,7 +286,7 @@ class Presenter:
             return HeatView(axis, np.empty((0, 0), np.float32)), True
         if why := _why_no_pages(hello):
             return HeatView(axis, np.empty((0, 0), np.float32), note=why), True
-        return self._heat.view(
+        view, complete = self._heat.view(
             self.reader,
             axis,
             self.ranges.heat_ranges(processes),
@@ -292,6 +295,19 @@ class Presenter:
             deadline,
             self.ranges.touched,
         )
+        if why := self._why_thinned():
+            view = replace(view, caption=why)
+        return view, complete
+
+    def _why_thinned(self) -> str:
+        """Why there is no picture of the moment under the cursor, where its pages had to make room."""
+        limit, at = self.reader.thinned_to_bytes, self.playhead.index
+        if limit is None or at < 0 or not np.isfinite(self.reader.samples.stored_bytes[at]):
+            return ""
+        sample = int(self.reader.samples.sample[at])
+        if self.reader.stored_sample(sample, sample) is not None:
+            return ""
+        return f"no pages of this moment: thinned to keep the file below {size(limit)}"
 
     def _reuse_view(self, sample: int) -> ReuseView:
         hello = self.reader.hello
