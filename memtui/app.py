@@ -47,7 +47,14 @@ def open_session(path: Path, *, patience_s: float = 0.0) -> SessionReader:
             time.sleep(0.05)
 
 
-def run_viewer(path: Path, *, live: bool, on_quit: Callable[[], object] | None = None, refresh_s: float = 1.0) -> int:
+def run_viewer(
+    path: Path,
+    *,
+    live: bool,
+    on_quit: Callable[[str], object] | None = None,
+    stopped: Callable[[], bool] | None = None,
+    refresh_s: float = 1.0,
+) -> int:
     """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
 
     ``terminal.prepare`` says how to draw and must have run before anything imports Textual; it runs here with its
@@ -56,13 +63,16 @@ def run_viewer(path: Path, *, live: bool, on_quit: Callable[[], object] | None =
     Args:
         path: the session file; it may still be growing.
         live: follow the newest sample; otherwise open at the end, paused, with all of it in sight.
-        on_quit: called once the terminal is restored, whatever ended the screen.
+        on_quit: called once the terminal is restored, whatever ended the screen, with one of the words of
+            ``memtui.terminal`` for how it was left.
+        stopped: asked about once a second whether somebody else ended the recording; the screen then closes.
         refresh_s: how often a growing session is looked at.
 
     Raises:
         UserError: there is no terminal to draw on.
         SessionError: the file is no readable session.
     """
+    how_left = terminal.LOST
     try:
         terminal.require_terminal()
         # Collecting garbage among the objects of imports and style sheets, which all stay, took a sixth of the start.
@@ -78,8 +88,17 @@ def run_viewer(path: Path, *, live: bool, on_quit: Callable[[], object] | None =
             from memtui.screens.monitor import MemtuiApp
 
             how = terminal.settings()
-            app = MemtuiApp(lambda: reader, live=live, refresh_s=refresh_s, color=how.color, ascii_only=how.ascii_only)
+            app = MemtuiApp(
+                lambda: reader,
+                live=live,
+                refresh_s=refresh_s,
+                color=how.color,
+                ascii_only=how.ascii_only,
+                stopped=stopped,
+            )
             app.run(mouse=how.mouse)
+            if not app.return_code:
+                how_left = app.how_left
         return app.return_code or 0
     finally:
         gc.enable()
@@ -87,4 +106,4 @@ def run_viewer(path: Path, *, live: bool, on_quit: Callable[[], object] | None =
             silence(sys.__stderr__ or sys.stderr)
             silence(sys.stdout)
         if on_quit is not None:
-            on_quit()
+            on_quit(how_left)

@@ -9,3 +9,6 @@ REARMS = ("auto", "working-set", "full")
 INTERVAL_NS = 10**6, 3_600 * 10**9  # 1 ms to 1 h
 DURATION_NS = 10**6, 3_660 * 86_400 * 10**9  # 1 ms to ten years
 COMMAND_CHARACTERS = 1 << 14  # kept of a command line, which is there to be read by people
+MARK_CHARACTERS = 500  # of one mark on the time axis
+LEAST_MAX_BYTES = 16 << 20  # of a session file; SQLite's log beside it may take half of that
+DEFAULT_MAX_BYTES = 2 << 30

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from memtui.choices import DURATION_NS, FLUSHES, INTERVAL_NS, REARMS, TRACKERS
+from memtui.choices import DEFAULT_MAX_BYTES, DURATION_NS, FLUSHES, INTERVAL_NS, LEAST_MAX_BYTES, REARMS, TRACKERS
 from memtui.errors import BAD_INPUT, FAILURE, UserError, silence
 from memtui.foreign import visible
 
 if TYPE_CHECKING:
     from memtui.observe import Launch, Observation
+    from memtui.running import Running
     from memtui.samples import Options
 
+REACHED = 3  # exit code of a recording that its --stop-when ended
 FORMATS = ("csv", "parquet", "json", "svg", "html")
 SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
-PROGRESS_SECONDS = 1.0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -93,6 +95,30 @@ def _duration(text: str) -> float:
     return value
 
 
+def _max_size(text: str) -> int | None:
+    from memtui.units import parse_size
+
+    if text == "none":
+        return None
+    try:
+        value = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; none lets it grow") from None
+    if value < LEAST_MAX_BYTES:
+        raise argparse.ArgumentTypeError(f"must be at least {LEAST_MAX_BYTES >> 20}MiB, not {text}")
+    return value
+
+
+def _condition(text: str) -> str:
+    from memtui.condition import Condition
+
+    try:
+        Condition.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def _filter(text: str) -> str:
     from memtui.analysis.filters import parse_filter
 
@@ -134,8 +160,25 @@ def _build_parser() -> _Parser:
     )
     made.add_argument("pid", metavar="PID", nargs="?")
     made.add_argument("--json", action="store_true", help="print the report at the end")
+    made.add_argument(
+        "--stop-when",
+        type=_condition,
+        metavar="COND",
+        help="end, with exit code 3, when a window says so: wss>8GiB, rss<500MB, wss>8GiB for 5s",
+    )
     made = command("replay", _replay, "watch a saved session, or one that is still recorded", screen)
     made.add_argument("file", metavar="FILE", type=Path)
+    made = command("list", _list, "recordings of yours that run now")
+    made.add_argument("--json", action="store_true", help="as one JSON document")
+    made = command("stop", _stop, "end a recording in order, whoever looks at it")
+    made.add_argument("name", metavar="ID|PID|all", help="its ID (memtui list), the PID of its target, or all of them")
+    made = command("mark", _mark, "put a mark on the time axis of a recording that runs")
+    made.add_argument("text", metavar="TEXT")
+    made.add_argument(
+        "--session",
+        metavar="ID",
+        help="of which recording (default: the one that observes the caller, or the only one that runs)",
+    )
     made = command("report", _report, "the numbers of a session", redact)
     made.add_argument("file", metavar="FILE", type=Path)
     made.add_argument("--json", action="store_true", help="as one JSON document")
@@ -202,6 +245,13 @@ def _observation_options() -> _Parser:
     )
     group.add_argument("--duration", type=_duration, metavar="S", help="end after so many seconds")
     group.add_argument(
+        "--max-size",
+        type=_max_size,
+        default=DEFAULT_MAX_BYTES,
+        metavar="SIZE",
+        help="thin the oldest page sets when the file reaches this (2GiB); none: let it grow",
+    )
+    group.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -243,12 +293,19 @@ def _options(args: argparse.Namespace) -> Options:
     )
 
 
-def _observe(args: argparse.Namespace, what: int | Launch) -> Observation:
+def _observation(args: argparse.Namespace, what: int | Launch) -> Observation:
     from memtui.observe import Observation
 
-    made = Observation(what, _options(args), args.output, force=args.force, verb=args.verb, sudo=args.sudo)
-    _say(args, made.notice)
-    return made
+    return Observation(
+        what,
+        _options(args),
+        args.output,
+        force=args.force,
+        verb=args.verb,
+        sudo=args.sudo,
+        max_bytes=args.max_size,
+        stop_when=getattr(args, "stop_when", None),
+    )
 
 
 def _say(args: argparse.Namespace, notice: str) -> None:
@@ -287,32 +344,75 @@ def _run(args: argparse.Namespace) -> int:
 
 def _watch(args: argparse.Namespace, what: int | Launch) -> int:
     """Record and view; the session stays."""
+    from memtui.background import Recording
     from memtui.observe import AlreadyRunning
 
     _require_terminal()
     try:
-        observation = _observe(args, what)
+        recording = Recording(lambda: _observation(args, what))
     except AlreadyRunning as error:
-        _prepare_screen(args)
-        code = _view(Path(error.found.path), live=True)
-        print(f"session: {error.found.path} (memtui {error.found.memtui_pid} goes on recording)", flush=True)
-        return code
+        return _rejoin(args, error.found)
+    _say(args, recording.notice)
+    _prepare_screen(args)  # after sudo, if any, was undone: it looks at the user's variables
+    left: list[str] = []
+
+    def stopped() -> bool:
+        return bool((recording.ended() or {}).get("asked"))
+
     try:
-        _prepare_screen(args)  # after sudo, if any, was undone: it looks at the user's variables
-        code = _view(observation.path, live=True)
-    finally:
-        observation.stop()
-    lines = [f"session: {observation.path}"]
-    if observation.log is not None:
-        lines.append(f"output of the program: {observation.log}")
-    if observation.owner_notice:
-        lines.append(observation.owner_notice)
+        code = _view(recording.path, live=True, on_quit=left.append, stopped=stopped)
+    except BaseException:
+        _tell_way_back(recording.pid, recording.id, recording.path)
+        raise
+    if left[-1] in ("detached", "lost") and recording.ended() is None:
+        _tell_way_back(recording.pid, recording.id, recording.path)
+        return code
+    failure: UserError | None = None
+    try:
+        recording.stop()
+    except UserError as error:
+        failure = error
+    lines = ["the recording was stopped by somebody else"] if left[-1] == "stopped" else []
+    if why := (recording.ended() or {}).get("why"):
+        lines.append(f"the recording ended: {why}")
+    lines.append(f"session: {recording.path}")
+    if recording.log is not None:
+        lines.append(f"output of the program: {recording.log}")
+    if recording.owner_notice:
+        lines.append(recording.owner_notice)
+    _tell(*lines)
+    if failure is not None:
+        raise failure
+    return code
+
+
+def _rejoin(args: argparse.Namespace, found: Running) -> int:
+    """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone."""
+    from memtui.remote import Follower
+
+    _prepare_screen(args)
+    follower = Follower(found)
+    left: list[str] = []
+    code = _view(Path(found.path), live=True, on_quit=left.append, stopped=follower.stopped)
+    if follower.stopped():
+        _tell("the recording was stopped by somebody else", f"session: {found.path}")
+    elif follower.ended():
+        _tell(f"session: {found.path}")
+    else:
+        _tell_way_back(found.pid, found.id, Path(found.path))
+    return code
+
+
+def _tell_way_back(pid: int, name: str, path: Path) -> None:
+    _tell(f"goes on recording: memtui attach {pid} comes back, memtui stop {name} ends it, session: {path}")
+
+
+def _tell(*lines: str) -> None:
+    """Last words; a terminal that is gone is no error."""
     try:
         print("\n".join(map(visible, lines)), flush=True)
     except OSError:
-        silence(sys.stdout)  # the terminal is gone: nobody is there to be told
-    observation.finish()
-    return code
+        silence(sys.stdout)
 
 
 def _replay(args: argparse.Namespace) -> int:
@@ -323,10 +423,10 @@ def _replay(args: argparse.Namespace) -> int:
     return _view(args.file, live=False)
 
 
-def _view(path: Path, *, live: bool) -> int:
+def _view(path: Path, *, live: bool, **more: Any) -> int:
     from memtui.app import run_viewer
 
-    return run_viewer(path, live=live)
+    return run_viewer(path, live=live, **more)
 
 
 def _require_terminal() -> None:
@@ -344,22 +444,28 @@ def _prepare_screen(args: argparse.Namespace) -> None:
 
 def _record(args: argparse.Namespace) -> int:
     from memtui.observe import Launch
+    from memtui.supervise import Supervisor
 
     if bool(args.pid) == bool(args.command):
         raise UserError("name either a PID or a program: memtui record 4242, memtui record -- python train.py")
     what = Launch(tuple(args.command)) if args.command else _pid(args)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
-    observation = _observe(args, what)
+    observation = _observation(args, what)
+    _say(args, observation.notice)
+    supervisor = Supervisor(observation)
     shows = sys.stderr.isatty()
+
+    def show() -> None:
+        if shows:
+            print(f"\r{_progress(observation)}", end="", file=sys.stderr, flush=True)
+
     try:
-        while observation.wait(PROGRESS_SECONDS):
-            if shows:
-                print(f"\r{_progress(observation)}", end="", file=sys.stderr, flush=True)
+        supervisor.wait(show)
     except KeyboardInterrupt:
         pass  # ^C is how a recording without an end is ended
     finally:
-        observation.stop()
+        supervisor.stop()
         if shows:
             print(f"\r{_progress(observation)}", file=sys.stderr)
     observation.finish()
@@ -368,6 +474,10 @@ def _record(args: argparse.Namespace) -> int:
         _print_report(observation.path, as_json=True)
     elif not shows or not args.output:
         print(visible(str(observation.path)))
+    if (ending := observation.ending) is not None:
+        kind, why = ending
+        _say(args, f"stopped: {why}")
+        return REACHED if kind == "condition" else FAILURE
     return observation.exit_status
 
 
@@ -385,6 +495,73 @@ def _progress(observation: Observation) -> str:
     on_disk = size(progress.get("file_bytes", 0))
     path = visible(str(observation.path))
     return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {path}\x1b[K"
+
+
+def _list(args: argparse.Namespace) -> int:
+    import json
+
+    from memtui.recordings import describe, format_table
+
+    found = describe(_recordings())
+    print(json.dumps(found, indent=2) if args.json else format_table(found))
+    return 0
+
+
+def _stop(args: argparse.Namespace) -> int:
+    from memtui.remote import choose, stop
+
+    found = _recordings()
+    chosen = found if args.name == "all" else choose(found, args.name)
+    failures = []
+    for running in chosen:
+        try:
+            ended = stop(running)
+            if "error" in ended:
+                raise UserError(f"recording {running.id}: {ended['error']}", FAILURE)
+            print(visible(f"stopped {running.id}: {running.path}"), flush=True)
+        except UserError as error:
+            failures.append(error)
+    for failure in failures[1:]:
+        print(visible(f"memtui stop: {failure}"), file=sys.stderr)
+    if failures:
+        raise failures[0]
+    return 0
+
+
+def _mark(args: argparse.Namespace) -> int:
+    import time
+
+    from memtui.choices import MARK_CHARACTERS
+    from memtui.foreign import storable
+    from memtui.marks import observer_of
+    from memtui.remote import ask, choices, choose
+
+    t_ns = time.monotonic_ns()
+    text = storable(args.text)
+    if not 0 < len(text) <= MARK_CHARACTERS:
+        raise UserError(f"a mark has 1 to {MARK_CHARACTERS} characters, not {len(text)}")
+    found = _recordings()
+    if args.session is not None:
+        (running,) = choose(found, args.session)
+    elif (observer := observer_of(os.getpid())) is not None:
+        running = observer
+    elif len(found) == 1:
+        running = found[0]
+    else:
+        what = "name one with --session" if found else "there is nothing to mark"
+        raise UserError(f"{what}; {choices(found)}")
+    ask(running, "mark", text=text, t_ns=t_ns)
+    return 0
+
+
+def _recordings() -> list[Running]:
+    """What runs now of the user who typed the command, also where sudo is before it."""
+    from memtui.privilege import become, invoker, state_directory
+    from memtui.running import find_all
+
+    user = invoker()
+    become(user)
+    return find_all(state_directory(user))
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -18,13 +18,18 @@ from typing import IO, Any
 
 from memtui.capabilities import forbid_new_privileges
 from memtui.claim import CLAIMED
+from memtui.control import FOLDER as CONTROL
+from memtui.control import Listener, open_listener
 from memtui.elevate import start_sampler
 from memtui.errors import BAD_INPUT, FAILURE, UserError
+from memtui.foreign import storable
 from memtui.gate import GO
-from memtui.orders import STOP, Order
-from memtui.privilege import Invoker, become, invoker, root_notice, state_directory
-from memtui.probes.process import read_stat
-from memtui.running import Entry, Running, find
+from memtui.masking import mask_secrets
+from memtui.orders import PAUSE, RESUME, STOP, Order, interval_word
+from memtui.privilege import Invoker, become, invoker, root_notice, runtime_directory, state_directory
+from memtui.probes.process import command_of
+from memtui.probes.stat import read_stat
+from memtui.running import Entry, Running, find, host_name
 from memtui.samples import Options
 from memtui.target import belongs_to_another, check_target
 
@@ -39,7 +44,7 @@ class AlreadyRunning(UserError):
     def __init__(self, found: Running) -> None:
         super().__init__(
             f"process {found.pid} is recorded already, by sampler {found.sampler_pid} of memtui {found.memtui_pid}, "
-            f"into {found.path}; memtui attach {found.pid} shows it, kill -INT {found.memtui_pid} ends it"
+            f"into {found.path}; memtui attach {found.pid} shows it, memtui stop {found.id} ends it"
         )
         self.found = found
 
@@ -73,6 +78,8 @@ class Observation:
         force: bool = False,
         verb: str = "attach",
         sudo: bool | None = None,
+        max_bytes: int | None = None,
+        stop_when: str | None = None,
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
         pid = start_ticks = foreign = 0
@@ -83,11 +90,13 @@ class Observation:
                 _refuse_second(user, pid, start_ticks)  # before a password is asked for
         self.log: Path | None = None
         self.progress: dict[str, Any] = {}
+        self.interval_ns, self.paused = options.interval_ns, False
         self._target: subprocess.Popen[bytes] | None = None
         self._gate = -1
         self._lines = b""
         self._sampler_says, self._recorder_says = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._entry: Entry | None = None
+        self.listener: Listener | None = None
         started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
         self._sampler, self.notice = started.process, started.notice
         self.owner_notice = root_notice()
@@ -96,11 +105,22 @@ class Observation:
             if pid and was_root:
                 _refuse_second(user, pid, start_ticks)
             self.path = output or default_path(user, what)
-            arguments = [str(self.path), "--force"] if force else [str(self.path)]
+            marks, self._marks = os.pipe()
+            os.set_blocking(self._marks, False)
             self._recorder = _python(
-                "memtui.recorder", *arguments, stdin=started.stream, stdout=subprocess.PIPE, stderr=self._recorder_says
+                "memtui.recorder",
+                *(["--force"] if force else []),
+                *("--marks", str(marks)),
+                *(["--max-bytes", str(max_bytes)] if max_bytes is not None else []),
+                *(["--stop-when", stop_when] if stop_when else []),
+                *("--", str(self.path)),
+                stdin=started.stream,
+                stdout=subprocess.PIPE,
+                stderr=self._recorder_says,
+                pass_fds=(marks,),
             )
             os.close(started.stream)
+            os.close(marks)
             self._await_recorder(lambda line: line == b"ready")
             if isinstance(what, Launch):
                 pid = self._launch(what)
@@ -116,7 +136,7 @@ class Observation:
                     _refuse_second(user, pid, start_ticks, ANNOUNCE_SECONDS)  # both began at once
                 raise
             self.pid = pid
-            self._announce(user, Running(pid, start_ticks, os.getpid(), started.pid, str(self.path.absolute())))
+            self.id = self._announce(user, pid, start_ticks, started.pid, command)
             if self._gate >= 0:
                 os.write(self._gate, GO)
                 os.close(self._gate)
@@ -129,25 +149,54 @@ class Observation:
         """False once the recorder has written the end."""
         return self._recorder.poll() is None
 
-    def wait(self, seconds: float) -> bool:
-        """Follow the progress for at most so long; True while it still runs."""
-        deadline = time.monotonic() + seconds
-        while self.running and (left := deadline - time.monotonic()) > 0:
-            self._read_lines(left)
-        self._read_lines(0)
-        return self.running
+    @property
+    def progress_fd(self) -> int:
+        """Readable when ``read_progress`` has something to read."""
+        assert self._recorder.stdout is not None
+        return self._recorder.stdout.fileno()
+
+    def read_progress(self) -> None:
+        """Take in what the recorder has said."""
+        self._read_lines(0.05)
 
     def stop(self) -> None:
         """End the recording in order: the last window is taken, the session is closed."""
         self._tell(STOP)
         self._end(self._sampler)
-        self.wait(STOP_SECONDS)
+        deadline = time.monotonic() + STOP_SECONDS
+        while self.running and (left := deadline - time.monotonic()) > 0:
+            self._read_lines(left)
+        self._read_lines(0)
         self._end(self._recorder)
         if self._entry is not None:
             self._entry.close()
             self._entry = None
         if self._target is not None and self._dies:
             _terminate(self._target)
+
+    @property
+    def ending(self) -> tuple[str, str] | None:
+        """(kind, words) when the recorder sees a reason to end it, see ``memtui.limits``."""
+        found = self.progress.get("ending")
+        return (found[0], found[1]) if found else None
+
+    def set_interval(self, interval_ns: int) -> None:
+        """From the next window on."""
+        self.interval_ns = interval_ns
+        self._tell(interval_word(interval_ns))
+
+    def pause(self, paused: bool) -> None:
+        """Leave the target alone for a while, or go on."""
+        self.paused = paused
+        self._tell(PAUSE if paused else RESUME)
+
+    def mark(self, t_ns: int, text: str) -> bool:
+        """Put a mark on the time axis; False when the recorder takes no more of them now."""
+        line = json.dumps([t_ns, storable(text)], ensure_ascii=False).encode() + b"\n"
+        try:
+            return os.write(self._marks, line) == len(line)  # lines this short are taken whole or not at all
+        except OSError:
+            return False
 
     def finish(self) -> None:
         """After the end: raise UserError with what went wrong, if anything did."""
@@ -234,16 +283,37 @@ class Observation:
 
     def _abandon(self) -> None:
         """Nothing came of it: end every child, and take away the file that holds nothing."""
+        if self.listener is not None:
+            self.listener.close()
+        if self._entry is not None:
+            self._entry.close()
         _close_input(self._sampler)  # a sampler under sudo hears nothing else from here
         for child in (self._target, self._sampler, getattr(self, "_recorder", None)):
             if child is not None:
                 _terminate(child)
 
-    def _announce(self, user: Invoker, entry: Running) -> None:
+    def _announce(self, user: Invoker, pid: int, start_ticks: int, sampler_pid: int, command: str) -> str:
+        """Let others of this user find the recording; its short name."""
+        state = state_directory(user)
+        # The state directory first: the other one goes when its user logs out, and a recording need not.
+        folders = [folder / CONTROL for folder in (state, runtime_directory(user)) if folder is not None]
+        self.listener = open_listener(folders, f"{pid}-{start_ticks}")
+        entry = Running(
+            pid,
+            start_ticks,
+            os.getpid(),
+            sampler_pid,
+            str(self.path.absolute()),
+            mask_secrets(command or command_of(pid)),
+            time.time(),
+            str(self.listener.path) if self.listener else "",
+            host_name(),
+        )
         try:
-            self._entry = Entry(state_directory(user), entry)
+            self._entry = Entry(state, entry)
         except OSError:
             pass  # no home, or a full disk: others cannot find this recording, and that is all
+        return entry.id
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         _close_input(child)

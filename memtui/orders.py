@@ -1,7 +1,7 @@
 """What the supervisor tells the sampler, as JSON lines on the sampler's standard input.
 
-The first line is the order; ``stop`` or the end of the input ends the observation, so a supervisor that dies for
-whatever reason ends it too.
+The first line is the order. After it come words: another interval, ``pause``, ``resume``. Everything else, and the end
+of the input, ends the observation, so a supervisor that dies for whatever reason ends it too.
 
 The sampler may be root and the supervisor never is, so nothing of an order is believed before it was checked.
 """
@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args, get_type_hints
 
 from memtui.choices import COMMAND_CHARACTERS, DURATION_NS, FLUSHES, INTERVAL_NS, REARMS, TRACKERS
 from memtui.samples import Options
 
-STOP = b"stop\n"
+STOP, PAUSE, RESUME = b"stop\n", b"pause\n", b"resume\n"
+_INTERVAL = re.compile(rb"interval ([1-9][0-9]{0,15})")
+_WORD_BYTES = 64  # no word is longer
 LINE_BYTES = 1 << 18  # no order is longer
 _TEXT_CHARACTERS = 1 << 12
 PID = 1, 1 << 22  # the kernel's PID_MAX_LIMIT
@@ -70,6 +73,33 @@ def read_order(fd: int) -> Order | None:
         if len(line) > LINE_BYTES:
             raise ValueError(f"not an order: longer than {LINE_BYTES} bytes")
     return Order.from_line(bytes(line))
+
+
+def interval_word(interval_ns: int) -> bytes:
+    """The word for another interval."""
+    return b"interval %d\n" % interval_ns
+
+
+@dataclass(slots=True)
+class Wishes:
+    """What a sampler was told after its order."""
+
+    interval_ns: int
+    paused: bool = False
+    stop: bool = False
+    _rest: bytes = b""
+
+    def hear(self, chunk: bytes) -> None:
+        """Take in bytes of the input. Nothing but the words that there are changes anything; the rest means stop."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        self.stop |= not chunk or len(self._rest) > _WORD_BYTES or not self._rest.isascii()
+        for line in lines:
+            if (found := _INTERVAL.fullmatch(line)) and INTERVAL_NS[0] <= int(found[1]) <= INTERVAL_NS[1]:
+                self.interval_ns = int(found[1])
+            elif line + b"\n" in (PAUSE, RESUME):
+                self.paused = line + b"\n" == PAUSE
+            else:
+                self.stop = True
 
 
 def _checked(

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from memtui import capabilities
 from memtui.errors import FAILURE, UserError
-from memtui.probes.process import read_stat
+from memtui.probes.stat import read_stat
 
 _LARGEST_ID = (1 << 32) - 2  # -1 means "leave it" to the system calls that set ids
 # What sudo sets for the program it runs; none of it is the user's.
@@ -116,10 +118,12 @@ def users_environment(user: Invoker, outer: dict[str, str] | None = None) -> dic
     return plain
 
 
+@cache
 def environment_of_sudo() -> dict[str, str]:
     """What the user's shell gave to the sudo that started this process; empty when that cannot be seen.
 
-    sudo empties the environment of what it runs, but it waits for it, and keeps its own.
+    sudo empties the environment of what it runs, but it waits for it, and keeps its own. Asked once, so that a process
+    that is forked from this one still knows it.
     """
     try:
         parent = read_stat(os.getpid()).parent_pid
@@ -137,6 +141,19 @@ def state_directory(user: Invoker) -> Path:
     base = os.environ.get("XDG_STATE_HOME", "") if os.getuid() == user.uid else ""
     # The XDG specification: a relative path is to be ignored.
     return (Path(base) if base.startswith("/") else user.home / ".local" / "state") / "memtui"
+
+
+def runtime_directory(user: Invoker) -> Path | None:
+    """Where that user's sockets may lie when the state directory cannot hold one; None when there is no such place."""
+    own = os.environ.get("XDG_RUNTIME_DIR", "") if os.getuid() == user.uid else ""
+    for base in (own, f"/run/user/{user.uid}"):
+        try:
+            status = os.lstat(base) if base.startswith("/") else None
+        except OSError:
+            continue
+        if status and stat.S_ISDIR(status.st_mode) and status.st_uid == user.uid and not status.st_mode & 0o077:
+            return Path(base) / "memtui"
+    return None
 
 
 def _id_of(variable: str) -> int:

@@ -6,6 +6,7 @@ progress per commit on standard output, and one line on standard error when some
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import select
@@ -25,8 +26,10 @@ from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import bytes_by_range
 from memtui.analysis.working_set import select as select_pages
+from memtui.condition import Condition
 from memtui.foreign import storable, visible
 from memtui.frames import Decoder, FrameError, hello_to_plain
+from memtui.limits import Limits
 from memtui.masking import mask_secrets
 from memtui.pageset import CODEC_ZLIB, PageSet
 from memtui.samples import (
@@ -72,11 +75,15 @@ class _Observed:
     last_sample: int = 0
 
 
+class Hopeless(Exception):
+    """What was asked for cannot be had of this stream; the text says why."""
+
+
 class Recorder:
     """Takes messages and writes what a session keeps of them."""
 
-    def __init__(self, writer: SessionWriter) -> None:
-        self._writer = writer
+    def __init__(self, writer: SessionWriter, limits: Limits | None = None) -> None:
+        self._writer, self.limits = writer, limits
         self._observed: dict[int, _Observed] = {}
         self._filter: Filter = parse_filter("none")
         self._keep_command = False
@@ -87,6 +94,7 @@ class Recorder:
         self.samples = 0
         self.hello: Hello | None = None
         self.wss_bytes: int | None = None
+        self.rss_bytes: int | None = None
         self.end: End | None = None
 
     @property
@@ -102,6 +110,8 @@ class Recorder:
                 target = replace(message.target, command=self._fit_to_keep(message.target.command))
                 self.hello = replace(message, target=target)
                 self._filter = parse_filter(message.options.filter)
+                if self.limits and (why := self.limits.objection(message.wss.reason if not message.wss.ok else "")):
+                    raise Hopeless(why)
                 self._writer.put_meta(hello=hello_to_plain(self.hello), recorder_pid=os.getpid())
             case Process():
                 self._observed[message.key] = _Observed()
@@ -118,11 +128,19 @@ class Recorder:
                 text = message.text if message.kind == "mark" else self._fit_to_keep(message.text)
                 self._writer.insert("event", [(message.t_ns, message.kind, text)])
             case End():
+                if self.limits and self.limits.ending and message.kind == "stopped":
+                    kind, text = self.limits.ending  # why it was stopped
+                    message = replace(message, kind=kind, text=text)
                 self.end = message
                 self._checkpoint(self.samples - 1)
                 self._note_ended(set())
                 self._writer.insert("event", [(message.t_ns, "end", message.text or message.kind)])
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
+
+    def keep_limits(self) -> None:
+        """Before a commit."""
+        for event in self.limits.keep(time.monotonic_ns()) if self.limits else ():
+            self.take(event)
 
     def _fit_to_keep(self, command: str) -> str:
         """A command line as the session keeps it: in UTF-8 and, unless the user wants them, without its secrets."""
@@ -179,6 +197,7 @@ class Recorder:
         stored = [self._take_process(window.sample, process) for process in processes]
         troubled = next((p for p in processes if p.status != Status.OK), None)
         self.wss_bytes = _sum(p.wss_bytes for p in processes)
+        self.rss_bytes = _sum(p.rss_bytes for p in processes)
         self._writer.insert(
             "sample",
             [
@@ -192,7 +211,7 @@ class Recorder:
                     _sum(stored),
                     _sum(p.faulted_in_bytes for p in processes),
                     _sum(p.unknown_bytes for p in processes),
-                    _sum(p.rss_bytes for p in processes),
+                    self.rss_bytes,
                     window.sampler_cpu_ns,
                     time.process_time_ns(),
                     window.gaps,
@@ -202,6 +221,8 @@ class Recorder:
                 )
             ],
         )
+        if self.limits:
+            self.limits.note(window, self.wss_bytes, self.rss_bytes)
         self._note_ended({p.process for p in processes})
         self.samples = window.sample + 1
         if self.samples % CHECKPOINT_SAMPLES == 0:
@@ -341,13 +362,39 @@ def _power_row(r: PowerReading) -> tuple:
     )
 
 
-def record(stream_fd: int, recorder: Recorder, writer: SessionWriter, stop_fd: int, report) -> None:
+class Marks:
+    """Marks that the user makes, a JSON line each. They come from the supervisor: the sampler takes no texts."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self.fds = [fd]
+        self._rest = b""
+
+    def read(self) -> list[Event]:
+        """Those that have come since."""
+        found = []
+        for fd in tuple(self.fds):
+            try:
+                while chunk := os.read(fd, READ_BYTES):
+                    *lines, self._rest = (self._rest + chunk).split(b"\n")
+                    found += [Event(t_ns, "mark", text) for t_ns, text in map(json.loads, lines)]
+                self.fds.clear()
+            except BlockingIOError:
+                pass
+        return found
+
+
+def record(
+    stream_fd: int, recorder: Recorder, writer: SessionWriter, stop_fd: int, report, marks: Marks | None = None
+) -> None:
     """Take messages from the pipe until its end, committing every half second. Raises FrameError, sqlite3.Error."""
     decoder, began = Decoder(), False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
         left = max(commit_due - time.monotonic(), 0)
-        ready, _, _ = select.select([stream_fd, stop_fd], [], [], left)
+        ready, _, _ = select.select([stream_fd, stop_fd, *(marks.fds if marks else ())], [], [], left)
+        for mark in marks.read() if marks and recorder.hello is not None else ():
+            recorder.take(mark)
         if stream_fd in ready:
             chunk = os.read(stream_fd, READ_BYTES)
             if not chunk:
@@ -359,6 +406,7 @@ def record(stream_fd: int, recorder: Recorder, writer: SessionWriter, stop_fd: i
         if stop_fd in ready:
             return
         if time.monotonic() >= commit_due:
+            recorder.keep_limits()
             writer.commit()
             report()
             commit_due = time.monotonic() + COMMIT_SECONDS
@@ -368,7 +416,8 @@ def main(argv: list[str] | None = None) -> int:
     """Exit 0 after a whole recording, 1 when it was cut short, 2 when the file cannot be made."""
     arguments = sys.argv[1:] if argv is None else argv
     capabilities.forbid_new_privileges()
-    path, overwrite = Path(arguments[0]), "--force" in arguments[1:]
+    options = _parser().parse_args(arguments)
+    path, overwrite = options.path, options.force
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what ^C means; the pipe then ends
     stop_fd, wake_fd = os.pipe()
     os.set_blocking(wake_fd, False)
@@ -383,18 +432,22 @@ def main(argv: list[str] | None = None) -> int:
         return _refuse(str(error))
     except (OSError, sqlite3.Error) as error:
         return _refuse(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
-    recorder = Recorder(writer)
+    recorder = Recorder(writer, Limits(writer, options.max_bytes, options.stop_when))
 
     def report() -> None:
-        progress = {"samples": recorder.samples, "wss_bytes": recorder.wss_bytes, "file_bytes": size_on_disk(path)}
-        _say(json.dumps(progress | {"began": recorder.began}))
+        progress = {"samples": recorder.samples, "wss_bytes": recorder.wss_bytes, "rss_bytes": recorder.rss_bytes}
+        ending = recorder.limits.ending if recorder.limits else None
+        _say(json.dumps(progress | {"file_bytes": size_on_disk(path), "began": recorder.began, "ending": ending}))
 
     os.set_blocking(1, False)  # behind a screen nobody reads the progress: a full pipe must not hold the recording
     _say("ready")
     code = 0
     try:
         try:
-            record(0, recorder, writer, stop_fd, report)
+            record(0, recorder, writer, stop_fd, report, Marks(options.marks) if options.marks is not None else None)
+        except Hopeless as error:
+            writer.discard()
+            return _refuse(str(error))
         except FrameError as error:
             _complain(f"the stream of the sampler broke: {error}")
             code = 1
@@ -418,6 +471,16 @@ def main(argv: list[str] | None = None) -> int:
             _complain(f"{path}: {error.strerror}")
             code = 1
     return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="memtui.recorder")
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--force", action="store_true")
+    parser.add_argument("--marks", type=int, metavar="FD")
+    parser.add_argument("--max-bytes", type=int)
+    parser.add_argument("--stop-when", type=Condition.parse)
+    return parser
 
 
 def _refuse(line: str) -> int:

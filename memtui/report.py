@@ -63,7 +63,9 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         },
         "warnings": [e.text for e in events if e.kind == "warning"],
         "disturbed": {"samples": sum(map(bool, samples.disturbed)), "causes": Counter(filter(None, samples.disturbed))},
+        "thinned": {"to_bytes": reader.thinned_to_bytes} if reader.thinned_to_bytes is not None else None,
         "lost": int(np.isnan(samples.wss_bytes).sum()) if hello.wss.ok else 0,
+        "end_reason": reader.end.text if reader.end else "",
         "end": reader.end.kind if reader.end else ("recording" if reader.alive else "interrupted"),
     }
 
@@ -212,7 +214,7 @@ def format_report(report: dict[str, Any]) -> str:
     lines = [
         f"target       {_one_line(target['command'])} (pid {target['pid']}) on {report['host']['hostname']}",
         f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
-        f"ended: {report['end']}",
+        f"ended: {report['end']}" + (f" ({report['end_reason']})" if report["end_reason"] else ""),
         f"tracker      {report['tracker']}, flush {report['flush']}, filter {report['filter']}, "
         f"asked {duration(report['interval_s'])}, true {duration(report['true_interval_s'])}",
         f"working set  {_sizes(wss)}",
@@ -246,6 +248,11 @@ def format_report(report: dict[str, Any]) -> str:
         lines.append(f"gap          {report['gaps']['processes']} processes began or ended inside a window")
     lines += [f"warning      {text}" for text in report["warnings"]]
     lines += [f"disturbed    {count} windows: {cause}" for cause, count in report["disturbed"]["causes"].items()]
+    if report["thinned"]:
+        room = size(report["thinned"]["to_bytes"])
+        lines.append(
+            f"thinned      page sets had to make room to keep the file below {room} (--max-size), the oldest first"
+        )
     if report["lost"]:
         lines.append(f"lost         {report['lost']} windows without a working set")
     return "\n".join(map(visible, lines))

@@ -1,19 +1,24 @@
 """Which recordings this user has running: a small file for each, locked for as long as it is true.
 
 The file lies in the user's own state directory, so no other user can put one there. The lock belongs to the process
-that started the recording and goes with it, however it ends; a file without a lock is a leftover and is taken away.
+that supervises the recording and goes with it, however it ends; a file without a lock is a leftover and is taken away.
+Homes are shared between machines: what another machine wrote is left alone.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FOLDER = "running"
 _FILE_BYTES = 1 << 16
+_ID_LETTERS = "abcdefghjkmnpqrstuvwxyz"  # without those that look like others
+_ID_LENGTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +27,23 @@ class Running:
 
     pid: int  # of the target
     start_ticks: int
-    memtui_pid: int  # who started it, and ends it
+    memtui_pid: int  # who supervises it, and ends it
     sampler_pid: int
     path: str  # the session
+    command: str = ""
+    began_s: float = 0.0  # seconds since the epoch
+    control: str = ""  # the socket that takes orders; empty when there is none
+    host: str = ""
+
+    @property
+    def id(self) -> str:
+        """A short name to type. Letters only, so that it is never taken for a PID."""
+        number = int.from_bytes(hashlib.blake2s(f"{self.host} {self.pid} {self.start_ticks}".encode()).digest()[:8])
+        letters = []
+        for _ in range(_ID_LENGTH):
+            number, place = divmod(number, len(_ID_LETTERS))
+            letters.append(_ID_LETTERS[place])
+        return "".join(letters)
 
 
 class Entry:
@@ -52,9 +71,29 @@ class Entry:
         os.close(self._fd)
 
 
+def host_name() -> str:
+    """The machine, as entries name it."""
+    return os.uname().nodename
+
+
 def find(state: Path, pid: int, start_ticks: int) -> Running | None:
     """The running recording of a process, if this user has one."""
-    path = _place(state, pid, start_ticks)
+    running = _read(_place(state, pid, start_ticks))
+    return running if running is not None and (running.pid, running.start_ticks) == (pid, start_ticks) else None
+
+
+def find_all(state: Path) -> list[Running]:
+    """Every recording that this user has running on this machine, the oldest first."""
+    try:
+        names = sorted((state / FOLDER).glob("*.json"))
+    except OSError:
+        return []
+    found = [running for name in names if (running := _read(name)) is not None]
+    return sorted((r for r in found if r.host == host_name()), key=lambda running: running.began_s)
+
+
+def _read(path: Path) -> Running | None:
+    """What an entry says, if its lock is held; a leftover is taken away."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -65,14 +104,39 @@ def find(state: Path, pid: int, start_ticks: int) -> Running | None:
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            running = Running(**json.loads(os.read(fd, _FILE_BYTES)))
-            return running if (running.pid, running.start_ticks) == (pid, start_ticks) else None
+            return _checked(json.loads(os.read(fd, _FILE_BYTES)))
+        control = ""
+        try:
+            running = _checked(json.loads(os.read(fd, _FILE_BYTES)))
+            if running.host not in ("", host_name()):  # over NFS a lock may be seen on its own machine only
+                return None
+            control = running.control
+        except (ValueError, TypeError):
+            pass
         path.unlink(missing_ok=True)  # its memtui was killed
+        if control and stat.S_ISSOCK(os.lstat(control).st_mode):
+            os.unlink(control)
     except (OSError, ValueError, TypeError):
         pass
     finally:
         os.close(fd)
     return None
+
+
+def _checked(plain: object) -> Running:
+    """Raises ValueError and TypeError."""
+    if not isinstance(plain, dict):
+        raise ValueError("no entry")
+    running = Running(**plain)
+    for name in ("pid", "start_ticks", "memtui_pid", "sampler_pid"):
+        if type(getattr(running, name)) is not int:
+            raise ValueError(f"{name} is no number")
+    for name in ("path", "command", "control", "host"):
+        if not isinstance(getattr(running, name), str):
+            raise ValueError(f"{name} is no text")
+    if not isinstance(running.began_s, (int, float)):
+        raise ValueError("began_s is no number")
+    return running
 
 
 def _place(state: Path, pid: int, start_ticks: int) -> Path:

@@ -14,12 +14,13 @@ import select
 import signal
 import sys
 import time
+from dataclasses import replace
 
 from memtui import __version__, capabilities, single_thread  # noqa: F401 (for its effect, before numpy comes)
 from memtui.claim import CLAIMED, Claimed, Claims
 from memtui.elevate import READY, TELL
 from memtui.foreign import visible
-from memtui.orders import Order, read_order
+from memtui.orders import Order, Wishes, read_order
 from memtui.outbox import Outbox, RecorderGone
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.host import read_clock, read_host
@@ -53,15 +54,21 @@ TREE_EVERY_NS = 250_000_000  # at least; otherwise at every window, as long as l
 TREE_REST = 49  # looking at the tree is followed by so many times its duration without
 NOTICE_EVERY_NS = 5_000_000_000
 DRAIN_SECONDS = 2.0
+WORDS_BYTES = 4096  # taken at once of what comes after the order
 HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes the target wait with it
 
 
 class Sampler:
-    """Observes one process tree until it ends, the time is up or somebody says stop."""
+    """Observes one process tree until it ends, the time is up or somebody says stop.
 
-    def __init__(self, order: Order, outbox: Outbox, stop_fds: tuple[int, ...]) -> None:
+    ``words_fd`` is where the words after the order come from; anything to read on ``stop_fd`` means stop.
+    """
+
+    def __init__(self, order: Order, outbox: Outbox, words_fd: int, stop_fd: int) -> None:
         self._order, self._options = order, order.options
-        self._outbox, self._stop_fds = outbox, stop_fds
+        self._outbox, self._words_fd, self._stop_fd = outbox, words_fd, stop_fd
+        self._wishes = Wishes(order.options.interval_ns)
+        self._paused_since_ns: int | None = None
         self._usage = UsageProbe()
         self._disturbance = DisturbanceProbe()
         self._tree = ProcessTree(order.pid, children=order.options.children)
@@ -104,10 +111,12 @@ class Sampler:
                 if now_ns >= self._power_due_ns:
                     self._outbox.put(Power(power.read(now_ns)))
                     self._power_due_ns = now_ns + POWER_EVERY_NS
-                due_ns = min((w.tried_ns for w in self._watched.values()), default=now_ns) + self._options.interval_ns
-                due_ns = max(due_ns, now_ns)
+                due_ns = min((w.tried_ns for w in self._watched.values()), default=now_ns) + self._wishes.interval_ns
+                due_ns = max(due_ns, now_ns) if self._paused_since_ns is None else self._power_due_ns
                 ending = until_ns is not None and due_ns >= until_ns
                 stopped = self._wait(min(due_ns, until_ns) if until_ns else due_ns)
+                if stopped is None and self._heed():
+                    continue
                 if stopped is None and ending:
                     stopped = End(time.monotonic_ns(), "duration")
                 if stopped is not None:
@@ -115,6 +124,8 @@ class Sampler:
                         self._take_window()
                     self._outbox.put(stopped)
                     return
+                if self._paused_since_ns is not None:
+                    continue
                 self._take_window()
                 self._follow_tree()
                 self._look_around()
@@ -127,8 +138,29 @@ class Sampler:
 
     def _is_worth_a_window(self) -> bool:
         """Whether what has run since the last window is at least half of one: a sliver would look like a collapse."""
+        if self._paused_since_ns is not None:
+            return False
         start_ns = min((w.start_ns for w in self._watched.values()), default=time.monotonic_ns())
         return not self._sample or time.monotonic_ns() - start_ns >= self._options.interval_ns // 2
+
+    def _heed(self) -> bool:
+        """Do what was asked for meanwhile; whether anything was."""
+        wishes, now_ns, heeded = self._wishes, time.monotonic_ns(), False
+        if wishes.interval_ns != self._options.interval_ns:
+            self._options = replace(self._options, interval_ns=wishes.interval_ns)
+            self._event("interval", f"the interval is {wishes.interval_ns / 1e9:g} s from here on")
+            heeded = True
+        if wishes.paused and self._paused_since_ns is None:
+            self._paused_since_ns, heeded = now_ns, True
+            self._event("gap", "sampling is paused: the target is left alone, and what it touches is not seen")
+        elif not wishes.paused and self._paused_since_ns is not None:
+            # The window over the pause is as long as that: it sets the marks back and is no sample.
+            self._take_window(keep=False)
+            self._event("gap", f"sampling goes on after {(now_ns - self._paused_since_ns) / 1e9:.1f} s")
+            self._paused_since_ns, heeded = None, True
+            self._follow_tree()
+            self._gaps = 0
+        return heeded
 
     def _hello(self) -> Hello:
         pid = self._order.pid
@@ -162,17 +194,21 @@ class Sampler:
         return Capability("wss", False, self._rejected[0].reason, self._rejected[0].remedy)
 
     def _wait(self, until_ns: int) -> End | None:
-        """Sleep until then, sending what waits; an End when there is a reason to stop."""
+        """Sleep until then, sending what waits; an End when there is a reason to stop. A word ends the sleep, too."""
         while True:
             left_ns = until_ns - time.monotonic_ns()
             writers = [self._outbox.fd] if self._outbox.waiting_bytes else []
-            ready, _, _ = select.select([*self._stop_fds, self._target_fd], writers, [], max(left_ns, 0) / 1e9)
+            wanted = [self._words_fd, self._stop_fd, self._target_fd]
+            ready, _, _ = select.select(wanted, writers, [], max(left_ns, 0) / 1e9)
             self._outbox.pump()
-            if any(fd in ready for fd in self._stop_fds):  # a word, or the end of the input: the same thing
+            heard = self._words_fd in ready
+            if heard:
+                self._wishes.hear(os.read(self._words_fd, WORDS_BYTES))
+            if self._wishes.stop or self._stop_fd in ready:
                 return End(time.monotonic_ns(), "stopped")
             if self._target_fd in ready:
                 return End(time.monotonic_ns(), "target exited")
-            if left_ns <= 0:
+            if left_ns <= 0 or heard:
                 return None
 
     def _look_around(self) -> None:
@@ -245,7 +281,8 @@ class Sampler:
         self._reader.forget(pid)
         self._claims.release(pid)
 
-    def _take_window(self) -> None:
+    def _take_window(self, *, keep: bool = True) -> None:
+        """Read one window and send it; without ``keep`` it only sets the marks back."""
         want_resident = time.monotonic_ns() >= self._resident_due_ns
         if want_resident:
             self._resident_due_ns = time.monotonic_ns() + RESIDENT_EVERY_NS
@@ -259,19 +296,21 @@ class Sampler:
             self._look_at_tree()
         except ProcessLookupError as error:
             root_ended = error
-        self._outbox.put(
-            Window(
-                self._sample,
-                min(w.start_ns for w in windows),
-                max(w.end_ns for w in windows),
-                self._options.interval_ns,
-                time.process_time_ns(),
-                tuple(windows),
-                self._gaps,
-                self._disturbance.read(tuple(watched.process.pid for watched in round_)),
+        disturbed = self._disturbance.read(tuple(watched.process.pid for watched in round_))
+        if keep:
+            self._outbox.put(
+                Window(
+                    self._sample,
+                    min(w.start_ns for w in windows),
+                    max(w.end_ns for w in windows),
+                    self._options.interval_ns,
+                    time.process_time_ns(),
+                    tuple(windows),
+                    self._gaps,
+                    disturbed,
+                )
             )
-        )
-        self._sample += 1
+            self._sample += 1
         self._gaps = 0
         if root_ended is not None:
             raise root_ended
@@ -322,13 +361,14 @@ class Sampler:
 def _leave_sudos_terminal() -> None:
     """Started through sudo: keep nothing of the terminal it asked on, nor of the user's variables, and say so.
 
-    ^Z there would stop this process, perhaps while it holds the target.
+    ^Z there would stop this process, perhaps while it holds the target; and sudo, which stays there, passes on its
+    hang-up, which is the screen's and not the recording's. The end of the input tells when to stop.
     """
     try:
         os.setsid()
     except PermissionError:
         pass  # sudo gave it a session of its own already (use_pty)
-    for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+    for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.environ.clear()
     os.write(1, READY % os.getpid())
@@ -361,7 +401,7 @@ def main() -> int:
     except PermissionError:
         pass  # only root may: pauses are then longer on a busy machine
     try:
-        Sampler(order, outbox, (0, wake_read)).run()
+        Sampler(order, outbox, 0, wake_read).run()
         outbox.drain(DRAIN_SECONDS)
     except (NoTracker, Claimed, PermissionError, ProcessLookupError) as error:
         print(visible(str(error)), file=sys.stderr)

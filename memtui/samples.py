@@ -222,13 +222,17 @@ class Event:
     """Something that happened at one moment: a mark, a gap, an exec, a target that was found stopped."""
 
     t_ns: int
-    kind: str  # "mark", "gap", "exec", "process", "stopped", "warning"
+    kind: str  # "mark", "gap", "exec", "process", "stopped", "warning", "interval", "thinned"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Last message of a stream that ended in order. ``kind``: "target exited", "stopped", "duration", "error"."""
+    """Last message of a stream that ended in order.
+
+    ``kind``: "target exited", "stopped", "duration", "error"; the recorder adds "interrupted" and those of
+    ``memtui.limits``.
+    """
 
     t_ns: int
     kind: str

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 COLORS = ("auto", "truecolor", "256", "16", "none")
 STDIN, STDERR = 0, 2
+# How a screen was left: by q, by d, because somebody else ended the recording, or by no choice of the user's.
+QUIT, DETACHED, STOPPED, LOST = "quit", "detached", "stopped", "lost"
 
 
 def problem(environ: Mapping[str, str] = os.environ) -> str:

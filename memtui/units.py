@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SHORT = ("", "K", "M", "G", "T", "P", "E")
 
@@ -95,3 +97,21 @@ def energy(joules: float | None) -> str:
 def percent(fraction: float | None) -> str:
     """``63.8 %``, always one decimal."""
     return "n/a" if fraction is None or fraction != fraction else f"{fraction * 100:.1f} %"
+
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]*)?)\s*(?:([kmgtp])(i?))?b?", re.ASCII | re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``2GiB``, ``500MB``, ``1.5G``, ``4096``: with an i powers of 1024, without powers of 1000.
+
+    Raises ValueError.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no size: say 2GiB (1024 MiB), 500MB (1000 kB) or a number of bytes")
+    factor = (1024 if found[3] else 1000) ** (" kmgtp".index((found[2] or " ").lower()))
+    value = round(float(found[1]) * factor)
+    if value >= 1 << 62:
+        raise ValueError(f"{text!r} is more than a machine can have")
+    return value

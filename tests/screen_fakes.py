@@ -64,6 +64,7 @@ class FakeSession:
         self.rows = _rows()
         self.ended_at: dict[int, int] = {}  # process -> the sample in which it ended
         self.released = self.asked_pages = 0
+        self.thinned_to_bytes: int | None = None
         self.refresh()
 
     @property
@@ -153,6 +154,9 @@ class FakeSession:
 
     def vma_rss(self, sample: int) -> dict[int, int]:
         return {row.id: row.end - row.start for row in self.rows if row.perms != "---p"}
+
+    def stored_sample(self, first_sample: int, last_sample: int) -> int | None:
+        return first_sample
 
     def page_set(self, sample: int, process: int) -> PageSet | None:
         self.asked_pages += 1

@@ -90,7 +90,7 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
             pytest.fail("the program did not end")
-        self.read(0.2)
+        self.read(2.0)  # until the other end is closed; a slow emulator on a busy machine needs a while
         return self.process.returncode
 
     def restored(self) -> bool:

@@ -60,7 +60,7 @@ def test_a_second_attach_opens_the_running_session(tmp_path):
             screen.read(20, until="LIVE")
             screen.send("q")
             assert screen.end(20) == 0
-            assert f"memtui {child.pid} goes on recording" in screen.text.replace("\n", "")
+            assert f"goes on recording: memtui attach {truth['pid']} comes back" in screen.text.replace("\n", "")
             assert child.poll() is None
             assert runs(truth["pid"])
         finally:

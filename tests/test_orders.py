@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui import choices, orders
-from memtui.orders import Order, read_order
+from memtui.orders import Order, Wishes, read_order
 from memtui.samples import Options
 
 
@@ -123,6 +123,46 @@ def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
     assert low <= order.options.interval_ns <= high
     assert type(order.options.pause) is bool
     assert order.options.duration_ns is None or type(order.options.duration_ns) is int
+
+
+@pytest.mark.parametrize(
+    ("words", "interval_ns", "paused", "stop"),
+    [
+        (b"interval 1000000\n", 10**6, False, False),
+        (b"interval 3600000000000\npause\n", 3600 * 10**9, True, False),
+        (b"pause\nresume\n", GOOD.options.interval_ns, False, False),
+        (b"resume\n", GOOD.options.interval_ns, False, False),
+        (b"pau", GOOD.options.interval_ns, False, False),
+        (b"stop\n", GOOD.options.interval_ns, False, True),
+        # What is no word ends it, and changes nothing else.
+        (b"interval 999999\n", GOOD.options.interval_ns, False, True),
+        (b"interval 3600000000001\n", GOOD.options.interval_ns, False, True),
+        (b"interval -5\n", GOOD.options.interval_ns, False, True),
+        (b"interval 2e8\n", GOOD.options.interval_ns, False, True),
+        (b"interval \xd9\xa1000000\n", GOOD.options.interval_ns, False, True),
+        (b"interval 1000000 \n", GOOD.options.interval_ns, False, True),
+        (b"Pause\n", GOOD.options.interval_ns, False, True),
+        (b"\n", GOOD.options.interval_ns, False, True),
+        (b"x" * 100, GOOD.options.interval_ns, False, True),
+        (b"\x0f", GOOD.options.interval_ns, False, False),
+        (b"", GOOD.options.interval_ns, False, True),
+    ],
+)
+def test_words_after_the_order(words, interval_ns, paused, stop):
+    whole, by_byte = Wishes(GOOD.options.interval_ns), Wishes(GOOD.options.interval_ns)
+    whole.hear(words)
+    for at in range(len(words) or 1):
+        by_byte.hear(words[at : at + 1])
+    for wishes in (whole, by_byte):
+        assert (wishes.interval_ns, wishes.paused, wishes.stop) == (interval_ns, paused, stop)
+
+
+@given(st.binary(min_size=1, max_size=80))
+def test_whatever_is_heard_keeps_the_interval_in_range(words):
+    wishes = Wishes(GOOD.options.interval_ns)
+    wishes.hear(words + b"\n")
+    assert wishes.stop
+    assert wishes.interval_ns == GOOD.options.interval_ns
 
 
 def test_an_order_is_read_to_its_end_and_no_further():

@@ -151,6 +151,34 @@ def test_the_password_is_asked_for_before_the_screen():
             screen.close()
 
 
+def test_a_lost_terminal_does_not_end_a_sampler_under_sudo():
+    """The sudo around it stays on the terminal it asked on, and is hung up with it; the recording goes on."""
+    with temporary_user(WITH_PASSWORD) as user, own_process(user, "loop", "--pages", 500) as truth:
+        path = user.home / "s.memtui"
+        words = ("attach", truth["pid"], "--interval", 0.1, "-o", path)
+        screen = Terminal(*words, module="memtui", before=user.words())
+        try:
+            screen.read(20, until="will be root")
+            screen.send(PASSWORD + "\n")
+            screen.read(30, until="LIVE")
+            sampler = part(screen.process.pid, SAMPLER)
+            assert set(sampler.uids()) == {0}
+            os.close(screen.master)
+            screen.master = -1
+            assert screen.process.wait(20) == 129
+            before = len(wait_for_samples(path, 1).samples)
+            wait_for_samples(path, before + 20).close()
+            listed = json.loads(user.memtui("list", "--json").stdout)
+            assert [one["pid"] for one in listed] == [truth["pid"]]
+            assert listed[0]["samples"] > before
+            assert user.memtui("stop", "all").returncode == 0
+            assert gone(sampler)
+            assert runs(truth["pid"])
+        finally:
+            screen.close()
+            user.memtui("stop", "all")
+
+
 def test_stopping_the_job_does_not_stop_the_sampler():
     """^Z while it holds the target would hold the target."""
     with temporary_user(WITH_PASSWORD) as user, own_process(user, "loop", "--pages", 500) as truth:

@@ -86,7 +86,10 @@ class HeatColumns:
                 continue
             low, high = place[column], place[column + 1]
             wanted = _picked(low, high) or _held(low, starts, ends, edges[column : column + 2])
-            found = [self._column(reader, int(reader.samples.sample[n]), deadline) for n in wanted]
+            samples = [int(reader.samples.sample[n]) for n in wanted]
+            if samples and reader.thinned_to_bytes is not None:
+                samples = _stored(reader, samples, int(reader.samples.sample[max(low, high - 1)]))
+            found = [self._column(reader, sample, deadline) for sample in samples]
             done = [one for one in found if one is not None]
             picture[column] = made = _mean(done) if done else blank
             if len(done) < len(found):
@@ -223,6 +226,12 @@ def _heights(weights: list[int], cells: int) -> list[int]:
         rest = np.argsort(-(quota % 1), kind="stable")[: cells - int(heights.sum())]
         heights[heaviest[rest]] += 1
     return heights.tolist()
+
+
+def _stored(reader: Any, samples: list[int], last: int) -> list[int]:
+    """Samples of the same column whose page sets are there, where those that were picked were thinned out."""
+    found = (reader.stored_sample(sample, last) for sample in samples)
+    return sorted({sample for sample in found if sample is not None})
 
 
 def _mean(columns: list[Column]) -> Column:

@@ -38,6 +38,7 @@ from memtui.views import (
 )
 
 FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
+LATE_MARKS_NS = 6_000_000_000  # a mark of somebody else's clock comes at most so late into the session
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
 LEVEL = 0.02  # of the whole drop of the miss ratio: what is less counts as none
@@ -58,6 +59,9 @@ class SessionLike(Protocol):
     def file_bytes(self) -> int: ...
     @property
     def alive(self) -> bool: ...
+    @property
+    def thinned_to_bytes(self) -> int | None: ...
+    def stored_sample(self, first_sample: int, last_sample: int) -> int | None: ...
     def refresh(self) -> bool: ...
     def release(self) -> None: ...
     def processes(self) -> list[Process]: ...
@@ -223,7 +227,9 @@ class Presenter:
     def _read_marks(self) -> None:
         head = self.playhead
         if head.latest_ns >= self._marks_until:
-            first = self._marks_until or 0
+            # A mark may come a little later than the window it lies in: the last seconds are read again.
+            first = max(self._marks_until - LATE_MARKS_NS, 0)
+            self._marks = [mark for mark in self._marks if mark.t_ns < first]
             for event in self.reader.events(first, head.latest_ns + 1):
                 self._marks.append(Mark(event.t_ns, event.kind, event.text))
             self._marks_until = head.latest_ns + 1
@@ -280,7 +286,7 @@ class Presenter:
             return HeatView(axis, np.empty((0, 0), np.float32)), True
         if why := _why_no_pages(hello):
             return HeatView(axis, np.empty((0, 0), np.float32), note=why), True
-        return self._heat.view(
+        view, complete = self._heat.view(
             self.reader,
             axis,
             self.ranges.heat_ranges(processes),
@@ -289,6 +295,19 @@ class Presenter:
             deadline,
             self.ranges.touched,
         )
+        if why := self._why_thinned():
+            view = replace(view, caption=why)
+        return view, complete
+
+    def _why_thinned(self) -> str:
+        """Why there is no picture of the moment under the cursor, where its pages had to make room."""
+        limit, at = self.reader.thinned_to_bytes, self.playhead.index
+        if limit is None or at < 0 or not np.isfinite(self.reader.samples.stored_bytes[at]):
+            return ""
+        sample = int(self.reader.samples.sample[at])
+        if self.reader.stored_sample(sample, sample) is not None:
+            return ""
+        return f"no pages of this moment: thinned to keep the file below {size(limit)}"
 
     def _reuse_view(self, sample: int) -> ReuseView:
         hello = self.reader.hello

@@ -31,7 +31,9 @@ Pictures
   m            miss ratio of a smaller memory instead of reuse distances
   1-4  Tab     on a small screen: where and when, reuse, ranges, power
 
-  ?            this help          q  quit (Ctrl+C too)
+  ?            this help
+  q            quit (Ctrl+C too); where this screen began the recording, that ends with it
+  d            detach: leave the screen, the recording goes on; memtui attach PID comes back
 
 Words
   working set  memory touched within one window (the interval), in the pages the hardware maps

@@ -80,6 +80,7 @@ class MemoryScreen(Screen[None]):
         Binding("tab", "next_panel(1)", "next panel"),
         Binding("shift+tab", "next_panel(-1)", "previous panel"),
         Binding("question_mark,f1", "help", "help"),
+        Binding("d", "app.detach", "detach"),
         Binding("q", "app.quit", "quit"),
     ]
 

@@ -25,6 +25,7 @@ class MemtuiApp(App[int]):
         refresh_s: how often a growing session is looked at.
         color: "256", "16" or "none", see ``terminal.prepare``.
         ascii_only: draw with ASCII characters.
+        stopped: whether somebody else ended the recording; asked about once a second.
     """
 
     TITLE = "memtui"
@@ -45,11 +46,14 @@ class MemtuiApp(App[int]):
         refresh_s: float = 1.0,
         color: str = "256",
         ascii_only: bool = False,
+        stopped: Callable[[], bool] | None = None,
     ) -> None:
         # Our colours are palette indices: let them through as they are.
         super().__init__(ansi_color=True)
         self.look = look(color, ascii_only)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
+        self._stopped = stopped
+        self.how_left = terminal.QUIT
 
     def get_default_screen(self) -> MemoryScreen:
         """The first screen. Pushed on top of an empty one it would cost a second style sheet and layout."""
@@ -71,6 +75,14 @@ class MemtuiApp(App[int]):
         """A terminal that went away without a word would leave the input thread spinning."""
         if terminal.hung_up():
             self.exit(None, 129)
+        elif self._stopped is not None and self._stopped():
+            self.how_left = terminal.STOPPED
+            self.exit()
+
+    def action_detach(self) -> None:
+        """Leave the screen; the recording goes on."""
+        self.how_left = terminal.DETACHED
+        self.exit()
 
     def export_svg(self) -> str:
         """The screen as an SVG picture."""

@@ -19,6 +19,7 @@ from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
 from memtui.samples import End, Event, Hello, PowerReading, Process
 from memtui.session.checks import (
+    MAX_INTEGER,
     MAX_PID,
     MAX_PROCESS,
     MAX_SAMPLE,
@@ -102,6 +103,7 @@ class SessionReader:
         self.hello: Hello
         self.end: End | None = None
         self.recorder_pid = 0
+        self.thinned_to_bytes: int | None = None  # the size that page sets had to make room for, if they had to
         self.samples = _table([])
         self._open()
         meta = self._meta()
@@ -150,10 +152,19 @@ class SessionReader:
             if type(pid) is not int or not 0 <= pid <= MAX_PID:
                 raise self._damaged("the recorder's pid is none")
             self.recorder_pid = pid
+            self.thinned_to_bytes = self._read_thinned(meta.get("thinned"))
             if "end" in meta:
                 self.end = self._read_end(meta["end"])
                 ended = True
         return bool(new) or ended
+
+    def _read_thinned(self, plain: Any) -> int | None:
+        if plain is None:
+            return None
+        found = plain.get("max_bytes") if isinstance(plain, dict) else None
+        if type(found) is not int or not 0 < found < MAX_INTEGER:
+            raise self._damaged("the size it was thinned to is none")
+        return found
 
     def _read_end(self, plain: Any) -> End:
         try:
@@ -233,6 +244,12 @@ class SessionReader:
             return PageSet.decode(rows[0][0]) if rows else None
         except ValueError as error:
             raise self._damaged(f"sample {sample}: {error}") from None
+
+    def stored_sample(self, first_sample: int, last_sample: int) -> int | None:
+        """The first sample of an inclusive range whose page sets are there: in a file that was thinned, not all are."""
+        query = "SELECT id FROM page_set WHERE id >= ? AND id < ? ORDER BY id LIMIT 1"
+        rows = self._all(query, "i", *_span(first_sample, last_sample))
+        return split_row_id(rows[0][0])[0] if rows else None
 
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
         """The scalars per process in an inclusive range of samples, as dicts with the schema's names and ``sample``."""

@@ -91,6 +91,17 @@ class SessionWriter:
         self._begin()
         self._connection.executemany(f"DELETE FROM {table} WHERE id = ?", ((i,) for i in ids))
 
+    def delete_between(self, table: str, first: int, last: int) -> None:
+        """Remove the rows of a half-open range of ids."""
+        self._begin()
+        self._connection.execute(f"DELETE FROM {table} WHERE id >= ? AND id < ?", (first, last))
+
+    @property
+    def used_bytes(self) -> int:
+        """What the file holds, without the room that deleted rows left in it."""
+        ask = self._connection.execute
+        return PAGE_BYTES * (ask("PRAGMA page_count").fetchone()[0] - ask("PRAGMA freelist_count").fetchone()[0])
+
     def commit(self) -> None:
         """Make everything so far readable for others and safe from a kill."""
         if self._connection.in_transaction:

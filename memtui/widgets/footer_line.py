@@ -33,6 +33,7 @@ KEYS = (
     Key("m", "miss ratio", "miss_ratio", 6),
     Key("j", "jump", "jump", 7),
     Key("?", "help", "help", 1),
+    Key("d", "detach", "app.detach", 3),
     Key("q", "quit", "quit", 1),
 )
 SMALL_KEYS = (
@@ -63,7 +64,7 @@ class FooterLine(Painted):
 
     def paint(self, width: int, height: int) -> list[Line]:
         view, look = self.view, self.look
-        keys = list(SMALL_KEYS if self.small else KEYS)
+        keys = [key for key in (SMALL_KEYS if self.small else KEYS) if view.recording or key.keys != "d"]
         where = ""
         if view.recorded_bytes is not None:
             where = f"{'rec ' if view.recording else ''}{text.size_column(view.recorded_bytes)}"

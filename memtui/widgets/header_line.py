@@ -7,7 +7,7 @@ from memtui.widgets import text
 from memtui.widgets.panel import Painted, line_width
 from memtui.widgets.raster import Line
 
-MARKS = {"mark": "┃", "gap": "┊", "stopped": "┊", "exec": "┃", "warning": "┃"}
+MARKS = {"mark": "┃", "gap": "┊", "stopped": "┊", "exec": "┃", "warning": "┃", "interval": "┊"}
 
 
 class HeaderLine(Painted):

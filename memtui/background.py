@@ -1,0 +1,190 @@
+"""A recording in a process of its own, so that the screen it was started from may go and come back.
+
+The two part before anything is started. The supervisor stays in the terminal's foreground for as long as sudo may ask
+there; then it leaves for a session of its own, where no hang-up and no key reaches it. What the two say to each other
+are the words of the control socket (``memtui.control``), on a pair of sockets that nobody else has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+from memtui.capabilities import forbid_new_privileges
+from memtui.errors import FAILURE, UserError
+from memtui.observe import AlreadyRunning, Observation
+from memtui.privilege import become, environment_of_sudo, invoker
+from memtui.running import Running
+from memtui.supervise import Supervisor
+
+STOP_SECONDS = 30.0  # all parts of a recording have ended long before, one way or the other
+
+
+class Recording:
+    """A recording that a supervisor in the background takes care of.
+
+    Args:
+        observe: makes the observation; called in the supervisor.
+
+    Raises:
+        AlreadyRunning: this user records the process already.
+        UserError: everything else that can be wrong.
+    """
+
+    def __init__(self, observe: Callable[[], Observation]) -> None:
+        environment_of_sudo()  # while sudo is still this process's parent
+        user, was_root = invoker(), os.geteuid() == 0
+        self._connection, other = socket.socketpair()
+        self._received = b""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._supervisor = os.fork()
+        if not self._supervisor:
+            self._connection.close()
+            _supervise(observe, other)
+        other.close()
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C at sudo's prompt is an answer to sudo
+        try:
+            become(user)
+            if was_root and user.uid:
+                forbid_new_privileges()
+            began = self._next() or {"error": "the supervisor of the recording was killed", "code": FAILURE}
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if "already" in began:
+            raise AlreadyRunning(Running(**began["already"]))
+        if "interrupted" in began:
+            raise KeyboardInterrupt
+        if "error" in began:
+            raise UserError(began["error"], began["code"])
+        self.path, self.log = Path(began["path"]), Path(began["log"]) if began["log"] else None
+        self.pid, self.id = began["pid"], began["id"]
+        self.notice, self.owner_notice = began["notice"], began["owner_notice"]
+        self._ended: dict[str, Any] | None = None
+
+    def ended(self) -> dict[str, Any] | None:
+        """How it ended, once it has; asks without waiting."""
+        if self._ended is None:
+            self._connection.settimeout(0.0)
+            try:
+                self._ended = self._read_end()
+            except BlockingIOError:
+                return None
+        return self._ended
+
+    def stop(self) -> None:
+        """End it in order and wait for that. Raises UserError with what went wrong, if anything did."""
+        if self.ended() is None:
+            self._connection.settimeout(STOP_SECONDS)
+            try:
+                self._connection.sendall(b'{"do": "stop"}\n')
+                self._ended = self._read_end()
+            except TimeoutError:
+                raise UserError(
+                    f"the recording did not end in time; memtui stop {self.id} tries again", FAILURE
+                ) from None
+            except BrokenPipeError:
+                self._ended = self._read_end()
+        self._connection.close()
+        os.waitpid(self._supervisor, 0)
+        if self._ended and "error" in self._ended:
+            raise UserError(self._ended["error"], self._ended["code"])
+
+    def _read_end(self) -> dict[str, Any]:
+        """The last line of the supervisor. Raises BlockingIOError and TimeoutError."""
+        while (said := self._next()) is not None:
+            if "ended" in said:
+                return said["ended"]
+        return {"error": "the supervisor was killed; what was committed before is readable", "code": FAILURE}
+
+    def _next(self) -> dict[str, Any] | None:
+        """One line; None when there will be no more."""
+        while b"\n" not in self._received:
+            try:
+                chunk = self._connection.recv(65536)
+            except ConnectionResetError:
+                return None
+            if not chunk:
+                return None
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
+        return json.loads(line)
+
+
+def _supervise(observe: Callable[[], Observation], viewer: socket.socket) -> NoReturn:
+    """The life of the supervisor; it never returns into what the other process was doing."""
+    code = FAILURE
+    try:
+        observation = _begin(observe, viewer)
+        if observation is not None:
+            supervisor = Supervisor(observation, viewer)
+            try:
+                supervisor.wait()
+            except SystemExit:
+                pass  # somebody asks this process to end: in order, like everything else
+            finally:
+                for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                    signal.signal(number, signal.SIG_IGN)
+                supervisor.stop()
+            code = 0
+    finally:
+        os._exit(code)
+
+
+def _begin(observe: Callable[[], Observation], viewer: socket.socket) -> Observation | None:
+    """Start, leave the terminal, and tell the screen; None when nothing came of it, which was told."""
+    try:
+        observation = observe()
+    except AlreadyRunning as error:
+        told: dict[str, Any] = {"already": asdict(error.found)}
+    except UserError as error:
+        told = {"error": str(error), "code": error.code}
+    except KeyboardInterrupt:
+        told = {"interrupted": True}
+    except Exception as error:
+        told = {"error": f"{type(error).__name__}: {error}", "code": FAILURE}
+    else:
+        _leave_terminal()
+        began = {
+            "path": str(observation.path),
+            "log": str(observation.log or ""),
+            "pid": observation.pid,
+            "id": observation.id,
+            "notice": observation.notice,
+            "owner_notice": observation.owner_notice,
+        }
+        if _tell(viewer, began):
+            return observation
+        observation.stop()  # nobody has seen it begin: a terminal that was lost while sudo asked
+        return None
+    _tell(viewer, told)
+    return None
+
+
+def _tell(viewer: socket.socket, said: dict[str, Any]) -> bool:
+    try:
+        viewer.sendall(json.dumps(said).encode() + b"\n")
+    except OSError:
+        return False
+    return True
+
+
+def _leave_terminal() -> None:
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, _end)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(nothing, fd)
+    os.close(nothing)
+
+
+def _end(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)

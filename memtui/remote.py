@@ -1,0 +1,138 @@
+"""Speaks to recordings that run: asks one, follows one to its end, finds the one that is meant."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from memtui.control import connect
+from memtui.errors import FAILURE, UserError
+from memtui.running import Running
+
+SECONDS = 5.0  # a recording answers at once; what takes longer is stuck
+STOP_SECONDS = 30.0
+_ANSWER_BYTES = 1 << 16
+
+
+def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> dict[str, Any]:
+    """The answer of a recording. Raises UserError when there is none, or when it refuses."""
+    try:
+        with connect(Path(running.control), seconds) as connection:
+            connection.sendall(_line(do, fields))
+            answer = _read_line(connection, time.monotonic() + seconds)
+    except (OSError, ValueError) as error:
+        raise _silent(running, error) from None
+    if not answer.get("ok"):
+        raise UserError(f"recording {running.id} refused: {answer.get('error', 'it did not say why')}")
+    return answer
+
+
+def stop(running: Running) -> dict[str, Any]:
+    """End a recording in order, wait for that, and return how it ended. Raises UserError."""
+    deadline = time.monotonic() + STOP_SECONDS
+    try:
+        with connect(Path(running.control), SECONDS) as connection:
+            connection.sendall(_line("follow", {}) + _line("stop", {}))
+            received = b""
+            while True:
+                line, received = _next_line(connection, deadline, received)
+                said = json.loads(line)
+                if "ended" in said:
+                    return said["ended"]
+    except (OSError, ValueError) as error:
+        raise _silent(running, error) from None
+
+
+def choose(found: Sequence[Running], name: str) -> list[Running]:
+    """The one recording somebody means by an ID or the PID of a target. Raises UserError."""
+    chosen = [r for r in found if name in (r.id, str(r.pid))]
+    if not chosen:
+        raise UserError(f"no recording of yours has the ID or PID {name!r}; {choices(found)}")
+    if len(chosen) > 1:
+        raise UserError(f"{name!r} names {len(chosen)} recordings; {choices(chosen)}")
+    return chosen
+
+
+def choices(found: Sequence[Running]) -> str:
+    """What there is to choose from, in one line."""
+    if not found:
+        return "none of yours runs"
+    return "running: " + ", ".join(f"{r.id} (PID {r.pid}, {r.command[:40]})" for r in found)
+
+
+class Follower:
+    """Hears of the end of a recording without waiting for it."""
+
+    def __init__(self, running: Running) -> None:
+        self._ended: dict[str, Any] | None = None
+        self._received = b""
+        self._connection: socket.socket | None = None
+        try:
+            self._connection = connect(Path(running.control), SECONDS)
+            self._connection.sendall(_line("follow", {}))
+        except OSError:
+            self._connection = None  # an older recording, or one without a socket: its session tells of the end, too
+
+    def ended(self) -> bool:
+        return self._look() is not None
+
+    def stopped(self) -> bool:
+        """Whether somebody asked for the end; a target that ended is no reason to close a screen."""
+        return bool((self._look() or {}).get("asked"))
+
+    def _look(self) -> dict[str, Any] | None:
+        if self._ended is None and self._connection is not None:
+            self._connection.settimeout(0.0)
+            try:
+                while True:
+                    chunk = self._connection.recv(_ANSWER_BYTES)
+                    if not chunk:
+                        self._ended = {}
+                        break
+                    *lines, self._received = (self._received + chunk).split(b"\n")
+                    for line in lines:
+                        if "ended" in (said := json.loads(line)):
+                            self._ended = said["ended"]
+                            return self._ended
+            except BlockingIOError:
+                pass
+            except (OSError, ValueError):
+                self._ended = {}
+        return self._ended
+
+
+def _line(do: str, fields: dict[str, Any]) -> bytes:
+    return json.dumps({"do": do} | fields).encode() + b"\n"
+
+
+def _read_line(connection: socket.socket, deadline: float) -> dict[str, Any]:
+    line, _ = _next_line(connection, deadline, b"")
+    answer = json.loads(line)
+    if not isinstance(answer, dict):
+        raise ValueError("not an answer")
+    return answer
+
+
+def _next_line(connection: socket.socket, deadline: float, received: bytes) -> tuple[bytes, bytes]:
+    """(line, what came after it). Raises OSError and ValueError."""
+    while b"\n" not in received:
+        connection.settimeout(max(deadline - time.monotonic(), 0.01))
+        chunk = connection.recv(_ANSWER_BYTES)
+        if not chunk or len(received) > _ANSWER_BYTES:
+            raise ValueError("it hung up")
+        received += chunk
+    line, _, rest = received.partition(b"\n")
+    return line, rest
+
+
+def _silent(running: Running, error: Exception) -> UserError:
+    why = (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
+    remedy = (
+        f"kill -INT {running.memtui_pid} ends it" if os.path.exists(f"/proc/{running.memtui_pid}") else "it has ended"
+    )
+    return UserError(f"recording {running.id} (PID {running.pid}) does not answer: {why}; {remedy}", FAILURE)

@@ -1,0 +1,97 @@
+"""Sizes and conditions as people type them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.condition import Condition, Watch
+from memtui.units import parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(("0", 0), ("4096", 4096), ("4096B", 4096), ("1k", 1000), ("1kB", 1000), ("1KiB", 1024), ("1ki", 1024)),
+        *(("500MB", 500_000_000), ("500M", 500_000_000), ("2GiB", 2 << 30), ("2Gi", 2 << 30), ("2 GiB", 2 << 30)),
+        *(("1.5G", 1_500_000_000), ("0.5GiB", 1 << 29), ("1TiB", 1 << 40), (" 7 ", 7), ("2gib", 2 << 30)),
+    ],
+)
+def test_sizes(text, expected):
+    assert parse_size(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "GiB", "-1", "1e9", "1,5G", "1GB2", "nan", "inf", "1XB", "٣", "9" * 30, "1PiBB"]
+)
+def test_no_sizes(text):
+    with pytest.raises(ValueError, match=r"is no size|is more than"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("wss>8GiB", Condition("wss", True, 8 << 30)),
+        (" rss < 500 MB ", Condition("rss", False, 500_000_000)),
+        ("wss>8G for 5s", Condition("wss", True, 8 * 10**9, 5 * 10**9)),
+        ("wss>8G for 5", Condition("wss", True, 8 * 10**9, 5 * 10**9)),
+        ("wss>8000 for 250ms", Condition("wss", True, 8000, 250 * 10**6)),
+        ("wss>1k for 1.5 min", Condition("wss", True, 1000, 90 * 10**9)),
+    ],
+)
+def test_conditions(text, expected):
+    assert Condition.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "wss",
+        "wss>",
+        "wss>=8G",
+        "wss=8G",
+        "8G<wss",
+        "pss>8G",
+        "wss>8G for",
+        "wss>8G for ever",
+        "wss>8X",
+        "wss>8Gfor5s",
+        "wss>8G and rss>8G",
+        "wss>1..5G",
+        "wss>8G for 1e9h",
+        "wss>8G for 99999999h",
+        "wss>-8G",
+    ],
+)
+def test_no_conditions(text):
+    with pytest.raises(ValueError, match=r"."):
+        Condition.parse(text)
+
+
+@given(st.text(max_size=30))
+def test_whatever_is_typed_is_a_condition_or_a_valueerror(text):
+    try:
+        Condition.parse(text)
+    except ValueError:
+        pass
+
+
+def windows(watch: Watch, *values: int | None) -> list[str]:
+    """A window each second."""
+    return [watch.take(n * 10**9, (n + 1) * 10**9, value, 5) for n, value in enumerate(values)]
+
+
+def test_once_is_enough_without_a_time():
+    said = windows(Watch(Condition.parse("wss>1KiB")), 1024, None, 1025)
+    assert said == ["", "", "wss 1.00 KiB > 1.00 KiB"]
+    assert windows(Watch(Condition.parse("rss<6")), None) == ["rss 5 B < 6 B"]
+
+
+def test_it_must_hold_all_the_time():
+    watch = Watch(Condition.parse("wss>10 for 3s"))
+    # What is not known neither counts nor breaks the row.
+    said = windows(watch, 11, 11, 9, 11, None, 11)
+    assert said == ["", "", "", "", "", "wss 11 B > 10 B for 3.0 s"]
