@@ -6,7 +6,8 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from memtui.errors import silence
 if TYPE_CHECKING:
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
     from memtui.session.reader import SessionReader
+    from memtui.views_home import HomeView
 
 PATIENCE_S = 5.0  # how long a recorder may take to write the head of its session
 
@@ -74,15 +76,7 @@ def run_viewer(
     """
     how_left = terminal.LOST
     try:
-        terminal.require_terminal()
-        # Collecting garbage among the objects of imports and style sheets, which all stay, took a sixth of the start.
-        gc.disable()
-        # The screen multiplies no matrices; the threads numpy would start for it cost 40 ms of CPU. Nothing is started
-        # from here on that could inherit this.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        with terminal.quiet():
-            if "TEXTUAL_COLOR_SYSTEM" not in os.environ:
-                terminal.prepare()
+        with _ready():
             reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
             reader.release()  # the thread that reads opens its own connection
             from memtui.screens.monitor import MemtuiApp
@@ -101,9 +95,40 @@ def run_viewer(
                 how_left = app.how_left
         return app.return_code or 0
     finally:
+        if on_quit is not None:
+            on_quit(how_left)
+
+
+def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]:
+    """Show what there is to look at. Returns the exit code and what was chosen: a command and its argument.
+
+    Raises UserError: there is no terminal to draw on.
+    """
+    with _ready():
+        from memtui.screens.home import HomeApp
+
+        how = terminal.settings()
+        app = HomeApp(look, color=how.color, ascii_only=how.ascii_only)
+        chosen = app.run(mouse=how.mouse)
+    return app.return_code or 0, chosen
+
+
+@contextmanager
+def _ready() -> Iterator[None]:
+    """For a screen: a terminal that is prepared and quiet, a fast start, an end that a lost terminal cannot spoil."""
+    try:
+        terminal.require_terminal()
+        # Collecting garbage among the objects of imports and style sheets, which all stay, took a sixth of the start.
+        gc.disable()
+        # The screen multiplies no matrices; the threads numpy would start for it cost 40 ms of CPU. Nothing is started
+        # from here on that could inherit this.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        with terminal.quiet():
+            if "TEXTUAL_COLOR_SYSTEM" not in os.environ:
+                terminal.prepare()
+            yield
+    finally:
         gc.enable()
         if terminal.hung_up():
             silence(sys.__stderr__ or sys.stderr)
             silence(sys.stdout)
-        if on_quit is not None:
-            on_quit(how_left)

@@ -48,8 +48,10 @@ def _run_command(arguments: list[str] | None) -> int:
     own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = parser.parse_args(own)
     if options.run is None:
-        parser.print_help()
-        return 0
+        if command or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            parser.print_help()
+            return 0
+        options.run = _home
     options.command = command
     try:
         code = options.run(options)
@@ -136,7 +138,7 @@ def _build_parser() -> _Parser:
         prog="memtui", description="Watch the memory, time and energy of machine-learning training, page by page."
     )
     parser.add_argument("--version", action="version", version=f"memtui {__version__}")
-    parser.set_defaults(run=None, debug=False)
+    parser.set_defaults(run=None, debug=False, verb="")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str, *parents: _Parser) -> _Parser:
@@ -321,6 +323,14 @@ def _pid(args: argparse.Namespace) -> int:
     check_target(pid)
     _say(args, notice)
     return pid
+
+
+def _home(args: argparse.Namespace) -> int:
+    """What there is to look at; then whatever was chosen, as if it had been typed."""
+    from memtui.choose import choose_from_home
+
+    code, chosen = choose_from_home()
+    return main(list(chosen)) if chosen is not None else code
 
 
 def _demo(args: argparse.Namespace) -> int:

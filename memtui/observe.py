@@ -26,7 +26,15 @@ from memtui.foreign import storable
 from memtui.gate import GO
 from memtui.masking import mask_secrets
 from memtui.orders import PAUSE, RESUME, STOP, Order, interval_word
-from memtui.privilege import Invoker, become, invoker, root_notice, runtime_directory, state_directory
+from memtui.privilege import (
+    Invoker,
+    become,
+    invoker,
+    root_notice,
+    runtime_directory,
+    sessions_directory,
+    state_directory,
+)
 from memtui.probes.process import command_of
 from memtui.probes.stat import read_stat
 from memtui.running import Entry, Running, find, host_name
@@ -332,7 +340,7 @@ class Observation:
 
 def default_path(user: Invoker, what: int | Launch) -> Path:
     """A named file under the user's state directory, which is made with mode 0700."""
-    folder = state_directory(user) / "sessions"
+    folder = sessions_directory(user)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

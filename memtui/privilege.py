@@ -143,6 +143,11 @@ def state_directory(user: Invoker) -> Path:
     return (Path(base) if base.startswith("/") else user.home / ".local" / "state") / "memtui"
 
 
+def sessions_directory(user: Invoker) -> Path:
+    """Where sessions go that were given no name."""
+    return state_directory(user) / "sessions"
+
+
 def runtime_directory(user: Invoker) -> Path | None:
     """Where that user's sockets may lie when the state directory cannot hold one; None when there is no such place."""
     own = os.environ.get("XDG_RUNTIME_DIR", "") if os.getuid() == user.uid else ""

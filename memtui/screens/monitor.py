@@ -1,23 +1,17 @@
-"""The Textual application: screens, colours, and leaving a terminal as it was found."""
+"""The viewer of one session."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
 from collections.abc import Callable
-from typing import ClassVar
-
-from textual.app import App
-from textual.binding import Binding, BindingType
 
 from memtui import terminal
 from memtui.present import SessionLike
 from memtui.screens.memory import MemoryScreen
-from memtui.widgets.look import look
+from memtui.screens.terminal_app import TerminalApp
 
 
-class MemtuiApp(App[int]):
-    """The viewer of one session.
+class MemtuiApp(TerminalApp[int]):
+    """Shows one session, which may still be growing.
 
     Args:
         open_session: gives the session; called once, in the thread that reads it.
@@ -27,16 +21,6 @@ class MemtuiApp(App[int]):
         ascii_only: draw with ASCII characters.
         stopped: whether somebody else ended the recording; asked about once a second.
     """
-
-    TITLE = "memtui"
-    CSS_PATH = "../memtui.tcss"
-    ENABLE_COMMAND_PALETTE = False
-    ALLOW_SELECT = False  # dragging would mark cells; the terminal's own selection (Shift) copies text
-    BINDINGS: ClassVar[list[BindingType]] = [
-        # Ctrl+C arrives as a key; what everyone expects of it is to end the program.
-        Binding("ctrl+c", "quit", "quit", priority=True, show=False),
-        Binding("ctrl+q", "quit", "quit", priority=True, show=False),
-    ]
 
     def __init__(
         self,
@@ -48,9 +32,7 @@ class MemtuiApp(App[int]):
         ascii_only: bool = False,
         stopped: Callable[[], bool] | None = None,
     ) -> None:
-        # Our colours are palette indices: let them through as they are.
-        super().__init__(ansi_color=True)
-        self.look = look(color, ascii_only)
+        super().__init__(color=color, ascii_only=ascii_only)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
         self._stopped = stopped
         self.how_left = terminal.QUIT
@@ -59,23 +41,9 @@ class MemtuiApp(App[int]):
         """The first screen. Pushed on top of an empty one it would cost a second style sheet and layout."""
         return MemoryScreen(self._open_session, live=self._live, refresh_s=self._refresh_s)
 
-    def on_mount(self) -> None:
-        self.set_class(self.look.color != "256", "few-colours")
-        self.set_class(self.look.ascii_only, "ascii-only")
-        self.call_after_refresh(_settle)
-        if not self.is_headless:
-            terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
-            self.set_interval(1.0, self._check_terminal)
-
-    def on_unmount(self) -> None:
-        if not self.is_headless:
-            terminal.unwatch_signals(asyncio.get_running_loop())
-
-    def _check_terminal(self) -> None:
-        """A terminal that went away without a word would leave the input thread spinning."""
-        if terminal.hung_up():
-            self.exit(None, 129)
-        elif self._stopped is not None and self._stopped():
+    def check_terminal(self) -> None:
+        super().check_terminal()
+        if self._stopped is not None and self._stopped():
             self.how_left = terminal.STOPPED
             self.exit()
 
@@ -83,13 +51,3 @@ class MemtuiApp(App[int]):
         """Leave the screen; the recording goes on."""
         self.how_left = terminal.DETACHED
         self.exit()
-
-    def export_svg(self) -> str:
-        """The screen as an SVG picture."""
-        return self.export_screenshot(title="memtui")
-
-
-def _settle() -> None:
-    """Collect garbage from now on, but not among what the start left behind (see ``app.run_viewer``)."""
-    gc.freeze()
-    gc.enable()

@@ -1,0 +1,86 @@
+"""What there is to look at: processes worth attaching to, and this user's sessions, running and saved."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from memtui.candidates import Candidates
+from memtui.running import Running, find_all
+from memtui.session.store import SessionError, size_on_disk
+from memtui.session.summary import Summary, summarize
+from memtui.views_home import HomeView, ProcessRow, SessionRow
+
+MOST_SESSIONS = 200  # the newest ones
+
+
+class Home:
+    """Looks again and again; what is known of a file that did not change is kept."""
+
+    def __init__(self, state: Path, sessions: Path) -> None:
+        """``state`` is the user's state directory, ``sessions`` where the named sessions lie."""
+        self._state, self._folder = state, sessions
+        self._candidates = Candidates()
+        self._kept: dict[Path, tuple[tuple[int, int], Summary | str]] = {}
+
+    def look(self) -> HomeView:
+        """Everything at this moment. Never raises."""
+        running = find_all(self._state)
+        by_target = {(r.pid, r.start_ticks): r for r in running}
+        processes = tuple(
+            ProcessRow(c.pid, c.user, c.kinds, c.rss_bytes, c.age_s, c.command, _id(by_target, c.pid, c.start_ticks))
+            for c in self._candidates.look()
+        )
+        note = "" if os.geteuid() == 0 else "of other users' processes only the size is known (no root)"
+        return HomeView(os.uname().nodename, processes, tuple(self._sessions(running)), note)
+
+    def _sessions(self, running: list[Running]) -> list[SessionRow]:
+        recorded = {Path(r.path): r for r in running}
+        paths = {path: path.stat().st_mtime for path in self._files() | set(recorded) if path.exists()}
+        newest = sorted(paths, key=lambda path: (path not in recorded, -paths[path]))[:MOST_SESSIONS]
+        self._kept = {path: kept for path, kept in self._kept.items() if path in newest}
+        return [self._row(path, recorded.get(path)) for path in newest]
+
+    def _files(self) -> set[Path]:
+        try:
+            return set(self._folder.glob("*.memtui"))
+        except OSError:
+            return set()
+
+    def _row(self, path: Path, running: Running | None) -> SessionRow:
+        found, size_bytes = self._summary(path), size_on_disk(path)
+        pid = running.pid if running else None
+        if isinstance(found, str):
+            return SessionRow(str(path), _modified(path), None, None, size_bytes, "", "unreadable", found, pid)
+        state = "recording" if running else found.end or "interrupted"
+        return SessionRow(
+            str(path), found.began_s, found.duration_s, found.samples, size_bytes, found.command, state, pid=pid
+        )
+
+    def _summary(self, path: Path) -> Summary | str:
+        """What the file says, or what is wrong with it."""
+        try:
+            status = path.stat()
+            stamp = (status.st_mtime_ns, size_on_disk(path))
+            kept = self._kept.get(path)
+            if kept is None or kept[0] != stamp:
+                kept = self._kept[path] = (stamp, summarize(path))
+            return kept[1]
+        except SessionError as error:
+            why = str(error).removeprefix(f"{path}: ")
+            self._kept[path] = (stamp, why)
+            return why
+        except OSError as error:
+            return error.strerror or "gone"
+
+
+def _id(running: dict[tuple[int, int], Running], pid: int, start_ticks: int) -> str:
+    found = running.get((pid, start_ticks))
+    return found.id if found else ""
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,66 @@
+"""What every screen of memtui has in common: its colours, its signals, and leaving a terminal as it was found."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import ClassVar, TypeVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+
+from memtui import terminal
+from memtui.widgets.look import look
+
+T = TypeVar("T")
+
+
+class TerminalApp(App[T]):
+    """An application on a terminal that may go away.
+
+    Args:
+        color: "256", "16" or "none", see ``terminal.prepare``.
+        ascii_only: draw with ASCII characters.
+    """
+
+    TITLE = "memtui"
+    CSS_PATH = "../memtui.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False  # dragging would mark cells; the terminal's own selection (Shift) copies text
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # Ctrl+C arrives as a key; what everyone expects of it is to end the program.
+        Binding("ctrl+c", "quit", "quit", priority=True, show=False),
+        Binding("ctrl+q", "quit", "quit", priority=True, show=False),
+    ]
+
+    def __init__(self, *, color: str = "256", ascii_only: bool = False) -> None:
+        # Our colours are palette indices: let them through as they are.
+        super().__init__(ansi_color=True)
+        self.look = look(color, ascii_only)
+
+    def on_mount(self) -> None:
+        self.set_class(self.look.color != "256", "few-colours")
+        self.set_class(self.look.ascii_only, "ascii-only")
+        self.call_after_refresh(_settle)
+        if not self.is_headless:
+            terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
+            self.set_interval(1.0, self.check_terminal)
+
+    def on_unmount(self) -> None:
+        if not self.is_headless:
+            terminal.unwatch_signals(asyncio.get_running_loop())
+
+    def check_terminal(self) -> None:
+        """A terminal that went away without a word would leave the input thread spinning."""
+        if terminal.hung_up():
+            self.exit(None, 129)
+
+    def export_svg(self) -> str:
+        """The screen as an SVG picture."""
+        return self.export_screenshot(title="memtui")
+
+
+def _settle() -> None:
+    """Collect garbage from now on, but not among what the start left behind (see ``app.run_viewer``)."""
+    gc.freeze()
+    gc.enable()

@@ -1,0 +1,48 @@
+"""What a list of sessions says of one: a few values, without reading its samples."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from memtui.session.checks import check_rows, parse_json
+from memtui.session.store import SessionError, connect_reader, read_all, unreadable
+
+_QUERY = """
+SELECT (SELECT value FROM meta WHERE key = 'hello'), (SELECT value FROM meta WHERE key = 'end'),
+       (SELECT count(*) FROM sample), (SELECT min(start_ns) FROM sample), (SELECT max(end_ns) FROM sample)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """``end`` is empty while it is recorded, and when its recorder died."""
+
+    command: str
+    began_s: float  # seconds since the epoch
+    samples: int
+    duration_s: float | None
+    end: str
+
+
+def summarize(path: Path) -> Summary:
+    """Raises SessionError when the file is no readable session."""
+    connection = connect_reader(path)
+    try:
+        ((hello, end, samples, first_ns, last_ns),) = read_all(connection, path, _QUERY, ())
+        check_rows([(hello, samples)], "ti")
+        check_rows([(first_ns, last_ns)], "II")
+        plain = parse_json(hello)
+        command, wall_ns = plain["target"]["command"], plain["clock"]["wall_ns"]
+        kind = parse_json(end)["kind"] if end is not None else ""
+        if not isinstance(command, str) or type(wall_ns) is not int or not isinstance(kind, str):
+            raise ValueError("its description has another form")
+    except sqlite3.DatabaseError as error:
+        raise unreadable(path, error) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise SessionError(f"{path}: is damaged: {error}") from None
+    finally:
+        connection.close()
+    duration_s = None if first_ns is None else (last_ns - first_ns) / 1e9
+    return Summary(command, wall_ns / 1e9, samples, duration_s, kind)
