@@ -81,6 +81,11 @@ class TimeAxis:
         last = int(np.ceil((self.end_ns - self.origin_ns) / width - 1e-9))
         return width, last - count
 
+    def moment(self, column: int, count: int) -> float:
+        """The beginning of a bin: the window that ends next is what it shows."""
+        width, first = self.bins(count)
+        return self.origin_ns + (first + column) * width + 1
+
     def column(self, t_ns: float, count: int) -> int | None:
         """The bin in which a moment falls, None when it is not on the picture."""
         width, first = self.bins(count)
@@ -138,6 +143,9 @@ class GraphView:
     note: str = ""  # why there is no working set
     caveats: tuple[str, ...] = ()  # what makes the working set at the cursor less than exact, the gravest first
     caption: tuple[str, ...] = ()  # what else is known of it
+    focus: str = ""  # name of the range whose working set is drawn as a line of its own
+    focus_bytes: Floats | None = None  # one entry per sample, nan: not known
+    focus_now_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +156,19 @@ class HeatBand:
     rows: int
     label: str
     kind: str = "range"  # "range", "gap", "more"
+    key: int = -1  # of the range
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCursor:
+    """The cell under the cursor: ``row`` of cells, and the addresses it stands for in the window at ``t_s``."""
+
+    row: int
+    start: int  # first address
+    name: str
+    t_s: float  # of the session
+    touched_bytes: int | None = None  # None: no pages were stored of that window
+    cell_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,6 +180,9 @@ class HeatView:
     bands: tuple[HeatBand, ...] = ()
     caption: str = ""
     note: str = ""
+    cursor: HeatCursor | None = None
+    zoom: str = ""  # what part of the memory is in sight, where it is not all
+    focus: int | None = None  # key of the range that is looked at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,6 +201,7 @@ class ReuseView:
     miss_high: Floats = field(default_factory=lambda: np.empty(0))
     interval_s: float | None = None
     note: str = ""
+    whose: str = ""  # where a range or a process is looked at: whose distances these are
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap, picture_cells
 from memtui.widgets.notice import Notice
+from memtui.widgets.panel import Panel
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.reuse_histogram import ReuseHistogram
 from memtui.widgets.vma_table import VmaTable
@@ -67,13 +68,21 @@ class MemoryScreen(Screen[None]):
         Binding("minus", "widen(1)", "more time"),
         Binding("j", "jump", "jump to a time"),
         Binding("slash", "filter", "filter by text"),
-        Binding("escape", "show_all", "show all ranges", show=False),
+        Binding("escape", "lift", "look at everything again"),
+        Binding("z", "zoom(1)", "zoom in on the cursor"),
+        Binding("Z", "zoom(-1)", "zoom back"),
+        Binding("shift+down", "move_cursor(1)", "cursor of the heat map down"),
+        Binding("shift+up", "move_cursor(-1)", "cursor of the heat map up"),
+        Binding("H", "pan(-1)", "half a picture back in time"),
+        Binding("L", "pan(1)", "half a picture on in time"),
+        Binding("J", "pan_memory(1)", "half a picture down in memory"),
+        Binding("K", "pan_memory(-1)", "half a picture up in memory"),
         Binding("f", "toggle_filters", "filters on or off"),
         Binding("s", "sort", "sort by the next column"),
         Binding("S", "reverse", "reverse the order"),
         Binding("m", "miss_ratio", "miss ratio or reuse distance"),
-        Binding("down", "move(1)", "next range"),
-        Binding("up", "move(-1)", "previous range"),
+        Binding("down", "move(1)", "down in the chosen panel"),
+        Binding("up", "move(-1)", "up in the chosen panel"),
         Binding("pagedown", "page(1)", "next page of ranges"),
         Binding("pageup", "page(-1)", "previous page of ranges"),
         *(Binding(str(n), f"panel({n})", f"panel {n}") for n in range(1, len(PANELS) + 1)),
@@ -99,8 +108,11 @@ class MemoryScreen(Screen[None]):
         self.heat, self.reuse = HeatMap(id="heat"), ReuseHistogram(id="reuse")
         self.table, self.notice = VmaTable(id="table"), Notice(id="notice")
         self.prompt = Prompt(id="prompt")
+        self._panels: dict[str, Panel] = {
+            "heat": self.heat, "reuse": self.reuse, "table": self.table, "power": self.power
+        }  # fmt: skip
         self.shape = Arrangement("tiny")
-        self.panel = 0
+        self.panel: int | None = None  # chosen by the user; before that it depends on the size
         self._arranged: tuple[object, ...] = ()
         self._room = Room()
         self._failed = False  # there is something to say in place of a first view
@@ -138,7 +150,9 @@ class MemoryScreen(Screen[None]):
         self._arranged = arranged
         shape = self.shape = arrange(width, height)
         large, tiny = shape.kind == "large", shape.kind == "tiny"
-        chosen = PANELS[self.panel]
+        chosen = self.chosen
+        for name, panel in self._panels.items():
+            panel.choose(large and name == chosen)
         seen: dict[Widget, bool] = {
             self.notice: tiny,
             self.header: not tiny,
@@ -242,6 +256,48 @@ class MemoryScreen(Screen[None]):
     def action_reverse(self) -> None:
         self._ask(lambda presenter: presenter.ranges.sort_by(presenter.ranges.sort))
 
+    @property
+    def chosen(self) -> str:
+        """The panel that up and down are about."""
+        if self.panel is None:
+            return "table" if self.shape.kind == "large" else PANELS[0]
+        return PANELS[self.panel]
+
+    def on_panel_chosen(self, message: Panel.Chosen) -> None:
+        for name, panel in self._panels.items():
+            if panel is message.panel and self.chosen != name:
+                self.panel = PANELS.index(name)
+                self._arrange()
+
+    def on_panel_time_asked(self, message: Panel.TimeAsked) -> None:
+        self._ask(lambda presenter: presenter.playhead.seek(message.t_ns))
+
+    def on_heat_map_pointed(self, message: HeatMap.Pointed) -> None:
+        def point(presenter: Presenter) -> None:
+            presenter.heat.point(message.row)
+            if presenter.playhead.cursor_ns != message.t_ns:
+                presenter.playhead.seek(message.t_ns)
+
+        self._ask(point)
+
+    def on_vma_table_selected(self, message: VmaTable.Selected) -> None:
+        self._focus_range(message.key)
+
+    def _focus_range(self, key: int | None) -> None:
+        self._ask(lambda presenter: presenter.focus_range(key))
+
+    def action_zoom(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.zoom(by))
+
+    def action_move_cursor(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.heat.step(by))
+
+    def action_pan(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.playhead.pan(by / 2))
+
+    def action_pan_memory(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.heat.pan(by / 2))
+
     def on_vma_table_sort_asked(self, message: VmaTable.SortAsked) -> None:
         self._ask(lambda presenter: presenter.ranges.sort_by(message.sort))
 
@@ -249,20 +305,29 @@ class MemoryScreen(Screen[None]):
         self.reuse.toggle()
 
     def action_move(self, by: int) -> None:
-        self.table.move(by)
+        match self.chosen:
+            case "heat":
+                self.action_move_cursor(by)
+            case "table":
+                self.table.move(by)
+                self._focus_range(self.table.selected)
 
     def action_page(self, by: int) -> None:
-        self.table.page(by)
+        match self.chosen:
+            case "heat":
+                self.action_pan_memory(by)
+            case "table":
+                self.table.page(by)
+                self._focus_range(self.table.selected)
 
     def action_panel(self, number: int) -> None:
-        if self.shape.kind == "small" and self.panel != number - 1:
+        if self.chosen != PANELS[number - 1]:
             self.panel = number - 1
             self._arrange()
 
     def action_next_panel(self, by: int = 1) -> None:
-        if self.shape.kind == "small":
-            self.panel = (self.panel + by) % len(PANELS)
-            self._arrange()
+        self.panel = (PANELS.index(self.chosen) + by) % len(PANELS)
+        self._arrange()
 
     def action_help(self) -> None:
         from memtui.screens.help import HelpScreen
@@ -278,10 +343,13 @@ class MemoryScreen(Screen[None]):
     def action_jump(self) -> None:
         self._open_prompt("jump", "jump to", "", "7:12, 90, 5m, 50%, +30, -1:30")
 
-    def action_show_all(self) -> None:
-        """Close a prompt that lost its focus, or forget the typed filter."""
+    def action_lift(self) -> None:
+        """Close a prompt that lost its focus, look at all ranges again, or forget the typed filter."""
         if self.prompt.active:
             self._close_prompt()
+        elif self.table.selected is not None:
+            self.table.deselect()
+            self._focus_range(None)
         else:
             self._filter("")
 

@@ -41,7 +41,10 @@ class ReuseHistogram(Panel):
         view = self.view
         if view.note or view.interval_s is None:
             return []
-        return [(f"per page and {view.interval_s:.3g} s", self.look["dim"])]
+        line = [(f"per page and {view.interval_s:.3g} s", self.look["dim"])]
+        if view.whose:
+            line.append((self.look.plain(f" · {view.whose}"), self.look["warning"]))
+        return line
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         view = self.view

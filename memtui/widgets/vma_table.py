@@ -24,6 +24,13 @@ class VmaTable(Panel):
             super().__init__()
             self.sort = sort
 
+    class Selected(Message):
+        """Another row was clicked."""
+
+        def __init__(self, key: int) -> None:
+            super().__init__()
+            self.key = key
+
     def __init__(self, view: TableView | None = None, **options) -> None:
         super().__init__(view, **options)
         self.top = 0
@@ -151,6 +158,13 @@ class VmaTable(Panel):
 
     # Moving about
 
+    def deselect(self) -> None:
+        """No row is chosen."""
+        if self.selected is not None:
+            self.selected = None
+            if self.view is not None:
+                self.repaint()
+
     def move(self, by: int) -> None:
         """Move the selection by rows, keeping it in sight."""
         rows = self.view.rows if self.view is not None else ()
@@ -198,3 +212,4 @@ class VmaTable(Panel):
             if place < len(self.view.rows):
                 self.selected = self.view.rows[place].key
                 self.repaint()
+                self.post_message(self.Selected(self.selected))
