@@ -19,6 +19,7 @@ from memtui.analysis.lean import median
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.pageset import PageSet
 from memtui.present.heat import HeatColumns
+from memtui.present.marks import MarkLog
 from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
 from memtui.present.ranges import RangeTable, name_of
@@ -31,7 +32,6 @@ from memtui.views import (
     GraphView,
     HeaderView,
     HeatView,
-    Mark,
     MemoryView,
     ReuseView,
     State,
@@ -94,8 +94,7 @@ class Presenter:
         self.heat = HeatColumns()
         self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
-        self._marks: list[Mark] = []
-        self._marks_until = 0
+        self._marks = MarkLog()
         self._reuse = ReuseLog()
         self._focus: int | None = None  # key of a range
         self._lines: Series | None = None  # of the range or the process that is looked at
@@ -119,6 +118,14 @@ class Presenter:
         else:
             self.playhead.recording = reader.alive
         return new
+
+    def to_mark(self, by: int) -> None:
+        """Stop at the next (1) or previous (-1) mark, if there is one."""
+        head = self.playhead
+        self._marks.update(self.reader, head.latest_ns)
+        t_ns = self._marks.near(head.cursor_ns, head.ends, by)
+        if t_ns is not None:
+            head.seek(t_ns)
 
     # What is looked at
 
@@ -192,7 +199,7 @@ class Presenter:
         if not head.recording:
             end = self.reader.end
             ended = (end.text or end.kind) if end is not None else "recorder gone, all it wrote is here"
-        self._read_marks()
+        self._marks.update(self.reader, head.latest_ns)
         seconds = (head.latest_ns - head.origin_ns) / 1e9
         view = HeaderView(
             command=_command(next((p.command for p in reversed(processes) if p.pid == target.pid), target.command)),
@@ -208,7 +215,7 @@ class Presenter:
             flush="" if hello.flush in ("", "off") else hello.flush,
             asked_s=hello.options.interval_ns / 1e9,
             origin_ns=head.origin_ns,
-            marks=tuple(self._marks),
+            marks=self._marks.drawn(head.origin_ns, head.latest_ns),
         )
         if at < 0:
             return view
@@ -265,14 +272,6 @@ class Presenter:
                 cost += (now[1] - self._own[0][1]) / elapsed
         return cost
 
-    def _read_marks(self) -> None:
-        head = self.playhead
-        if head.latest_ns >= self._marks_until:
-            first = self._marks_until or 0
-            for event in self.reader.events(first, head.latest_ns + 1):
-                self._marks.append(Mark(event.t_ns, event.kind, event.text))
-            self._marks_until = head.latest_ns + 1
-
     def _graph(self, axis: TimeAxis, at: int, deadline: float) -> GraphView:
         samples, hello = self.reader.samples, self.reader.hello
         # Whole extra windows at both ends, so that the picture begins and ends full.
@@ -326,7 +325,9 @@ class Presenter:
 
     def _caption(self, at: int) -> tuple[str, ...]:
         """What else is known of one window."""
-        samples, parts = self.reader.samples, []
+        samples = self.reader.samples
+        before = int(samples.end_ns[at - 1]) if at else 0
+        parts = [f"{mark.kind}: {mark.text}" for mark in self._marks.within(before, int(samples.end_ns[at]))]
         if gaps := int(samples.gaps[at]):
             parts.append(f"{gaps} gap" + "s" * (gaps > 1))
         if samples.faulted_in_bytes[at] > 0:

@@ -19,6 +19,7 @@ Time                                    the same live, on a growing and on a fin
   home         first sample
   end  l       back to live, or to the end of a session that is over
   j            jump to a typed time: 7:12  90  5m  50%  +30  -1:30
+  n  N         next, previous mark, gap, disturbed or not paused window: the ticks of the timeline
   +  -         show less time, more time, all of it
 
 Cursor                                  one moment and one address for all panels; a click puts it there
@@ -37,6 +38,7 @@ Ranges
 
 Pictures
   m            miss ratio of a smaller memory instead of reuse distances
+  ,  .         what less, what more memory would miss (up and down where that panel is chosen)
   1-4  Tab     choose where and when, reuse, ranges, power; a small screen shows the one that is chosen
 
   ?            this help          q  quit (Ctrl+C too)

@@ -67,6 +67,8 @@ class MemoryScreen(Screen[None]):
         Binding("plus,equals_sign", "widen(-1)", "less time, closer"),
         Binding("minus", "widen(1)", "more time"),
         Binding("j", "jump", "jump to a time"),
+        Binding("n", "mark(1)", "next mark"),
+        Binding("N", "mark(-1)", "previous mark"),
         Binding("slash", "filter", "filter by text"),
         Binding("escape", "lift", "look at everything again"),
         Binding("z", "zoom(1)", "zoom in on the cursor"),
@@ -81,6 +83,8 @@ class MemoryScreen(Screen[None]):
         Binding("s", "sort", "sort by the next column"),
         Binding("S", "reverse", "reverse the order"),
         Binding("m", "miss_ratio", "miss ratio or reuse distance"),
+        Binding("full_stop", "memory_size(1)", "miss ratio of more memory"),
+        Binding("comma", "memory_size(-1)", "miss ratio of less memory"),
         Binding("down", "move(1)", "down in the chosen panel"),
         Binding("up", "move(-1)", "up in the chosen panel"),
         Binding("pagedown", "page(1)", "next page of ranges"),
@@ -304,8 +308,16 @@ class MemoryScreen(Screen[None]):
     def action_miss_ratio(self) -> None:
         self.reuse.toggle()
 
+    def action_memory_size(self, by: int) -> None:
+        self.reuse.move(by)
+
+    def action_mark(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.to_mark(by))
+
     def action_move(self, by: int) -> None:
         match self.chosen:
+            case "reuse":
+                self.action_memory_size(-by)
             case "heat":
                 self.action_move_cursor(by)
             case "table":
