@@ -143,6 +143,7 @@ class GraphView:
     note: str = ""  # why there is no working set
     caveats: tuple[str, ...] = ()  # what makes the working set at the cursor less than exact, the gravest first
     caption: tuple[str, ...] = ()  # what else is known of it
+    whose: str = ""  # the process it is about, where it is not all
     focus: str = ""  # name of the range whose working set is drawn as a line of its own
     focus_bytes: Floats | None = None  # one entry per sample, nan: not known
     focus_now_bytes: float | None = None
@@ -251,6 +252,31 @@ class TableView:
     sort: Sort = Sort.WSS
     descending: bool = True
     note: str = ""
+    only: int | None = None  # the pid whose ranges these are, where others are left out
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """One process of the tree in the window at the cursor."""
+
+    key: int  # its pid
+    role: str
+    rank: int | None = None
+    local_rank: int | None = None
+    wss_bytes: int | None = None
+    rss_bytes: int | None = None
+    share: float | None = None  # of the working set of the tree
+    cpu: float | None = None  # cores it used since the window before
+    gpu_bytes: int | None = None
+    command: str = ""
+    reason: str = ""  # why there is no working set, or what is wrong with it
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesView:
+    rows: tuple[ProcessRow, ...] = ()
+    only: int | None = None  # the pid that all panels are about
+    gpu_note: str = ""  # why no GPU memory is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,3 +299,4 @@ class MemoryView:
     power: PowerView
     table: TableView
     footer: FooterView
+    processes: ProcessesView = ProcessesView()

@@ -22,6 +22,7 @@ from memtui.present.heat import HeatColumns
 from memtui.present.marks import MarkLog
 from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
+from memtui.present.processes import process_rows
 from memtui.present.ranges import RangeTable, name_of
 from memtui.present.reuse import ReuseLog
 from memtui.present.series import Series, process_sizes, range_wss
@@ -33,6 +34,7 @@ from memtui.views import (
     HeaderView,
     HeatView,
     MemoryView,
+    ProcessesView,
     ReuseView,
     State,
     TimeAxis,
@@ -89,6 +91,7 @@ class Presenter:
             self.playhead.span_ns = None  # a replay opens on the whole picture
         self.ranges = RangeTable()
         self.room = Room()
+        self.processes_shown = False  # the list of them costs a question to the session
         self.shown = False  # whether any view was made
         self.complete = True  # False: the last view lacks parts that the next one will have
         self.heat = HeatColumns()
@@ -97,7 +100,8 @@ class Presenter:
         self._marks = MarkLog()
         self._reuse = ReuseLog()
         self._focus: int | None = None  # key of a range
-        self._lines: Series | None = None  # of the range or the process that is looked at
+        self._line: Series | None = None  # of the range that is looked at
+        self._sizes: Series | None = None  # of the process that is
         self._own: list[tuple[float, float]] = []
         self._own_from = time.monotonic() + 3.0  # opening a session is no part of watching it
         self.refresh()
@@ -135,26 +139,17 @@ class Presenter:
         self._focus = self.heat.keep = key if row is not None else None
         if row is not None:
             self.heat.look_at(row.id, row.process, row.start, row.end)
-        self._look()
+        absent = 0.0 if self.reader.hello.wss.ok else np.nan
+        self._line = Series(range_wss(row.id), (absent,)) if row is not None else None
 
     def focus_process(self, pid: int | None) -> None:
         """Show the memory of one process only; None: of all again."""
-        self.ranges.pid, self._focus, self.heat.keep = pid, None, None
+        self.focus_range(None)
+        self.ranges.pid = pid
         self.heat.zooms.clear()
-        self._reuse.only(self._keys_of(pid) if pid is not None else None, f"of pid {pid}")
-        self._look()
-
-    def _look(self) -> None:
-        pid, zero = self.ranges.pid, 0.0 if self.reader.hello.wss.ok else np.nan
-        if self._focus is not None:
-            self._lines = Series(range_wss(self._focus), (zero,))
-        elif pid is not None:
-            self._lines = Series(process_sizes(self._keys_of(pid)), (np.nan, np.nan))
-        else:
-            self._lines = None
-
-    def _keys_of(self, pid: int | None) -> frozenset[int]:
-        return frozenset(p.key for p in self.reader.processes() if p.pid == pid)
+        keys = frozenset(p.key for p in self.reader.processes() if p.pid == pid)
+        self._reuse.only(keys if pid is not None else None, f"of pid {pid}")
+        self._sizes = Series(process_sizes(keys), (np.nan, np.nan)) if pid is not None else None
 
     def zoom(self, by: int) -> None:
         """In on the cursor, in time and memory (1), or back to where that began (-1)."""
@@ -188,9 +183,17 @@ class Presenter:
             power=self._power.view(self.playhead.cursor_ns),
             table=table,
             footer=FooterView(self.reader.file_bytes, _short_path(self.reader.path), self.playhead.recording),
+            processes=self._processes(at, processes),
         )
 
     # Parts
+
+    def _processes(self, at: int, processes: list[Process]) -> ProcessesView:
+        if at < 0 or not self.processes_shown:
+            return ProcessesView(only=self.ranges.pid)
+        samples = self.reader.samples
+        rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes)
+        return ProcessesView(rows, self.ranges.pid, self._power.gpu_memory_note)
 
     def _header(self, at: int, processes: list[Process]) -> HeaderView:
         head, hello, samples = self.playhead, self.reader.hello, self.reader.samples
@@ -280,15 +283,15 @@ class Presenter:
         wss, rss = samples.wss_bytes[first:last].astype(float), samples.rss_bytes[first:last].astype(float)
         wss_now, rss_now = _known(samples.wss_bytes, at), _known(samples.rss_bytes, at)
         focus = line = focus_now = None
-        if self._lines is not None:
-            lines, whole = self._lines.view(self.reader, first, last, at, deadline)
+        here = at - first if first <= at < last else -1
+        if self._sizes is not None:
+            (wss, rss), whole = self._sizes.view(self.reader, first, last, at, deadline)
             self.complete = self.complete and whole
-            here = at - first if first <= at < last else -1
-            if self._focus is not None and (row := self.ranges.row(self._focus)):
-                focus, line, focus_now = name_of(row), lines[0], _known(lines[0], here)
-            elif len(lines) == 2:
-                wss, rss = lines
-                wss_now, rss_now = _known(wss, here), _known(rss, here)
+            wss_now, rss_now = _known(wss, here), _known(rss, here)
+        if self._line is not None and self._focus is not None and (row := self.ranges.row(self._focus)):
+            (line,), whole = self._line.view(self.reader, first, last, at, deadline)
+            self.complete = self.complete and whole
+            focus, focus_now = name_of(row), _known(line, here)
         inside = samples.end_ns[first:last] <= axis.end_ns
         known = wss[inside & np.isfinite(wss)]
         note = "" if hello.wss.ok else (hello.wss.reason + (f": {hello.wss.remedy}" if hello.wss.remedy else ""))
@@ -307,6 +310,7 @@ class Presenter:
             note=note,
             caveats=self._caveats(at, note) if at >= 0 else (),
             caption=self._caption(at) if at >= 0 else (),
+            whose="" if self.ranges.pid is None else f"of pid {self.ranges.pid}",
             focus=focus or "",
             focus_bytes=line,
             focus_now_bytes=focus_now,

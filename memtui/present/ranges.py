@@ -80,7 +80,9 @@ class RangeTable:
                 )
             )
         rows.sort(key=self._key, reverse=self.descending)
-        return TableView(tuple(rows), left_out, unmatched, self.filters_on, self.words, self.sort, self.descending)
+        return TableView(
+            tuple(rows), left_out, unmatched, self.filters_on, self.words, self.sort, self.descending, only=self.pid
+        )
 
     def row(self, key: int) -> Any | None:
         """A range by its number; None when it was merged into another one or the process is not looked at."""

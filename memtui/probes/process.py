@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ import psutil
 from memtui.choices import COMMAND_CHARACTERS
 
 PROC = Path("/proc")
+_RANKS = (b"RANK", b"LOCAL_RANK")  # as torchrun sets them
+_RANK = re.compile(rb"(RANK|LOCAL_RANK)=(\d{1,6})")
 _STAT_BYTES = 4096  # more than 52 numbers and a name can take
 PF_KTHREAD = 0x00200000  # include/linux/sched.h
 # Places in stat, counted from the state field.
@@ -123,6 +126,20 @@ def command_of(pid: int) -> str:
         raise ProcessLookupError(f"no process {pid}") from error
     except psutil.AccessDenied:
         return f"[pid {pid}]"
+
+
+def ranks_of(pid: int, proc: Path = PROC) -> str:
+    """What the environment a program was started with tells of its place in a training: ``RANK=1 LOCAL_RANK=0``.
+
+    Nothing else of the environment is kept, and nothing that is no number. Empty where it tells nothing or may not be
+    read.
+    """
+    try:
+        words = (proc / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    found = {match[1]: match[2] for word in words if (match := _RANK.fullmatch(word))}
+    return " ".join(f"{name.decode()}={found[name].decode()}" for name in _RANKS if name in found)
 
 
 class UsageProbe:

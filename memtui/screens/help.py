@@ -36,6 +36,10 @@ Ranges
   s  S         sort by the next column; turn the order round (or click a column)
   f            filters on or off: executable, without access, shorter than 4 pages
 
+Processes
+  p            processes in place of the ranges, and back; rank and local rank are those of torchrun
+  up  down     choose one: all panels are about it alone; Esc: about all of them again
+
 Pictures
   m            miss ratio of a smaller memory instead of reuse distances
   ,  .         what less, what more memory would miss (up and down where that panel is chosen)

@@ -26,7 +26,9 @@ from memtui.widgets.heat_map import HeatMap, picture_cells
 from memtui.widgets.notice import Notice
 from memtui.widgets.panel import Panel
 from memtui.widgets.power_gauge import PowerGauge
+from memtui.widgets.process_table import ProcessTable
 from memtui.widgets.reuse_histogram import ReuseHistogram
+from memtui.widgets.rows import RowPanel
 from memtui.widgets.vma_table import VmaTable
 from memtui.widgets.wss_graph import WssGraph
 
@@ -67,6 +69,7 @@ class MemoryScreen(Screen[None]):
         Binding("plus,equals_sign", "widen(-1)", "less time, closer"),
         Binding("minus", "widen(1)", "more time"),
         Binding("j", "jump", "jump to a time"),
+        Binding("p", "processes", "processes or address ranges"),
         Binding("n", "mark(1)", "next mark"),
         Binding("N", "mark(-1)", "previous mark"),
         Binding("slash", "filter", "filter by text"),
@@ -111,6 +114,8 @@ class MemoryScreen(Screen[None]):
         self.graph, self.power = WssGraph(id="graph"), PowerGauge(id="power")
         self.heat, self.reuse = HeatMap(id="heat"), ReuseHistogram(id="reuse")
         self.table, self.notice = VmaTable(id="table"), Notice(id="notice")
+        self.processes = ProcessTable(id="processes")
+        self.processes_shown = False  # in the place of the ranges
         self.prompt = Prompt(id="prompt")
         self._panels: dict[str, Panel] = {
             "heat": self.heat, "reuse": self.reuse, "table": self.table, "power": self.power
@@ -126,6 +131,7 @@ class MemoryScreen(Screen[None]):
         yield Horizontal(self.graph, self.power, id="top")
         yield Horizontal(self.heat, self.reuse, id="middle")
         yield self.table
+        yield self.processes
         yield self.footer
         yield self.prompt
         yield self.notice
@@ -148,7 +154,7 @@ class MemoryScreen(Screen[None]):
         width, height = self.app.size
         # Before the first view there is nothing to lay out and draw but empty boxes, at the price of full ones.
         ready = self.view is not None or self._failed
-        arranged = (width, height, self.panel, self.prompt.active, ready)
+        arranged = (width, height, self.panel, self.prompt.active, ready, self.processes_shown)
         if arranged == self._arranged:
             return
         self._arranged = arranged
@@ -157,6 +163,7 @@ class MemoryScreen(Screen[None]):
         chosen = self.chosen
         for name, panel in self._panels.items():
             panel.choose(large and name == chosen)
+        self.processes.choose(large and chosen == "table")
         seen: dict[Widget, bool] = {
             self.notice: tiny,
             self.header: not tiny,
@@ -166,7 +173,8 @@ class MemoryScreen(Screen[None]):
             self.power: large or (not tiny and chosen == "power"),
             self.heat: large or (not tiny and chosen == "heat"),
             self.reuse: large or (not tiny and chosen == "reuse"),
-            self.table: large or (not tiny and chosen == "table"),
+            self.table: not self.processes_shown and (large or (not tiny and chosen == "table")),
+            self.processes: self.processes_shown and (large or (not tiny and chosen == "table")),
         }
         # On a small screen the power panel sits with the others, not beside the graph.
         top, middle = self.query_one("#top"), self.query_one("#middle")
@@ -180,10 +188,10 @@ class MemoryScreen(Screen[None]):
         if large:
             self.power.styles.width, self.power.styles.height = shape.power, shape.top
             self.heat.styles.width, self.reuse.styles.width = shape.heat, shape.reuse
-            self.table.styles.height = shape.bottom
+            self.table.styles.height = self.processes.styles.height = shape.bottom
         elif not tiny:
             self.heat.styles.width, self.reuse.styles.width = width, width
-            self.table.styles.height = shape.middle
+            self.table.styles.height = self.processes.styles.height = shape.middle
             if chosen == "power":
                 top.styles.height = shape.top + shape.middle
                 self.power.styles.width, self.power.styles.height = width, shape.middle
@@ -218,6 +226,7 @@ class MemoryScreen(Screen[None]):
             self.heat.show(view.heat)
             self.reuse.show(view.reuse)
             self.table.show(view.table)
+            self.processes.show(view.processes)
             self.footer.show(view.footer)
         self._keys()
 
@@ -268,7 +277,7 @@ class MemoryScreen(Screen[None]):
         return PANELS[self.panel]
 
     def on_panel_chosen(self, message: Panel.Chosen) -> None:
-        for name, panel in self._panels.items():
+        for name, panel in (*self._panels.items(), ("table", self.processes)):
             if panel is message.panel and self.chosen != name:
                 self.panel = PANELS.index(name)
                 self._arrange()
@@ -284,8 +293,27 @@ class MemoryScreen(Screen[None]):
 
         self._ask(point)
 
-    def on_vma_table_selected(self, message: VmaTable.Selected) -> None:
-        self._focus_range(message.key)
+    def on_row_panel_selected(self, message: RowPanel.Selected) -> None:
+        self._look_at_row()
+
+    def _look_at_row(self) -> None:
+        """Let all panels be about the row that is chosen."""
+        if self.processes_shown:
+            pid = self.processes.selected
+            self.table.deselect()
+            self._ask(lambda presenter: presenter.focus_process(pid))
+        else:
+            self._focus_range(self.table.selected)
+
+    def action_processes(self) -> None:
+        shown = self.processes_shown = not self.processes_shown
+        self.panel = PANELS.index("table")
+        self._arrange()
+        self._ask(lambda presenter: setattr(presenter, "processes_shown", shown))
+
+    @property
+    def _rows(self) -> RowPanel:
+        return self.processes if self.processes_shown else self.table
 
     def _focus_range(self, key: int | None) -> None:
         self._ask(lambda presenter: presenter.focus_range(key))
@@ -321,16 +349,16 @@ class MemoryScreen(Screen[None]):
             case "heat":
                 self.action_move_cursor(by)
             case "table":
-                self.table.move(by)
-                self._focus_range(self.table.selected)
+                self._rows.move(by)
+                self._look_at_row()
 
     def action_page(self, by: int) -> None:
         match self.chosen:
             case "heat":
                 self.action_pan_memory(by)
             case "table":
-                self.table.page(by)
-                self._focus_range(self.table.selected)
+                self._rows.page(by)
+                self._look_at_row()
 
     def action_panel(self, number: int) -> None:
         if self.chosen != PANELS[number - 1]:
@@ -362,6 +390,9 @@ class MemoryScreen(Screen[None]):
         elif self.table.selected is not None:
             self.table.deselect()
             self._focus_range(None)
+        elif self.processes.selected is not None:
+            self.processes.deselect()
+            self._ask(lambda presenter: presenter.focus_process(None))
         else:
             self._filter("")
 

@@ -27,6 +27,8 @@ class WssGraph(Panel):
     def heading(self) -> Line:
         if not self.view.note:
             line: Line = [(self.title, self.look["title"])]
+            if self.view.whose:
+                line.append((f" {text.clean(self.view.whose)}", self.look["focus"]))
             if self.view.focus:
                 line += [("  ", self.look["frame"]), (text.clean(self.view.focus), self.look["focus"])]
                 line += [(f" {text.size_column(self.view.focus_now_bytes).rstrip()}", self.look["focus"])]
