@@ -115,7 +115,7 @@ class Process:
     start_ticks: int
     generation: int
     command: str
-    role: str = ""  # "target", "child"; later RANK/LOCAL_RANK
+    role: str = ""  # "target" or "child", and what torchrun says: "child RANK=1 LOCAL_RANK=1"
 
 
 @dataclass(frozen=True, slots=True)

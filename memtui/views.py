@@ -81,6 +81,11 @@ class TimeAxis:
         last = int(np.ceil((self.end_ns - self.origin_ns) / width - 1e-9))
         return width, last - count
 
+    def moment(self, column: int, count: int) -> float:
+        """The beginning of a bin: the window that ends next is what it shows."""
+        width, first = self.bins(count)
+        return self.origin_ns + (first + column) * width + 1
+
     def column(self, t_ns: float, count: int) -> int | None:
         """The bin in which a moment falls, None when it is not on the picture."""
         width, first = self.bins(count)
@@ -138,6 +143,10 @@ class GraphView:
     note: str = ""  # why there is no working set
     caveats: tuple[str, ...] = ()  # what makes the working set at the cursor less than exact, the gravest first
     caption: tuple[str, ...] = ()  # what else is known of it
+    whose: str = ""  # the process it is about, where it is not all
+    focus: str = ""  # name of the range whose working set is drawn as a line of its own
+    focus_bytes: Floats | None = None  # one entry per sample, nan: not known
+    focus_now_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +157,19 @@ class HeatBand:
     rows: int
     label: str
     kind: str = "range"  # "range", "gap", "more"
+    key: int = -1  # of the range
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCursor:
+    """The cell under the cursor: ``row`` of cells, and the addresses it stands for in the window at ``t_s``."""
+
+    row: int
+    start: int  # first address
+    name: str
+    t_s: float  # of the session
+    touched_bytes: int | None = None  # None: no pages were stored of that window
+    cell_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,6 +181,9 @@ class HeatView:
     bands: tuple[HeatBand, ...] = ()
     caption: str = ""
     note: str = ""
+    cursor: HeatCursor | None = None
+    zoom: str = ""  # what part of the memory is in sight, where it is not all
+    focus: int | None = None  # key of the range that is looked at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,6 +202,7 @@ class ReuseView:
     miss_high: Floats = field(default_factory=lambda: np.empty(0))
     interval_s: float | None = None
     note: str = ""
+    whose: str = ""  # where a range or a process is looked at: whose distances these are
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +252,31 @@ class TableView:
     sort: Sort = Sort.WSS
     descending: bool = True
     note: str = ""
+    only: int | None = None  # the pid whose ranges these are, where others are left out
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """One process of the tree in the window at the cursor."""
+
+    key: int  # its pid
+    role: str
+    rank: int | None = None
+    local_rank: int | None = None
+    wss_bytes: int | None = None
+    rss_bytes: int | None = None
+    share: float | None = None  # of the working set of the tree
+    cpu: float | None = None  # cores it used since the window before
+    gpu_bytes: int | None = None
+    command: str = ""
+    reason: str = ""  # why there is no working set, or what is wrong with it
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesView:
+    rows: tuple[ProcessRow, ...] = ()
+    only: int | None = None  # the pid that all panels are about
+    gpu_note: str = ""  # why no GPU memory is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,3 +299,4 @@ class MemoryView:
     power: PowerView
     table: TableView
     footer: FooterView
+    processes: ProcessesView = ProcessesView()

@@ -43,7 +43,15 @@ def _rows() -> list[SimpleNamespace]:
 class FakeSession:
     """``count`` samples are there; with ``growing`` more appear as time passes (``clock`` in seconds)."""
 
-    def __init__(self, count: int = 300, *, growing: bool = False, tracker: str = "pagetable", clock=time.monotonic):
+    def __init__(
+        self,
+        count: int = 300,
+        *,
+        children: int = 0,
+        growing: bool = False,
+        tracker: str = "pagetable",
+        clock=time.monotonic,
+    ):
         self.path = Path("/home/ann/.local/state/memtui/train-4242.memtui")
         wss = Capability("wss", True)
         if tracker == "rss":
@@ -61,7 +69,11 @@ class FakeSession:
         )
         self.growing, self.clock, self.began, self.first = growing, clock, clock(), count
         self.end = None if growing else End(ORIGIN_NS + count * STEP_NS, "target exited")
+        self.children = children
         self.rows = _rows()
+        for child in range(1, children + 1):  # each with a heap of its own, and ranks as torchrun gives them
+            heap = vars(self.rows[0]) | {"id": 1000 + child, "process": 1 + child, "pid": 4242 + child}
+            self.rows.append(SimpleNamespace(**heap))
         self.ended_at: dict[int, int] = {}  # process -> the sample in which it ended
         self.released = self.asked_pages = 0
         self.thinned_to_bytes: int | None = None
@@ -115,11 +127,26 @@ class FakeSession:
         self.released += 1
 
     def processes(self) -> list[Process]:
-        return [Process(1, 4242, 1, 99, 0, "train.py", "target")]
+        children = [
+            Process(
+                1 + n, 4242 + n, 4242, 100 + n, 0, f"python worker.py {n}", f"child RANK={n - 1} LOCAL_RANK={n - 1}"
+            )
+            for n in range(1, self.children + 1)
+        ]
+        return [Process(1, 4242, 1, 99, 0, "train.py", "target"), *children]
 
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict]:
         return [
-            {"sample": n, "process": p.key, "status": "gone" if n >= self.ended_at.get(p.key, 1 << 40) else "ok"}
+            {
+                "sample": n,
+                "process": p.key,
+                "status": "gone" if n >= self.ended_at.get(p.key, 1 << 40) else "ok",
+                "reason": "",
+                "end_ns": ORIGIN_NS + n * STEP_NS + 200_000_000,
+                "cpu_ns": n * STEP_NS // p.key,
+                "wss_bytes": self._size_of(n, p.key) if self.hello.wss.ok else None,
+                "rss_bytes": (1030 if p.key == 1 else 100 * p.key) * MIB,
+            }
             for n in range(first_sample, last_sample + 1)
             for p in self.processes()
             if n <= self.ended_at.get(p.key, 1 << 40)
@@ -137,7 +164,12 @@ class FakeSession:
         return [
             (0, int(2 + 6 * wave) * MIB), (1, int(20 + 40 * wave) * MIB), (2, 12 * MIB), (3, 9 * MIB),
             (4, int(3 * wave + 1) * MIB), (6, int(16 * (phase < 0.3)) * MIB), (7, 65536),
+            *((1000 + child, (4 + child) * MIB) for child in range(1, self.children + 1)),
         ]  # fmt: skip
+
+    def _size_of(self, sample: int, process: int) -> int:
+        by_id = {row.id: row.process for row in self.rows if row.id < 8 or row.id > 1000}
+        return sum(size for row, size in self._touched(sample) if by_id[row] == process)
 
     def _wss(self, sample: int) -> int:
         return sum(size for _, size in self._touched(sample))
@@ -162,14 +194,17 @@ class FakeSession:
         self.asked_pages += 1
         random = np.random.default_rng(sample)
         pages = []
+        by_id = {row.id: row for row in self.rows if row.process == process}
         for row, size in self._touched(sample):
-            vma = self.rows[row]
+            if row not in by_id:
+                continue
+            vma = by_id[row]
             whole, count = (vma.end - vma.start) >> 12, size >> 12
             at = int(sample % 16 / 16 * whole)
             sparse = np.unique(random.integers(0, whole, count))
             own = sparse if row == 2 else (at + np.arange(count)) % whole
             pages.append(own + (vma.start >> 12))
-        return PageSet.from_pages(np.concatenate(pages))
+        return PageSet.from_pages(np.concatenate(pages)) if pages else None
 
     def reuse_until(self, sample: int) -> ReuseHistogram:
         histogram = ReuseHistogram()

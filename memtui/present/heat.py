@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
 from memtui.analysis.lean import distinct
-from memtui.pageset import PageSet
+from memtui.pageset import PAGE_BYTES, PageSet
+from memtui.present.place import SUBROWS, Interval, Place, Stack
 from memtui.units import size
-from memtui.views import HeatBand, HeatView, TimeAxis
+from memtui.views import HeatBand, HeatCursor, HeatView, TimeAxis
 
 Column = NDArray[np.float32]
 KEEP_COLUMNS = 4096
@@ -46,10 +47,16 @@ class HeatColumns:
         self._bins: dict[int, Column] = {}  # finished columns of the picture by their number on the grid
         self._grid: tuple[float, int] = (0.0, 0)
         self._groups: dict[int, NDArray[np.uint64]] = {}  # process -> groups of blocks seen touched
+        self.place: Place | None = None  # the cursor, once it is used
+        self.zooms: list[Interval] = []  # the last one is in sight
         self._key: tuple = ()
-        self._layouts: list[tuple[int, Layout]] = []
+        self._stack = Stack()
+        self._ranges: list[ProcessRange] = []
         self._bands: tuple[HeatBand, ...] = ()
         self._grown = self._decoded = False
+        self._hottest: Place | None = None
+        self._wanted: int | None = None  # a range that the cursor is to be put on
+        self.keep: int | None = None  # a range that is drawn however small it is
 
     def view(
         self,
@@ -60,14 +67,20 @@ class HeatColumns:
         cells: int,
         deadline: float,
         touched: Mapping[int, int],
+        mapped: Callable[[int, int, int], int],
     ) -> tuple[HeatView, bool]:
         """The picture, and whether it is complete; what the deadline cuts off is nan until the next call.
 
         ``touched`` are bytes by range in the window at the cursor: they say which is the hottest at that moment.
+        ``mapped(process, start, end)`` counts the ranges there were in a part of memory.
         """
+        self._ranges = list(ranges)
+        if self.zooms:
+            seen = self.zooms[-1]
+            ranges = [r for r in ranges if r.process == seen.process and r.start < seen.end and r.end > seen.start]
         hottest = max((r for r in ranges if touched.get(r.key, 0) > 0), key=lambda r: touched[r.key], default=None)
-        every, ranges = len(ranges), _worth_a_row(ranges, cells)
-        self._lay_out(ranges, cells)
+        every, ranges = len(ranges), _worth_a_row(ranges, cells, self.keep)
+        self._lay_out(ranges, cells, mapped)
         width, first = axis.bins(columns)
         if self._grid != (width, axis.origin_ns):
             self._grid = width, axis.origin_ns
@@ -103,21 +116,110 @@ class HeatColumns:
             parts.append(f"{every - len(ranges)} small ones not drawn")
         share = np.array(picture).T if picture else np.empty((0, 0), np.float32)
         self._decoded = complete
-        return HeatView(axis, share, self._bands, " · ".join(parts)), complete and not self._grown
+        zoom = size(self._stack.bytes_shown) if self.zooms else ""
+        cursor = self._cursor(reader, axis, hottest)
+        return HeatView(axis, share, self._bands, " · ".join(parts), cursor=cursor, zoom=zoom), (
+            complete and not self._grown
+        )
+
+    # The cursor
+
+    def step(self, by: int) -> None:
+        """Move the cursor by rows; the first time it appears where it is hottest."""
+        here = self._stack.row_of(self.place) if self.place is not None else None
+        if here is None:
+            self.place = self._start
+        else:
+            self.place = self._stack.place_at(self._stack.step(here, by)) or self.place
+
+    def point(self, row: int) -> None:
+        """Put the cursor on a row of cells, or on the next one that shows memory."""
+        self.place = self._stack.place_at(self._stack.step(row, 0)) or self.place
+
+    def look_at(self, key: int, process: int, start: int, end: int) -> None:
+        """Put the cursor on a range, if it is drawn; a zoom into other memory ends."""
+        seen = self.zooms[-1] if self.zooms else None
+        if seen is not None and not (seen.process == process and seen.start < end and start < seen.end):
+            self.zooms.clear()
+        self._wanted = key
+
+    def zoom_in(self) -> bool:
+        """Show less memory around the cursor; False where nothing smaller can be shown."""
+        if self.place is None:
+            self.place = self._start
+        row = self._stack.row_of(self.place) if self.place is not None else None
+        closer = self._stack.around(row) if row is not None else None
+        if closer is None:
+            return False
+        self.zooms.append(closer)
+        return True
+
+    def pan(self, by: float) -> None:
+        """Move the part of memory in sight by a share of it, and the cursor with it; without zoom the cursor alone."""
+        if not self.zooms:
+            self.step(int(by * self._stack.rows) or (1 if by > 0 else -1))
+            return
+        seen = self.zooms[-1]
+        size_bytes = seen.end - seen.start
+        by_bytes = int(by * size_bytes) // PAGE_BYTES * PAGE_BYTES
+        own = [r for r in self._ranges if r.process == seen.process]
+        low, high = min((r.start for r in own), default=0), max((r.end for r in own), default=1 << 47)
+        start = min(max(low, seen.start + by_bytes), max(low, high - size_bytes))
+        wanted = Interval(seen.process, start, start + size_bytes)
+        if not any(r.start < wanted.end and r.end > wanted.start for r in own):  # a hole: on to what lies behind it
+            if by > 0:
+                start = min(r.start for r in own if r.start >= wanted.start)
+            else:
+                start = max(r.end for r in own if r.end <= wanted.end) - size_bytes
+            wanted = Interval(seen.process, start, start + size_bytes)
+        self.zooms[-1] = wanted
+        if self.place is not None:
+            self.place = Place(seen.process, max(0, self.place.address + wanted.start - seen.start))
+
+    @property
+    def _start(self) -> Place | None:
+        """Where a cursor begins: on the hottest range, or at the top."""
+        return self._hottest or self._stack.place_at(self._stack.step(0, 0))
+
+    def _cursor(self, reader: Any, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
+        self._hottest = Place(hottest.process, hottest.start) if hottest else None
+        if self._wanted is not None:
+            self.place, self._wanted = self._stack.place_of(self._wanted) or self.place, None
+        row = self._stack.row_of(self.place) if self.place is not None else None
+        if row is None or self.place is None:
+            return None
+        samples = reader.samples
+        at = int(np.searchsorted(samples.end_ns, axis.cursor_ns, side="right")) - 1
+        pieces = self._stack.pieces(row)
+        if at < 0 or not pieces:
+            return None
+        start, end = min(pieces)
+        process = self.place.process
+        pages = self._page_set(reader, int(samples.sample[at]), process)
+        inside = (r for r in self._ranges if r.process == process and r.start < end and r.end > start)
+        return HeatCursor(
+            row,
+            start,
+            min(inside, key=lambda r: r.end - r.start).label,
+            (int(samples.end_ns[at]) - axis.origin_ns) / 1e9,
+            self._stack.touched(row, pages) if pages is not None else None,
+            sum(high - low for low, high in pieces),
+        )
 
     # The address axis
 
-    def _lay_out(self, ranges: Sequence[ProcessRange], cells: int) -> None:
+    def _lay_out(self, ranges: Sequence[ProcessRange], cells: int, mapped: Callable[[int, int, int], int]) -> None:
         """Lay the ranges out anew when they, their coarse weights or the touched groups changed."""
-        key = (cells, tuple((r.process, r.start, r.end, r.label, _step(r.weight_bytes)) for r in ranges))
+        zoom = self.zooms[-1] if self.zooms else None
+        key = (cells, zoom, tuple((r.process, r.start, r.end, r.label, _step(r.weight_bytes)) for r in ranges))
         # New places wait until all columns in sight are decoded: one new layout for all of them, not one for each.
         if key == self._key and not (self._grown and self._decoded):
             return
         self._key, self._grown = key, False
         self._columns.clear()
         self._bins.clear()
-        self._layouts, bands = [], []
-        at = 0
+        bands: list[HeatBand] = []
+        self._stack, at = Stack(), 0
         processes = sorted({r.process for r in ranges})
         heights = _heights([sum(_step(r.weight_bytes) for r in ranges if r.process == p) for p in processes], cells)
         for process, rows in zip(processes, heights, strict=True):
@@ -126,9 +228,15 @@ class HeatColumns:
             own = [
                 HeatRange(r.key, r.start, r.end, r.label, _step(r.weight_bytes)) for r in ranges if r.process == process
             ]
-            layout = Layout.build(own, rows, 2, touched_blocks=self._touched(process))
-            self._layouts.append((process, layout))
-            bands += [_band(band, at) for band in layout.bands]
+            layout = Layout.build(
+                own,
+                rows,
+                SUBROWS,
+                touched_blocks=self._touched(process),
+                interval=(zoom.start, zoom.end) if zoom else None,
+            )
+            self._stack.layouts.append((process, layout, at))
+            bands += [_band(band, at, mapped(process, band.start, band.end)) for band in layout.bands]
             at += rows
         self._bands = tuple(bands)
 
@@ -163,9 +271,9 @@ class HeatColumns:
             return kept
         if time.perf_counter() > deadline:
             return None
-        parts = [bin_column(self._page_set(reader, sample, process), layout) for process, layout in self._layouts]
+        parts = [bin_column(self._page_set(reader, sample, one), layout) for one, layout, _ in self._stack.layouts]
         made = np.concatenate(parts) if parts else np.empty(0, np.float32)
-        rows = self._key[0] * 2
+        rows = self._key[0] * SUBROWS
         if len(made) < rows:
             made = np.concatenate((made, np.full(rows - len(made), np.nan, np.float32)))
         self._columns[sample] = made
@@ -189,14 +297,15 @@ class HeatColumns:
         return pages
 
 
-def _band(band: Band, at: int) -> HeatBand:
+def _band(band: Band, at: int, mapped: int) -> HeatBand:
     """A band of one process's layout, moved to its place and put into words."""
     label = band.label
     if band.kind == "gap":
-        label = f"gap of {size(band.size_bytes)}"
+        inside = f"{mapped} range{'s' * (mapped > 1)} not drawn" if mapped else "not mapped"
+        label = f"{size(band.size_bytes)}{', ' * bool(mapped) or ' '}{inside}"
     elif band.kind == "more":
         label = f"{band.ranges} others"
-    return HeatBand(at + band.row, band.rows, label, band.kind)
+    return HeatBand(at + band.row, band.rows, label, band.kind, band.key)
 
 
 def _step(weight: int) -> int:
@@ -204,14 +313,14 @@ def _step(weight: int) -> int:
     return 1 << (max(1, weight).bit_length() + 1) // 2 * 2
 
 
-def _worth_a_row(ranges: Sequence[ProcessRange], cells: int) -> list[ProcessRange]:
+def _worth_a_row(ranges: Sequence[ProcessRange], cells: int, keep: int | None) -> list[ProcessRange]:
     """Ranges that matter: each takes at least a row, and a row for every small library leaves none for hot memory.
 
     Kept are those with a hundredth of what the hottest had, and the first few in any case.
     """
     order = sorted(ranges, key=lambda r: (-_step(r.weight_bytes), r.process, r.start))
     least = _step(order[0].weight_bytes) / 100 if order else 0
-    return [r for n, r in enumerate(order) if n < max(3, cells // 2) or _step(r.weight_bytes) >= least]
+    return [r for n, r in enumerate(order) if n < max(3, cells // 2) or _step(r.weight_bytes) >= least or r.key == keep]
 
 
 def _heights(weights: list[int], cells: int) -> list[int]:

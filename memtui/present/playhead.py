@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from memtui.views import State, TimeAxis
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-SPANS_S = (5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
+SPANS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 DEFAULT_SPAN_S = 60.0
 _NS = 1_000_000_000
 
@@ -72,6 +72,26 @@ class Playhead:
         if len(self.ends):
             self._stop_at(int(self.ends[min(len(self.ends) - 1, max(0, self.index + by))]))
 
+    def seek(self, t_ns: float) -> None:
+        """Stop at the window in which a moment lies, or at the next one."""
+        if len(self.ends):
+            place = min(len(self.ends) - 1, int(np.searchsorted(self.ends, t_ns, side="left")))
+            self._stop_at(int(self.ends[place]))
+
+    def pan(self, by: float) -> None:
+        """Move cursor and picture by a share of the time in sight."""
+        axis = self.axis()
+        end = self._window_end + int(by * axis.span_ns)
+        self.seek(self.cursor_ns + by * axis.span_ns)
+        if self.span_ns is not None:
+            self._window_end = end
+
+    def zoom(self) -> None:
+        """Show less time, the cursor in the middle of it."""
+        self.widen(-1)
+        if not self._at_edge:
+            self._window_end = self.cursor_ns + (self.span_ns or 0) // 2
+
     def home(self) -> None:
         """Stop at the first sample."""
         if len(self.ends):
@@ -108,10 +128,7 @@ class Playhead:
             return str(error)
         if at > whole:
             return f"the session is {whole:.1f} s long"
-        if len(self.ends):
-            wanted = self.origin_ns + int(max(0.0, at) * _NS)
-            place = min(len(self.ends) - 1, int(np.searchsorted(self.ends, wanted, side="left")))
-            self._stop_at(int(self.ends[place]))
+        self.seek(self.origin_ns + int(max(0.0, at) * _NS))
         return ""
 
     def tick(self, seconds: float) -> None:

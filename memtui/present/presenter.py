@@ -16,13 +16,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from memtui.analysis.lean import median
-from memtui.analysis.miss_ratio import MissRatioCurve
-from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
+from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.pageset import PageSet
 from memtui.present.heat import HeatColumns
+from memtui.present.marks import MarkLog
 from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
-from memtui.present.ranges import RangeTable
+from memtui.present.processes import process_rows
+from memtui.present.ranges import RangeTable, name_of
+from memtui.present.reuse import ReuseLog
+from memtui.present.series import Series, process_sizes, range_wss
 from memtui.samples import End, Event, Hello, PowerReading, Process, Status
 from memtui.units import size
 from memtui.views import (
@@ -30,18 +33,15 @@ from memtui.views import (
     GraphView,
     HeaderView,
     HeatView,
-    Mark,
     MemoryView,
+    ProcessesView,
     ReuseView,
     State,
     TimeAxis,
 )
 
-FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
-LATE_MARKS_NS = 6_000_000_000  # a mark of somebody else's clock comes at most so late into the session
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
-LEVEL = 0.02  # of the whole drop of the miss ratio: what is less counts as none
 _NOTABLE_SHARE = 0.001  # of the WSS; less does not change the digits that are shown
 PAUSE_SHARE = 0.1  # above this share watching disturbs what it watches
 
@@ -94,13 +94,17 @@ class Presenter:
             self.playhead.span_ns = None  # a replay opens on the whole picture
         self.ranges = RangeTable()
         self.room = Room()
+        self.processes_shown = False  # the list of them costs a question to the session
         self.shown = False  # whether any view was made
         self.complete = True  # False: the last view lacks parts that the next one will have
-        self._heat = HeatColumns()
+        self.heat = HeatColumns()
+        self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
-        self._marks: list[Mark] = []
-        self._marks_until = 0
-        self._histogram, self._reuse, self._reuse_at = ReuseHistogram(), ReuseView(), -1
+        self._marks = MarkLog()
+        self._reuse = ReuseLog()
+        self._focus: int | None = None  # key of a range
+        self._line: Series | None = None  # of the range that is looked at
+        self._sizes: Series | None = None  # of the process that is
         self._own: list[tuple[float, float]] = []
         self._own_from = time.monotonic() + 3.0  # opening a session is no part of watching it
         self.refresh()
@@ -122,6 +126,46 @@ class Presenter:
             self.playhead.recording = reader.alive
         return new
 
+    def to_mark(self, by: int) -> None:
+        """Stop at the next (1) or previous (-1) mark, if there is one."""
+        head = self.playhead
+        self._marks.update(self.reader, head.latest_ns)
+        t_ns = self._marks.near(head.cursor_ns, head.ends, by)
+        if t_ns is not None:
+            head.seek(t_ns)
+
+    # What is looked at
+
+    def focus_range(self, key: int | None) -> None:
+        """Look at one range: its line in the graph, the cursor of the heat map on it. None: at all of them again."""
+        row = self.ranges.row(key) if key is not None else None
+        self._focus = self.heat.keep = key if row is not None else None
+        if row is not None:
+            self.heat.look_at(row.id, row.process, row.start, row.end)
+        absent = 0.0 if self.reader.hello.wss.ok else np.nan
+        self._line = Series(range_wss(row.id), (absent,)) if row is not None else None
+
+    def focus_process(self, pid: int | None) -> None:
+        """Show the memory of one process only; None: of all again."""
+        self.focus_range(None)
+        self.ranges.pid = pid
+        self.heat.zooms.clear()
+        keys = frozenset(p.key for p in self.reader.processes() if p.pid == pid)
+        self._reuse.only(keys if pid is not None else None, f"of pid {pid}")
+        self._sizes = Series(process_sizes(keys), (np.nan, np.nan)) if pid is not None else None
+
+    def zoom(self, by: int) -> None:
+        """In on the cursor, in time and memory (1), or back to where that began (-1)."""
+        if by > 0:
+            before = self.playhead.span_ns
+            closer = self.heat.zoom_in()
+            self.playhead.zoom()
+            self._zoomed.append((before, closer))
+        elif self._zoomed:
+            self.playhead.span_ns, closer = self._zoomed.pop()
+            if closer and self.heat.zooms:
+                self.heat.zooms.pop()
+
     def view(self, budget_s: float = 0.04) -> MemoryView:
         """The screen at the cursor. Spends about ``budget_s`` on parts that can wait; see ``complete``."""
         deadline = time.perf_counter() + budget_s
@@ -131,18 +175,28 @@ class Presenter:
         table = self.ranges.view(self.reader, sample, processes)
         self._power.update(self.reader, self.playhead)
         heat, self.complete = self._heat_view(axis, deadline, processes)
+        graph = self._graph(axis, at, deadline)
+        reuse = self._reuse_view(sample, deadline)
         self.shown = True
         return MemoryView(
             header=self._header(at, processes),
-            graph=self._graph(axis, at),
+            graph=graph,
             heat=heat,
-            reuse=self._reuse_view(sample),
+            reuse=reuse,
             power=self._power.view(self.playhead.cursor_ns),
             table=table,
             footer=FooterView(self.reader.file_bytes, _short_path(self.reader.path), self.playhead.recording),
+            processes=self._processes(at, processes),
         )
 
     # Parts
+
+    def _processes(self, at: int, processes: list[Process]) -> ProcessesView:
+        if at < 0 or not self.processes_shown:
+            return ProcessesView(only=self.ranges.pid)
+        samples = self.reader.samples
+        rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes)
+        return ProcessesView(rows, self.ranges.pid, self._power.gpu_memory_note)
 
     def _header(self, at: int, processes: list[Process]) -> HeaderView:
         head, hello, samples = self.playhead, self.reader.hello, self.reader.samples
@@ -151,7 +205,7 @@ class Presenter:
         if not head.recording:
             end = self.reader.end
             ended = (end.text or end.kind) if end is not None else "recorder gone, all it wrote is here"
-        self._read_marks()
+        self._marks.update(self.reader, head.latest_ns)
         seconds = (head.latest_ns - head.origin_ns) / 1e9
         view = HeaderView(
             command=_command(next((p.command for p in reversed(processes) if p.pid == target.pid), target.command)),
@@ -167,7 +221,7 @@ class Presenter:
             flush="" if hello.flush in ("", "off") else hello.flush,
             asked_s=hello.options.interval_ns / 1e9,
             origin_ns=head.origin_ns,
-            marks=tuple(self._marks),
+            marks=self._marks.drawn(head.origin_ns, head.latest_ns),
         )
         if at < 0:
             return view
@@ -224,22 +278,23 @@ class Presenter:
                 cost += (now[1] - self._own[0][1]) / elapsed
         return cost
 
-    def _read_marks(self) -> None:
-        head = self.playhead
-        if head.latest_ns >= self._marks_until:
-            # A mark may come a little later than the window it lies in: the last seconds are read again.
-            first = max(self._marks_until - LATE_MARKS_NS, 0)
-            self._marks = [mark for mark in self._marks if mark.t_ns < first]
-            for event in self.reader.events(first, head.latest_ns + 1):
-                self._marks.append(Mark(event.t_ns, event.kind, event.text))
-            self._marks_until = head.latest_ns + 1
-
-    def _graph(self, axis: TimeAxis, at: int) -> GraphView:
+    def _graph(self, axis: TimeAxis, at: int, deadline: float) -> GraphView:
         samples, hello = self.reader.samples, self.reader.hello
         # Whole extra windows at both ends, so that the picture begins and ends full.
         first = max(0, int(np.searchsorted(samples.end_ns, axis.start_ns)) - 1)
         last = min(len(samples.sample), int(np.searchsorted(samples.end_ns, axis.end_ns, side="right")) + 1)
-        wss = samples.wss_bytes[first:last].astype(float)
+        wss, rss = samples.wss_bytes[first:last].astype(float), samples.rss_bytes[first:last].astype(float)
+        wss_now, rss_now = _known(samples.wss_bytes, at), _known(samples.rss_bytes, at)
+        focus = line = focus_now = None
+        here = at - first if first <= at < last else -1
+        if self._sizes is not None:
+            (wss, rss), whole = self._sizes.view(self.reader, first, last, at, deadline)
+            self.complete = self.complete and whole
+            wss_now, rss_now = _known(wss, here), _known(rss, here)
+        if self._line is not None and self._focus is not None and (row := self.ranges.row(self._focus)):
+            (line,), whole = self._line.view(self.reader, first, last, at, deadline)
+            self.complete = self.complete and whole
+            focus, focus_now = name_of(row), _known(line, here)
         inside = samples.end_ns[first:last] <= axis.end_ns
         known = wss[inside & np.isfinite(wss)]
         note = "" if hello.wss.ok else (hello.wss.reason + (f": {hello.wss.remedy}" if hello.wss.remedy else ""))
@@ -250,14 +305,18 @@ class Presenter:
             begin_ns=samples.start_ns[first:last].astype(float),
             end_ns=samples.end_ns[first:last].astype(float),
             wss_bytes=wss,
-            rss_bytes=samples.rss_bytes[first:last].astype(float),
-            now_bytes=_known(samples.wss_bytes, at),
+            rss_bytes=rss,
+            now_bytes=wss_now,
             median_bytes=median(known) if len(known) else None,
             max_bytes=float(known.max()) if len(known) else None,
-            rss_now_bytes=_known(samples.rss_bytes, at),
+            rss_now_bytes=rss_now,
             note=note,
             caveats=self._caveats(at, note) if at >= 0 else (),
             caption=self._caption(at) if at >= 0 else (),
+            whose="" if self.ranges.pid is None else f"of pid {self.ranges.pid}",
+            focus=focus or "",
+            focus_bytes=line,
+            focus_now_bytes=focus_now,
         )
 
     def _caveats(self, at: int, note: str) -> tuple[str, ...]:
@@ -273,7 +332,9 @@ class Presenter:
 
     def _caption(self, at: int) -> tuple[str, ...]:
         """What else is known of one window."""
-        samples, parts = self.reader.samples, []
+        samples = self.reader.samples
+        before = int(samples.end_ns[at - 1]) if at else 0
+        parts = [f"{mark.kind}: {mark.text}" for mark in self._marks.within(before, int(samples.end_ns[at]))]
         if gaps := int(samples.gaps[at]):
             parts.append(f"{gaps} gap" + "s" * (gaps > 1))
         if samples.faulted_in_bytes[at] > 0:
@@ -286,7 +347,7 @@ class Presenter:
             return HeatView(axis, np.empty((0, 0), np.float32)), True
         if why := _why_no_pages(hello):
             return HeatView(axis, np.empty((0, 0), np.float32), note=why), True
-        view, complete = self._heat.view(
+        view, complete = self.heat.view(
             self.reader,
             axis,
             self.ranges.heat_ranges(processes),
@@ -294,10 +355,11 @@ class Presenter:
             self.room.heat_rows,
             deadline,
             self.ranges.touched,
+            self.ranges.mapped,
         )
         if why := self._why_thinned():
             view = replace(view, caption=why)
-        return view, complete
+        return replace(view, focus=self._focus), complete
 
     def _why_thinned(self) -> str:
         """Why there is no picture of the moment under the cursor, where its pages had to make room."""
@@ -309,21 +371,12 @@ class Presenter:
             return ""
         return f"no pages of this moment: thinned to keep the file below {size(limit)}"
 
-    def _reuse_view(self, sample: int) -> ReuseView:
-        hello = self.reader.hello
-        if why := _why_no_pages(hello):
+    def _reuse_view(self, sample: int, deadline: float) -> ReuseView:
+        if why := _why_no_pages(self.reader.hello):
             return ReuseView(note=why)
-        if sample < 0:
-            return ReuseView()
-        if self._reuse_at != sample:
-            if 0 <= self._reuse_at < sample <= self._reuse_at + FEW_SAMPLES:
-                for _, _, reuse in self.reader.reuse_between(self._reuse_at + 1, sample):
-                    self._histogram.add(reuse)
-            else:
-                self._histogram = self.reader.reuse_until(sample)
-            self._reuse_at = sample
-            self._reuse = reuse_view(self._histogram, hello.options.interval_ns / 1e9)
-        return self._reuse
+        view, whole = self._reuse.view(self.reader, sample, deadline)
+        self.complete = self.complete and whole
+        return replace(view, whose="of all ranges") if self._focus is not None and not view.whose else view
 
 
 def _why_no_pages(hello: Hello) -> str:
@@ -333,40 +386,6 @@ def _why_no_pages(hello: Hello) -> str:
     if not hello.pages.ok:
         return f"no pages are tracked: {hello.pages.reason}" + (f" ({hello.pages.remedy})" * bool(hello.pages.remedy))
     return ""
-
-
-def reuse_view(histogram: ReuseHistogram, interval_s: float) -> ReuseView:
-    """The histogram as shares of all touches, its median bounds and the miss-ratio curve it implies."""
-    touches = histogram.touches
-    returning = int(histogram.upper.sum())
-    if not returning:
-        share = 1.0 if touches else None
-        return ReuseView(first_share=share, touches=touches, interval_s=interval_s)
-    # The median of all touches, those that never came back included.
-    rank = 0.5 * touches / returning
-    half = histogram.quantile(rank) if rank <= 1 else None
-    used = np.flatnonzero(histogram.upper + histogram.lower)
-    # An octave of level ground on both sides of the drop. The few touches that come back at once are no drop: they
-    # would stretch the axis down to a single page.
-    low, high = MissRatioCurve.of(histogram).miss_ratio_at(BIN_EDGES)
-    last = min(len(BIN_EDGES), int(used[-1]) + 2 + BINS_PER_OCTAVE)
-    level = np.flatnonzero(high < 1 - LEVEL * (1 - high[-1]))
-    first = min(max(0, (int(level[0]) if len(level) else int(used[0])) - BINS_PER_OCTAVE), last - 2)
-    sizes, low, high = BIN_EDGES[first:last], low[first:last], high[first:last]
-    return ReuseView(
-        # A bin reaches up to its edge; the first one has no lower edge of its own.
-        edges_bytes=np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float))),
-        upper=histogram.upper / touches,
-        lower=histogram.lower / touches,
-        first_share=histogram.first_touches / touches,
-        touches=touches,
-        half_low_bytes=half[0] if half else None,
-        half_high_bytes=half[1] if half else None,
-        size_bytes=sizes.astype(float),
-        miss_low=low,
-        miss_high=high,
-        interval_s=interval_s,
-    )
 
 
 def _known(values: np.ndarray, at: int) -> float | None:

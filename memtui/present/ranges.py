@@ -26,6 +26,7 @@ class RangeTable:
         self.filter: Filter = parse_filter("default")
         self.filters_on = True
         self.words = ""
+        self.pid: int | None = None  # only ranges of this process
         self.sort = Sort.WSS
         self.descending = True
         self.touched: dict[int, int] = {}  # bytes by row at the sample shown
@@ -79,7 +80,17 @@ class RangeTable:
                 )
             )
         rows.sort(key=self._key, reverse=self.descending)
-        return TableView(tuple(rows), left_out, unmatched, self.filters_on, self.words, self.sort, self.descending)
+        return TableView(
+            tuple(rows), left_out, unmatched, self.filters_on, self.words, self.sort, self.descending, only=self.pid
+        )
+
+    def row(self, key: int) -> Any | None:
+        """A range by its number; None when it was merged into another one or the process is not looked at."""
+        return next((r for r in self._rows if r.id == key and self.pid in (None, r.pid)), None)
+
+    def mapped(self, process: int, start: int, end: int) -> int:
+        """How many ranges of a process there were in a part of memory, at any time."""
+        return sum(r.process == process and r.start < end and r.end > start for r in self._rows)
 
     def heat_ranges(self, processes: Sequence[Process]) -> list[ProcessRange]:
         """The ranges worth drawing: all that pass the filter and were ever touched, at any time of the session."""
@@ -125,6 +136,8 @@ class RangeTable:
     def _matches(self, row: Any) -> bool:
         """Whether the typed text is part of what the table says about a range."""
         words = self.words.lower()
+        if self.pid is not None and row.pid != self.pid:
+            return False
         return not words or words in f"{name_of(row)} {row.perms} {row.start:x} {row.pid}".lower()
 
     def _why_left_out(self, row: Any) -> str:

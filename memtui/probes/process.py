@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from memtui.choices import COMMAND_CHARACTERS
 from memtui.probes.stat import PROC, Stat, read_stat
 
 __all__ = ["PROC", "Stat", "Usage", "UsageProbe", "children_of", "command_of", "has_ended", "read_stat", "state_of"]
+_RANKS = (b"RANK", b"LOCAL_RANK")  # as torchrun sets them
+_RANK = re.compile(rb"(RANK|LOCAL_RANK)=(\d{1,6})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,20 @@ def command_of(pid: int) -> str:
         raise ProcessLookupError(f"no process {pid}") from error
     except psutil.AccessDenied:
         return f"[pid {pid}]"
+
+
+def ranks_of(pid: int, proc: Path = PROC) -> str:
+    """What the environment a program was started with tells of its place in a training: ``RANK=1 LOCAL_RANK=0``.
+
+    Nothing else of the environment is kept, and nothing that is no number. Empty where it tells nothing or may not be
+    read.
+    """
+    try:
+        words = (proc / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    found = {match[1]: match[2] for word in words if (match := _RANK.fullmatch(word))}
+    return " ".join(f"{name.decode()}={found[name].decode()}" for name in _RANKS if name in found)
 
 
 class UsageProbe:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from memtui.probes.process import PROC, children_of, command_of, read_stat
+from memtui.probes.process import PROC, children_of, command_of, ranks_of, read_stat
 from memtui.samples import Process
 
 TARGET, CHILD = "target", "child"
@@ -50,7 +50,7 @@ class ProcessTree:
                         zombies[pid, stat.start_ticks] = stat.parent_pid
                     raise ProcessLookupError(f"process {pid} ended")
                 if known is None:
-                    role = TARGET if pid == self._root else CHILD
+                    role = self._role(pid)
                     known = self._keyed(Process(0, pid, stat.parent_pid, stat.start_ticks, 0, command_of(pid), role))
                     new.append(known)
                 found[pid] = known
@@ -78,8 +78,13 @@ class ProcessTree:
     def new_generation(self, pid: int) -> Process:
         """The same process after exec: a new address space, so a new key and its new command line."""
         old = self._known[pid]
-        self._known[pid] = self._keyed(replace(old, generation=old.generation + 1, command=command_of(pid)))
+        new = replace(old, generation=old.generation + 1, command=command_of(pid), role=self._role(pid))
+        self._known[pid] = self._keyed(new)
         return self._known[pid]
+
+    def _role(self, pid: int) -> str:
+        ranks = ranks_of(pid, self._proc)
+        return f"{TARGET if pid == self._root else CHILD} {ranks}".rstrip()
 
     def _keyed(self, process: Process) -> Process:
         key, self._next_key = self._next_key, self._next_key + 1

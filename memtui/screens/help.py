@@ -19,17 +19,31 @@ Time                                    the same live, on a growing and on a fin
   home         first sample
   end  l       back to live, or to the end of a session that is over
   j            jump to a typed time: 7:12  90  5m  50%  +30  -1:30
+  n  N         next, previous mark, gap, disturbed or not paused window: the ticks of the timeline
   +  -         show less time, more time, all of it
 
+Cursor                                  one moment and one address for all panels; a click puts it there
+  shift+up     up and down in the heat map (up and down alone where the heat map is chosen)
+  shift+down
+  z  Z         zoom in on the cursor: the range, then a quarter of it at a time, and less time; back
+  H  L         half a picture back, half a picture on in time
+  K  J         half a picture up, half a picture down in memory
+
 Ranges
-  up  down     choose a range; pageup and pagedown by the screenful
-  /            show only ranges whose name, address or perms contain what you type; Esc shows all
+  up  down     choose a range and look at it in all panels; pageup and pagedown by the screenful
+  Esc          look at all ranges again; once more: forget the typed filter
+  /            show only ranges whose name, address or perms contain what you type
   s  S         sort by the next column; turn the order round (or click a column)
   f            filters on or off: executable, without access, shorter than 4 pages
 
+Processes
+  p            processes in place of the ranges, and back; rank and local rank are those of torchrun
+  up  down     choose one: all panels are about it alone; Esc: about all of them again
+
 Pictures
   m            miss ratio of a smaller memory instead of reuse distances
-  1-4  Tab     on a small screen: where and when, reuse, ranges, power
+  ,  .         what less, what more memory would miss (up and down where that panel is chosen)
+  1-4  Tab     choose where and when, reuse, ranges, power; a small screen shows the one that is chosen
 
   ?            this help
   q            quit (Ctrl+C too); where this screen began the recording, that ends with it

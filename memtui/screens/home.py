@@ -91,7 +91,7 @@ class HomeScreen(Screen[None]):
         yield self.notice
 
     def on_mount(self) -> None:
-        self.processes.activate(True)
+        self.processes.choose(True)
         self._arrange()
         self._fill()
         self._thread.start()
@@ -160,11 +160,11 @@ class HomeScreen(Screen[None]):
 
     @property
     def _active(self) -> Listing:
-        return next(one for one in self._lists if one.active)
+        return next(one for one in self._lists if one.chosen)
 
     def _activate(self, listing: Listing) -> None:
         for one in self._lists:
-            one.activate(one is listing)
+            one.choose(one is listing)
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character:
@@ -193,7 +193,7 @@ class HomeScreen(Screen[None]):
         self._active.move(by * self._active.page)
 
     def action_other(self) -> None:
-        self._activate(self.sessions if self.processes.active else self.processes)
+        self._activate(self.sessions if self.processes.chosen else self.processes)
 
     def on_listing_focused(self, message: Listing.Focused) -> None:
         self._activate(message.listing)
@@ -203,7 +203,7 @@ class HomeScreen(Screen[None]):
 
     def action_open(self) -> None:
         """Leave with what was chosen: the caller opens it."""
-        row = self._active.chosen
+        row = self._active.selected_row
         if row is not None:
             self.app.exit(row.key)
 

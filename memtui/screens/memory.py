@@ -24,8 +24,11 @@ from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap, picture_cells
 from memtui.widgets.notice import Notice
+from memtui.widgets.panel import Panel
 from memtui.widgets.power_gauge import PowerGauge
+from memtui.widgets.process_table import ProcessTable
 from memtui.widgets.reuse_histogram import ReuseHistogram
+from memtui.widgets.rows import RowPanel
 from memtui.widgets.vma_table import VmaTable
 from memtui.widgets.wss_graph import WssGraph
 
@@ -66,14 +69,27 @@ class MemoryScreen(Screen[None]):
         Binding("plus,equals_sign", "widen(-1)", "less time, closer"),
         Binding("minus", "widen(1)", "more time"),
         Binding("j", "jump", "jump to a time"),
+        Binding("p", "processes", "processes or address ranges"),
+        Binding("n", "mark(1)", "next mark"),
+        Binding("N", "mark(-1)", "previous mark"),
         Binding("slash", "filter", "filter by text"),
-        Binding("escape", "show_all", "show all ranges", show=False),
+        Binding("escape", "lift", "look at everything again"),
+        Binding("z", "zoom(1)", "zoom in on the cursor"),
+        Binding("Z", "zoom(-1)", "zoom back"),
+        Binding("shift+down", "move_cursor(1)", "cursor of the heat map down"),
+        Binding("shift+up", "move_cursor(-1)", "cursor of the heat map up"),
+        Binding("H", "pan(-1)", "half a picture back in time"),
+        Binding("L", "pan(1)", "half a picture on in time"),
+        Binding("J", "pan_memory(1)", "half a picture down in memory"),
+        Binding("K", "pan_memory(-1)", "half a picture up in memory"),
         Binding("f", "toggle_filters", "filters on or off"),
         Binding("s", "sort", "sort by the next column"),
         Binding("S", "reverse", "reverse the order"),
         Binding("m", "miss_ratio", "miss ratio or reuse distance"),
-        Binding("down", "move(1)", "next range"),
-        Binding("up", "move(-1)", "previous range"),
+        Binding("full_stop", "memory_size(1)", "miss ratio of more memory"),
+        Binding("comma", "memory_size(-1)", "miss ratio of less memory"),
+        Binding("down", "move(1)", "down in the chosen panel"),
+        Binding("up", "move(-1)", "up in the chosen panel"),
         Binding("pagedown", "page(1)", "next page of ranges"),
         Binding("pageup", "page(-1)", "previous page of ranges"),
         *(Binding(str(n), f"panel({n})", f"panel {n}") for n in range(1, len(PANELS) + 1)),
@@ -99,9 +115,14 @@ class MemoryScreen(Screen[None]):
         self.graph, self.power = WssGraph(id="graph"), PowerGauge(id="power")
         self.heat, self.reuse = HeatMap(id="heat"), ReuseHistogram(id="reuse")
         self.table, self.notice = VmaTable(id="table"), Notice(id="notice")
+        self.processes = ProcessTable(id="processes")
+        self.processes_shown = False  # in the place of the ranges
         self.prompt = Prompt(id="prompt")
+        self._panels: dict[str, Panel] = {
+            "heat": self.heat, "reuse": self.reuse, "table": self.table, "power": self.power
+        }  # fmt: skip
         self.shape = Arrangement("tiny")
-        self.panel = 0
+        self.panel: int | None = None  # chosen by the user; before that it depends on the size
         self._arranged: tuple[object, ...] = ()
         self._room = Room()
         self._failed = False  # there is something to say in place of a first view
@@ -111,6 +132,7 @@ class MemoryScreen(Screen[None]):
         yield Horizontal(self.graph, self.power, id="top")
         yield Horizontal(self.heat, self.reuse, id="middle")
         yield self.table
+        yield self.processes
         yield self.footer
         yield self.prompt
         yield self.notice
@@ -133,13 +155,16 @@ class MemoryScreen(Screen[None]):
         width, height = self.app.size
         # Before the first view there is nothing to lay out and draw but empty boxes, at the price of full ones.
         ready = self.view is not None or self._failed
-        arranged = (width, height, self.panel, self.prompt.active, ready)
+        arranged = (width, height, self.panel, self.prompt.active, ready, self.processes_shown)
         if arranged == self._arranged:
             return
         self._arranged = arranged
         shape = self.shape = arrange(width, height)
         large, tiny = shape.kind == "large", shape.kind == "tiny"
-        chosen = PANELS[self.panel]
+        chosen = self.chosen
+        for name, panel in self._panels.items():
+            panel.choose(large and name == chosen)
+        self.processes.choose(large and chosen == "table")
         seen: dict[Widget, bool] = {
             self.notice: tiny,
             self.header: not tiny,
@@ -149,7 +174,8 @@ class MemoryScreen(Screen[None]):
             self.power: large or (not tiny and chosen == "power"),
             self.heat: large or (not tiny and chosen == "heat"),
             self.reuse: large or (not tiny and chosen == "reuse"),
-            self.table: large or (not tiny and chosen == "table"),
+            self.table: not self.processes_shown and (large or (not tiny and chosen == "table")),
+            self.processes: self.processes_shown and (large or (not tiny and chosen == "table")),
         }
         # On a small screen the power panel sits with the others, not beside the graph.
         top, middle = self.query_one("#top"), self.query_one("#middle")
@@ -163,10 +189,10 @@ class MemoryScreen(Screen[None]):
         if large:
             self.power.styles.width, self.power.styles.height = shape.power, shape.top
             self.heat.styles.width, self.reuse.styles.width = shape.heat, shape.reuse
-            self.table.styles.height = shape.bottom
+            self.table.styles.height = self.processes.styles.height = shape.bottom
         elif not tiny:
             self.heat.styles.width, self.reuse.styles.width = width, width
-            self.table.styles.height = shape.middle
+            self.table.styles.height = self.processes.styles.height = shape.middle
             if chosen == "power":
                 top.styles.height = shape.top + shape.middle
                 self.power.styles.width, self.power.styles.height = width, shape.middle
@@ -201,6 +227,7 @@ class MemoryScreen(Screen[None]):
             self.heat.show(view.heat)
             self.reuse.show(view.reuse)
             self.table.show(view.table)
+            self.processes.show(view.processes)
             self.footer.show(view.footer)
         self._keys()
 
@@ -243,27 +270,105 @@ class MemoryScreen(Screen[None]):
     def action_reverse(self) -> None:
         self._ask(lambda presenter: presenter.ranges.sort_by(presenter.ranges.sort))
 
+    @property
+    def chosen(self) -> str:
+        """The panel that up and down are about."""
+        if self.panel is None:
+            return "table" if self.shape.kind == "large" else PANELS[0]
+        return PANELS[self.panel]
+
+    def on_panel_chosen(self, message: Panel.Chosen) -> None:
+        for name, panel in (*self._panels.items(), ("table", self.processes)):
+            if panel is message.panel and self.chosen != name:
+                self.panel = PANELS.index(name)
+                self._arrange()
+
+    def on_panel_time_asked(self, message: Panel.TimeAsked) -> None:
+        self._ask(lambda presenter: presenter.playhead.seek(message.t_ns))
+
+    def on_heat_map_pointed(self, message: HeatMap.Pointed) -> None:
+        def point(presenter: Presenter) -> None:
+            presenter.heat.point(message.row)
+            if presenter.playhead.cursor_ns != message.t_ns:
+                presenter.playhead.seek(message.t_ns)
+
+        self._ask(point)
+
+    def on_row_panel_selected(self, message: RowPanel.Selected) -> None:
+        self._look_at_row()
+
+    def _look_at_row(self) -> None:
+        """Let all panels be about the row that is chosen."""
+        if self.processes_shown:
+            pid = self.processes.selected
+            self.table.deselect()
+            self._ask(lambda presenter: presenter.focus_process(pid))
+        else:
+            self._focus_range(self.table.selected)
+
+    def action_processes(self) -> None:
+        shown = self.processes_shown = not self.processes_shown
+        self.panel = PANELS.index("table")
+        self._arrange()
+        self._ask(lambda presenter: setattr(presenter, "processes_shown", shown))
+
+    @property
+    def _rows(self) -> RowPanel:
+        return self.processes if self.processes_shown else self.table
+
+    def _focus_range(self, key: int | None) -> None:
+        self._ask(lambda presenter: presenter.focus_range(key))
+
+    def action_zoom(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.zoom(by))
+
+    def action_move_cursor(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.heat.step(by))
+
+    def action_pan(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.playhead.pan(by / 2))
+
+    def action_pan_memory(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.heat.pan(by / 2))
+
     def on_vma_table_sort_asked(self, message: VmaTable.SortAsked) -> None:
         self._ask(lambda presenter: presenter.ranges.sort_by(message.sort))
 
     def action_miss_ratio(self) -> None:
         self.reuse.toggle()
 
+    def action_memory_size(self, by: int) -> None:
+        self.reuse.move(by)
+
+    def action_mark(self, by: int) -> None:
+        self._ask(lambda presenter: presenter.to_mark(by))
+
     def action_move(self, by: int) -> None:
-        self.table.move(by)
+        match self.chosen:
+            case "reuse":
+                self.action_memory_size(-by)
+            case "heat":
+                self.action_move_cursor(by)
+            case "table":
+                self._rows.move(by)
+                self._look_at_row()
 
     def action_page(self, by: int) -> None:
-        self.table.page(by)
+        match self.chosen:
+            case "heat":
+                self.action_pan_memory(by)
+            case "table":
+                self._rows.page(by)
+                self._look_at_row()
 
     def action_panel(self, number: int) -> None:
-        if self.shape.kind == "small" and self.panel != number - 1:
+        if self.chosen != PANELS[number - 1]:
             self.panel = number - 1
             self._arrange()
 
     def action_next_panel(self, by: int = 1) -> None:
-        if self.shape.kind == "small":
-            self.panel = (self.panel + by) % len(PANELS)
-            self._arrange()
+        self.panel = (PANELS.index(self.chosen) + by) % len(PANELS)
+        self._arrange()
 
     def action_help(self) -> None:
         from memtui.screens.help import HelpScreen
@@ -279,10 +384,16 @@ class MemoryScreen(Screen[None]):
     def action_jump(self) -> None:
         self._open_prompt("jump", "jump to", "", "7:12, 90, 5m, 50%, +30, -1:30")
 
-    def action_show_all(self) -> None:
-        """Close a prompt that lost its focus, or forget the typed filter."""
+    def action_lift(self) -> None:
+        """Close a prompt that lost its focus, look at all ranges again, or forget the typed filter."""
         if self.prompt.active:
             self._close_prompt()
+        elif self.table.selected is not None:
+            self.table.deselect()
+            self._focus_range(None)
+        elif self.processes.selected is not None:
+            self.processes.deselect()
+            self._ask(lambda presenter: presenter.focus_process(None))
         else:
             self._filter("")
 

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from textual import events
+
 from memtui.views import HeaderView, State
 from memtui.widgets import text
-from memtui.widgets.panel import Painted, line_width
+from memtui.widgets.panel import Painted, Panel, line_width
 from memtui.widgets.raster import Line
 
-MARKS = {"mark": "┃", "gap": "┊", "stopped": "┊", "exec": "┃", "warning": "┃", "interval": "┊"}
+MARKS = {
+    "mark": "┃", "exec": "┃", "warning": "┃", "stopped": "┊", "gap": "┊", "disturbed": "┊", "not paused": "┊",
+    "interval": "┊",
+}  # fmt: skip
 
 
 class HeaderLine(Painted):
     """One line. What matters least gives way first; off the live edge a timeline takes the room to the right."""
 
     view: HeaderView
+    _bar_at = _bar_cells = 0  # where the timeline stands
+
+    def on_click(self, event: events.Click) -> None:
+        cell = event.x - self._bar_at
+        if self.view is not None and 0 <= cell < self._bar_cells:
+            seconds = (cell + 0.5) / self._bar_cells * self.view.duration_s
+            self.post_message(Panel.TimeAsked(self.view.origin_ns + seconds * 1e9))
 
     def paint(self, width: int, height: int) -> list[Line]:
         look = self.look
@@ -25,6 +37,7 @@ class HeaderLine(Painted):
             if whole:
                 break
         pad = max(1, width - line_width(left) - line_width(right) - 1)
+        self._bar_at = line_width(left) + pad
         line = [*left, (" " * pad, look["text"]), *right, (" ", look["text"])]
         return [[(look.plain(run), style) for run, style in line]]
 
@@ -42,6 +55,7 @@ class HeaderLine(Painted):
     def _right(self, free: int) -> tuple[Line, bool]:
         """What stands to the right, and whether it is all there is to say."""
         view, look = self.view, self.look
+        self._bar_cells = 0
         if view.notice:
             return [(text.fit(text.clean(view.notice), max(0, free)), look["warning"])], True
         if view.state not in (State.PAUSED, State.PLAYING):
@@ -49,7 +63,8 @@ class HeaderLine(Painted):
         right, whole = self._costs(free - (10 * (free >= 60) if view.warnings else max(16, free // 3)))
         bar = free - line_width(right) - 2
         if bar >= 8:
-            right = [*self._timeline(min(bar, 120)), ("  ", look["dim"]), *right]
+            self._bar_cells = min(bar, 120)
+            right = [*self._timeline(self._bar_cells), ("  ", look["dim"]), *right]
         return right, whole
 
     def _state(self) -> Line:
@@ -73,7 +88,10 @@ class HeaderLine(Painted):
         roles = ["paused"] * done + ["bright"] + ["faint"] * (cells - done - 1)
         for mark in view.marks:
             place = int((mark.t_ns - view.origin_ns) / 1e9 / whole * cells)
-            if 0 <= place < cells and place != done and mark.kind in MARKS:
+            place = min(place, cells - 1)
+            if 0 <= place != done and mark.kind in MARKS:
+                if roles[place] == "key":
+                    continue  # what the user wrote down stays in sight
                 glyphs[place], roles[place] = MARKS[mark.kind], "key" if mark.kind == "mark" else "warning"
         line: Line = []
         for glyph, role in zip(glyphs, roles, strict=True):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rich.style import Style
+from textual import events
 
-from memtui.views import HeatView
+from memtui.views import HeatBand, HeatCursor, HeatView
 from memtui.widgets import raster, text
-from memtui.widgets.panel import Exact, Panel, axis_words
+from memtui.widgets.panel import Exact, Panel, axis_words, line_width
 from memtui.widgets.raster import Line
 
 
@@ -27,6 +28,31 @@ class HeatMap(Panel):
     view: HeatView
     title = "where and when"
 
+    class Pointed(Panel.TimeAsked):
+        """A cell was clicked: a moment and a row of cells."""
+
+        def __init__(self, t_ns: float, row: int) -> None:
+            super().__init__(t_ns)
+            self.row = row
+
+    def on_click(self, event: events.Click) -> None:
+        if self.view is None or self.view.note or not self.view.share.size:
+            return
+        width = self.size.width - 2
+        columns = width - label_cells(width) - 1
+        column, row = event.x - 1 - label_cells(width) - 1, event.y - 1
+        if row < 0 or event.y >= self.size.height - 1 or column >= columns:
+            return
+        axis = self.view.axis
+        self.post_message(self.Pointed(axis.moment(column, columns) if column >= 0 else axis.cursor_ns, row))
+
+    def heading(self) -> Line:
+        line: Line = [(self.title, self.look["title"])]
+        if self.view.zoom:
+            line += [(f"  zoomed to {text.clean(self.view.zoom)} (", self.look["text"]), ("Z", self.look["key"])]
+            line += [(" back)", self.look["text"])]
+        return line
+
     def heading_right(self, width: int) -> Line:
         look = self.look
         if width < 48 or self.view.note:
@@ -38,9 +64,14 @@ class HeatMap(Panel):
         return [("touched few ", look["dim"]), *scale, (" all", look["dim"])]
 
     def footing(self) -> Line:
+        if self.view.cursor is not None:
+            words = cursor_words(self.view.cursor, self.size.width - 6)
+            return [(self.look.plain(words), self.look["text"])]
         return [(axis_words(self.view.axis)[0], self.look["dim"])]
 
     def footing_middle(self, width: int) -> Line:
+        if self.view.cursor is not None:
+            return []
         room = max(8, width - 34)
         caption = text.clean(self.view.caption)
         if text.width(caption) > room:
@@ -68,18 +99,42 @@ class HeatMap(Panel):
                 row = band.row + part
                 if row >= height or row >= len(cells):
                     break
-                lines.append(self._row(band.label if part == 0 else "", band.kind, cells[row], labels, columns, cursor))
+                lines.append(self._row(band, part, cells[row], labels, columns, cursor))
         return lines
 
-    def _row(self, label: str, kind: str, cells: Line, labels: int, columns: int, cursor: int | None) -> Line:
-        look = self.look
-        if kind == "gap":
+    def _row(self, band: HeatBand, part: int, cells: Line, labels: int, columns: int, cursor: int | None) -> Line:
+        look, view = self.look, self.view
+        if band.kind == "gap":
             dashes = look.plain("┄┄")
-            return [(text.fit(f"  {dashes} {label} {dashes}", labels + 1 + columns), look["gap"])]
-        style = look["text"] if kind == "range" else look["dim"]
+            return [(text.fit(f"  {dashes} {band.label} {dashes}", labels + 1 + columns), look["gap"])]
+        style = look["text"] if band.kind == "range" else look["dim"]
+        if view.focus is not None and view.focus == band.key:
+            style = look["focus"]
+        here = view.cursor is not None and view.cursor.row == band.row + part
         picture = cells if cursor is None else overlay(cells, cursor, look.plain("│"), look["cursor"])
-        line = [(look.plain(text.fit(text.clean(label), labels)) + " ", style), *picture]
-        return Exact(line) if self.view.share.shape[1] == columns else line
+        label = look.plain(text.fit(text.clean(band.label) if part == 0 else "", labels))
+        mark = (look.plain("▸"), look["cursor"]) if here else (" ", style)
+        line = [(label, style), mark, *picture]
+        return Exact(line) if view.share.shape[1] == columns and line_width(line[:2]) == labels + 1 else line
+
+
+def cursor_words(cursor: HeatCursor, room: int) -> str:
+    """What is under the cursor, as much as there is room for: address, name, time, touched pages."""
+    address, name = f"{cursor.start:012x}", text.clean(cursor.name)
+    when = text.clock(cursor.t_s, tenths=True)
+    if cursor.touched_bytes is None:
+        pages = "no pages stored"
+    else:
+        pages = f"{cursor.touched_bytes >> 12} of {cursor.cell_bytes >> 12} pages"
+    ways = (
+        f"{address} {name} · {when} · {pages} touched",
+        f"{address} {name} · {when} · {pages}",
+        f"{address[:4]}…{address[-5:]} {name} · {when} · {pages}",
+        f"{address[:4]}…{address[-5:]} · {when} · {pages}",
+        f"{address} · {pages}",
+        f"{address[:4]}…{address[-5:]} · {pages}",
+    )
+    return next((words for words in ways if text.width(words) <= room), pages[:room])
 
 
 def overlay(line: Line, column: int, glyph: str, style: Style) -> Line:

@@ -25,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``key`` stays the same when the order changes; ``role`` is the style of a row that is not chosen."""
+    """``key`` stays the same when the order changes; ``role`` is the style of a row that is not selected."""
 
     key: Hashable
     cells: tuple[str, ...]
@@ -44,12 +44,12 @@ class ListingView:
 
 
 class Listing(Panel):
-    """A list with one chosen row. The chosen one stays chosen when others come and go."""
+    """A list with one selected row, which stays selected when others come and go."""
 
     view: ListingView
 
     class Opened(Message):
-        """The chosen row was clicked again."""
+        """The selected row was clicked again."""
 
     class Focused(Message):
         """It was clicked."""
@@ -60,26 +60,20 @@ class Listing(Panel):
 
     def __init__(self, view: ListingView, **options) -> None:
         super().__init__(view, **options)
-        self.top, self.at, self.active = 0, 0, False
+        self.top, self.at = 0, 0
 
     @property
-    def chosen(self) -> Row | None:
+    def selected_row(self) -> Row | None:
         """The row that Enter opens."""
         return self.view.rows[self.at] if self.at < len(self.view.rows) else None
 
     def show(self, view: ListingView) -> None:
-        row = self.chosen
+        row = self.selected_row
         keys = [r.key for r in view.rows]
         if row is not None and row.key in keys:
             self.at = keys.index(row.key)
         self.at = max(0, min(self.at, len(keys) - 1))
         super().show(view)
-
-    def activate(self, active: bool) -> None:
-        """Whether it has the cursor."""
-        if active != self.active:
-            self.active = active
-            self.repaint()
 
     def move(self, by: int) -> None:
         """Choose another row."""
@@ -115,7 +109,7 @@ class Listing(Panel):
         lines: list[Line] = [[(" ", look["dim"]), *((self._cell(c.name, c, n), look["dim"]) for _, c, n in places)]]
         for at in range(self.top, min(self.top + seen, len(view.rows))):
             row = view.rows[at]
-            style = look["selected"] if self.active and at == self.at else look[row.role]
+            style = look["selected"] if self.chosen and at == self.at else look[row.role]
             cells = (look.plain(self._cell(text.clean(row.cells[i]), c, n)) for i, c, n in places)
             lines.append([(" ", style), *((cell, style) for cell in cells)])
         return lines
@@ -134,7 +128,7 @@ class Listing(Panel):
 
     def on_click(self, event: events.Click) -> None:
         at = self.top + event.y - 2
-        again = self.active and at == self.at
+        again = self.chosen and at == self.at
         self.post_message(self.Focused(self))
         if event.y - 2 >= 0 and at < len(self.view.rows):
             self.at = at

@@ -31,6 +31,7 @@ _ROLES_256: dict[str, tuple[int, int, str]] = {
     "rss": (67, GROUND, ""),
     "cool": (67, GROUND, ""),
     "cursor": (255, GROUND, ""),
+    "focus": (117, GROUND, ""),
     "bar": (173, GROUND, ""),
     "selected": (255, 237, ""),
     "selected_dim": (247, 237, ""),
@@ -39,7 +40,7 @@ _ROLES_256: dict[str, tuple[int, int, str]] = {
 _ROLES_16: dict[str, str] = {
     "frame": "bright_black", "title": "default", "text": "default", "dim": "bright_black", "faint": "bright_black",
     "bright": "bold", "key": "yellow", "live": "green", "paused": "cyan", "ended": "default", "warning": "yellow",
-    "rss": "blue", "cool": "blue", "cursor": "bold", "bar": "yellow", "selected": "reverse",
+    "rss": "blue", "cool": "blue", "cursor": "bold", "focus": "cyan", "bar": "yellow", "selected": "reverse",
     "selected_dim": "reverse", "gap": "bright_black",
 }  # fmt: skip
 _ROLES_NONE = {"bright": "bold", "selected": "reverse", "selected_dim": "reverse", "live": "bold", "paused": "bold"}
@@ -54,6 +55,7 @@ class Look:
     styles: dict[str, Style] = field(init=False, repr=False, compare=False)
     pairs: raster.PairStyles = field(init=False, repr=False, compare=False)
     heat: tuple[Style, ...] = field(init=False, repr=False, compare=False)
+    focus_on_heat: tuple[Style, ...] = field(init=False, repr=False, compare=False)  # a line over a filled area
 
     def __post_init__(self) -> None:
         styles = {role: self._style(role) for role in _ROLES_256}
@@ -68,6 +70,12 @@ class Look:
         else:
             heat = (Style(),) * len(_HEAT)
         object.__setattr__(self, "heat", heat)
+        line = styles["focus"]
+        if self.half_blocks:
+            line_on = tuple(line + Style(bgcolor=style.color) for style in heat)
+        else:
+            line_on = (line,) * len(heat)
+        object.__setattr__(self, "focus_on_heat", line_on)
 
     def _style(self, role: str) -> Style:
         if self.color == "256":
@@ -95,6 +103,7 @@ _ASCII = str.maketrans(
         "─": "-", "│": "|", "┌": "+", "┐": "+", "└": "+", "┘": "+", "┈": ".", "┄": ".", "·": ",", "…": "~", "●": "*",
         "❚": "|", "■": "#", "▶": ">", "▼": "v", "▲": "^", "━": "=", "╸": "=", "┃": "|", "╵": "'", "┊": ":", "├": "+",
         "┤": "+", "▮": "#", "⏎": ">", "–": "-", "×": "x", "→": ">", "←": "<", "↑": "^", "↓": "v", "║": "|", "▏": "|",
+        "▸": ">",
     }
 )  # fmt: skip
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rich.segment import Segment
+from textual import events
 from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -116,6 +118,31 @@ class Panel(Painted):
     """A framed box. ``paint_inside`` fills it, the other hooks write on the frame."""
 
     title = ""
+    chosen = False  # the keys up and down are about this panel
+
+    class Chosen(Message):
+        """A panel was clicked."""
+
+        def __init__(self, panel: Panel) -> None:
+            super().__init__()
+            self.panel = panel
+
+    class TimeAsked(Message):
+        """A moment was clicked."""
+
+        def __init__(self, t_ns: float) -> None:
+            super().__init__()
+            self.t_ns = t_ns
+
+    def choose(self, chosen: bool) -> None:
+        """Whether up and down are about this panel; its title says so."""
+        if chosen != self.chosen:
+            self.chosen = chosen
+            if self.view is not None:
+                self.repaint()
+
+    def on_click(self, event: events.Click) -> None:
+        self.post_message(self.Chosen(self))
 
     def paint(self, width: int, height: int) -> list[Line]:
         if width < 6 or height < 3:
@@ -143,6 +170,8 @@ class Panel(Painted):
             tail = []
         out: Line = [(plain(left), frame)]
         if head:
+            if self.chosen and left == "┌":
+                head = [(head[0][0], self.look["bright"]), *head[1:]]
             out += [(" ", frame), *head, (" ", frame)]
         end: Line = [(" ", frame), *tail, (" ", frame)] if tail else []
         end += [(plain(right), frame)]

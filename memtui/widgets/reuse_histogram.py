@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+from textual import events
 
 from memtui.views import ReuseView
 from memtui.widgets import raster, text
@@ -17,11 +20,39 @@ class ReuseHistogram(Panel):
 
     view: ReuseView
     misses = False
+    size_bytes: float | None = None  # memory the sentence is about; None: the least that misses a tenth at most
 
     def toggle(self) -> None:
         """Histogram or miss ratio."""
         self.misses = not self.misses
         if self.view is not None:
+            self.repaint()
+
+    def move(self, by: int) -> None:
+        """Speak of more (1) or less (-1) memory; shows the curve first."""
+        if self.view is None or not len(self.view.size_bytes):
+            return
+        if not self.misses:
+            self.toggle()
+            return
+        place = max(0, min(len(self.view.size_bytes) - 1, self._place + by))
+        self.size_bytes = float(self.view.size_bytes[place])
+        self.repaint()
+
+    @property
+    def _place(self) -> int:
+        """Number of the size that is spoken of."""
+        sizes = self.view.size_bytes
+        if self.size_bytes is not None:
+            return int(np.argmin(np.abs(np.log(sizes) - np.log(self.size_bytes))))
+        enough = np.flatnonzero(self.view.miss_high <= 0.1)
+        return int(enough[0]) if len(enough) else len(sizes) - 1
+
+    def on_click(self, event: events.Click) -> None:
+        columns, column = self.size.width - 2 - AXIS, event.x - 1 - AXIS
+        if self.misses and self.view is not None and len(self.view.size_bytes) and 0 <= column < columns:
+            low, high = self.view.size_bytes[0], self.view.size_bytes[-1]
+            self.size_bytes = float(low * (high / low) ** ((column + 0.5) / columns))
             self.repaint()
 
     def heading(self) -> Line:
@@ -41,7 +72,10 @@ class ReuseHistogram(Panel):
         view = self.view
         if view.note or view.interval_s is None:
             return []
-        return [(f"per page and {view.interval_s:.3g} s", self.look["dim"])]
+        line = [(f"per page and {view.interval_s:.3g} s", self.look["dim"])]
+        if view.whose:
+            line.append((self.look.plain(f" · {view.whose}"), self.look["warning"]))
+        return line
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         view = self.view
@@ -79,6 +113,8 @@ class ReuseHistogram(Panel):
         inner = raster.area(sure, rows, glyphs=glyphs)
         # Certain misses bright, those between the two bounds dark.
         index = np.where(inner != ord(" "), 6, 2)
+        cursor = round(float(np.log(view.size_bytes[self._place] / low) / np.log(high / low)) * (columns - 1))
+        codes[:, cursor], index[:, cursor] = ord("|" if look.ascii_only else "│"), len(look.heat)
         lines = self._framed(codes, index, rows, 1.0)
         edges = np.geomspace(low, high, columns + 1)
         return [*lines, self._sizes(edges, 1, columns)]
@@ -90,7 +126,10 @@ class ReuseHistogram(Panel):
         if rows >= 6:
             labels[rows // 2] = f"{top * 50:.3g} %"
         return [
-            [(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *raster.runs(codes[y], index[y], look.heat)]
+            [
+                (labels[y].rjust(AXIS - 1) + " ", look["dim"]),
+                *raster.runs(codes[y], index[y], [*look.heat, look["cursor"]]),
+            ]
             for y in range(rows)
         ]
 
@@ -112,7 +151,7 @@ class ReuseHistogram(Panel):
     def _sentence(self, width: int) -> Line:
         view, look = self.view, self.look
         if self.misses:
-            return self._miss_sentence()
+            return self._miss_sentence(width)
         low, high = view.half_low_bytes, view.half_high_bytes
         if low is None or high is None:
             return [(" half of all touches never come back", look["text"])]
@@ -122,21 +161,34 @@ class ReuseHistogram(Panel):
             words = " half of touches return within "
         return [(words, look["dim"]), (bounds, look["bright"])]
 
-    def _miss_sentence(self) -> Line:
+    def _miss_sentence(self, width: int) -> Line:
         view, look = self.view, self.look
         if not len(view.size_bytes):
             return []
-        enough = np.flatnonzero(view.miss_high <= 0.1)
-        place = int(enough[0]) if len(enough) else len(view.size_bytes) - 1
-        low, high = view.miss_low[place] * 100, view.miss_high[place] * 100
-        ratio = f"{low:.1f}–{high:.1f} %" if high - low >= 0.05 else f"{high:.1f} %"
+        place = self._place
+        memory, ratio = (
+            text.size(view.size_bytes[place]),
+            bounds(float(view.miss_low[place]), float(view.miss_high[place])),
+        )
+        window = f" per page and {view.interval_s:.3g} s window" if view.interval_s is not None else ""
+        ways = (f" of touches{window} would miss", " of touches would miss", " would miss")
+        words = next((w for w in ways if len(memory) + len(ratio) + len(w) + 8 <= width), ways[-1])
         return [
             (" with ", look["dim"]),
-            (text.size(view.size_bytes[place]), look["bright"]),
-            (" of memory ", look["dim"]),
-            (look.plain(ratio), look["bright"]),
-            (" of touches miss", look["dim"]),
+            (memory, look["bright"]),
+            (", ", look["dim"]),
+            (ratio, look["bright"]),
+            (words, look["dim"]),
         ]
+
+
+def bounds(low: float, high: float) -> str:
+    """Two ratios as ``3.1-4.9 %``, rounded outwards so that they stay bounds; one where they are the same."""
+    factor = 10 if high < 0.1 else 1
+    first, last = math.floor(low * 100 * factor + 1e-9) / factor, math.ceil(high * 100 * factor - 1e-9) / factor
+    if last - first <= 1 / factor and round(low * 100, 6) == round(high * 100, 6):
+        return f"{high * 100:.1f} %"
+    return f"{first:g}-{last:g} %"
 
 
 def between(low: float, high: float) -> str:

@@ -8,11 +8,12 @@ from textual.message import Message
 
 from memtui.views import TREND, RangeRow, Sort, TableView
 from memtui.widgets import raster, text
-from memtui.widgets.panel import Panel, cut
+from memtui.widgets.panel import cut
 from memtui.widgets.raster import Line
+from memtui.widgets.rows import RowPanel
 
 
-class VmaTable(Panel):
+class VmaTable(RowPanel):
     """A table on the line API: only the rows in sight are made, only those that changed are written."""
 
     view: TableView
@@ -24,16 +25,14 @@ class VmaTable(Panel):
             super().__init__()
             self.sort = sort
 
-    def __init__(self, view: TableView | None = None, **options) -> None:
-        super().__init__(view, **options)
-        self.top = 0
-        self.selected: int | None = None  # key of a row: the selection stays with its range when the order changes
-
     # What the frame says
 
     def heading(self) -> Line:
         view, look = self.view, self.look
-        line: Line = [("address ranges", look["title"]), (f"  {len(view.rows)} shown", look["dim"])]
+        line: Line = [("address ranges", look["title"])]
+        if view.only is not None:
+            line.append((f" of pid {view.only}", look["focus"]))
+        line.append((f"  {len(view.rows)} shown", look["dim"]))
         if view.filters_on:
             line += [(f", {view.left_out} left out by filters (", look["dim"]), ("f", look["key"]), (")", look["dim"])]
         else:
@@ -46,26 +45,13 @@ class VmaTable(Panel):
 
     def heading_right(self, width: int) -> Line:
         view, look = self.view, self.look
-        return [("sort: ", look["dim"]), (f"{view.sort} ", look["text"]), (self._arrow(), look["text"])]
-
-    def footing_right(self, width: int) -> Line:
-        rows, seen = len(self.view.rows), self._visible
-        if rows <= seen:
-            return []
-        return [(f"{self.top + 1}-{min(rows, self.top + seen)} of {rows}", self.look["dim"])]
+        line: Line = [("p", look["key"]), (": processes   ", look["dim"])] if width >= 100 else []
+        return [*line, ("sort: ", look["dim"]), (f"{view.sort} ", look["text"]), (self._arrow(), look["text"])]
 
     def _arrow(self) -> str:
         return self.look.plain("▼" if self.view.descending else "▲")
 
     # The rows
-
-    @property
-    def _visible(self) -> int:
-        return max(1, self.size.height - 3)
-
-    def paint(self, width: int, height: int) -> list[Line]:
-        self.top = max(0, min(self.top, len(self.view.rows) - self._visible))
-        return super().paint(width, height)
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         view = self.view
@@ -149,52 +135,10 @@ class VmaTable(Panel):
         share = row.share or 0.0
         return self.look.heat[4 + sum(share >= limit for limit in (0.01, 0.05, 0.2, 0.5))]
 
-    # Moving about
-
-    def move(self, by: int) -> None:
-        """Move the selection by rows, keeping it in sight."""
-        rows = self.view.rows if self.view is not None else ()
-        if not rows:
-            return
-        place = next((n for n, row in enumerate(rows) if row.key == self.selected), None)
-        place = (0 if by > 0 else len(rows) - 1) if place is None else place + by
-        place = max(0, min(len(rows) - 1, place))
-        self.selected = rows[place].key
-        if place < self.top:
-            self.top = place
-        elif place >= self.top + self._visible:
-            self.top = place - self._visible + 1
-        self.repaint()
-
-    def page(self, by: int) -> None:
-        """Move by a screenful."""
-        self.move(by * max(1, self._visible - 1))
-
-    def scroll_rows(self, by: int) -> None:
-        """Scroll without moving the selection."""
-        self.top = max(0, self.top + by)
-        self.repaint()
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.scroll_rows(3)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.scroll_rows(-3)
-
     def on_click(self, event: events.Click) -> None:
-        if self.view is None or not self.view.rows:
-            return
-        event.stop()
-        if event.y == 1:
+        if self.view is not None and self.view.rows and event.y == 1:
             at = 2
             for _, cells, sort in self._columns(self.size.width - 2, any(r.pid is not None for r in self.view.rows)):
                 if at <= event.x < at + cells and sort is not None:
                     self.post_message(self.SortAsked(sort))
                 at += cells
-        elif 2 <= event.y < self.size.height - 1:
-            place = self.top + event.y - 2
-            if place < len(self.view.rows):
-                self.selected = self.view.rows[place].key
-                self.repaint()

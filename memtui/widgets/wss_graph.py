@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from textual import events
 
 from memtui.views import GraphView
 from memtui.widgets import raster, text
@@ -18,9 +19,20 @@ class WssGraph(Panel):
     view: GraphView
     title = "working set"
 
+    def on_click(self, event: events.Click) -> None:
+        columns, column = self.size.width - 2 - AXIS, event.x - 1 - AXIS
+        if self.view is not None and 0 <= column < columns and 0 < event.y < self.size.height - 1:
+            self.post_message(self.TimeAsked(self.view.axis.moment(column, columns)))
+
     def heading(self) -> Line:
         if not self.view.note:
-            return [(self.title, self.look["title"])]
+            line: Line = [(self.title, self.look["title"])]
+            if self.view.whose:
+                line.append((f" {text.clean(self.view.whose)}", self.look["focus"]))
+            if self.view.focus:
+                line += [("  ", self.look["frame"]), (text.clean(self.view.focus), self.look["focus"])]
+                line += [(f" {text.size_column(self.view.focus_now_bytes).rstrip()}", self.look["focus"])]
+            return [(self.look.plain(run), style) for run, style in line]
         return [("resident set  ", self.look["title"]), (text.size_column(self.view.rss_now_bytes), self.look["rss"])]
 
     def heading_right(self, width: int) -> Line:
@@ -74,10 +86,12 @@ class WssGraph(Panel):
         index = np.repeat(self._row_colours(rows)[:, None], columns, axis=1)
         if not off_scale and not view.note and np.isfinite(line).any():
             self._draw_rss(codes, index, line / top, rows)
+        if view.focus_bytes is not None:
+            self._draw_focus(codes, index, self._bins_of(view.focus_bytes, columns) / top, rows)
         column = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
         if column is not None:
             codes[:, column], index[:, column] = ord("|" if look.ascii_only else "│"), _CURSOR
-        styles = [*look.heat, look["rss"], look["cursor"]]
+        styles = [*look.heat, look["rss"], look["cursor"], *look.focus_on_heat, look["focus"]]
         labels = self._labels(rows, top)
         return head + [
             Exact([(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *raster.runs(codes[y], index[y], styles)])
@@ -85,14 +99,16 @@ class WssGraph(Panel):
         ]
 
     def _binned(self, columns: int) -> tuple[np.ndarray, np.ndarray]:
+        rss = self._bins_of(self.view.rss_bytes, columns)
+        return (rss, rss) if self.view.note else (self._bins_of(self.view.wss_bytes, columns), rss)
+
+    def _bins_of(self, values: np.ndarray, columns: int) -> np.ndarray:
         view = self.view
         count = columns if self.look.ascii_only else columns * 2
         width, first = view.axis.bins(columns)
         width, first = width * columns / count, first * (count // columns)
         begin, end = view.begin_ns - view.axis.origin_ns, view.end_ns - view.axis.origin_ns
-        wss = raster.bin_samples(begin, end, view.wss_bytes, first, width, count)
-        rss = raster.bin_samples(begin, end, view.rss_bytes, first, width, count)
-        return (rss, rss) if view.note else (wss, rss)
+        return raster.bin_samples(begin, end, values, first, width, count)
 
     def _scale(self, area: np.ndarray, line: np.ndarray) -> tuple[float, bool]:
         """Value of the upper edge, and whether RSS lies above it."""
@@ -116,14 +132,26 @@ class WssGraph(Panel):
             (dash * 2, look["faint"]),
         ]
 
+    def _line(self, heights: np.ndarray, rows: int, columns: int, glyph: str) -> np.ndarray:
+        """A thin line through heights; 0 where it is not."""
+        if not self.look.ascii_only:
+            return raster.trace(heights, rows)
+        marks = np.zeros((rows, columns), np.uint32)
+        known = np.flatnonzero(np.isfinite(heights))
+        place = rows - 1 - np.clip(heights[known] * rows, 0, rows - 1).astype(int)
+        marks[place, known] = ord(glyph)
+        return marks
+
+    def _draw_focus(self, codes: np.ndarray, index: np.ndarray, heights: np.ndarray, rows: int) -> None:
+        """The line of one range, in front of the area: its working set is a part of it."""
+        marks = self._line(heights, rows, codes.shape[1], "o")
+        there, filled = marks != 0, codes == _FULL
+        index[there & filled] += _ON_HEAT
+        index[there & ~filled] = _FOCUS
+        codes[there] = marks[there]
+
     def _draw_rss(self, codes: np.ndarray, index: np.ndarray, heights: np.ndarray, rows: int) -> None:
-        if self.look.ascii_only:
-            marks = np.zeros(codes.shape, np.uint32)
-            known = np.flatnonzero(np.isfinite(heights))
-            place = rows - 1 - np.clip(heights[known] * rows, 0, rows - 1).astype(int)
-            marks[place, known] = ord("-")
-        else:
-            marks = raster.trace(heights, rows)
+        marks = self._line(heights, rows, codes.shape[1], "-")
         free = (codes == ord(" ")) & (marks != 0)
         codes[free], index[free] = marks[free], _RSS
 
@@ -143,4 +171,5 @@ class WssGraph(Panel):
         return labels
 
 
-_RSS, _CURSOR = 10, 11  # style numbers after the heat levels
+_RSS, _CURSOR, _ON_HEAT, _FOCUS = 10, 11, 12, 22  # style numbers after the heat levels
+_FULL = 0x28FF  # a cell with all dots

@@ -1,0 +1,49 @@
+"""The processes of the tree in one window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from memtui.samples import Process, Status
+from memtui.views import ProcessRow
+
+_RANK = re.compile(r"\b(RANK|LOCAL_RANK)=(\d+)")
+
+
+def process_rows(reader: Any, window: Sequence[int], processes: Sequence[Process]) -> tuple[ProcessRow, ...]:
+    """Rows of the last of one or two samples, by rank and then pid: an order that does not change while they work.
+
+    The sample before tells how much CPU time each used in between.
+    """
+    named = {p.key: p for p in processes}
+    found = [row for row in reader.process_samples(window[0], window[-1]) if row["process"] in named]
+    before = {row["process"]: row for row in found if row["sample"] != window[-1]}
+    now = [row for row in found if row["sample"] == window[-1] and row["status"] != Status.GONE]
+    total = sum(row["wss_bytes"] or 0 for row in now)
+    rows = [_row(named[row["process"]], row, before.get(row["process"]), total) for row in now]
+    return tuple(sorted(rows, key=lambda row: (row.rank is not None, row.rank or 0, row.key)))
+
+
+def _row(process: Process, row: dict[str, Any], before: dict[str, Any] | None, total: int) -> ProcessRow:
+    ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
+    cpu = None
+    if before is not None and row["cpu_ns"] is not None and before["cpu_ns"] is not None:
+        wall = row["end_ns"] - before["end_ns"]
+        cpu = (row["cpu_ns"] - before["cpu_ns"]) / wall if wall > 0 else None
+    wss = row["wss_bytes"]
+    reason = "" if row["status"] == Status.OK else row["reason"] or row["status"]
+    return ProcessRow(
+        process.pid,
+        process.role.partition(" ")[0],
+        ranks.get("RANK"),
+        ranks.get("LOCAL_RANK"),
+        wss,
+        row["rss_bytes"],
+        wss / total if wss is not None and total else None,
+        cpu,
+        None,
+        process.command,
+        reason,
+    )

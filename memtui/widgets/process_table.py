@@ -1,0 +1,82 @@
+"""The processes of the tree: who they are in the training, how hot and how big."""
+
+from __future__ import annotations
+
+from memtui.views import ProcessesView, ProcessRow
+from memtui.widgets import text
+from memtui.widgets.panel import cut
+from memtui.widgets.raster import Line
+from memtui.widgets.rows import RowPanel
+
+
+class ProcessTable(RowPanel):
+    """One row for each; the chosen one is what all panels are about."""
+
+    view: ProcessesView
+
+    def heading(self) -> Line:
+        look = self.look
+        line: Line = [("processes", look["title"]), (f"  {len(self.view.rows)} running", look["dim"])]
+        if self.view.only is not None:
+            line += [(f"  all panels show pid {self.view.only} (", look["focus"]), ("Esc", look["key"])]
+            line += [(" all)", look["focus"])]
+        return line
+
+    def heading_right(self, width: int) -> Line:
+        return [("p", self.look["key"]), (": address ranges", self.look["dim"])]
+
+    def footing(self) -> Line:
+        if not self.view.gpu_note or all(row.gpu_bytes is not None for row in self.view.rows):
+            return []
+        words = text.fit(text.clean(self.view.gpu_note), max(20, self.size.width - 40)).rstrip()
+        return [("GPU memory n/a: ", self.look["warning"]), (self.look.plain(words), self.look["dim"])]
+
+    def paint_inside(self, width: int, height: int) -> list[Line]:
+        if not self.view.rows:
+            return self.message("no process in this window", width, height)
+        columns = self._columns(width)
+        header: Line = [(" ", self.look["dim"])]
+        for name, cells in columns:
+            words = name if name in ("role", "command") else name.rjust(cells - 2)
+            words = name.rjust(4) if name in ("WSS", "RSS", "GPU mem") else words
+            header.append((text.fit(words, cells), self.look["dim"]))
+        return [header] + [self._row(row, width, columns) for row in self.view.rows[self.top : self.top + height - 1]]
+
+    def _columns(self, width: int) -> list[tuple[str, int]]:
+        columns = [("pid", 10), ("role", 8), ("rank", 6), ("local", 7), ("WSS", 10), ("RSS", 10)]
+        if width >= 76:
+            columns += [("GPU mem", 10)]
+        if width >= 86:
+            columns += [("of WSS", 9)]
+        if width >= 96:
+            columns += [("CPU", 9)]
+        return [*columns, ("command", max(8, width - 2 - sum(cells for _, cells in columns)))]
+
+    def _row(self, row: ProcessRow, width: int, columns: list[tuple[str, int]]) -> Line:
+        look, chosen = self.look, row.key == self.selected
+        plain = look["selected"] if chosen else look["text"]
+        dim = look["selected_dim"] if chosen else look["dim"]
+        figures = {
+            "pid": str(row.key),
+            "rank": "-" if row.rank is None else str(row.rank),
+            "local": "-" if row.local_rank is None else str(row.local_rank),
+            "of WSS": text.percent(row.share),
+            "CPU": text.percent(row.cpu),
+        }
+        sizes = {"WSS": row.wss_bytes, "RSS": row.rss_bytes, "GPU mem": row.gpu_bytes}
+        line: Line = [(" ", plain)]
+        for name, cells in columns:
+            if name in figures:
+                line.append((figures[name].rjust(cells - 2) + "  ", plain))
+            elif name in sizes:
+                known = sizes[name]
+                words = " n/a    " if known is None else text.size_column(known)
+                line.append((words.rjust(8) + "  ", dim if known is None else plain))
+            elif name == "role":
+                line.append((text.fit(text.clean(row.role), cells), dim))
+            else:
+                note = f"  ({text.clean(row.reason)})" if row.reason else ""
+                note = text.fit(note, min(text.width(note), cells // 2)) if note else ""
+                line.append((text.fit(text.clean(row.command), cells - text.width(note)), plain))
+                line.append((note, look["warning"]))
+        return [(look.plain(run), style) for run, style in cut(line, width)]

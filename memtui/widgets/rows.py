@@ -1,0 +1,89 @@
+"""A panel of rows with a header line: scrolled, one of them chosen, the choice staying with its row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual import events
+from textual.message import Message
+
+from memtui.widgets.panel import Panel
+from memtui.widgets.raster import Line
+
+
+class RowPanel(Panel):
+    """A panel whose view has ``rows``, each with a ``key``."""
+
+    class Selected(Message):
+        """A row was clicked."""
+
+        def __init__(self, panel: RowPanel, key: int) -> None:
+            super().__init__()
+            self.panel, self.key = panel, key
+
+    def __init__(self, view: Any = None, **options: Any) -> None:
+        super().__init__(view, **options)
+        self.top = 0
+        self.selected: int | None = None  # key of a row: the selection stays with its range when the order changes
+
+    def footing_right(self, width: int) -> Line:
+        rows, seen = len(self.view.rows), self._visible
+        if rows <= seen:
+            return []
+        return [(f"{self.top + 1}-{min(rows, self.top + seen)} of {rows}", self.look["dim"])]
+
+    @property
+    def _visible(self) -> int:
+        return max(1, self.size.height - 3)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        self.top = max(0, min(self.top, len(self.view.rows) - self._visible))
+        return super().paint(width, height)
+
+    # Moving about
+
+    def deselect(self) -> None:
+        """No row is chosen."""
+        if self.selected is not None:
+            self.selected = None
+            if self.view is not None:
+                self.repaint()
+
+    def move(self, by: int) -> None:
+        """Move the selection by rows, keeping it in sight."""
+        rows = self.view.rows if self.view is not None else ()
+        if not rows:
+            return
+        place = next((n for n, row in enumerate(rows) if row.key == self.selected), None)
+        place = (0 if by > 0 else len(rows) - 1) if place is None else place + by
+        place = max(0, min(len(rows) - 1, place))
+        self.selected = rows[place].key
+        if place < self.top:
+            self.top = place
+        elif place >= self.top + self._visible:
+            self.top = place - self._visible + 1
+        self.repaint()
+
+    def page(self, by: int) -> None:
+        """Move by a screenful."""
+        self.move(by * max(1, self._visible - 1))
+
+    def scroll_rows(self, by: int) -> None:
+        """Scroll without moving the selection."""
+        self.top = max(0, self.top + by)
+        self.repaint()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.scroll_rows(3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.scroll_rows(-3)
+
+    def on_click(self, event: events.Click) -> None:
+        place = self.top + event.y - 2
+        if self.view is not None and 2 <= event.y < self.size.height - 1 and place < len(self.view.rows):
+            self.selected = self.view.rows[place].key
+            self.repaint()
+            self.post_message(self.Selected(self, self.selected))

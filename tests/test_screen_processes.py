@@ -1,0 +1,137 @@
+"""The list of processes: who they are, what they use, and all panels about one of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from memtui.present import Presenter, Room
+from memtui.probes.process import ranks_of
+from memtui.probes.tree import ProcessTree
+from memtui.views import ProcessesView, ProcessRow
+from memtui.widgets.process_table import ProcessTable
+from tests.screen_driver import running
+from tests.screen_fakes import MIB, FakeSession
+from tests.screen_text import drawn
+
+
+def family(count: int = 60, **how) -> FakeSession:
+    return FakeSession(count, children=2, growing=False, **how)
+
+
+async def test_processes_in_place_of_ranges_and_back():
+    async with running(family()) as d:
+        assert "p: processes" in d.text
+        await d.press("p")
+        await d.until(lambda: len(d.view.processes.rows) == 3)
+        assert "processes  3 running" in d.text
+        assert "address ranges  " not in d.text
+        ranks = [(row.key, row.role, row.rank, row.local_rank) for row in d.view.processes.rows]
+        assert ranks == [(4242, "target", None, None), (4243, "child", 0, 0), (4244, "child", 1, 1)]
+        assert [row.wss_bytes for row in d.view.processes.rows[1:]] == [5 * MIB, 6 * MIB]
+        assert sum(row.share for row in d.view.processes.rows) == pytest.approx(1)
+        assert d.view.processes.rows[1].cpu == pytest.approx(0.5)
+        assert "GPU memory n/a: not recorded by process" in d.text
+        await d.press("p")
+        await d.until(lambda: "address ranges  " in d.text)
+
+
+async def test_all_panels_are_about_the_chosen_process():
+    async with running(family()) as d:
+        await d.press("p", "down", "down")
+        await d.until(lambda: d.view.processes.only == 4243)
+        await d.until(lambda: d.view.graph.now_bytes == 5 * MIB and np.isfinite(d.view.graph.wss_bytes).all())
+        assert set(d.view.graph.wss_bytes) == {5.0 * MIB}
+        assert d.view.graph.rss_now_bytes == 200 * MIB
+        assert {row.pid for row in d.view.table.rows} == {4243}
+        assert [b.label for b in d.view.heat.bands] == ["4243 [heap]"]
+        assert "working set of pid 4243" in d.text
+        assert "of pid 4243" in d.view.reuse.whose
+        await d.press("p", "down")  # its ranges: one of them is looked at as well
+        await d.until(lambda: d.view.graph.focus == "[heap]")
+        assert "address ranges of pid 4243" in d.text
+        assert d.view.graph.now_bytes == 5 * MIB
+        await d.press("escape")
+        await d.until(lambda: not d.view.graph.focus)
+        assert d.view.table.only == 4243
+        await d.press("escape")
+        await d.until(lambda: d.view.table.only is None and len(d.view.heat.bands) > 5)
+        assert not d.view.reuse.whose
+
+
+async def test_processes_on_a_small_screen():
+    async with running(family(), size=(80, 24)) as d:
+        await d.press("p")
+        await d.until(lambda: len(d.view.processes.rows) == 3)
+        assert "processes  3 running" in d.text
+        assert "RSS" in d.text
+        assert {len(line) for line in d.text.splitlines()} <= set(range(81))
+        await d.press("1")
+        assert "where and when" in d.text
+
+
+async def test_a_process_that_could_not_be_read_says_why():
+    row = ProcessRow(7, "child", 3, 1, None, 5 * MIB, command="python x.py", reason="its page tables may not be read")
+    text = await drawn(ProcessTable(ProcessesView((row,), gpu_note="no NVIDIA driver")), 180, 6)
+    line = text.splitlines()[2]
+    assert line.split()[1:5] == ["7", "child", "3", "1"]
+    assert line.split()[5] == "n/a"
+    assert "(its page tables may not be read)" in line
+    assert "GPU memory n/a: no NVIDIA driver" in text
+
+
+def test_the_sums_of_one_process_are_its_own(tmp_path):
+    """Reuse distances of a process are added up window by window, within the time there is."""
+    session = family(200)
+    counted = []
+    session.reuse_between = lambda first, last: counted.append((first, last)) or []
+    one = Presenter(session, follow=False)
+    one.room = Room(40, 10)
+    one.view(5.0)
+    one.focus_process(4243)
+    counted.clear()
+    one.view(0.0)
+    assert counted == [(0, 63)]
+    assert not one.complete
+    while not (one.view(5.0) and one.complete):
+        pass
+    assert counted[-1][1] == 199
+    assert [first for first, _ in counted] == [0, 64, 128, 192]
+
+
+def child(**environ: str) -> subprocess.Popen:
+    code = "import time; print('up', flush=True); time.sleep(60)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env=os.environ | environ, start_new_session=True
+    )
+    process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"RANK": "3", "LOCAL_RANK": "1", "SECRET_RANK": "9", "RANKS": "8"}, "RANK=3 LOCAL_RANK=1"),
+        ({"LOCAL_RANK": "0"}, "LOCAL_RANK=0"),
+        ({"RANK": "\x1b]0;x"}, ""),
+        ({}, ""),
+    ],
+)
+def test_ranks_and_nothing_else_of_the_environment(environ, told, monkeypatch):
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    process = child(**environ)
+    try:
+        assert ranks_of(process.pid) == told
+        tree = ProcessTree(process.pid)
+        tree.refresh()
+        assert tree.processes[0].role == f"target {told}".strip()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert ranks_of(process.pid) == ""
