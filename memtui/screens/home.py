@@ -195,8 +195,9 @@ class HomeScreen(Screen[None]):
     def action_other(self) -> None:
         self._activate(self.sessions if self.processes.chosen else self.processes)
 
-    def on_listing_focused(self, message: Listing.Focused) -> None:
-        self._activate(message.listing)
+    def on_panel_chosen(self, message: Listing.Chosen) -> None:
+        if isinstance(message.panel, Listing):
+            self._activate(message.panel)
 
     def on_listing_opened(self) -> None:
         self.action_open()

@@ -51,13 +51,6 @@ class Listing(Panel):
     class Opened(Message):
         """The selected row was clicked again."""
 
-    class Focused(Message):
-        """It was clicked."""
-
-        def __init__(self, listing: Listing) -> None:
-            super().__init__()
-            self.listing = listing
-
     def __init__(self, view: ListingView, **options) -> None:
         super().__init__(view, **options)
         self.top, self.at = 0, 0
@@ -129,7 +122,6 @@ class Listing(Panel):
     def on_click(self, event: events.Click) -> None:
         at = self.top + event.y - 2
         again = self.chosen and at == self.at
-        self.post_message(self.Focused(self))
         if event.y - 2 >= 0 and at < len(self.view.rows):
             self.at = at
             self.repaint()
