@@ -48,8 +48,9 @@ def _run_command(arguments: list[str] | None) -> int:
     if options.run is None:
         parser.print_help()
         return 0
-    options.command = command
     try:
+        options = _with_config(parser, own, options)
+        options.command = command
         code = options.run(options)
         sys.stdout.flush()
         return code
@@ -67,6 +68,17 @@ def _run_command(arguments: list[str] | None) -> int:
         line = f"memtui {options.verb}: {type(error).__name__}: {error} (--debug shows where)"
         print(visible(line), file=sys.stderr)
         return FAILURE
+
+
+def _with_config(parser: _Parser, words: list[str], options: argparse.Namespace) -> argparse.Namespace:
+    """The options once more, with the defaults of the user's config file."""
+    if options.no_config or options.verb == "completion":
+        return options
+    from memtui.completion import parsers_of
+    from memtui.config import apply
+
+    apply(parsers_of(parser), options.verb)
+    return parser.parse_args(words)
 
 
 def _seconds(text: str) -> float:
@@ -120,8 +132,14 @@ def _build_parser() -> _Parser:
 
     common = _Parser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show where an error came from")
+    common.add_argument("--no-config", action="store_true", help="do not read your config file")
     redact = _Parser(add_help=False)
-    redact.add_argument("--redact", action="store_true", help="take out host, user, paths, command lines and addresses")
+    redact.add_argument(
+        "--redact",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="take out host, user, paths, command lines and addresses",
+    )
     how, screen = _observation_options(), _screen_options()
 
     made = command("demo", _demo, "start a small training (bundled) and watch it: the first thing to try", how, screen)
