@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -74,8 +75,7 @@ def _with_config(parser: _Parser, words: list[str], options: argparse.Namespace)
     """The options once more, with the defaults of the user's config file."""
     if options.no_config or options.verb == "completion":
         return options
-    from memtui.completion import parsers_of
-    from memtui.config import apply
+    from memtui.config import apply, parsers_of
 
     apply(parsers_of(parser), options.verb)
     return parser.parse_args(words)
@@ -336,6 +336,7 @@ def _watch(args: argparse.Namespace, what: int | Launch) -> int:
 def _replay(args: argparse.Namespace) -> int:
     from memtui.session.store import check_file
 
+    _drop_root()
     check_file(args.file)
     _prepare_screen(args)
     return _view(args.file, live=False)
@@ -405,7 +406,16 @@ def _progress(observation: Observation) -> str:
     return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {path}\x1b[K"
 
 
+def _drop_root() -> None:
+    """Under sudo, become the invoking user: a session may be a stranger's, and what is written is the user's."""
+    if "SUDO_UID" in os.environ and os.geteuid() == 0:
+        from memtui.privilege import become, invoker
+
+        become(invoker())
+
+
 def _report(args: argparse.Namespace) -> int:
+    _drop_root()
     _print_report(args.file, as_json=args.json, redact=args.redact)
     return 0
 
@@ -422,6 +432,7 @@ def _print_report(path: Path, *, as_json: bool, redact: bool = False) -> None:
 def _export(args: argparse.Namespace) -> int:
     from memtui.export import export
 
+    _drop_root()
     for path in export(args.file, args.to, args.output, force=args.force, redact=args.redact):
         print(visible(str(path)))
     return 0

@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from memtui.config import parsers_of
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -48,12 +50,6 @@ def commands_of(parser: argparse.ArgumentParser) -> list[Command]:
         options = tuple(word for word in words if word.flags)
         found.append(Command(name, made.description or "", options, tuple(w for w in words if not w.flags)))
     return found
-
-
-def parsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parser of each command."""
-    tables = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]  # argparse has no public way
-    return dict(tables[0].choices) if tables else {}
 
 
 def _word(action: argparse.Action) -> Word:

@@ -22,6 +22,12 @@ _NEVER = frozenset(("help", "version", "debug", "no-config", "force", "output", 
 Commands = dict[str, argparse.ArgumentParser]
 
 
+def parsers_of(parser: argparse.ArgumentParser) -> Commands:
+    """The parser of each command."""
+    tables = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]  # argparse has no public way
+    return dict(tables[0].choices) if tables else {}
+
+
 def apply(commands: Commands, verb: str) -> None:
     """Give a command's parser the defaults of the user's file, if there is one.
 

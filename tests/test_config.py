@@ -140,9 +140,11 @@ def test_help_does_not_pay_for_it(config):
     )
 
 
-def test_under_sudo_it_is_the_users_and_root_does_not_read_it(session, tmp_path):
+def test_under_sudo_it_is_the_users_and_root_does_not_read_it(session):
     """As sudo starts it: root, with the user in SUDO_UID."""
     with temporary_user() as user:
+        mine = user.home / "s.memtui"
+        mine.write_bytes(session.read_bytes())
         path = user.home / ".config" / "memtui" / "config.toml"
         path.parent.mkdir(parents=True)
         environ = {
@@ -154,7 +156,7 @@ def test_under_sudo_it_is_the_users_and_root_does_not_read_it(session, tmp_path)
         environ |= {"HOME": "/root", "LANG": "C.UTF-8"}
 
         def report() -> subprocess.CompletedProcess[str]:
-            command = [sys.executable, "-m", "memtui", "report", str(session)]
+            command = [sys.executable, "-m", "memtui", "report", str(mine)]
             return subprocess.run(command, capture_output=True, text=True, check=False, env=environ, timeout=60)
 
         assert "train.py" in report().stdout
