@@ -52,8 +52,9 @@ def _run_command(arguments: list[str] | None) -> int:
             parser.print_help()
             return 0
         options.run = _home
-    options.command = command
     try:
+        options = _with_config(parser, own, options)
+        options.command = command
         code = options.run(options)
         sys.stdout.flush()
         return code
@@ -71,6 +72,16 @@ def _run_command(arguments: list[str] | None) -> int:
         line = f"memtui {options.verb}: {type(error).__name__}: {error} (--debug shows where)"
         print(visible(line), file=sys.stderr)
         return FAILURE
+
+
+def _with_config(parser: _Parser, words: list[str], options: argparse.Namespace) -> argparse.Namespace:
+    """The options once more, with the defaults of the user's config file."""
+    if options.no_config or options.verb == "completion":
+        return options
+    from memtui.config import apply, parsers_of
+
+    apply(parsers_of(parser), options.verb)
+    return parser.parse_args(words)
 
 
 def _seconds(text: str) -> float:
@@ -138,7 +149,7 @@ def _build_parser() -> _Parser:
         prog="memtui", description="Watch the memory, time and energy of machine-learning training, page by page."
     )
     parser.add_argument("--version", action="version", version=f"memtui {__version__}")
-    parser.set_defaults(run=None, debug=False, verb="")
+    parser.set_defaults(run=None, debug=False, verb="", no_config=True)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str, *parents: _Parser) -> _Parser:
@@ -148,8 +159,14 @@ def _build_parser() -> _Parser:
 
     common = _Parser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show where an error came from")
+    common.add_argument("--no-config", action="store_true", help="do not read your config file")
     redact = _Parser(add_help=False)
-    redact.add_argument("--redact", action="store_true", help="take out host, user, paths, command lines and addresses")
+    redact.add_argument(
+        "--redact",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="take out host, user, paths, command lines and addresses",
+    )
     how, screen = _observation_options(), _screen_options()
 
     made = command("demo", _demo, "start a small training (bundled) and watch it: the first thing to try", how, screen)
@@ -428,6 +445,7 @@ def _tell(*lines: str) -> None:
 def _replay(args: argparse.Namespace) -> int:
     from memtui.session.store import check_file
 
+    _drop_root()
     check_file(args.file)
     _prepare_screen(args)
     return _view(args.file, live=False)
@@ -574,7 +592,16 @@ def _recordings() -> list[Running]:
     return find_all(state_directory(user))
 
 
+def _drop_root() -> None:
+    """Under sudo, become the invoking user: a session may be a stranger's, and what is written is the user's."""
+    if "SUDO_UID" in os.environ and os.geteuid() == 0:
+        from memtui.privilege import become, invoker
+
+        become(invoker())
+
+
 def _report(args: argparse.Namespace) -> int:
+    _drop_root()
     _print_report(args.file, as_json=args.json, redact=args.redact)
     return 0
 
@@ -591,6 +618,7 @@ def _print_report(path: Path, *, as_json: bool, redact: bool = False) -> None:
 def _export(args: argparse.Namespace) -> int:
     from memtui.export import export
 
+    _drop_root()
     for path in export(args.file, args.to, args.output, force=args.force, redact=args.redact):
         print(visible(str(path)))
     return 0

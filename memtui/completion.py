@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from memtui.config import parsers_of
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -43,13 +45,10 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 def commands_of(parser: argparse.ArgumentParser) -> list[Command]:
     """The commands of a parser in the order of its help."""
     found = []
-    for action in parser._actions:  # argparse has no public way to its own table
-        if isinstance(action, argparse._SubParsersAction):
-            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            for name, made in action.choices.items():
-                words = [_word(a) for a in made._actions if a.help != argparse.SUPPRESS]
-                options = tuple(word for word in words if word.flags)
-                found.append(Command(name, helps.get(name, ""), options, tuple(w for w in words if not w.flags)))
+    for name, made in parsers_of(parser).items():
+        words = [_word(a) for a in made._actions if a.help != argparse.SUPPRESS]
+        options = tuple(word for word in words if word.flags)
+        found.append(Command(name, made.description or "", options, tuple(w for w in words if not w.flags)))
     return found
 
 

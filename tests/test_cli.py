@@ -12,6 +12,7 @@ import pytest
 
 from memtui import target
 from tests.sessions import messages, write_session
+from tests.users import temporary_user
 
 ROOT = os.geteuid() == 0
 
@@ -209,6 +210,23 @@ def test_export_json(session, tmp_path):
     plain = json.loads((tmp_path / "session.json").read_text())
     assert len(plain["samples"]) == 60
     assert plain["reuse"][0]["distance_bytes"] == -1
+
+
+def test_under_sudo_an_export_is_the_users(session):
+    """As sudo starts it: root, with the user in SUDO_UID."""
+    with temporary_user() as user:
+        mine = user.home / "s.memtui"
+        mine.write_bytes(session.read_bytes())
+        environ = {"SUDO_UID": str(user.uid), "SUDO_GID": str(user.gid), "PATH": os.environ["PATH"], "HOME": "/root"}
+        done = memtui("export", mine, "--to", "svg", "-o", user.home / "out", env=environ)
+        assert done.returncode == 0, done.stderr
+        found = [user.home / "out", *(user.home / "out").iterdir()]
+        assert {(path.stat().st_uid, path.stat().st_mode & 0o777) for path in found[1:]} == {(user.uid, 0o600)}
+        assert (found[0].stat().st_uid, found[0].stat().st_mode & 0o777) == (user.uid, 0o700)
+        refused(memtui("export", mine, "--to", "svg", "-o", "/root/out", env=environ), "cannot be written")
+        mine.chmod(0o600)
+        os.chown(mine, 0, 0)
+        refused(memtui("report", mine, env=environ), "cannot be read: Permission denied")
 
 
 def test_a_closed_pipe_is_no_error(session):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -93,43 +97,50 @@ def test_fish(scripts, folder):
     assert str(os.getpid()) in offered("memtui attach ")
 
 
-@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
-def test_zsh(scripts, folder):
-    """The script in a zsh of its own, on a terminal: what stands there after Tab."""
-    import pty
-    import select
-    import time
+class Terminal:
+    """An interactive shell on a terminal of its own."""
 
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        os.environ.update(TERM="dumb", COLUMNS="200", LINES="60")
-        os.execvp("zsh", ["zsh", "-f", "-i"])
-    seen = ""
+    def __init__(self, folder: Path, *command: str) -> None:
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.environ.update(TERM="dumb", COLUMNS="200", LINES="60")
+            os.execvp(command[0], command)
+        self.seen = ""
 
-    def until(what: str, seconds: float = 30.0) -> None:
-        nonlocal seen
+    def type(self, text: str, shows: str, seconds: float = 60.0) -> None:
+        """Type, and wait until something stands there that did not before."""
+        self.seen = ""
+        os.write(self._fd, text.encode())
         end = time.monotonic() + seconds
-        while what not in seen and time.monotonic() < end:
-            if select.select([terminal], [], [], 0.2)[0]:
-                seen += os.read(terminal, 65536).decode(errors="replace")
-        assert what in seen, seen
+        while shows not in self.seen and time.monotonic() < end:
+            if select.select([self._fd], [], [], 0.2)[0]:
+                self.seen += os.read(self._fd, 65536).decode(errors="replace")
+        assert shows in self.seen, self.seen
 
+    def close(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self._fd)
+
+
+@pytest.mark.parametrize(
+    ("shell", "words", "setup"),
+    [
+        ("bash", ("bash", "--norc", "--noprofile", "-i"), "bind 'set bell-style none'"),
+        ("zsh", ("zsh", "-f", "-i"), "autoload -U compinit; compinit -D -u"),
+    ],
+)
+def test_the_tab_key(shell, words, setup, scripts, folder):
+    """What a user sees after Tab."""
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    terminal = Terminal(folder, *words)
     try:
-        setup = f"autoload -U compinit; compinit -D -u; source {scripts['zsh']}; print go-$((1+1))"
-        os.write(terminal, f"{setup}\n".encode())
-        until("go-2")
-        os.write(terminal, b"memtui replay one\t")
-        until("one.memtui")
-        os.write(terminal, b"\x15")
-        seen = ""
-        os.write(terminal, b"memtui export x --to \t\t")
-        until("parquet")
-        os.write(terminal, b"\x15")
-        seen = ""
-        os.write(terminal, b"memtui att\t")
-        until("memtui attach")
+        terminal.type(f"{setup}; source {scripts[shell]}; echo go-$((1+1))\n", "go-2")
+        terminal.type("memtui replay tw\t", "two\\ words.memtui")
+        terminal.type("\x15memtui export x --to \t\t", "parquet")
+        terminal.type("\x15memtui comp\t", "memtui completion")
+        terminal.type("\x15memtui attach --no-p\t", "--no-pause")
     finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
-        os.close(terminal)
+        terminal.close()

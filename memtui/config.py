@@ -1,0 +1,186 @@
+"""The config file: defaults for options, in the words of the command line and checked like it.
+
+It is ``memtui/config.toml`` under ``$XDG_CONFIG_HOME`` or ``~/.config``, of the user who typed the command. Keys are
+names of long options (``interval = 0.5``); a table with the name of a command (``[record]``) goes before them there.
+Under sudo a child gives up root for good before it looks for the file: root neither opens it nor follows a link to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from memtui.errors import UserError
+
+MAX_BYTES = 1 << 16
+# What is about one call, and not about a habit.
+_NEVER = frozenset(("help", "version", "debug", "no-config", "force", "output", "json", "to"))
+Commands = dict[str, argparse.ArgumentParser]
+
+
+def parsers_of(parser: argparse.ArgumentParser) -> Commands:
+    """The parser of each command."""
+    tables = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]  # argparse has no public way
+    return dict(tables[0].choices) if tables else {}
+
+
+def apply(commands: Commands, verb: str) -> None:
+    """Give a command's parser the defaults of the user's file, if there is one.
+
+    Raises:
+        UserError: with file, key and what is allowed; also for what other commands would read.
+    """
+    path, text = _read()
+    if text is None:
+        return
+    import tomllib
+
+    try:
+        plain = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: is not TOML: {error}") from None
+    try:
+        commands[verb].set_defaults(**_defaults(commands, verb, plain))
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; --no-config goes on without the file") from None
+
+
+def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str, Any]:
+    """Values by argument. All keys are checked, whatever the command. Raises ValueError."""
+    options = {name: _options(parser) for name, parser in commands.items()}
+    every = {key: action for table in options.values() for key, action in table.items()}
+    found: dict[str, Any] = {}
+    tables = [key for key, value in plain.items() if isinstance(value, dict)]
+    for key, value in plain.items():
+        if key not in tables:
+            made = _value(key, value, every)
+            if key in options[verb]:
+                found[options[verb][key].dest] = made
+    for table in tables:
+        if table not in options:
+            raise ValueError(f"[{table}]: is no command; allowed: {', '.join(options)}")
+        for key, value in plain[table].items():
+            made = _value(key, value, options[table], f"[{table}] ")
+            if table == verb:
+                found[options[verb][key].dest] = made
+    return found
+
+
+def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """What may be set, by the name of the long option."""
+    found = {}
+    for action in parser._actions:  # argparse has no public way to its own table
+        for flag in action.option_strings:
+            negated = isinstance(action, argparse.BooleanOptionalAction) and flag.startswith("--no-")
+            if flag.startswith("--") and not negated and flag[2:] not in _NEVER:
+                found[flag[2:]] = action
+    return found
+
+
+def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str = "") -> Any:
+    """A value in the type that the command line would have made of it. Raises ValueError."""
+    action = options.get(key)
+    if action is None:
+        allowed = ", ".join(sorted(options)) or "nothing"
+        raise ValueError(f"{where}{key}: is no option that can be set here; allowed: {allowed}")
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise ValueError(f"{where}{key}: must be true or false, not {_said(value)}")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}")
+    made: Any = str(value)
+    if callable(action.type):
+        try:
+            made = action.type(made)
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(f"{where}{key}: {error}") from None
+        except (TypeError, ValueError):
+            raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}") from None
+    if action.choices is not None and made not in action.choices:
+        raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}")
+    return made
+
+
+def _kind(action: argparse.Action) -> str:
+    if action.choices is not None:
+        return f"one of {', '.join(map(str, action.choices))}"
+    return "a text" if action.type is None else "a number or a text"
+
+
+def _said(value: Any) -> str:
+    """A value as TOML would write it, cut short."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _read() -> tuple[Path, str | None]:
+    """Place and text of the invoking user's file; no text where there is none. Raises UserError."""
+    if getattr(os, "geteuid", lambda: -1)() == 0 and "SUDO_UID" in os.environ:
+        return _read_as_invoker()
+    return _read_here()
+
+
+def _read_here() -> tuple[Path, str | None]:
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    try:
+        # The XDG specification: a relative path is to be ignored.
+        folder = Path(base) if os.path.isabs(base) else Path.home() / ".config"
+    except RuntimeError:
+        return Path(), None  # nobody's home
+    path = folder / "memtui" / "config.toml"
+    try:
+        # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UserError(f"{path}: is not a file")
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise UserError(f"{path}: is longer than {MAX_BYTES} bytes")
+        return path, raw.decode()
+    except (FileNotFoundError, NotADirectoryError):
+        return path, None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}; --no-config goes on without the file") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: is not TOML: it is not UTF-8") from None
+
+
+def _read_as_invoker() -> tuple[Path, str | None]:
+    """The same in a child that became the user behind sudo. Raises UserError."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            with open(writing, "wb") as pipe:
+                pipe.write(json.dumps(_answer()).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        raw = pipe.read()
+    os.waitpid(child, 0)
+    if not raw:
+        raise UserError("the config file could not be read as the user behind sudo; --no-config goes on without it")
+    answer = json.loads(raw)
+    if "error" in answer:
+        raise UserError(answer["error"])
+    return Path(answer["path"]), answer["text"]
+
+
+def _answer() -> dict[str, Any]:
+    """What the child found."""
+    try:
+        from memtui.privilege import become, invoker
+
+        become(invoker())
+        path, text = _read_here()
+        return {"path": str(path), "text": text}
+    except (UserError, OSError) as error:
+        return {"error": str(error)}
