@@ -2,7 +2,8 @@
 
 Run as ``python -m benchmarks.soak [SECONDS]`` (root). The target trains, starts short-lived children and moves its
 memory about. After each kill it has to go on within a second, with no thread stopped or traced, memtui's other parts
-have to end, and the session has to be readable. Exits with 1 at the first violation and leaves the session.
+have to end (without the viewer they have to go on), and the session has to be readable. Exits with 1 at the first
+violation and leaves the session.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from pathlib import Path
 
 import psutil
 
+from memtui.errors import UserError
+from memtui.privilege import invoker, state_directory
+from memtui.remote import stop
+from memtui.running import find_all
 from memtui.session.reader import SessionReader
 from memtui.session.store import SessionError
 
@@ -156,6 +161,20 @@ def _wait_for_samples(path: Path, child: subprocess.Popen[bytes]) -> None:
     raise Violation("no samples in 40 seconds")
 
 
+def _end_detached(path: Path, parts: list[psutil.Process]) -> None:
+    """Without its screen the recording goes on, and can be ended from elsewhere. Raises Violation."""
+    time.sleep(random.random())
+    if not all(process.is_running() for process in parts):
+        raise Violation("the recording ended with its screen")
+    found = [running for running in find_all(state_directory(invoker())) if running.path == str(path)]
+    if len(found) != 1:
+        raise Violation(f"{len(found)} recordings say that they write {path}")
+    try:
+        stop(found[0])
+    except UserError as error:
+        raise Violation(f"it cannot be stopped: {error}") from None
+
+
 def strike(target: Target, path: Path, counts: Counter[str]) -> float:
     """Watch the target, kill one part of memtui, and look at everything; how long the target needed to go on."""
     victim, mode = random.choice(PARTS), random.choice(MODES)
@@ -172,6 +191,8 @@ def strike(target: Target, path: Path, counts: Counter[str]) -> float:
             raise Violation(f"{victim} is not there")
         killed.send_signal(signal.SIGKILL)
         took = target.goes_on()
+        if victim == "viewer":
+            _end_detached(path, parts)
         if psutil.wait_procs(parts, timeout=10)[1]:
             raise Violation(f"after the end of {victim} another part goes on")
         target.is_free()

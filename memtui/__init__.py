@@ -6,8 +6,9 @@ __version__ = "0.1.0"
 def mark(text: str) -> None:
     """Put a mark (an epoch, a phase) on the time axis of the recording that observes this process.
 
-    Does nothing where nobody records it. It never raises and never waits; a mark costs about 0.1 ms, and of more than
-    50 a second the rest is left out. At most 500 characters are kept.
+    Does nothing where nobody records it. It never raises and never waits; a mark costs a fraction of a millisecond
+    (the first one some tens, for imports), and of more than 50 a second the rest is left out. At most 500 characters
+    are kept.
     """
     try:
         from memtui.marks import put

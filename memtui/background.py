@@ -71,7 +71,7 @@ class Recording:
 
     def ended(self) -> dict[str, Any] | None:
         """How it ended, once it has; asks without waiting."""
-        if self._ended is None:
+        if self._ended is None and self._connection.fileno() >= 0:
             self._connection.settimeout(0.0)
             try:
                 self._ended = self._read_end()

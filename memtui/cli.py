@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from memtui.choices import DEFAULT_MAX_BYTES, DURATION_NS, FLUSHES, INTERVAL_NS, LEAST_MAX_BYTES, REARMS, TRACKERS
 from memtui.errors import BAD_INPUT, FAILURE, UserError, silence
@@ -371,75 +371,10 @@ def _run(args: argparse.Namespace) -> int:
 
 def _watch(args: argparse.Namespace, what: int | Launch) -> int:
     """Record and view; the session stays."""
-    from memtui.background import Recording
-    from memtui.observe import AlreadyRunning
+    from memtui.attach import watch
 
     _require_terminal()
-    try:
-        recording = Recording(lambda: _observation(args, what))
-    except AlreadyRunning as error:
-        return _rejoin(args, error.found)
-    _say(args, recording.notice)
-    _prepare_screen(args)  # after sudo, if any, was undone: it looks at the user's variables
-    left: list[str] = []
-
-    def stopped() -> bool:
-        return bool((recording.ended() or {}).get("asked"))
-
-    try:
-        code = _view(recording.path, live=True, on_quit=left.append, stopped=stopped)
-    except BaseException:
-        _tell_way_back(recording.pid, recording.id, recording.path)
-        raise
-    if left[-1] in ("detached", "lost") and recording.ended() is None:
-        _tell_way_back(recording.pid, recording.id, recording.path)
-        return code
-    failure: UserError | None = None
-    try:
-        recording.stop()
-    except UserError as error:
-        failure = error
-    lines = ["the recording was stopped by somebody else"] if left[-1] == "stopped" else []
-    if why := (recording.ended() or {}).get("why"):
-        lines.append(f"the recording ended: {why}")
-    lines.append(f"session: {recording.path}")
-    if recording.log is not None:
-        lines.append(f"output of the program: {recording.log}")
-    if recording.owner_notice:
-        lines.append(recording.owner_notice)
-    _tell(*lines)
-    if failure is not None:
-        raise failure
-    return code
-
-
-def _rejoin(args: argparse.Namespace, found: Running) -> int:
-    """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone."""
-    from memtui.remote import Follower
-
-    _prepare_screen(args)
-    follower = Follower(found)
-    left: list[str] = []
-    code = _view(Path(found.path), live=True, on_quit=left.append, stopped=follower.stopped)
-    if follower.stopped():
-        _tell("the recording was stopped by somebody else", f"session: {found.path}")
-    elif follower.ended():
-        _tell(f"session: {found.path}")
-    else:
-        _tell_way_back(found.pid, found.id, Path(found.path))
-    return code
-
-
-def _tell_way_back(pid: int, name: str, path: Path) -> None:
-    _tell(f"goes on recording: memtui attach {pid} comes back, memtui stop {name} ends it, session: {path}")
-
-
-def _tell(*lines: str) -> None:
-    """Last words; a terminal that is gone is no error."""
-    try:
-        print("\n".join(map(visible, lines)), flush=True)
-    except OSError:
-        silence(sys.stdout)
+    return watch(lambda: _observation(args, what), lambda: _prepare_screen(args), lambda line: _say(args, line))
 
 
 def _replay(args: argparse.Namespace) -> int:
@@ -451,10 +386,10 @@ def _replay(args: argparse.Namespace) -> int:
     return _view(args.file, live=False)
 
 
-def _view(path: Path, *, live: bool, **more: Any) -> int:
+def _view(path: Path, *, live: bool) -> int:
     from memtui.app import run_viewer
 
-    return run_viewer(path, live=live, **more)
+    return run_viewer(path, live=live)
 
 
 def _require_terminal() -> None:

@@ -179,8 +179,9 @@ class Observation:
         if self._entry is not None:
             self._entry.close()
             self._entry = None
-        if self._target is not None and self._dies:
+        if self._target is not None and self._dies and self._target.poll() is None:
             _terminate(self._target)
+            self._target = None  # its exit status is ours, and says nothing
 
     @property
     def ending(self) -> tuple[str, str] | None:

@@ -68,6 +68,8 @@ def other():
         (["record", "4999999"], "no process has PID"),
         (["record", "--", "/no/such/program"], "no such program"),
         (["attach"], "PID"),
+        (["stop"], "ID|PID|all"),
+        (["mark"], "TEXT"),
         (["nonsense"], "invalid choice"),
         (["export", "x"], "required"),
         (["export", "x", "--to", "xml", "-o", "y"], "xml"),
@@ -146,7 +148,8 @@ def test_a_screen_needs_a_terminal(words, session, other):
 def test_help_and_version():
     assert memtui("--version").stdout.startswith("memtui ")
     help_text = memtui("--help").stdout
-    for command in ("demo", "attach", "run", "record", "replay", "report", "export", "doctor"):
+    commands = "demo attach run record replay list stop mark report export doctor"
+    for command in commands.split():
         assert f"\n    {command} " in help_text
         assert memtui(command, "--help").returncode == 0
     assert memtui().stdout == help_text

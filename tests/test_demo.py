@@ -243,3 +243,11 @@ def test_run_starts_a_program_and_keeps_its_output_apart(state, terminal):
     child.kill()
     (log,) = state.glob("*.log")
     assert "hello from the program" in log.read_text()
+
+
+@pytest.mark.parametrize(("program", "status"), [("exit 7", 7), ("kill -9 $$", 137)])
+def test_run_tells_on_how_the_program_ended(program, status, state, terminal):
+    screen = terminal("run", *TRACKER, "--", "bash", "-c", f"sleep 3; {program}")
+    screen.read(START_SECONDS, until="ended")
+    screen.send("q")
+    assert screen.end(20) == status

@@ -1,0 +1,96 @@
+"""The screen on a recording: from the start to the end, or until it is left alone; and the last words on leaving."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from memtui import terminal
+from memtui.app import run_viewer
+from memtui.background import Recording
+from memtui.errors import UserError, silence
+from memtui.foreign import visible
+from memtui.observe import AlreadyRunning, Observation
+from memtui.remote import Follower
+from memtui.running import Running
+
+STOPPED = "the recording was stopped by somebody else"
+
+
+def watch(observe: Callable[[], Observation], prepare: Callable[[], object], say: Callable[[str], object]) -> int:
+    """Record and view; the exit code.
+
+    Of a program that was started for this and has ended meanwhile it is the program's own.
+
+    Args:
+        observe: starts the recording; called in its supervisor.
+        prepare: makes the terminal ready for a screen.
+        say: tells the user a line that is no result.
+
+    Raises:
+        UserError: nothing was recorded, or something went wrong on the way.
+    """
+    try:
+        recording = Recording(observe)
+    except AlreadyRunning as error:
+        prepare()
+        return _rejoin(error.found)
+    say(recording.notice)
+    prepare()  # after sudo, if any, was undone: it looks at the user's variables
+    left: list[str] = []
+
+    def stopped() -> bool:
+        return bool((recording.ended() or {}).get("asked"))
+
+    try:
+        code = run_viewer(recording.path, live=True, on_quit=left.append, stopped=stopped)
+    except BaseException:
+        _tell_way_back(recording.pid, recording.id, recording.path)
+        raise
+    if left[-1] in (terminal.DETACHED, terminal.LOST) and recording.ended() is None:
+        _tell_way_back(recording.pid, recording.id, recording.path)
+        return code
+    failure: UserError | None = None
+    try:
+        recording.stop()
+    except UserError as error:
+        failure = error
+    ended = recording.ended() or {}
+    lines = [STOPPED] if left[-1] == terminal.STOPPED else []
+    if why := ended.get("why"):
+        lines.append(f"the recording ended: {why}")
+    lines.append(f"session: {recording.path}")
+    if recording.log is not None:
+        lines.append(f"output of the program: {recording.log}")
+    if recording.owner_notice:
+        lines.append(recording.owner_notice)
+    _tell(*lines)
+    if failure is not None:
+        raise failure
+    return code or ended.get("exit_status", 0)
+
+
+def _rejoin(found: Running) -> int:
+    """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone."""
+    follower = Follower(found)
+    code = run_viewer(Path(found.path), live=True, stopped=follower.stopped)
+    if follower.stopped():
+        _tell(STOPPED, f"session: {found.path}")
+    elif follower.ended():
+        _tell(f"session: {found.path}")
+    else:
+        _tell_way_back(found.pid, found.id, Path(found.path))
+    return code
+
+
+def _tell_way_back(pid: int, name: str, path: Path) -> None:
+    _tell(f"goes on recording: memtui attach {pid} comes back, memtui stop {name} ends it, session: {path}")
+
+
+def _tell(*lines: str) -> None:
+    """Last words; a terminal that is gone is no error."""
+    try:
+        print("\n".join(map(visible, lines)), flush=True)
+    except OSError:
+        silence(sys.stdout)
