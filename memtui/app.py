@@ -78,7 +78,14 @@ def run_viewer(path: Path, *, live: bool, on_quit: Callable[[], object] | None =
             from memtui.screens.monitor import MemtuiApp
 
             how = terminal.settings()
-            app = MemtuiApp(lambda: reader, live=live, refresh_s=refresh_s, color=how.color, ascii_only=how.ascii_only)
+            app = MemtuiApp(
+                lambda: reader,
+                live=live,
+                refresh_s=refresh_s,
+                color=how.color,
+                ascii_only=how.ascii_only,
+                theme_name=how.theme,
+            )
             app.run(mouse=how.mouse)
         return app.return_code or 0
     finally:
