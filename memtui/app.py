@@ -88,6 +88,7 @@ def run_viewer(
                 refresh_s=refresh_s,
                 color=how.color,
                 ascii_only=how.ascii_only,
+                theme_name=how.theme,
                 stopped=stopped,
             )
             app.run(mouse=how.mouse)
@@ -108,7 +109,7 @@ def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]
         from memtui.screens.home import HomeApp
 
         how = terminal.settings()
-        app = HomeApp(look, color=how.color, ascii_only=how.ascii_only)
+        app = HomeApp(look, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
         chosen = app.run(mouse=how.mouse)
     return app.return_code or 0, chosen
 

@@ -290,6 +290,7 @@ def _screen_options() -> _Parser:
     group.add_argument(
         "--color", choices=("auto", "truecolor", "256", "16", "none"), default="auto", help="colours (auto)"
     )
+    group.add_argument("--theme", choices=("dark", "light", "high-contrast"), default="dark", help="(dark)")
     group.add_argument("--ascii", action="store_true", help="no characters outside ASCII")
     group.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     return parser
@@ -402,7 +403,7 @@ def _prepare_screen(args: argparse.Namespace) -> None:
     from memtui.terminal import prepare
 
     _require_terminal()
-    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse)
+    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
 
 
 def _record(args: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from memtui.errors import UserError
 if TYPE_CHECKING:
     import asyncio
 
+THEMES = ("dark", "light", "high-contrast")
 COLORS = ("auto", "truecolor", "256", "16", "none")
 STDIN, STDERR = 0, 2
 # How a screen was left: by q, by d, because somebody else ended the recording, or by no choice of the user's.
@@ -77,11 +78,12 @@ def ascii_needed(environ: Mapping[str, str] = os.environ) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the screen is drawn. ``color`` is "256", "16" or "none"."""
+    """How the screen is drawn. ``color`` is "256", "16" or "none", ``theme`` one of ``THEMES``."""
 
     color: str = "256"
     ascii_only: bool = False
     mouse: bool = True
+    theme: str = THEMES[0]
 
 
 _settings = Settings()
@@ -97,6 +99,7 @@ def prepare(
     color: str = "auto",
     ascii_only: bool = False,
     mouse: bool = True,
+    theme: str = THEMES[0],
     environ: MutableMapping[str, str] = os.environ,
 ) -> Settings:
     """Set what Textual reads at import, and remember how to draw.
@@ -113,7 +116,7 @@ def prepare(
     environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
     # Textual would turn everything grey; our own "none" draws without any colour.
     environ.pop("NO_COLOR", None)
-    _settings = Settings(mode, ascii_only or ascii_needed(environ), mouse)
+    _settings = Settings(mode, ascii_only or ascii_needed(environ), mouse, theme)
     return _settings
 
 

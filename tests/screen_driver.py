@@ -35,6 +35,14 @@ class Driver:
             assert time.monotonic() < deadline, f"it did not come:\n{self.text}"
             await self.pilot.pause(0.02)
 
+    async def settle(self, seconds: float = 20.0) -> None:
+        """Wait until all page sets in sight are decoded and drawn."""
+        deadline, seen, calm = time.monotonic() + seconds, "", 0
+        while calm < 4:
+            assert time.monotonic() < deadline, f"it goes on changing:\n{self.text}"
+            await self.pilot.pause(0.1)
+            calm, seen = (calm + 1 if self.text == seen else 0), self.text
+
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
         await self.pilot.pause(0.05)

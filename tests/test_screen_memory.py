@@ -352,27 +352,6 @@ async def test_svg():
     assert "train.py" in svg
 
 
-async def test_random_keys_and_sizes_break_nothing():
-    random = np.random.default_rng(7)
-    keys = [
-        "space", "t", "T", "left", "right", "shift+left", "home", "end", "l", "plus", "minus", "j", "slash", "f", "s",
-        "S", "m", "up", "down", "pageup", "pagedown", "1", "2", "3", "4", "tab", "question_mark", "escape", "enter",
-        "left_square_bracket", "right_square_bracket", "9", "x", "percent_sign", "backspace",
-    ]  # fmt: skip
-    sizes = [(210, 60), (120, 36), (100, 30), (80, 24), (60, 16), (30, 8), (101, 31)]
-    session = FakeSession(60, growing=True)
-    async with running(session, live=True) as d:
-        for step in range(150):
-            await d.pilot.press(str(random.choice(keys)))
-            if step % 10 == 0:
-                await d.pilot.resize_terminal(*sizes[random.integers(len(sizes))])
-        await d.pilot.resize_terminal(120, 36)
-        await d.press("escape", "escape", "l")
-        await d.until(lambda: d.app.screen is d.screen and d.view.header.state is State.LIVE)
-        await d.pilot.pause(0.2)
-        assert {len(line) for line in screen_lines(d.app)} == {120}
-
-
 # The parts below the screen
 
 

@@ -1,9 +1,12 @@
-"""What the keys do and what the words mean."""
+"""What the keys do and what the words mean, the panel that is chosen first."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -11,7 +14,38 @@ from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBarRender
 from textual.widgets import Static
 
-HELP = """\
+_HANGING = re.compile(r"  \S.{0,11}?\s{2,}|  (?=\S)")  # a key and the room after it, or the margin of a sentence
+ABOUT = {
+    "heat": """\
+Where and when                          addresses down, time across, warmer where more of the memory was touched
+  A row of cells is a part of a range, its share of rows grows with what was touched of it. Memory that was never
+  touched is left out; "not mapped" rows stand for holes between ranges. ▸ is the cursor, and the lower edge says what
+  is under it: first address, range, time, and how many of the cell's pages were touched in that window.
+""",
+    "reuse": """\
+Reuse distance, miss ratio              of all touches from the start of the session to the cursor
+  Bars: how many touches came back after so much other memory. Curve (m): which share of touches a memory of that size
+  would miss; bright for sure, dark between the two bounds. The sentence speaks of the size under the line: , and .
+  move it, a click puts it. A touch is one page in one window, so the figures belong to this interval.
+""",
+    "table": """\
+Address ranges                          what is mapped, and how much of it was touched in the window at the cursor
+  WSS: touched in that window; RSS: resident, touched or not; of WSS: share of all that was touched; trend: the last
+  windows, each range by its own largest. A chosen range has its own line in the graph.
+""",
+    "processes": """\
+Processes                               of the tree, in the window at the cursor, by rank and then by pid
+  rank and local are what torchrun set when the process began; WSS, RSS and CPU are those of the window. n/a says that
+  a figure is not known, and why.
+""",
+    "power": """\
+Power                                   what the devices draw, from their own sensors
+  avg, peak and energy are counted from the start of the session to the cursor. The bar goes to the limit of the device.
+  A board that other programs use as well says so: its power is theirs, too.
+""",
+}
+SECTIONS = {
+    "time": """\
 Time                                    the same live, on a growing and on a finished session
   space        stop here; again: play on from here
   t  T         next, previous sample (also right and left; with shift ten at a time)
@@ -21,30 +55,38 @@ Time                                    the same live, on a growing and on a fin
   j            jump to a typed time: 7:12  90  5m  50%  +30  -1:30
   n  N         next, previous mark, gap, disturbed or not paused window: the ticks of the timeline
   +  -         show less time, more time, all of it
-
+""",
+    "heat": """\
 Cursor                                  one moment and one address for all panels; a click puts it there
   shift+up     up and down in the heat map (up and down alone where the heat map is chosen)
   shift+down
   z  Z         zoom in on the cursor: the range, then a quarter of it at a time, and less time; back
   H  L         half a picture back, half a picture on in time
   K  J         half a picture up, half a picture down in memory
-
+""",
+    "table": """\
 Ranges
   up  down     choose a range and look at it in all panels; pageup and pagedown by the screenful
   Esc          look at all ranges again; once more: forget the typed filter
   /            show only ranges whose name, address or perms contain what you type
   s  S         sort by the next column; turn the order round (or click a column)
   f            filters on or off: executable, without access, shorter than 4 pages
-
+""",
+    "processes": """\
 Processes
   p            processes in place of the ranges, and back; rank and local rank are those of torchrun
   up  down     choose one: all panels are about it alone; Esc: about all of them again
-
+""",
+    "reuse": """\
 Pictures
   m            miss ratio of a smaller memory instead of reuse distances
   ,  .         what less, what more memory would miss (up and down where that panel is chosen)
   1-4  Tab     choose where and when, reuse, ranges, power; a small screen shows the one that is chosen
-
+""",
+}
+REST = """\
+  c            other colours: dark, light, high contrast
+  :  Ctrl+p    find an action by its name
   ?            this help
   q            quit (Ctrl+C too); where this screen began the recording, that ends with it
   d            detach: leave the screen, the recording goes on; memtui attach PID comes back
@@ -65,6 +107,23 @@ A saved session opens at its end, paused, with all of it in sight: space plays i
 """
 
 
+def help_for(panel: str) -> str:
+    """All of the help, beginning with the panel that is chosen and the keys for it."""
+    sections = dict(SECTIONS)
+    first = [ABOUT[panel]] + ([sections.pop(panel)] if panel in sections else [])
+    return "\n".join([*first, *sections.values(), REST])
+
+
+def wrapped(lines: list[str], width: int) -> list[str]:
+    """Lines that fit, what is too long going on under its own words and not under the key."""
+    out: list[str] = []
+    for line in lines:
+        indent = _HANGING.match(line)
+        space = " " * (len(indent[0]) if indent and len(indent[0]) < width // 2 else 2)
+        out += textwrap.wrap(line, max(20, width), subsequent_indent=space, drop_whitespace=True) or [""]
+    return out
+
+
 class PlainBar(ScrollBarRender):
     """A scroll bar of whole cells: its ends are drawn with no part of a block."""
 
@@ -78,9 +137,18 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,q,question_mark,f1,enter,space", "dismiss", "close"),
     ]
 
+    def __init__(self, panel: str = "table") -> None:
+        super().__init__()
+        self._panel = panel
+
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help"):
-            yield Static(HELP, markup=False, id="help-text")
+            yield Static("", markup=False, id="help-text")
+
+    def on_resize(self, event: events.Resize) -> None:
+        look = getattr(self.app, "look", None)
+        words = "\n".join(wrapped(help_for(self._panel).splitlines(), min(110, event.size.width - 8)))
+        self.query_one("#help-text", Static).update(look.plain(words) if look is not None else words)
 
     def on_mount(self) -> None:
         look = getattr(self.app, "look", None)

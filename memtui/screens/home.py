@@ -212,8 +212,10 @@ class HomeScreen(Screen[None]):
 class HomeApp(TerminalApp[tuple[str, str]]):
     """Ends with (command, its argument), or None when nothing was chosen."""
 
-    def __init__(self, look: Callable[[], HomeView], *, color: str = "256", ascii_only: bool = False) -> None:
-        super().__init__(color=color, ascii_only=ascii_only)
+    def __init__(
+        self, look: Callable[[], HomeView], *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark"
+    ) -> None:
+        super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
         self._home_look = look
 
     def get_default_screen(self) -> HomeScreen:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.reactive import reactive
@@ -18,6 +18,7 @@ from textual.widget import Widget
 from memtui.present import Presenter, Room, SessionLike
 from memtui.screens.arrange import MIN_COLUMNS, MIN_ROWS, PANELS, Arrangement, arrange
 from memtui.screens.feed import Action, Feed
+from memtui.screens.keys import KEYS
 from memtui.screens.prompt import Prompt
 from memtui.views import HeaderView, MemoryView, State
 from memtui.widgets.footer_line import FooterLine
@@ -56,49 +57,7 @@ class MemoryScreen(Screen[None]):
     """Everything about the memory of one target at one moment."""
 
     AUTO_FOCUS = ""  # the hidden prompt must not take the keys when a help screen closes
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "toggle_pause", "pause or play"),
-        Binding("t,right", "step(1)", "next sample"),
-        Binding("T,left", "step(-1)", "previous sample"),
-        Binding("shift+right", "step(10)", "ten samples on"),
-        Binding("shift+left", "step(-10)", "ten samples back"),
-        Binding("right_square_bracket", "faster(1)", "faster"),
-        Binding("left_square_bracket", "faster(-1)", "slower"),
-        Binding("home", "home", "first sample"),
-        Binding("end,l", "to_end", "live, or the end"),
-        Binding("plus,equals_sign", "widen(-1)", "less time, closer"),
-        Binding("minus", "widen(1)", "more time"),
-        Binding("j", "jump", "jump to a time"),
-        Binding("p", "processes", "processes or address ranges"),
-        Binding("n", "mark(1)", "next mark"),
-        Binding("N", "mark(-1)", "previous mark"),
-        Binding("slash", "filter", "filter by text"),
-        Binding("escape", "lift", "look at everything again"),
-        Binding("z", "zoom(1)", "zoom in on the cursor"),
-        Binding("Z", "zoom(-1)", "zoom back"),
-        Binding("shift+down", "move_cursor(1)", "cursor of the heat map down"),
-        Binding("shift+up", "move_cursor(-1)", "cursor of the heat map up"),
-        Binding("H", "pan(-1)", "half a picture back in time"),
-        Binding("L", "pan(1)", "half a picture on in time"),
-        Binding("J", "pan_memory(1)", "half a picture down in memory"),
-        Binding("K", "pan_memory(-1)", "half a picture up in memory"),
-        Binding("f", "toggle_filters", "filters on or off"),
-        Binding("s", "sort", "sort by the next column"),
-        Binding("S", "reverse", "reverse the order"),
-        Binding("m", "miss_ratio", "miss ratio or reuse distance"),
-        Binding("full_stop", "memory_size(1)", "miss ratio of more memory"),
-        Binding("comma", "memory_size(-1)", "miss ratio of less memory"),
-        Binding("down", "move(1)", "down in the chosen panel"),
-        Binding("up", "move(-1)", "up in the chosen panel"),
-        Binding("pagedown", "page(1)", "next page of ranges"),
-        Binding("pageup", "page(-1)", "previous page of ranges"),
-        *(Binding(str(n), f"panel({n})", f"panel {n}") for n in range(1, len(PANELS) + 1)),
-        Binding("tab", "next_panel(1)", "next panel"),
-        Binding("shift+tab", "next_panel(-1)", "previous panel"),
-        Binding("question_mark,f1", "help", "help"),
-        Binding("d", "app.detach", "detach"),
-        Binding("q", "app.quit", "quit"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = list(KEYS)
 
     view: reactive[MemoryView | None] = reactive(None, repaint=False, init=False)
 
@@ -373,7 +332,17 @@ class MemoryScreen(Screen[None]):
     def action_help(self) -> None:
         from memtui.screens.help import HelpScreen
 
-        self.app.push_screen(HelpScreen())
+        about = "processes" if self.chosen == "table" and self.processes_shown else self.chosen
+        self.app.push_screen(HelpScreen(about))
+
+    def action_palette(self) -> None:
+        from memtui.screens.palette import PaletteScreen
+
+        async def chosen(action: str | None) -> None:
+            if action is not None:
+                await self.run_action(action)
+
+        self.app.push_screen(PaletteScreen(), chosen)
 
     # Prompts
 

@@ -19,6 +19,7 @@ class MemtuiApp(TerminalApp[int]):
         refresh_s: how often a growing session is looked at.
         color: "256", "16" or "none", see ``terminal.prepare``.
         ascii_only: draw with ASCII characters.
+        theme_name: "dark", "light" or "high-contrast".
         stopped: whether somebody else ended the recording; asked about once a second.
     """
 
@@ -30,9 +31,10 @@ class MemtuiApp(TerminalApp[int]):
         refresh_s: float = 1.0,
         color: str = "256",
         ascii_only: bool = False,
+        theme_name: str = "dark",
         stopped: Callable[[], bool] | None = None,
     ) -> None:
-        super().__init__(color=color, ascii_only=ascii_only)
+        super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
         self._stopped = stopped
         self.how_left = terminal.QUIT

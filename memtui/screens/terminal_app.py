@@ -11,6 +11,8 @@ from textual.binding import Binding, BindingType
 
 from memtui import terminal
 from memtui.widgets.look import look
+from memtui.widgets.panel import Painted
+from memtui.widgets.themes import THEMES
 
 T = TypeVar("T")
 
@@ -21,6 +23,7 @@ class TerminalApp(App[T]):
     Args:
         color: "256", "16" or "none", see ``terminal.prepare``.
         ascii_only: draw with ASCII characters.
+        theme_name: "dark", "light" or "high-contrast".
     """
 
     TITLE = "memtui"
@@ -33,18 +36,34 @@ class TerminalApp(App[T]):
         Binding("ctrl+q", "quit", "quit", priority=True, show=False),
     ]
 
-    def __init__(self, *, color: str = "256", ascii_only: bool = False) -> None:
+    def __init__(self, *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark") -> None:
         # Our colours are palette indices: let them through as they are.
         super().__init__(ansi_color=True)
-        self.look = look(color, ascii_only)
+        self.look = look(color, ascii_only, theme_name)
 
     def on_mount(self) -> None:
         self.set_class(self.look.color != "256", "few-colours")
         self.set_class(self.look.ascii_only, "ascii-only")
+        self._dress()
         self.call_after_refresh(_settle)
         if not self.is_headless:
             terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
             self.set_interval(1.0, self.check_terminal)
+
+    def action_next_theme(self) -> None:
+        """The same screen in other colours."""
+        names = list(THEMES)
+        after = names[(names.index(self.look.theme) + 1) % len(names)]
+        self.look = look(self.look.color, self.look.ascii_only, after)
+        self._dress()
+        for screen in self.screen_stack:
+            for widget in screen.query(Painted):
+                widget.recolour()
+
+    def _dress(self) -> None:
+        """What the style sheet paints: the ground and what is typed into."""
+        for name in THEMES:
+            self.set_class(name == self.look.theme, f"theme-{name}")
 
     def on_unmount(self) -> None:
         if not self.is_headless:

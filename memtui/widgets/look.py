@@ -1,7 +1,6 @@
-"""Colours and glyphs of the screen, made for 256 colours first: over SSH there is usually no more than that.
+"""How the screen is drawn: the styles of a theme in as many colours as there are, and the glyphs a terminal has.
 
-Every colour is an index of the xterm palette (16..255, which terminals leave alone), so the picture is the same with
-24-bit colour and costs fewer bytes. Hot is warm everywhere; everything that is not data is grey.
+Made for 256 colours first: over SSH there is usually no more than that, and more would only cost bytes.
 """
 
 from __future__ import annotations
@@ -12,63 +11,33 @@ from functools import cache
 from rich.style import Style
 
 from memtui.widgets import raster
-
-GROUND = 233
-_HEAT = (235, 52, 88, 124, 130, 166, 208, 214, 221, 229)  # embers: dark red to pale yellow, rising in brightness
-_ROLES_256: dict[str, tuple[int, int, str]] = {
-    # role: (foreground, background, attributes)
-    "frame": (239, GROUND, ""),
-    "title": (252, GROUND, ""),
-    "text": (250, GROUND, ""),
-    "dim": (243, GROUND, ""),
-    "faint": (238, GROUND, ""),
-    "bright": (255, GROUND, "bold"),
-    "key": (180, GROUND, ""),
-    "live": (114, GROUND, ""),
-    "paused": (110, GROUND, ""),
-    "ended": (247, GROUND, ""),
-    "warning": (215, GROUND, ""),
-    "rss": (67, GROUND, ""),
-    "cool": (67, GROUND, ""),
-    "cursor": (255, GROUND, ""),
-    "focus": (117, GROUND, ""),
-    "bar": (173, GROUND, ""),
-    "selected": (255, 237, ""),
-    "selected_dim": (247, 237, ""),
-    "gap": (240, GROUND, ""),
-}
-_ROLES_16: dict[str, str] = {
-    "frame": "bright_black", "title": "default", "text": "default", "dim": "bright_black", "faint": "bright_black",
-    "bright": "bold", "key": "yellow", "live": "green", "paused": "cyan", "ended": "default", "warning": "yellow",
-    "rss": "blue", "cool": "blue", "cursor": "bold", "focus": "cyan", "bar": "yellow", "selected": "reverse",
-    "selected_dim": "reverse", "gap": "bright_black",
-}  # fmt: skip
-_ROLES_NONE = {"bright": "bold", "selected": "reverse", "selected_dim": "reverse", "live": "bold", "paused": "bold"}
+from memtui.widgets.themes import THEMES, WITHOUT_COLOUR, Theme
 
 
 @dataclass(frozen=True)
 class Look:
-    """How to draw. ``color`` is "256", "16" or "none"."""
+    """How to draw. ``color`` is "256", "16" or "none", ``theme`` a name of ``THEMES``."""
 
     color: str = "256"
     ascii_only: bool = False
+    theme: str = "dark"
     styles: dict[str, Style] = field(init=False, repr=False, compare=False)
     pairs: raster.PairStyles = field(init=False, repr=False, compare=False)
     heat: tuple[Style, ...] = field(init=False, repr=False, compare=False)
     focus_on_heat: tuple[Style, ...] = field(init=False, repr=False, compare=False)  # a line over a filled area
 
     def __post_init__(self) -> None:
-        styles = {role: self._style(role) for role in _ROLES_256}
-        levels = dict(enumerate(_HEAT)) | {raster.NOTHING: GROUND}
+        theme = THEMES[self.theme]
+        styles = {role: self._style(theme, role) for role in theme.roles}
+        levels = dict(enumerate(theme.heat)) | {raster.NOTHING: theme.ground}
         object.__setattr__(self, "styles", styles)
         object.__setattr__(self, "pairs", raster.PairStyles(levels))
         if self.color == "256":
-            heat = tuple(Style(color=f"color({c})", bgcolor=f"color({GROUND})") for c in _HEAT)
+            heat = tuple(Style(color=f"color({c})", bgcolor=f"color({theme.ground})") for c in theme.heat)
         elif self.color == "16":
-            names = ("bright_black", *("red",) * 4, *("yellow",) * 5)
-            heat = tuple(Style(color=name) for name in names)
+            heat = tuple(Style(color=name) for name in theme.heat_16)
         else:
-            heat = (Style(),) * len(_HEAT)
+            heat = (Style(),) * len(theme.heat)
         object.__setattr__(self, "heat", heat)
         line = styles["focus"]
         if self.half_blocks:
@@ -77,13 +46,14 @@ class Look:
             line_on = (line,) * len(heat)
         object.__setattr__(self, "focus_on_heat", line_on)
 
-    def _style(self, role: str) -> Style:
+    def _style(self, theme: Theme, role: str) -> Style:
         if self.color == "256":
-            front, back, attributes = _ROLES_256[role]
-            return Style(color=f"color({front})", bgcolor=f"color({back})", bold="bold" in attributes or None)
+            front, back, attributes = theme.roles[role]
+            ground = f"color({theme.ground if back is None else back})"
+            return Style(color=f"color({front})", bgcolor=ground, bold="bold" in attributes or None)
         if self.color == "16":
-            return Style.parse(_ROLES_16[role])
-        return Style.parse(_ROLES_NONE.get(role, ""))
+            return Style.parse(theme.roles_16[role])
+        return Style.parse(WITHOUT_COLOUR.get(role, ""))
 
     def __getitem__(self, role: str) -> Style:
         return self.styles[role]
@@ -109,6 +79,6 @@ _ASCII = str.maketrans(
 
 
 @cache
-def look(color: str = "256", ascii_only: bool = False) -> Look:
+def look(color: str = "256", ascii_only: bool = False, theme: str = "dark") -> Look:
     """The one ``Look`` of its kind (its styles are cached)."""
-    return Look(color, ascii_only)
+    return Look(color, ascii_only, theme)

@@ -61,6 +61,11 @@ class Painted(Widget):
         """How the app draws; the default in an app that knows no looks."""
         return getattr(self.app, "look", None) or look()
 
+    def recolour(self) -> None:
+        """Paint anew in other styles."""
+        self._painted = None
+        self.refresh()
+
     def show(self, view: Any) -> None:
         """Take a new view and redraw what it changes."""
         if same(view, self.view):
