@@ -236,11 +236,13 @@ def test_run_starts_a_program_and_keeps_its_output_apart(state, terminal):
     assert "hello from" not in screen.text
     (running,) = find_all(state.parent)
     child = psutil.Process(running.pid)
-    assert child.cmdline() == [sys.executable, "-c", source]
-    screen.send("q")
-    assert screen.end(20) == 0
-    assert runs(child.pid)
-    child.kill()
+    try:
+        assert child.cmdline() == [sys.executable, "-c", source]
+        screen.send("q")
+        assert screen.end(20) == 0
+        assert runs(child.pid)
+    finally:
+        child.kill()
     (log,) = state.glob("*.log")
     assert "hello from the program" in log.read_text()
 
