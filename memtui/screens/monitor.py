@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable
 from typing import ClassVar
 
+from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
 
@@ -67,6 +68,12 @@ class MemtuiApp(App[int]):
         if not self.is_headless:
             terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
             self.set_interval(1.0, self._check_terminal)
+
+    async def on_key(self, event: events.Key) -> None:
+        """Keys typed faster than an input gets the focus belong to it: they must not press other keys."""
+        take = getattr(self.screen, "take_key", None)
+        if take is not None and await take(event):
+            event.prevent_default()
 
     def action_next_theme(self) -> None:
         """The same screen in other colours."""
