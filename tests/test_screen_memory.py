@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from textual import events
 
 from memtui.present import Presenter, Room
 from memtui.present.playhead import Playhead, parse_time
@@ -182,6 +183,15 @@ async def test_jump():
         assert not d.screen.prompt.active
         await d.press("j", *"99:00", "enter")
         await d.until(lambda: "the session is 25.2 s long" in d.text)
+
+
+async def test_keys_typed_before_the_prompt_is_there_are_not_lost():
+    async with running() as d:
+        for name, character in (("j", "j"), ("0", "0"), ("colon", ":"), ("1", "1"), ("2", "2"), ("enter", None)):
+            d.app.post_message(events.Key(name, character))
+        await d.until(lambda: 12 <= d.view.header.position_s < 12.3)
+        await d.until(lambda: not d.screen.prompt.active)
+        assert d.app.screen is d.screen
 
 
 async def test_help_and_back():

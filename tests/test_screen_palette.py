@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 from rich.color import EIGHT_BIT_PALETTE
+from textual import events
 
 from memtui import terminal
 from memtui.screens.help import ABOUT, HelpScreen, help_for, wrapped
@@ -145,3 +146,12 @@ async def test_the_key_changes_the_colours_and_nothing_else():
 def test_terminal_and_widgets_know_the_same_themes():
     assert tuple(THEMES) == terminal.THEMES
     assert terminal.prepare(theme="light", environ={"TERM": "xterm"}).theme == "light"
+
+
+async def test_words_typed_at_once_reach_the_palette():
+    async with running(held(live=False)) as d:
+        for character in ":zoom":
+            d.app.post_message(events.Key("colon" if character == ":" else character, character))
+        await d.until(lambda: "│ zoom  " in d.text and "▸ z" in d.text)
+        await d.press("escape")
+        assert not d.view.heat.zoom

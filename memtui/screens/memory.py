@@ -346,6 +346,10 @@ class MemoryScreen(Screen[None]):
 
     # Prompts
 
+    async def take_key(self, event: events.Key) -> bool:
+        """Whether a key belongs to what is being typed (see ``MemtuiApp.on_key``)."""
+        return await self.prompt.take(event)
+
     def action_filter(self) -> None:
         words = self.view.table.filter_text if self.view is not None else ""
         self._open_prompt("filter", "/", words)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual import events
+
 from memtui import terminal
 from memtui.present import SessionLike
 from memtui.screens.memory import MemoryScreen
@@ -53,3 +55,9 @@ class MemtuiApp(TerminalApp[int]):
         """Leave the screen; the recording goes on."""
         self.how_left = terminal.DETACHED
         self.exit()
+
+    async def on_key(self, event: events.Key) -> None:
+        """Keys typed faster than an input gets the focus belong to it: they must not press other keys."""
+        take = getattr(self.screen, "take_key", None)
+        if take is not None and await take(event):
+            event.prevent_default()

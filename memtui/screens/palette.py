@@ -101,6 +101,13 @@ class PaletteScreen(ModalScreen[str | None]):
     def on_mount(self) -> None:
         self._input.focus()
 
+    async def take_key(self, event: events.Key) -> bool:
+        """What was typed before the input had the focus."""
+        if self._input.has_focus or not event.is_printable or not event.character:
+            return False
+        self._input.insert_text_at_cursor(event.character)
+        return True
+
     def _show(self, place: int) -> None:
         self._place = max(0, min(len(self._found) - 1, place))
         self._list.show((self._found, self._place))

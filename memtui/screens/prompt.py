@@ -63,6 +63,20 @@ class Prompt(Horizontal):
         self._input.cursor_position = len(words)
         self.call_after_refresh(self._input.focus)
 
+    async def take(self, event: events.Key) -> bool:
+        """Take a key that was typed before the input had the focus: a fast typist must not press other keys."""
+        if not self.kind or self._input is None or self._input.has_focus:
+            return False
+        if event.is_printable and event.character:
+            self._input.insert_text_at_cursor(event.character)
+        elif event.key == "backspace":
+            self._input.action_delete_left()
+        elif event.key == "enter":
+            await self._input.action_submit()
+        else:
+            return event.key != "escape"
+        return True
+
     def close(self) -> None:
         """Stop asking."""
         self.kind = ""
