@@ -146,9 +146,20 @@ def _read_here() -> tuple[Path, str | None]:
     except (FileNotFoundError, NotADirectoryError):
         return path, None
     except OSError as error:
+        if not _in_reach(path):
+            return path, None  # HOME is another user's, as after su without a login
         raise UserError(f"{path}: cannot be read: {error.strerror}; --no-config goes on without the file") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: is not TOML: it is not UTF-8") from None
+
+
+def _in_reach(path: Path) -> bool:
+    """Whether the folder can be looked into."""
+    try:
+        os.lstat(path)
+    except OSError:
+        return False
+    return True
 
 
 def _read_as_invoker() -> tuple[Path, str | None]:

@@ -129,6 +129,20 @@ def test_what_is_no_file_is_one_line(config, session):
     assert memtui("report", session).returncode == 2
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_the_home_of_another_user_is_no_mistake(session, config, tmp_path):
+    """After su without a login HOME is still root's."""
+    config.write_text("a mistake")
+    tmp_path.chmod(0o700)
+    code = "from memtui.config import _read; print(_read()[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], user="nobody", capture_output=True, text=True, cwd="/", check=False
+    )
+    if "No module named" in done.stderr:
+        pytest.skip("another user cannot reach this checkout")
+    assert done.stdout == "None\n", done.stderr
+
+
 def test_help_does_not_pay_for_it(config):
     config.write_text("a mistake")
     for words in ((), ("--help",), ("--version",), ("attach", "--help"), ("completion", "bash")):

@@ -19,7 +19,7 @@ from memtui.export.source import Source
 from memtui.export.tables import TABLES
 from memtui.report import report_of
 from memtui.samples import Clock
-from memtui.units import duration, energy, percent, size
+from memtui.units import duration, energy, percent, size, span
 
 Cell = tuple[str, float | None] | str
 """Text, or text with the number that it is sorted by."""
@@ -57,7 +57,7 @@ def _head(reader: Source, report: dict[str, Any]) -> str:
     begin = wall_time(hello.clock, int(reader.samples.start_ns[0])) if len(reader.samples) else ""
     facts = [
         f"pid {target['pid']} on {host['hostname']}, Linux {host['kernel']}, {host['cpu_count']} CPUs, {begin}",
-        f"session {report['session']}: {report['samples']} windows in {duration(report['duration_s'])}, "
+        f"session {report['session']}: {report['samples']} windows in {span(report['duration_s'])}, "
         f"ended: {report['end']}",
         f"memtui {report['memtui_version']}, tracker {report['tracker']}, flush {report['flush']}, "
         f"filter {report['filter']}; window {duration(report['interval_s'])} asked, "

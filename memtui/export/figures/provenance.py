@@ -9,7 +9,7 @@ import numpy as np
 from memtui.export.figures.svg import SMALL_PT, wrap
 from memtui.export.source import Source
 from memtui.samples import Status
-from memtui.units import duration, percent
+from memtui.units import duration, percent, span
 
 LINES = 3  # of one sentence
 
@@ -24,7 +24,7 @@ def sentences(reader: Source) -> list[str]:
     found = [
         f"{reader.short_title}: {hello.target.command} (pid {hello.target.pid})",
         f"memtui {hello.memtui_version}, {how}, filter {hello.options.filter}; window "
-        f"{duration(hello.options.interval_ns / 1e9)} asked{true}; {len(samples)} windows in {duration(span_s)}",
+        f"{duration(hello.options.interval_ns / 1e9)} asked{true}; {len(samples)} windows in {span(span_s)}",
     ]
     return found + doubts(reader)
 
