@@ -76,6 +76,7 @@ class FakeSession:
             self.rows.append(SimpleNamespace(**heap))
         self.ended_at: dict[int, int] = {}  # process -> the sample in which it ended
         self.released = self.asked_pages = 0
+        self._sums: list[int] = []
         self.refresh()
 
     @property
@@ -100,7 +101,8 @@ class FakeSession:
             return False
         n = np.arange(count)
         start = ORIGIN_NS + n * STEP_NS
-        wss = np.array([self._wss(int(s)) for s in n], float)
+        self._sums += [self._wss(s) for s in range(len(self._sums), count)]
+        wss = np.array(self._sums[:count], float)
         tracked = self.hello.wss.ok
         self.samples = SimpleNamespace(
             sample=n,
