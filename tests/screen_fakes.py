@@ -77,6 +77,7 @@ class FakeSession:
         self.ended_at: dict[int, int] = {}  # process -> the sample in which it ended
         self.released = self.asked_pages = 0
         self.thinned_to_bytes: int | None = None
+        self._sums: list[int] = []
         self.refresh()
 
     @property
@@ -101,7 +102,8 @@ class FakeSession:
             return False
         n = np.arange(count)
         start = ORIGIN_NS + n * STEP_NS
-        wss = np.array([self._wss(int(s)) for s in n], float)
+        self._sums += [self._wss(s) for s in range(len(self._sums), count)]
+        wss = np.array(self._sums[:count], float)
         tracked = self.hello.wss.ok
         self.samples = SimpleNamespace(
             sample=n,

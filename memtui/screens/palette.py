@@ -103,7 +103,7 @@ class PaletteScreen(ModalScreen[str | None]):
 
     async def take_key(self, event: events.Key) -> bool:
         """What was typed before the input had the focus."""
-        if self._input.has_focus or not event.is_printable or not event.character:
+        if not event.is_printable or not event.character:
             return False
         self._input.insert_text_at_cursor(event.character)
         return True

@@ -65,10 +65,12 @@ class Prompt(Horizontal):
 
     async def take(self, event: events.Key) -> bool:
         """Take a key that was typed before the input had the focus: a fast typist must not press other keys."""
-        if not self.kind or self._input is None or self._input.has_focus:
+        if not self.kind or self._input is None:
             return False
-        if event.is_printable and event.character:
+        if event.is_printable and event.character:  # the input itself lets none of them pass
             self._input.insert_text_at_cursor(event.character)
+        elif self._input.has_focus:
+            return False
         elif event.key == "backspace":
             self._input.action_delete_left()
         elif event.key == "enter":
