@@ -292,7 +292,7 @@ async def test_header_ended_says_why():
 
 
 async def test_footer_keeps_the_important_keys():
-    text = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 160, 1)
+    text = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 180, 1)
     assert "rec 2.00 MiB /home/ann/x.memtui" in text
     narrow = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 60, 1)
     assert all(words in narrow for words in ("space pause", "? help", "q quit"))

@@ -31,7 +31,6 @@ KEYS = (
     Key("s", "sort", "sort", 4),
     Key("f", "filters", "toggle_filters", 5),
     Key("z", "zoom", "zoom(1)", 6),
-    Key("p", "processes", "processes", 7),
     Key("m", "miss ratio", "miss_ratio", 6),
     Key("j", "jump", "jump", 8),
     Key(":", "find", "palette", 6),
