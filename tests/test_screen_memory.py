@@ -348,6 +348,13 @@ async def test_a_session_that_breaks_is_said_and_the_screen_stays():
         await d.until(lambda: "damaged" not in d.text)
 
 
+async def test_a_click_on_quit_leaves():
+    async with running() as d:
+        line = screen_lines(d.app)[35]
+        await d.pilot.click(offset=(line.index("q quit"), 35))
+        await d.until(lambda: not d.app.is_running)
+
+
 async def test_footer_click():
     async with running() as d:
         line = screen_lines(d.app)[-1]

@@ -36,14 +36,14 @@ KEYS = (
     Key(":", "find", "palette", 6),
     Key("?", "help", "help", 1),
     Key("d", "detach", "app.detach", 3),
-    Key("q", "quit", "quit", 1),
+    Key("q", "quit", "app.quit", 1),
 )
 SMALL_KEYS = (
     Key("space", "pause", "toggle_pause", 1),
     Key("t/T", "step", "step(1)", 2),
     Key("1-4", "panel", "next_panel", 1),
     Key("?", "help", "help", 1),
-    Key("q", "quit", "quit", 1),
+    Key("q", "quit", "app.quit", 1),
 )
 
 
