@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memtui.pageset import BLOCK_BYTES, PageSet
 from memtui.probes.pages import flush
@@ -93,6 +95,13 @@ def test_auto_takes_the_first_that_works():
     none = Flusher(walker, "auto", (refused, Capability("soft-dirty", False, "it failed")))
     assert none.choice == "off"
     assert len(none.rejected) == 2
+
+
+@given(st.integers(0, 2000), st.integers(1, 2000))
+def test_every_page_of_a_span_and_none_beside_it(first, count):
+    """A library in the same 2 MiB may lie in large folios, which are no reason to refuse the span."""
+    pages = flush._every_page(Span(first << 12, first + count << 12))
+    assert pages.pages().tolist() == list(range(first, first + count))
 
 
 def test_both_flushes_prove_themselves():

@@ -378,7 +378,7 @@ def test_decoded_page_sets_are_kept_within_a_limit(path, monkeypatch):
     presenter = Presenter(reader, follow=False)
     presenter.room = Room(60, 12)
     presenter.view(1.0)
-    kept = [pages for pages in presenter._heat._sets.values() if pages is not None]
+    kept = [pages for pages in presenter.heat._sets.values() if pages is not None]
     assert 0 < sum(pages.memory_bytes for pages in kept) <= 300
     reader.close()
 

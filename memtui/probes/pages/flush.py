@@ -25,10 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.pageset import BLOCK_BYTES, PAGE_SHIFT, PageSet
+from memtui.pageset import BLOCK_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.looping_child import LoopingChild, looping_child
-from memtui.probes.pages.walk import TOP, Extents, Walk, Walker
+from memtui.probes.pages.walk import Extents, Walk, Walker
 from memtui.samples import Capability
 
 COLD, SOFT_DIRTY, OFF = "cold", "soft-dirty", "off"
@@ -140,9 +140,7 @@ class Flusher:
 
     def _has_large_folio(self, pid: int, span: Span) -> bool:
         """Whether a folio of several pages is mapped page by page here: perhaps not all of it, and then it is split."""
-        blocks = np.arange(span.start // BLOCK_BYTES, -(-span.end // BLOCK_BYTES), dtype=np.uint64)
-        every = PageSet.from_blocks(blocks, np.full((len(blocks), 8), TOP, np.uint64))
-        return bool(self._walker.large(pid, every).page_count)
+        return bool(self._walker.large(pid, _every_page(span)).page_count)
 
 
 def madvise_cold(pidfd: int, span: Span) -> bool:
@@ -235,6 +233,15 @@ def _pairs(accessed: PageSet, starts: NDArray[np.uint64], ends: NDArray[np.uint6
         low = max(low // BLOCK_BYTES * BLOCK_BYTES, int(starts[mapping]))
         high = min(-(-high // BLOCK_BYTES) * BLOCK_BYTES, int(ends[mapping]))
         yield Span(low, high)
+
+
+def _every_page(span: Span) -> PageSet:
+    """The 4 KiB pages of a span and not of its neighbours in the same blocks, which may be other mappings."""
+    blocks = np.arange(span.start // BLOCK_BYTES, -(-span.end // BLOCK_BYTES), dtype=np.uint64)
+    bits = np.zeros((len(blocks), PAGES_PER_BLOCK), np.uint8)
+    before = span.start % BLOCK_BYTES >> PAGE_SHIFT
+    bits.reshape(-1)[before : before + (span.end - span.start >> PAGE_SHIFT)] = 1
+    return PageSet.from_blocks(blocks, np.packbits(bits, axis=1, bitorder="little").view("<u8"))
 
 
 def _pages_within(accessed: PageSet, span: Span) -> NDArray[np.uint64]:
