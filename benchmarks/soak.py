@@ -95,11 +95,16 @@ class Target:
         """State and tracer of each thread, also of its children."""
         found = []
         for process in (self.pid, *(child.pid for child in psutil.Process(self.pid).children(recursive=True))):
-            for status in Path(f"/proc/{process}/task").glob("*/status"):
+            try:
+                tasks = os.listdir(f"/proc/{process}/task")
+            except OSError:
+                continue  # a child that has ended meanwhile
+            for task in tasks:
                 try:
-                    fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+                    text = Path(f"/proc/{process}/task/{task}/status").read_text()
                 except OSError:
                     continue
+                fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
                 found.append(f"{fields['State'][0]}{fields['TracerPid']}")
         return found
 
