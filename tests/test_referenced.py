@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from memtui.present.presenter import Presenter, Room
-from memtui.probes.pages import choice, referenced
+from memtui.probes.pages import choice, referenced, soft_dirty
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.referenced import ReferencedTracker, prove, prove_flush, sizes_by_vma
 from memtui.samples import Capability, ProcessWindow, Status, Window
@@ -97,15 +97,15 @@ def test_a_flush_that_fails_its_proof_is_not_used_and_that_is_told(monkeypatch):
     monkeypatch.setattr(referenced, "prove_flush", lambda: Capability("soft-dirty", False, "no"))
     tracker = ReferencedTracker()
     assert tracker.flush == "off"
-    assert tracker.notice() == referenced.UNFLUSHED
+    assert tracker.notice() == soft_dirty.UNFLUSHED
     assert tracker.notice() == ""
     with pytest.raises(TrackerError, match="no; auto and off would"):
         ReferencedTracker("soft-dirty")
 
 
-@pytest.mark.parametrize(("tracked", "said"), [(True, referenced.COSTLY), (False, "")])
+@pytest.mark.parametrize(("tracked", "said"), [(True, soft_dirty.costly("referenced")), (False, "")])
 def test_the_cost_of_the_flush_is_told_where_it_has_one(tracked, said, monkeypatch):
-    monkeypatch.setattr(referenced, "soft_dirty_is_tracked", lambda: tracked)
+    monkeypatch.setattr(soft_dirty, "soft_dirty_is_tracked", lambda: tracked)
     assert ReferencedTracker().notice() == said
 
 

@@ -24,21 +24,16 @@ from numpy.typing import NDArray
 from memtui.pageset import PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
 from memtui.probes.pages import address_space, page_frames
 from memtui.probes.pages.base import PageWindow, TrackerError
-from memtui.probes.pages.flush import SOFT_DIRTY, soft_dirty_is_tracked
+from memtui.probes.pages.flush import SOFT_DIRTY
 from memtui.probes.pages.new_pages import NewPages
 from memtui.probes.pages.page_frames import BITMAP, KPAGEFLAGS, IdleBitmap, Numbers, has
-from memtui.probes.pages.referenced import choose_flush
+from memtui.probes.pages.referenced import prove_flush
+from memtui.probes.pages.soft_dirty import SoftDirtyFlush
 from memtui.probes.vmas import parse_maps, read_maps
 from memtui.samples import Capability, Status, Vma
 
 NAME = "idle"
 WORKING_SET = "working-set"
-COSTLY = (
-    "this kernel tracks soft-dirty pages, so the flush of the idle tracker write-protects every page of the target: it "
-    "pays one minor fault (about 1 us) for each page it writes in a window, and others (CRIU) lose their soft-dirty "
-    "marks; --flush off avoids it and misses pages that stay hot in the TLB"
-)
-UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window may be missed"
 # What a page is to this tracker.
 _SMALL, _LARGE, _HUGE, _HUGETLB, _NONE = range(5)
 
@@ -99,8 +94,8 @@ class IdleTracker:
             OSError: the kernel has no idle page tracking, or this is not root.
         """
         self._held: dict[int, _Held] = {}
-        self._told = False
-        self.flush = choose_flush(NAME, flush)
+        self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
+        self.flush = self._flush.choice
         self._bitmap = IdleBitmap()
         try:
             self._kpageflags = os.open(KPAGEFLAGS, os.O_RDONLY | os.O_CLOEXEC)
@@ -111,12 +106,7 @@ class IdleTracker:
 
     def notice(self) -> str:
         """Once: what the flush costs, or what its absence does."""
-        if self._told:
-            return ""
-        self._told = True
-        if self.flush != SOFT_DIRTY:
-            return UNFLUSHED
-        return COSTLY if soft_dirty_is_tracked() else ""
+        return self._flush.notice()
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Set the idle bit of every page, so that the first window reports touches and not residency.

@@ -24,19 +24,14 @@ from pathlib import Path
 
 from memtui.probes.pages import address_space
 from memtui.probes.pages.base import PageWindow, TrackerError
-from memtui.probes.pages.flush import OFF, SOFT_DIRTY, soft_dirty_is_tracked
+from memtui.probes.pages.flush import SOFT_DIRTY
 from memtui.probes.pages.looping_child import LoopingChild, looping_child
+from memtui.probes.pages.soft_dirty import SoftDirtyFlush
 from memtui.samples import Capability, Status, Vma, VmaSizes
 
 NAME = "referenced"
 FULL = "full"
 NO_PAGES = "the referenced tracker counts touched bytes by range and knows no single pages"
-COSTLY = (
-    "this kernel tracks soft-dirty pages, so the flush of the referenced tracker write-protects every page of the "
-    "target: it pays one minor fault (about 1 us) for each page it writes in a window, and others (CRIU) lose their "
-    "soft-dirty marks; --flush off avoids it and misses pages that stay hot in the TLB"
-)
-UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window may be missed"
 _PAGE_KIB = 4
 _UNCOUNTED = (b" ht", b" pf")  # VmFlags of hugetlb and of device memory (PFN map)
 _REFERENCED = re.compile(rb"\nReferenced: +(\d+)")
@@ -70,17 +65,12 @@ class ReferencedTracker:
             TrackerError: this tracker has no such flush, or it does not flush here.
         """
         self._held: dict[int, _Held] = {}
-        self._told = False
-        self.flush = choose_flush(NAME, flush)
+        self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
+        self.flush = self._flush.choice
 
     def notice(self) -> str:
         """Once: what the flush costs, or what its absence does."""
-        if self._told:
-            return ""
-        self._told = True
-        if self.flush == OFF:
-            return UNFLUSHED
-        return COSTLY if soft_dirty_is_tracked() else ""
+        return self._flush.notice()
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency.
@@ -149,18 +139,6 @@ class ReferencedTracker:
         """Release everything."""
         for pid in tuple(self._held):
             self.forget(pid)
-
-
-def choose_flush(tracker: str, flush: str) -> str:
-    """Of a tracker that flushes by writing 4; ``auto`` proves it on a child process.
-
-    Raises TrackerError: there is no such flush, or it does not flush here.
-    """
-    proof = prove_flush() if flush in ("auto", SOFT_DIRTY) else Capability(flush, True)
-    if flush not in ("auto", SOFT_DIRTY, OFF) or (flush == SOFT_DIRTY and not proof.ok):
-        why = proof.reason or f"the {tracker} tracker cannot choose pages for it"
-        raise TrackerError(f"flush {flush} does not work with the {tracker} tracker: {why}; auto and off would")
-    return OFF if flush == OFF or not proof.ok else SOFT_DIRTY
 
 
 def sizes_by_vma(text: bytes, what: re.Pattern[bytes], uncounted: tuple[bytes, ...] = _UNCOUNTED) -> VmaSizes:

@@ -1,0 +1,51 @@
+"""The flush of trackers that cannot choose pages for MADV_COLD: writing 4 to ``clear_refs`` (see ``flush.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memtui.probes.pages.base import TrackerError
+from memtui.probes.pages.flush import OFF, SOFT_DIRTY, soft_dirty_is_tracked
+from memtui.samples import Capability
+
+UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window may be missed"
+
+
+class SoftDirtyFlush:
+    """What a tracker flushes with, and what there is to say about that."""
+
+    def __init__(self, tracker: str, asked: str, prove: Callable[[], Capability]) -> None:
+        """Choose; ``auto`` proves it.
+
+        Args:
+            tracker: its name.
+            asked: ``auto``, ``soft-dirty`` or ``off``.
+            prove: whether the flush works here.
+
+        Raises:
+            TrackerError: there is no such flush, or it does not flush here.
+        """
+        proof = prove() if asked in ("auto", SOFT_DIRTY) else Capability(asked, True)
+        if asked not in ("auto", SOFT_DIRTY, OFF) or (asked == SOFT_DIRTY and not proof.ok):
+            why = proof.reason or f"the {tracker} tracker cannot choose pages for it"
+            raise TrackerError(f"flush {asked} does not work with the {tracker} tracker: {why}; auto and off would")
+        self.choice = OFF if asked == OFF or not proof.ok else SOFT_DIRTY
+        self._tracker, self._told = tracker, False
+
+    def notice(self) -> str:
+        """Once: what the flush costs, or what its absence does."""
+        if self._told:
+            return ""
+        self._told = True
+        if self.choice == OFF:
+            return UNFLUSHED
+        return costly(self._tracker) if soft_dirty_is_tracked() else ""
+
+
+def costly(tracker: str) -> str:
+    """What the flush does to the target where the kernel tracks soft-dirty pages."""
+    return (
+        f"this kernel tracks soft-dirty pages, so the flush of the {tracker} tracker write-protects every page of the "
+        "target: it pays one minor fault (about 1 us) for each page it writes in a window, and others (CRIU) lose "
+        "their soft-dirty marks; --flush off avoids it and misses pages that stay hot in the TLB"
+    )
