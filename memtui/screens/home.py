@@ -190,7 +190,7 @@ class HomeScreen(Screen[None]):
         self._active.move(by)
 
     def action_page(self, by: int) -> None:
-        self._active.move(by * self._active.page)
+        self._active.move(by * self._active.in_sight)
 
     def action_other(self) -> None:
         self._activate(self.sessions if self.processes.chosen else self.processes)

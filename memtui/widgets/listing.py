@@ -9,8 +9,8 @@ from textual import events
 from textual.message import Message
 
 from memtui.widgets import text
-from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
+from memtui.widgets.rows import RowPanel
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +43,32 @@ class ListingView:
     hidden: int = 0  # rows that the typed text hides
 
 
-class Listing(Panel):
-    """A list with one selected row, which stays selected when others come and go."""
+class Listing(RowPanel):
+    """A list in which a row is always selected, and stays so when others come and go."""
 
     view: ListingView
 
     class Opened(Message):
         """The selected row was clicked again."""
 
-    def __init__(self, view: ListingView, **options) -> None:
-        super().__init__(view, **options)
-        self.top, self.at = 0, 0
-
     @property
     def selected_row(self) -> Row | None:
         """The row that Enter opens."""
-        return self.view.rows[self.at] if self.at < len(self.view.rows) else None
+        return next((row for row in self.view.rows if row.key == self.selected), None)
 
     def show(self, view: ListingView) -> None:
-        row = self.selected_row
-        keys = [r.key for r in view.rows]
-        if row is not None and row.key in keys:
-            self.at = keys.index(row.key)
-        self.at = max(0, min(self.at, len(keys) - 1))
+        place = self._place
+        if view.rows and self.selected not in [row.key for row in view.rows]:
+            self.selected = view.rows[min(place, len(view.rows) - 1)].key
         super().show(view)
 
-    def move(self, by: int) -> None:
-        """Choose another row."""
-        self.at = max(0, min(self.at + by, len(self.view.rows) - 1))
-        self.repaint()
-
     @property
-    def page(self) -> int:
-        """Rows in sight."""
-        return max(1, self.size.height - 3)
+    def _place(self) -> int:
+        return next((at for at, row in enumerate(self.view.rows) if row.key == self.selected), 0)
+
+    def scroll_rows(self, by: int) -> None:
+        """The wheel moves the selection: it is always in sight."""
+        self.move(by)
 
     def heading(self) -> Line:
         view, look = self.view, self.look
@@ -85,24 +77,17 @@ class Listing(Panel):
             line.append((f", {view.hidden} without that text", look["dim"]))
         return line
 
-    def footing_right(self, width: int) -> Line:
-        rows = len(self.view.rows)
-        if rows <= self.page:
-            return []
-        return [(f"{self.top + 1}-{min(rows, self.top + self.page)} of {rows}", self.look["dim"])]
-
     def paint_inside(self, width: int, height: int) -> list[Line]:
         view, look = self.view, self.look
         if not view.rows:
             return self.message(view.note, width, height)
         seen = max(1, height - 1)
-        self.top = max(0, min(self.top, self.at, len(view.rows) - seen))
-        self.top = max(self.top, self.at - seen + 1)
+        self.top = max(0, min(self.top, self._place, len(view.rows) - seen))
+        self.top = max(self.top, self._place - seen + 1)
         places = self._places(width)
         lines: list[Line] = [[(" ", look["dim"]), *((self._cell(c.name, c, n), look["dim"]) for _, c, n in places)]]
-        for at in range(self.top, min(self.top + seen, len(view.rows))):
-            row = view.rows[at]
-            style = look["selected"] if self.chosen and at == self.at else look[row.role]
+        for row in view.rows[self.top : self.top + seen]:
+            style = look["selected"] if self.chosen and row.key == self.selected else look[row.role]
             cells = (look.plain(self._cell(text.clean(row.cells[i]), c, n)) for i, c, n in places)
             lines.append([(" ", style), *((cell, style) for cell in cells)])
         return lines
@@ -120,16 +105,7 @@ class Listing(Panel):
         return text.fit(words, cells - 2, right=column.right) + "  "
 
     def on_click(self, event: events.Click) -> None:
+        """Comes before that of every panel of rows, which selects."""
         at = self.top + event.y - 2
-        again = self.chosen and at == self.at
-        if event.y - 2 >= 0 and at < len(self.view.rows):
-            self.at = at
-            self.repaint()
-            if again:
-                self.post_message(self.Opened())
-
-    def on_mouse_scroll_down(self) -> None:
-        self.move(3)
-
-    def on_mouse_scroll_up(self) -> None:
-        self.move(-3)
+        if self.chosen and event.y >= 2 and at < len(self.view.rows) and self.view.rows[at].key == self.selected:
+            self.post_message(self.Opened())

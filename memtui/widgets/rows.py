@@ -17,27 +17,28 @@ class RowPanel(Panel):
     class Selected(Message):
         """A row was clicked."""
 
-        def __init__(self, panel: RowPanel, key: int) -> None:
+        def __init__(self, panel: RowPanel, key: Any) -> None:
             super().__init__()
             self.panel, self.key = panel, key
 
     def __init__(self, view: Any = None, **options: Any) -> None:
         super().__init__(view, **options)
         self.top = 0
-        self.selected: int | None = None  # key of a row: the selection stays with its range when the order changes
+        self.selected: Any = None  # key of a row: the selection stays with its range when the order changes
 
     def footing_right(self, width: int) -> Line:
-        rows, seen = len(self.view.rows), self._visible
+        rows, seen = len(self.view.rows), self.in_sight
         if rows <= seen:
             return []
         return [(f"{self.top + 1}-{min(rows, self.top + seen)} of {rows}", self.look["dim"])]
 
     @property
-    def _visible(self) -> int:
+    def in_sight(self) -> int:
+        """Rows there is room for."""
         return max(1, self.size.height - 3)
 
     def paint(self, width: int, height: int) -> list[Line]:
-        self.top = max(0, min(self.top, len(self.view.rows) - self._visible))
+        self.top = max(0, min(self.top, len(self.view.rows) - self.in_sight))
         return super().paint(width, height)
 
     # Moving about
@@ -60,13 +61,13 @@ class RowPanel(Panel):
         self.selected = rows[place].key
         if place < self.top:
             self.top = place
-        elif place >= self.top + self._visible:
-            self.top = place - self._visible + 1
+        elif place >= self.top + self.in_sight:
+            self.top = place - self.in_sight + 1
         self.repaint()
 
     def page(self, by: int) -> None:
         """Move by a screenful."""
-        self.move(by * max(1, self._visible - 1))
+        self.move(by * max(1, self.in_sight - 1))
 
     def scroll_rows(self, by: int) -> None:
         """Scroll without moving the selection."""
