@@ -1,4 +1,4 @@
-"""What may be asked of an observation: names and ranges, for the command line and for the sampler that checks it.
+"""What may be asked for: names and ranges, for the command line and for those who do it and check it.
 
 Nothing is imported here, so that a help text costs nothing.
 """
@@ -8,6 +8,8 @@ FLUSHES = ("auto", "cold", "soft-dirty", "off")
 REARMS = ("auto", "working-set", "full")
 INTERVAL_NS = 10**6, 3_600 * 10**9  # 1 ms to 1 h
 DURATION_NS = 10**6, 3_660 * 86_400 * 10**9  # 1 ms to ten years
+THEMES = ("dark", "light", "high-contrast")
+COLORS = ("auto", "truecolor", "256", "16", "none")
 COMMAND_CHARACTERS = 1 << 14  # kept of a command line, which is there to be read by people
 MARK_CHARACTERS = 500  # of one mark on the time axis
 LEAST_MAX_BYTES = 16 << 20  # of a session file; SQLite's log beside it may take half of that

@@ -11,7 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from memtui.choices import DEFAULT_MAX_BYTES, DURATION_NS, FLUSHES, INTERVAL_NS, LEAST_MAX_BYTES, REARMS, TRACKERS
+from memtui.choices import (
+    COLORS,
+    DEFAULT_MAX_BYTES,
+    DURATION_NS,
+    FLUSHES,
+    INTERVAL_NS,
+    LEAST_MAX_BYTES,
+    REARMS,
+    THEMES,
+    TRACKERS,
+)
 from memtui.errors import BAD_INPUT, FAILURE, UserError, silence
 from memtui.foreign import visible
 
@@ -287,10 +297,8 @@ def _observation_options() -> _Parser:
 def _screen_options() -> _Parser:
     parser = _Parser(add_help=False)
     group = parser.add_argument_group("screen")
-    group.add_argument(
-        "--color", choices=("auto", "truecolor", "256", "16", "none"), default="auto", help="colours (auto)"
-    )
-    group.add_argument("--theme", choices=("dark", "light", "high-contrast"), default="dark", help="(dark)")
+    group.add_argument("--color", choices=COLORS, default="auto", help="colours (auto)")
+    group.add_argument("--theme", choices=THEMES, default="dark", help="(dark)")
     group.add_argument("--ascii", action="store_true", help="no characters outside ASCII")
     group.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     return parser

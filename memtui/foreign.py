@@ -13,6 +13,12 @@ _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols that
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
+def program_first(command: str) -> str:
+    """A command line without the folder of its program, which says least and comes first."""
+    program, blank, rest = command.partition(" ")
+    return program.rpartition("/")[2] + blank + rest
+
+
 def visible(text: str) -> str:
     r"""One line that a terminal can only draw: what it would act on, or not show, is spelled out.
 

@@ -13,13 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memtui.choices import THEMES
 from memtui.errors import UserError
 
 if TYPE_CHECKING:
     import asyncio
 
-THEMES = ("dark", "light", "high-contrast")
-COLORS = ("auto", "truecolor", "256", "16", "none")
 STDIN, STDERR = 0, 2
 # How a screen was left: by q, by d, because somebody else ended the recording, or by no choice of the user's.
 QUIT, DETACHED, STOPPED, LOST = "quit", "detached", "stopped", "lost"

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memtui.pageset import BLOCK_BYTES, BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
 
+NOTABLE_SHARE = 0.001  # of a working set; less does not change the digits that are shown
 _U = np.uint64
 _ONES = _U(0xFFFF_FFFF_FFFF_FFFF)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from memtui.analysis.lean import median
 from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.pageset import PageSet
 from memtui.present.heat import HeatColumns
 from memtui.present.marks import MarkLog
@@ -42,7 +43,6 @@ from memtui.views import (
 
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
-_NOTABLE_SHARE = 0.001  # of the WSS; less does not change the digits that are shown
 PAUSE_SHARE = 0.1  # above this share watching disturbs what it watches
 
 
@@ -150,9 +150,12 @@ class Presenter:
         self.focus_range(None)
         self.ranges.pid = pid
         self.heat.zooms.clear()
+        if pid is None:
+            self._reuse, self._sizes = ReuseLog(), None
+            return
         keys = frozenset(p.key for p in self.reader.processes() if p.pid == pid)
-        self._reuse.only(keys if pid is not None else None, f"of pid {pid}")
-        self._sizes = Series(process_sizes(keys), (np.nan, np.nan)) if pid is not None else None
+        self._reuse = ReuseLog(keys, f"of pid {pid}")
+        self._sizes = Series(process_sizes(keys), (np.nan, np.nan))
 
     def zoom(self, by: int) -> None:
         """In on the cursor, in time and memory (1), or back to where that began (-1)."""
@@ -324,7 +327,7 @@ class Presenter:
         samples = self.reader.samples
         status, reason, unknown = samples.status[at], samples.reason[at], samples.unknown_bytes[at]
         parts = [f"disturbed: {samples.disturbed[at]}"] if samples.disturbed[at] else []
-        if unknown > _NOTABLE_SHARE * samples.wss_bytes[at]:  # nan is not
+        if unknown > NOTABLE_SHARE * samples.wss_bytes[at]:  # nan is not
             parts.append(f"WSS {size(float(samples.wss_bytes[at]))} ({size(float(unknown))} unknown)")
         if status != Status.OK and not note:  # the note says it in a better place
             parts.append(f"{status}: {reason}" if reason else str(status))

@@ -18,17 +18,11 @@ LEVEL = 0.02  # of the whole drop of the miss ratio: what is less counts as none
 
 
 class ReuseLog:
-    """Adds up what was stored of every window: of the tree or of one process."""
+    """Adds up what was stored of every window: of the tree, or of one process (the keys of its generations)."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: frozenset[int] | None = None, whose: str = "") -> None:
+        self._keys, self._whose = keys, whose
         self._histogram, self._view, self._until = ReuseHistogram(), ReuseView(), -1
-        self._keys: frozenset[int] | None = None
-        self._whose = ""
-
-    def only(self, keys: frozenset[int] | None, whose: str) -> None:
-        """Count one process (by the keys of its generations), or all again."""
-        self.__init__()  # type: ignore[misc]
-        self._keys, self._whose = keys, whose if keys is not None else ""
 
     def view(self, reader: Any, sample: int, deadline: float) -> tuple[ReuseView, bool]:
         """The distances up to a sample, and whether all of them are in it."""

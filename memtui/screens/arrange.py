@@ -22,9 +22,16 @@ class Arrangement:
     reuse: int = 0
 
 
+def too_small(width: int, height: int) -> str:
+    """What is wrong with a size, in words; empty where there is room for a screen."""
+    if width >= MIN_COLUMNS and height >= MIN_ROWS:
+        return ""
+    return f"memtui needs {MIN_COLUMNS}x{MIN_ROWS} cells, this terminal has {width}x{height}"
+
+
 def arrange(width: int, height: int) -> Arrangement:
     """The layout for a terminal of a size."""
-    if width < MIN_COLUMNS or height < MIN_ROWS:
+    if too_small(width, height):
         return Arrangement("tiny")
     rows = height - 2  # header and footer
     if width < LARGE_COLUMNS or height < LARGE_ROWS:

@@ -15,7 +15,8 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
-from memtui.screens.arrange import MIN_COLUMNS, MIN_ROWS
+from memtui.foreign import program_first
+from memtui.screens.arrange import too_small
 from memtui.screens.terminal_app import TerminalApp
 from memtui.views_home import HomeView, ProcessRow, SessionRow
 from memtui.widgets import text
@@ -114,8 +115,9 @@ class HomeScreen(Screen[None]):
 
     def _arrange(self) -> None:
         width, height = self.app.size
-        tiny = width < MIN_COLUMNS or height < MIN_ROWS
-        self.notice.show(f"memtui needs {MIN_COLUMNS}x{MIN_ROWS} cells, this terminal has {width}x{height}")
+        words = too_small(width, height)
+        tiny = bool(words)
+        self.notice.show(words)
         self.notice.display = tiny
         for widget in (self.head, self.processes, self.sessions, self.foot):
             widget.display = not tiny
@@ -220,12 +222,6 @@ class HomeApp(TerminalApp[tuple[str, str]]):
 
     def get_default_screen(self) -> HomeScreen:
         return HomeScreen(self._home_look)
-
-
-def program_first(command: str) -> str:
-    """A command line without the folder of its program, which says least and comes first."""
-    program, blank, rest = command.partition(" ")
-    return os.path.basename(program) + blank + rest
 
 
 def _process_row(row: ProcessRow) -> Row:

@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.present import Presenter, Room, SessionLike
-from memtui.screens.arrange import MIN_COLUMNS, MIN_ROWS, PANELS, Arrangement, arrange
+from memtui.screens.arrange import PANELS, Arrangement, arrange, too_small
 from memtui.screens.feed import Action, Feed
 from memtui.screens.keys import KEYS
 from memtui.screens.prompt import Prompt
@@ -139,7 +139,7 @@ class MemoryScreen(Screen[None]):
         # On a small screen the power panel sits with the others, not beside the graph.
         top, middle = self.query_one("#top"), self.query_one("#middle")
         seen[top], seen[middle] = not tiny, large or (not tiny and chosen in ("heat", "reuse"))
-        self.notice.show(f"memtui needs {MIN_COLUMNS}x{MIN_ROWS} cells, this terminal has {width}x{height}")
+        self.notice.show(too_small(width, height))
         for widget, wanted in seen.items():
             widget.display = wanted and (ready or tiny)
         top.styles.height = shape.top

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.export.figures.svg import SMALL_PT, wrap
 from memtui.export.source import Source
 from memtui.samples import Status
@@ -42,7 +43,7 @@ def doubts(reader: Source) -> list[str]:
     if lost and reader.hello.wss.ok:
         found.append(f"{_windows(lost)} without a working set")
     with np.errstate(invalid="ignore"):
-        notable = samples.unknown_bytes > 0.001 * samples.wss_bytes
+        notable = samples.unknown_bytes > NOTABLE_SHARE * samples.wss_bytes
     if notable.any():
         share = float(np.nanmax(samples.unknown_bytes[notable] / samples.wss_bytes[notable]))
         found.append(f"up to {percent(share)} of the working set of {_windows(int(notable.sum()))} perhaps not touched")
