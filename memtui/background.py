@@ -12,12 +12,15 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
 from memtui.capabilities import forbid_new_privileges
+from memtui.control import Answers
 from memtui.errors import FAILURE, UserError
 from memtui.observe import AlreadyRunning, Observation
 from memtui.privilege import become, environment_of_sudo, invoker
@@ -42,7 +45,7 @@ class Recording:
         environment_of_sudo()  # while sudo is still this process's parent
         user, was_root = invoker(), os.geteuid() == 0
         self._connection, other = socket.socketpair()
-        self._received = b""
+        self._answers = Answers(self._connection)
         sys.stdout.flush()
         sys.stderr.flush()
         self._supervisor = os.fork()
@@ -55,7 +58,7 @@ class Recording:
             become(user)
             if was_root and user.uid:
                 forbid_new_privileges()
-            began = self._next() or {"error": "the supervisor of the recording was killed", "code": FAILURE}
+            began = self._answers.next() or {"error": "the supervisor of the recording was killed", "code": FAILURE}
         finally:
             signal.signal(signal.SIGINT, before)
         if "already" in began:
@@ -72,50 +75,35 @@ class Recording:
     def ended(self) -> dict[str, Any] | None:
         """How it ended, once it has; asks without waiting."""
         if self._ended is None and self._connection.fileno() >= 0:
-            self._connection.settimeout(0.0)
-            try:
-                self._ended = self._read_end()
-            except BlockingIOError:
-                return None
+            with suppress(BlockingIOError):
+                self._ended = self._read_end(0.0)
         return self._ended
 
     def stop(self) -> None:
         """End it in order and wait for that. Raises UserError with what went wrong, if anything did."""
         if self.ended() is None:
+            deadline_s = time.monotonic() + STOP_SECONDS
             self._connection.settimeout(STOP_SECONDS)
             try:
-                self._connection.sendall(b'{"do": "stop"}\n')
-                self._ended = self._read_end()
+                with suppress(BrokenPipeError):
+                    self._connection.sendall(b'{"do": "stop"}\n')
+                self._ended = self._read_end(deadline_s)
             except TimeoutError:
                 raise UserError(
                     f"the recording did not end in time; memtui stop {self.id} tries again", FAILURE
                 ) from None
-            except BrokenPipeError:
-                self._ended = self._read_end()
         self._connection.close()
         os.waitpid(self._supervisor, 0)
         if self._ended and "error" in self._ended:
             raise UserError(self._ended["error"], self._ended["code"])
 
-    def _read_end(self) -> dict[str, Any]:
+    def _read_end(self, deadline_s: float) -> dict[str, Any]:
         """The last line of the supervisor. Raises BlockingIOError and TimeoutError."""
-        while (said := self._next()) is not None:
-            if "ended" in said:
-                return said["ended"]
+        with suppress(ConnectionResetError):
+            while (said := self._answers.next(deadline_s)) is not None:
+                if "ended" in said:
+                    return said["ended"]
         return {"error": "the supervisor was killed; what was committed before is readable", "code": FAILURE}
-
-    def _next(self) -> dict[str, Any] | None:
-        """One line; None when there will be no more."""
-        while b"\n" not in self._received:
-            try:
-                chunk = self._connection.recv(65536)
-            except ConnectionResetError:
-                return None
-            if not chunk:
-                return None
-            self._received += chunk
-        line, _, self._received = self._received.partition(b"\n")
-        return json.loads(line)
 
 
 def _supervise(observe: Callable[[], Observation], viewer: socket.socket) -> NoReturn:

@@ -121,8 +121,16 @@ def _said(value: Any) -> str:
 def _read() -> tuple[Path, str | None]:
     """Place and text of the invoking user's file; no text where there is none. Raises UserError."""
     if getattr(os, "geteuid", lambda: -1)() == 0 and "SUDO_UID" in os.environ:
-        return _read_as_invoker()
+        from memtui.privilege import invoker, run_as
+
+        path, text = run_as(invoker(), _read_plain)
+        return Path(path), text
     return _read_here()
+
+
+def _read_plain() -> tuple[str, str | None]:
+    path, text = _read_here()
+    return str(path), text
 
 
 def _read_here() -> tuple[Path, str | None]:
@@ -160,38 +168,3 @@ def _in_reach(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _read_as_invoker() -> tuple[Path, str | None]:
-    """The same in a child that became the user behind sudo. Raises UserError."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(reading)
-            with open(writing, "wb") as pipe:
-                pipe.write(json.dumps(_answer()).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with open(reading, "rb") as pipe:
-        raw = pipe.read()
-    os.waitpid(child, 0)
-    if not raw:
-        raise UserError("the config file could not be read as the user behind sudo; --no-config goes on without it")
-    answer = json.loads(raw)
-    if "error" in answer:
-        raise UserError(answer["error"])
-    return Path(answer["path"]), answer["text"]
-
-
-def _answer() -> dict[str, Any]:
-    """What the child found."""
-    try:
-        from memtui.privilege import become, invoker
-
-        become(invoker())
-        path, text = _read_here()
-        return {"path": str(path), "text": text}
-    except (UserError, OSError) as error:
-        return {"error": str(error)}

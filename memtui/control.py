@@ -20,6 +20,7 @@ from memtui.choices import INTERVAL_NS, MARK_CHARACTERS
 
 FOLDER = "control"
 LINE_BYTES = 4096  # no request is longer
+ANSWER_BYTES = 1 << 17  # nor any answer
 CLIENTS = 32  # at once; the one that was silent longest gives way
 PATIENCE_S = 10.0  # for the rest of a request
 _WAITING = 64  # connections the kernel keeps until they are looked at
@@ -126,6 +127,38 @@ def connect(path: Path, seconds: float | None = None) -> socket.socket:
         made.close()
         raise
     return made
+
+
+class Answers:
+    """What comes in on a connection to a recording, one object a line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._received = b""
+
+    def next(self, deadline_s: float | None = None) -> Answer | None:
+        """The next one; None when there will be no more.
+
+        Args:
+            deadline_s: until when to wait (``time.monotonic``); 0 takes what is there, None waits for ever.
+
+        Raises:
+            OSError: it failed, or nothing came in time (TimeoutError, or BlockingIOError for a deadline of 0).
+            ValueError: that was no answer.
+        """
+        while b"\n" not in self._received:
+            self._connection.settimeout(deadline_s and max(deadline_s - time.monotonic(), 0.01))
+            chunk = self._connection.recv(ANSWER_BYTES)
+            if not chunk:
+                return None
+            self._received += chunk
+            if len(self._received) > ANSWER_BYTES:
+                raise ValueError(f"an answer of more than {ANSWER_BYTES} bytes")
+        line, _, self._received = self._received.partition(b"\n")
+        answer = json.loads(line)
+        if not isinstance(answer, dict):
+            raise ValueError("not an answer")
+        return answer
 
 
 class _Client:

@@ -6,13 +6,16 @@ how a process stops being root for good (``become``), and what that user's envir
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import stat
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from memtui import capabilities
 from memtui.errors import FAILURE, UserError
@@ -75,6 +78,39 @@ def become(user: Invoker) -> None:
     _verify(user, groups)
     os.environ.clear()
     os.environ.update(environment)
+
+
+def run_as(user: Invoker, work: Callable[[], Any]) -> Any:
+    """What ``work`` returns, as plain data, in a child that became the user: rights that are given up do not come back.
+
+    Raises:
+        UserError: that of ``work``, or one that says how it failed.
+    """
+    environment_of_sudo()  # which is this process's parent, and not the child's
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            try:
+                become(user)
+                answer = {"is": work()}
+            except UserError as error:
+                answer = {"error": str(error), "code": error.code}
+            except Exception as error:
+                answer = {"error": f"{type(error).__name__}: {error}", "code": FAILURE}
+            with open(writing, "w") as pipe:
+                json.dump(answer, pipe)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    answer = json.loads(text) if text else {"error": f"a child that became {user.name} was killed", "code": FAILURE}
+    if "error" in answer:
+        raise UserError(answer["error"], answer["code"])
+    return answer["is"]
 
 
 def _verify(user: Invoker, groups: list[int]) -> None:

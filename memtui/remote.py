@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memtui.control import connect
+from memtui.control import Answers, connect
 from memtui.errors import FAILURE, UserError
 from memtui.running import Running
 
 SECONDS = 5.0  # a recording answers at once; what takes longer is stuck
 STOP_SECONDS = 30.0
-_ANSWER_BYTES = 1 << 16
 
 
 def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> dict[str, Any]:
@@ -24,7 +22,7 @@ def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> d
     try:
         with connect(Path(running.control), seconds) as connection:
             connection.sendall(_line(do, fields))
-            answer = _read_line(connection, time.monotonic() + seconds)
+            answer = _next(Answers(connection), time.monotonic() + seconds)
     except (OSError, ValueError) as error:
         raise _silent(running, error) from None
     if not answer.get("ok"):
@@ -38,12 +36,10 @@ def stop(running: Running) -> dict[str, Any]:
     try:
         with connect(Path(running.control), SECONDS) as connection:
             connection.sendall(_line("follow", {}) + _line("stop", {}))
-            received = b""
-            while True:
-                line, received = _next_line(connection, deadline, received)
-                said = json.loads(line)
-                if "ended" in said:
-                    return said["ended"]
+            answers = Answers(connection)
+            while "ended" not in (said := _next(answers, deadline)):
+                pass
+            return said["ended"]
     except (OSError, ValueError) as error:
         raise _silent(running, error) from None
 
@@ -70,13 +66,13 @@ class Follower:
 
     def __init__(self, running: Running) -> None:
         self._ended: dict[str, Any] | None = None
-        self._received = b""
-        self._connection: socket.socket | None = None
+        self._answers: Answers | None = None
         try:
             self._connection = connect(Path(running.control), SECONDS)
             self._connection.sendall(_line("follow", {}))
+            self._answers = Answers(self._connection)
         except OSError:
-            self._connection = None  # an older recording, or one without a socket: its session tells of the end, too
+            pass  # an older recording, or one without a socket: its session tells of the end, too
 
     def ended(self) -> bool:
         return self._look() is not None
@@ -86,19 +82,10 @@ class Follower:
         return bool((self._look() or {}).get("asked"))
 
     def _look(self) -> dict[str, Any] | None:
-        if self._ended is None and self._connection is not None:
-            self._connection.settimeout(0.0)
+        if self._ended is None and self._answers is not None:
             try:
-                while True:
-                    chunk = self._connection.recv(_ANSWER_BYTES)
-                    if not chunk:
-                        self._ended = {}
-                        break
-                    *lines, self._received = (self._received + chunk).split(b"\n")
-                    for line in lines:
-                        if "ended" in (said := json.loads(line)):
-                            self._ended = said["ended"]
-                            return self._ended
+                while self._ended is None:
+                    self._ended = _next(self._answers, 0.0).get("ended")
             except BlockingIOError:
                 pass
             except (OSError, ValueError):
@@ -110,24 +97,12 @@ def _line(do: str, fields: dict[str, Any]) -> bytes:
     return json.dumps({"do": do} | fields).encode() + b"\n"
 
 
-def _read_line(connection: socket.socket, deadline: float) -> dict[str, Any]:
-    line, _ = _next_line(connection, deadline, b"")
-    answer = json.loads(line)
-    if not isinstance(answer, dict):
-        raise ValueError("not an answer")
+def _next(answers: Answers, deadline_s: float) -> dict[str, Any]:
+    """Raises OSError and ValueError."""
+    answer = answers.next(deadline_s)
+    if answer is None:
+        raise ValueError("it hung up")
     return answer
-
-
-def _next_line(connection: socket.socket, deadline: float, received: bytes) -> tuple[bytes, bytes]:
-    """(line, what came after it). Raises OSError and ValueError."""
-    while b"\n" not in received:
-        connection.settimeout(max(deadline - time.monotonic(), 0.01))
-        chunk = connection.recv(_ANSWER_BYTES)
-        if not chunk or len(received) > _ANSWER_BYTES:
-            raise ValueError("it hung up")
-        received += chunk
-    line, _, rest = received.partition(b"\n")
-    return line, rest
 
 
 def _silent(running: Running, error: Exception) -> UserError:

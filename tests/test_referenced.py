@@ -74,7 +74,7 @@ def test_sizes_by_vma_of_a_recorded_smaps():
 def test_the_proof_of_a_tracker_that_does_not_clear_fails(monkeypatch):
     write = os.write
     monkeypatch.setattr(referenced.os, "write", lambda fd, data: len(data) if data == b"1" else write(fd, data))
-    assert prove().reason == "the self-test touched 32 pages and saw 64: not to be trusted here"
+    assert prove().reason == "the self-test touched 32 pages of its own and saw 64: not to be trusted here"
     assert "and saw" in prove_flush().reason
 
 

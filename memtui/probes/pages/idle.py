@@ -11,8 +11,6 @@ its pages was touched.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import time
 from dataclasses import dataclass, field
@@ -21,11 +19,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.pageset import PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
+from memtui.pageset import PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
 from memtui.probes.pages import address_space, page_frames
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.flush import SOFT_DIRTY
 from memtui.probes.pages.new_pages import NewPages
+from memtui.probes.pages.own_pages import misjudged, own_pages
 from memtui.probes.pages.page_frames import BITMAP, KPAGEFLAGS, IdleBitmap, Numbers, has
 from memtui.probes.pages.referenced import prove_flush
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
@@ -330,32 +329,21 @@ def _self_test() -> str:
     if not Path("/proc/self/clear_refs").exists():
         return "/proc/PID/clear_refs is missing"
     touched = list(range(0, _PROOF_PAGES, 2))
-    with mmap.mmap(-1, _PROOF_PAGES * PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(mmap.MADV_NOHUGEPAGE)
-        for page in range(_PROOF_PAGES):
-            memory[page * PAGE_BYTES] = 1
-        hold = ctypes.c_char.from_buffer(memory)
-        first = ctypes.addressof(hold) >> PAGE_SHIFT
-        del hold
+    with own_pages(_PROOF_PAGES) as mine:
         bitmap, new_pages = IdleBitmap(), NewPages()
         pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-        clear_refs = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
         try:
-            ranges = np.array([[first, first + _PROOF_PAGES]], np.uint64)
+            ranges = np.array([[mine.first, mine.first + _PROOF_PAGES]], np.uint64)
             numbers, frames, _ = page_frames.present_pages(pagemap, ranges)
             if len(numbers) != _PROOF_PAGES or not frames.all():
                 return "page frame numbers are hidden from this process (CAP_SYS_ADMIN)"
             new_pages.settle()
             bitmap.mark(frames)
-            os.write(clear_refs, b"4")  # this process's own translations are stale, too
-            for page in touched:
-                memory[page * PAGE_BYTES] = 2
+            mine.order(b"4")  # this process's own translations are stale, too
+            mine.touch(touched)
             seen = np.flatnonzero(~bitmap.idle(frames)).tolist()
         finally:
-            os.close(clear_refs)
             os.close(pagemap)
             new_pages.close()
             bitmap.close()
-    if seen != touched:
-        return f"the self-test touched {len(touched)} pages of its own and saw {len(seen)}: not to be trusted here"
-    return ""
+    return "" if seen == touched else misjudged(len(touched), len(seen))

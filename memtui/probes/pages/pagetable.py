@@ -5,8 +5,6 @@ A window is: walk the page tables, flush stale translations, clear the accessed 
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import platform
 import random
@@ -14,11 +12,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PAGE_SHIFT, PageSet
+from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.bpf import BpfError, Skeleton
 from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
 from memtui.probes.pages.observers import other_observers
+from memtui.probes.pages.own_pages import misjudged, own_pages
 from memtui.probes.pages.rearm import Rearmer
 from memtui.probes.pages.walk import DEFAULT_SLOTS, Walk, Walker, blocks_of
 from memtui.samples import Capability, Status, Vma
@@ -305,27 +304,13 @@ def _version(release: str) -> tuple[int, int]:
 def _self_test(walker: Walker) -> str:
     """Empty when exactly the touched pages of this process are seen; otherwise what was seen."""
     touched = sorted(random.sample(range(_PROOF_PAGES), _PROOF_PAGES // 2))
-    with mmap.mmap(-1, _PROOF_PAGES * PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(mmap.MADV_NOHUGEPAGE)
-        for page in range(_PROOF_PAGES):
-            memory[page * PAGE_BYTES] = 1
-        hold = ctypes.c_char.from_buffer(memory)
-        address = ctypes.addressof(hold)
-        del hold
-        clear_refs = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(clear_refs, b"1")
-            os.write(clear_refs, b"4")  # this process's own translations are stale, too
-            for page in touched:
-                memory[page * PAGE_BYTES] = 2
-        finally:
-            os.close(clear_refs)
-        low, high = address // BLOCK_BYTES * BLOCK_BYTES, address + _PROOF_PAGES * PAGE_BYTES
-        walk = walker.walk(os.getpid(), low=low, high=high)
+    with own_pages(_PROOF_PAGES) as mine:
+        mine.order(b"1", b"4")  # this process's own translations are stale, too
+        mine.touch(touched)
+        high = mine.address + _PROOF_PAGES * PAGE_BYTES
+        walk = walker.walk(os.getpid(), low=mine.address // BLOCK_BYTES * BLOCK_BYTES, high=high)
     if walk.errors:
         return f"the self-test could not read {walk.errors} page tables"
-    first = address >> PAGE_SHIFT
-    seen = [int(page) - first for page in walk.pages.pages() if first <= page < first + _PROOF_PAGES]
-    if seen != touched:
-        return f"the self-test touched {len(touched)} pages of its own and saw {len(seen)}: not to be trusted here"
-    return ""
+    own = range(mine.first, mine.first + _PROOF_PAGES)
+    seen = [page - mine.first for page in walk.pages.pages().tolist() if page in own]
+    return "" if seen == touched else misjudged(len(touched), len(seen))

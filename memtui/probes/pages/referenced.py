@@ -13,19 +13,19 @@ nowhere: they are reported as not known.
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import mmap
 import os
 import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from memtui.pageset import PAGE_BYTES
 from memtui.probes.pages import address_space
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.flush import SOFT_DIRTY
 from memtui.probes.pages.looping_child import LoopingChild, looping_child
+from memtui.probes.pages.own_pages import misjudged, own_pages
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
 from memtui.samples import Capability, Status, Vma, VmaSizes
 
@@ -180,7 +180,6 @@ def _read(smaps: int) -> bytes:
 # -- the proof ---------------------------------------------------------------------------------------------------------
 
 _PROOF_PAGES, _PROOF_WINDOWS, _PROOF_ATTEMPTS = 64, 6, 3
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def prove() -> Capability:
@@ -202,36 +201,22 @@ def prove() -> Capability:
 
 def _self_test() -> str:
     """Empty when as much is referenced as was touched; otherwise what was seen."""
-    size = (_PROOF_PAGES + 2) * mmap.PAGESIZE
-    with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(mmap.MADV_NOHUGEPAGE)
-        hold = ctypes.c_char.from_buffer(memory)
-        address = ctypes.addressof(hold)
-        del hold
-        # Pages nobody may touch, so that the kernel does not join the mapping with a neighbour.
-        for guard in (0, _PROOF_PAGES + 1):
-            _libc.mprotect(ctypes.c_void_p(address + guard * mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE), 0)
-        for page in range(1, _PROOF_PAGES + 1):
-            memory[page * mmap.PAGESIZE] = 1
-        clear_refs = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+    with own_pages(_PROOF_PAGES) as mine:
         smaps = os.open("/proc/self/smaps", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.write(clear_refs, b"1")
-            os.write(clear_refs, b"4")  # this process's own translations are stale, too
-            for page in range(1, _PROOF_PAGES + 1, 2):
-                memory[page * mmap.PAGESIZE] = 2
+            mine.order(b"1", b"4")  # this process's own translations are stale, too
+            mine.touch(range(0, _PROOF_PAGES, 2))
             text = _read(smaps)
         finally:
-            os.close(clear_refs)
             os.close(smaps)
-    return _judge(text, address + mmap.PAGESIZE)
+    return _judge(text, mine.address)
 
 
 def _judge(text: bytes, address: int) -> str:
     """Empty when exactly half of the proof's pages are referenced."""
-    seen = (dict(sizes_by_vma(text, _REFERENCED)).get(address) or 0) // mmap.PAGESIZE
+    seen = (dict(sizes_by_vma(text, _REFERENCED)).get(address) or 0) // PAGE_BYTES
     wanted = _PROOF_PAGES // 2
-    return "" if seen == wanted else f"the self-test touched {wanted} pages and saw {seen}: not to be trusted here"
+    return "" if seen == wanted else misjudged(wanted, seen)
 
 
 def prove_flush() -> Capability:
