@@ -155,10 +155,10 @@ def test_a_quick_run_prints_and_writes_the_table(tmp_path):
 @needs_tracker
 def test_the_stopwatch_sees_every_part_of_the_sampler(tmp_path, monkeypatch):
     """The parts are named by functions of the product: this fails when one was renamed."""
-    monkeypatch.setattr(sample, "INTERVAL_NS", 50_000_000)
+    monkeypatch.setattr(sample, "INTERVAL_NS", 300_000_000)
     with pattern("loop", "--pages", 2000) as pid:
         found = sample._windows(pid, 5, tmp_path / "windows.json")
-    assert found
+    assert {"whole", "paused", *PARTS} == set().union(*found), "mappings are read once a second, at least"
     for window in found:
-        assert set(window) == {"whole", "paused", *PARTS}
-        assert sum(window[part] for part in PARTS) <= window["whole"]
+        assert {"whole", "paused", *PARTS} - {"maps"} <= set(window)
+        assert sum(window.get(part, 0) for part in PARTS) <= window["whole"]

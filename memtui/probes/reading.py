@@ -64,6 +64,7 @@ class PageReader:
         self._pause = pause and tracker.wss.ok
         self._pauser = Pauser()
         self._guard = Guard()
+        self._maps: dict[int, tuple[int, bytes]] = {}  # by process: which table it was, and its text
 
     def begin(self, subject: Subject) -> int:
         """Clear all marks before the first window; how long it was held for that. Raises ``Lost.error``."""
@@ -93,6 +94,7 @@ class PageReader:
         """Release what is held for a process that ended."""
         self._tracker.forget(pid)
         self._guard.forget(pid)
+        self._maps.pop(pid, None)
 
     def close(self) -> None:
         self._tracker.close()
@@ -153,7 +155,13 @@ class PageReader:
     def _look(self, subject: Subject, want_resident: bool) -> _Taken:
         # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
         window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
-        return window, read_maps(subject.pid)
+        # Reading it is a tenth of the pause. A file that was renamed changes no hash, so it is read now and then.
+        known, maps = self._maps.get(subject.pid, (None, b""))
+        if window.mappings is None or window.mappings != known or want_resident:
+            maps = read_maps(subject.pid)
+        if window.mappings is not None:
+            self._maps[subject.pid] = window.mappings, maps
+        return window, maps
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
         """It could not be held, or not be read while it was."""

@@ -70,6 +70,7 @@ struct walk_state {
 	u64 mm;		   /* identity of the address space, opaque */
 	u64 exec_id;	   /* rises with every exec */
 	u64 next;	   /* first address not looked at yet */
+	u64 mappings;	   /* a hash over the table of mappings: another one says that the table has changed */
 };
 
 struct slot {
@@ -317,11 +318,18 @@ static __always_inline u64 present(u64 e)
 /* 64 entries to 64 bits: accessed, present and not special. */
 static __always_inline u64 gather_accessed(const u64 *entries)
 {
-	u64 any = 0, bits = 0;
+	u64 any = 0, all = ~0ULL, bits = 0;
 
 #pragma unroll
-	for (int i = 0; i < 64; i++)
-		any |= load(&entries[i]);
+	for (int i = 0; i < 64; i++) {
+		u64 e = load(&entries[i]);
+
+		any |= e;
+		all &= e;
+		/* In this order: sorted into a tree, all 64 would be alive at once. */
+		barrier_var(any);
+		barrier_var(all);
+	}
 	if (!(any & E_ACCESSED))
 		return 0;
 	if (any & (E_PROT_NONE | E_SPECIAL)) {
@@ -333,7 +341,9 @@ static __always_inline u64 gather_accessed(const u64 *entries)
 		}
 		return bits;
 	}
-	/* The common case, four at a time: PRESENT gathers in bits 0-3 and ACCESSED in bits 5-8. */
+	if ((all & (E_PRESENT | E_ACCESSED)) == (E_PRESENT | E_ACCESSED))
+		return ~0ULL;
+	/* What is left is mostly ordinary memory, four at a time: PRESENT gathers in bits 0-3 and ACCESSED in bits 5-8. */
 #pragma unroll
 	for (int i = 0; i < 64; i += 4) {
 		const u64 both = E_PRESENT | E_ACCESSED;
@@ -588,6 +598,31 @@ static __always_inline void note(void *map, u64 *count, u64 start, u64 end)
 	(*count)++;
 }
 
+/* With CONFIG_ANON_VMA_NAME. */
+struct vm_area_struct___named {
+	void *anon_name;
+} __attribute__((preserve_access_index));
+
+/* One step of a hash (FNV-1a, by words of 64 bits). */
+static __always_inline u64 mixed(u64 hash, u64 value)
+{
+	return (hash ^ value) * 0x100000001b3ULL;
+}
+
+/* What a line of /proc/PID/maps is made of; a file that was renamed meanwhile is not noticed. */
+static __always_inline u64 mapping_hash(u64 hash, struct vm_area_struct *vma)
+{
+	struct vm_area_struct___named *named = (void *)vma;
+
+	hash = mixed(hash, vma->vm_start);
+	hash = mixed(hash, vma->vm_end);
+	hash = mixed(hash, vma->vm_flags);
+	hash = mixed(hash, (u64)BPF_CORE_READ(vma, vm_file));
+	if (bpf_core_field_exists(named->anon_name))
+		hash = mixed(hash, (u64)BPF_CORE_READ(named, anon_name));
+	return hash;
+}
+
 SEC("iter/task_vma")
 int walk(struct bpf_iter__task_vma *context)
 {
@@ -611,6 +646,7 @@ int walk(struct bpf_iter__task_vma *context)
 	s->mm = (u64)mm;
 	s->vmas++;
 	s->exec_id = task->self_exec_id;
+	s->mappings = mapping_hash(s->mappings, vma);
 
 	/* The verifier forbids arithmetic on a typed pointer, hence no plain mm->pgd. */
 	struct walker w = {

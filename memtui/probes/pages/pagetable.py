@@ -179,6 +179,7 @@ class PageTableTracker:
             flush=done.flush,
             rearm=done.rearm,
             generation=held.generation,
+            mappings=walk.mappings,
             walk_ns=walked - begin,
             rearm_ns=cleared - walked,
             clear_gap_ns=cleared - begin,

@@ -27,7 +27,7 @@ _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
     *("second_look", "page_frames", "asked", "about"),
     *("used", "skipped", "errors", "vmas", "foreign", "hugetlb", "changed"),
-    *("anonymous", "mm", "exec_id", "next"),
+    *("anonymous", "mm", "exec_id", "next", "mappings"),
 )
 _FIELD = {name: index for index, name in enumerate(_STATE)}
 _OUTPUTS = slice(_FIELD["used"], len(_STATE))
@@ -55,6 +55,7 @@ class Walk:
         resident: pages present in the page tables, when asked for.
         address_space: identity that changes with every exec.
         vmas: mappings visited.
+        mappings: a number that is another one once the table of mappings has changed.
         changed: blocks left out because their page table was exchanged while it was read.
         anonymous: start and end addresses of the mappings of private anonymous memory, rising: u8[n] each.
         hugetlb: those of mappings whose accessed bits nobody can clear; their pages are never in ``pages``.
@@ -65,6 +66,7 @@ class Walk:
     resident: PageSet | None
     address_space: tuple[int, int]
     vmas: int
+    mappings: int
     changed: int
     errors: int
     anonymous: Extents
@@ -262,16 +264,20 @@ class Walker:
 
     def _result(self, want_resident: bool) -> Walk:
         used = self._get("used")
-        entries, present = self._entries[:used], self._resident[:used]
-        kinds, numbers, accessed = entries[:, 0] & np.uint64(3), entries[:, 0] >> np.uint64(2), entries[:, 1:]
-        huge = giant = touched = np.empty(0, np.uint64)
-        if kinds.any():  # mostly there are no large pages, and then nothing need be taken apart
+        keys, accessed, present = self._entries[:used, 0], self._entries[:used, 1:], self._resident[:used]
+        numbers, no_pages = keys >> np.uint64(2), np.empty(0, np.uint64)
+        if not want_resident and not np.bitwise_or.reduce(keys) & np.uint64(3):
+            # The common case, within a pause: the walk went upwards, and left out blocks without an accessed page.
+            pages, resident = PageSet(numbers, accessed.copy(), no_pages, no_pages), None
+        else:
+            kinds = keys & np.uint64(3)
             is_huge, is_block = kinds == _KIND_HUGE, kinds == _KIND_BLOCK
             huge, giant = numbers[is_huge], numbers[kinds == _KIND_GIANT] >> np.uint64(9)
             touched = huge[accessed[is_huge, 0] != 0]
-            numbers, accessed, present = numbers[is_block], accessed[is_block], present[is_block]
-        pages = PageSet.from_blocks(numbers, accessed, touched)
-        resident = PageSet.from_blocks(numbers, present, huge, giant) if want_resident else None
+            pages = PageSet.from_blocks(numbers[is_block], accessed[is_block], touched)
+            resident = None
+            if want_resident:
+                resident = PageSet.from_blocks(numbers[is_block], present[is_block], huge, giant)
         identity = self._get("mm"), self._get("exec_id")
         anonymous = self._anonymous[: self._get("anonymous")].copy()
         hugetlb = self._hugetlb[: self._get("hugetlb")].copy()
@@ -280,6 +286,7 @@ class Walker:
             resident,
             identity,
             vmas=self._get("vmas"),
+            mappings=self._get("mappings"),
             changed=self._get("changed"),
             errors=self._get("errors"),
             anonymous=(anonymous[:, 0], anonymous[:, 1]),

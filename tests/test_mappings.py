@@ -1,0 +1,108 @@
+"""The table of mappings is read when it has changed, and only then."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from memtui.pageset import PageSet
+from memtui.probes import reading
+from memtui.probes.pages.base import PageWindow
+from memtui.probes.pages.pagetable import PageTableTracker
+from memtui.probes.pages.walk import Walker
+from memtui.probes.process import read_stat
+from memtui.probes.reading import PageReader, Reading, Subject
+from memtui.probes.vmas import read_maps
+from memtui.samples import Capability
+from tests.pagetable_targets import Target, need_pagetable
+
+CHANGES = {
+    "mapped": "m = mmap.mmap(-1, 1 << 20)",
+    "made read-only": "a = anonymous(16); libc.mprotect(a + 4096, 4096, 1)",
+    "made accessible again": "libc.mprotect(a + 4096, 4096, 3)",
+    "unmapped": "m.close()",
+    "a longer heap": "libc.sbrk(1 << 20)",
+    "a shorter heap": "libc.sbrk(-(1 << 20))",
+    "a file": "f = open('/proc/self/exe', 'rb'); m = mmap.mmap(f.fileno(), 4096, prot=1); f.close()",
+    # At the address of what was there: start, end and rights stay. Flags: MAP_PRIVATE | MAP_FIXED.
+    "another file in its place": (
+        "f = open('/etc/passwd', 'rb'); g = open('/etc/group', 'rb'); b = libc.mmap(None, 4096, 1, 2, f.fileno(), 0)"
+    ),
+    "and another one": "libc.mmap(b, 4096, 1, 0x12, g.fileno(), 0)",
+}
+
+
+@pytest.fixture
+def target():
+    need_pagetable()
+    with Target() as made:
+        yield made
+
+
+def test_every_change_of_the_mappings_is_noticed(target):
+    walker = Walker()
+    try:
+        target.do("libc.sbrk.argtypes = [ctypes.c_long]")
+        for what, change in CHANGES.items():
+            before, text = walker.walk(target.pid).mappings, read_maps(target.pid)
+            assert walker.walk(target.pid).mappings == before, "nothing has changed"
+            target.do(change)
+            assert read_maps(target.pid) != text, f"{what}: this changes nothing"
+            assert walker.walk(target.pid).mappings != before, what
+    finally:
+        walker.close()
+
+
+def test_a_name_that_was_given_is_noticed(target):
+    target.do("a = anonymous(16)")
+    text = read_maps(target.pid)
+    target.do("libc.prctl(0x53564d41, 0, ctypes.c_ulong(a), ctypes.c_ulong(65536), b'weights')")  # PR_SET_VMA
+    if read_maps(target.pid) == text:
+        pytest.skip("this kernel names no anonymous memory (CONFIG_ANON_VMA_NAME)")
+    walker = Walker()
+    try:
+        before = walker.walk(target.pid).mappings
+        target.do("libc.prctl(0x53564d41, 0, ctypes.c_ulong(a), ctypes.c_ulong(65536), b'gradients')")
+        assert walker.walk(target.pid).mappings != before
+    finally:
+        walker.close()
+
+
+def test_the_table_is_that_of_the_window_whether_it_was_read_or_not(target, monkeypatch):
+    reads = itertools.count()
+    monkeypatch.setattr(reading, "read_maps", lambda pid: (next(reads), read_maps(pid))[1])
+    with PageTableTracker() as tracker:
+        reader = PageReader(tracker, pause=True)
+        subject = Subject(target.pid, None, read_stat(target.pid).start_ticks, ())
+        reader.begin(subject)
+
+        def window(*, want_resident: bool = False) -> bytes:
+            (outcome,) = reader.read([subject], want_resident=want_resident)
+            assert isinstance(outcome, Reading), outcome
+            return outcome.maps
+
+        for _ in range(3):
+            assert window() == read_maps(target.pid)
+        assert next(reads) == 1
+        target.do("m = mmap.mmap(-1, 1 << 24)")
+        for _ in range(3):
+            assert window() == read_maps(target.pid)
+        assert next(reads) == 3
+        assert window(want_resident=True) == read_maps(target.pid)
+        assert next(reads) == 5, "with the residents it is read all the same: a file may have been renamed"
+
+
+def test_a_tracker_that_does_not_look_at_mappings_costs_a_reading_every_time(monkeypatch):
+    class Blind:
+        name, flush, rearm, reads_running = "blind", "off", "off", True
+        wss = pages = Capability("wss", True)
+
+        def window(self, pid, vmas, *, want_resident):
+            return PageWindow(PageSet.empty())
+
+    texts = iter((b"one", b"two"))
+    monkeypatch.setattr(reading, "read_maps", lambda pid: next(texts))
+    reader = PageReader(Blind(), pause=False)
+    found = [reader._look(Subject(1, None, 0, ()), False)[1] for _ in range(2)]
+    assert found == [b"one", b"two"]
