@@ -23,6 +23,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
+def is_own(command: str) -> bool:
+    """Whether a command line is memtui's."""
+    return bool(_OWN.search(command))
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A process that runs now. ``age_s``: since it began."""
@@ -76,7 +81,7 @@ class Candidates:
                 known = self._find_out(pid, stat, age_s)
             except OSError:
                 continue
-            if (known.kinds or rss_bytes >= LARGE_BYTES) and not _OWN.search(known.command):
+            if (known.kinds or rss_bytes >= LARGE_BYTES) and not is_own(known.command):
                 found.append(Candidate(pid, stat.start_ticks, known.user, known.kinds, rss_bytes, age_s, known.command))
         self._known = {pid: known for pid, known in self._known.items() if pid in seen}
         return sorted(found, key=lambda c: (set(c.kinds) <= {"python"}, not c.kinds, -c.rss_bytes))

@@ -118,6 +118,12 @@ def _duration(text: str) -> float:
     return value
 
 
+def _rank(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 6):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0, not {text!r}")
+    return int(text)
+
+
 def _max_size(text: str) -> int | None:
     from memtui.units import parse_size
 
@@ -177,17 +183,20 @@ def _build_parser() -> _Parser:
         default=False,
         help="take out host, user, paths, command lines and addresses",
     )
+    target = _Parser(add_help=False)
+    target.add_argument("pid", metavar="PID|NAME", nargs="?", help="a process: its number, or what it is called")
+    target.add_argument(
+        "--rank", type=_rank, metavar="N", help="the one with this RANK in its environment (torchrun, MPI)"
+    )
     how, screen = _observation_options(), _screen_options()
 
     made = command("demo", _demo, "start a small training (bundled) and watch it: the first thing to try", how, screen)
     made.add_argument("--network", choices=NETWORKS, default="auto", help="what trains: torch where it is installed")
-    made = command("attach", _attach, "watch a running process and its children", how, screen)
-    made.add_argument("pid", metavar="PID")
+    made = command("attach", _attach, "watch a running process and its children", target, how, screen)
     made = command("run", _run, "start a program and watch it from its first instruction: run -- CMD...", how, screen)
     made = command(
-        "record", _record, "the same without a screen: record PID | record -- CMD... (exits as CMD does)", how
+        "record", _record, "the same without a screen: record PID | record -- CMD... (exits as CMD does)", target, how
     )
-    made.add_argument("pid", metavar="PID", nargs="?")
     made.add_argument("--json", action="store_true", help="print the report at the end")
     made.add_argument(
         "--stop-when",
@@ -343,9 +352,10 @@ def _say(args: argparse.Namespace, notice: str) -> None:
 
 
 def _pid(args: argparse.Namespace) -> int:
-    from memtui.target import check_target, find_target, parse_pid
+    from memtui.search import find
+    from memtui.target import check_target
 
-    pid, notice = find_target(parse_pid(args.pid))
+    pid, notice = find(args.pid, args.rank)
     check_target(pid)
     _say(args, notice)
     return pid
@@ -367,6 +377,8 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _attach(args: argparse.Namespace) -> int:
+    if args.pid is None and args.rank is None:
+        raise UserError("name a process: memtui attach 4242, memtui attach train.py, memtui attach --rank 3")
     return _watch(args, _pid(args))
 
 
@@ -418,7 +430,7 @@ def _record(args: argparse.Namespace) -> int:
     from memtui.observe import Launch
     from memtui.supervise import Supervisor
 
-    if bool(args.pid) == bool(args.command):
+    if (args.pid is not None or args.rank is not None) == bool(args.command):
         raise UserError("name either a PID or a program: memtui record 4242, memtui record -- python train.py")
     what = Launch(tuple(args.command)) if args.command else _pid(args)
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -61,7 +61,7 @@ def other():
         (["record", "--filter", "exe", "1"], "exec"),
         (["record"], "name either a PID or a program"),
         (["record", "7", "--", "true"], "name either a PID or a program"),
-        (["record", "abc"], "PID must be a number"),
+        (["record", "no-such-thing"], "no process is called 'no-such-thing'"),
         (["record", "-5"], "-5"),
         (["record", "0"], "above 0"),
         (["record", "1"], "is init"),

@@ -115,10 +115,12 @@ def child(**environ: str) -> subprocess.Popen:
 @pytest.mark.parametrize(
     ("environ", "told"),
     [
-        ({"RANK": "3", "LOCAL_RANK": "1", "SECRET_RANK": "9", "RANKS": "8"}, "RANK=3 LOCAL_RANK=1"),
-        ({"LOCAL_RANK": "0"}, "LOCAL_RANK=0"),
-        ({"RANK": "\x1b]0;x"}, ""),
-        ({}, ""),
+        ({"RANK": "3", "LOCAL_RANK": "1", "SECRET_RANK": "9", "RANKS": "8"}, {"RANK": 3, "LOCAL_RANK": 1}),
+        ({"LOCAL_RANK": "0"}, {"LOCAL_RANK": 0}),
+        ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}, {"RANK": 5, "LOCAL_RANK": 1}),
+        ({"RANK": "2", "PMI_RANK": "7"}, {"RANK": 2}),
+        ({"RANK": "\x1b]0;x"}, {}),
+        ({}, {}),
     ],
 )
 def test_ranks_and_nothing_else_of_the_environment(environ, told, monkeypatch):
@@ -129,9 +131,9 @@ def test_ranks_and_nothing_else_of_the_environment(environ, told, monkeypatch):
         assert ranks_of(process.pid) == told
         tree = ProcessTree(process.pid)
         tree.refresh()
-        assert tree.processes[0].role == f"target {told}".strip()
+        assert tree.processes[0].role == " ".join(("target", *(f"{name}={number}" for name, number in told.items())))
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
-    assert ranks_of(process.pid) == ""
+    assert ranks_of(process.pid) == {}

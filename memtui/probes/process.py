@@ -13,8 +13,12 @@ from memtui.choices import COMMAND_CHARACTERS
 from memtui.probes.stat import PROC, Stat, read_stat
 
 __all__ = ["PROC", "Stat", "Usage", "UsageProbe", "children_of", "command_of", "has_ended", "read_stat", "state_of"]
-_RANKS = (b"RANK", b"LOCAL_RANK")  # as torchrun sets them
-_RANK = re.compile(rb"(RANK|LOCAL_RANK)=(\d{1,6})")
+# As torchrun, Open MPI and the others that speak PMI set them.
+_RANKS = {
+    "RANK": (b"RANK", b"OMPI_COMM_WORLD_RANK", b"PMI_RANK"),
+    "LOCAL_RANK": (b"LOCAL_RANK", b"OMPI_COMM_WORLD_LOCAL_RANK", b"MPI_LOCALRANKID"),
+}
+_NUMBER = re.compile(rb"\d{1,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,8 @@ def command_of(pid: int) -> str:
         return f"[pid {pid}]"
 
 
-def ranks_of(pid: int, proc: Path = PROC) -> str:
-    """What the environment a program was started with tells of its place in a training: ``RANK=1 LOCAL_RANK=0``.
+def ranks_of(pid: int, proc: Path = PROC) -> dict[str, int]:
+    """What the environment a program was started with tells of its place in a training: RANK, LOCAL_RANK.
 
     Nothing else of the environment is kept, and nothing that is no number. Empty where it tells nothing or may not be
     read.
@@ -86,9 +90,10 @@ def ranks_of(pid: int, proc: Path = PROC) -> str:
     try:
         words = (proc / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
-        return ""
-    found = {match[1]: match[2] for word in words if (match := _RANK.fullmatch(word))}
-    return " ".join(f"{name.decode()}={found[name].decode()}" for name in _RANKS if name in found)
+        return {}
+    values = {name: value for name, _, value in (word.partition(b"=") for word in words) if _NUMBER.fullmatch(value)}
+    found = {rank: next((values[n] for n in names if n in values), None) for rank, names in _RANKS.items()}
+    return {rank: int(value) for rank, value in found.items() if value is not None}
 
 
 class UsageProbe:

@@ -83,8 +83,8 @@ class ProcessTree:
         return self._known[pid]
 
     def _role(self, pid: int) -> str:
-        ranks = ranks_of(pid, self._proc)
-        return f"{TARGET if pid == self._root else CHILD} {ranks}".rstrip()
+        ranks = (f"{name}={number}" for name, number in ranks_of(pid, self._proc).items())
+        return " ".join((TARGET if pid == self._root else CHILD, *ranks))
 
     def _keyed(self, process: Process) -> Process:
         key, self._next_key = self._next_key, self._next_key + 1
