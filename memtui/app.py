@@ -55,6 +55,7 @@ def run_viewer(
     live: bool,
     on_quit: Callable[[str], object] | None = None,
     stopped: Callable[[], bool] | None = None,
+    order: Callable[..., dict[str, Any]] | None = None,
     refresh_s: float = 1.0,
 ) -> int:
     """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
@@ -68,6 +69,7 @@ def run_viewer(
         on_quit: called once the terminal is restored, whatever ended the screen, with one of the words of
             ``memtui.terminal`` for how it was left.
         stopped: asked about once a second whether somebody else ended the recording; the screen then closes.
+        order: tells the recording what the user wants of it, in the words of ``memtui.control``.
         refresh_s: how often a growing session is looked at.
 
     Raises:
@@ -90,6 +92,7 @@ def run_viewer(
                 ascii_only=how.ascii_only,
                 theme_name=how.theme,
                 stopped=stopped,
+                order=order,
             )
             app.run(mouse=how.mouse)
             if not app.return_code:

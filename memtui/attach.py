@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from memtui import terminal
@@ -12,7 +13,7 @@ from memtui.background import Recording
 from memtui.errors import UserError, silence
 from memtui.foreign import visible
 from memtui.observe import AlreadyRunning, Observation
-from memtui.remote import Follower
+from memtui.remote import Follower, ask, order
 from memtui.running import Running
 
 STOPPED = "the recording was stopped by somebody else"
@@ -44,7 +45,9 @@ def watch(observe: Callable[[], Observation], prepare: Callable[[], object], say
         return bool((recording.ended() or {}).get("asked"))
 
     try:
-        code = run_viewer(recording.path, live=True, on_quit=left.append, stopped=stopped)
+        code = run_viewer(
+            recording.path, live=True, on_quit=left.append, stopped=stopped, order=partial(order, recording.path)
+        )
     except BaseException:
         _tell_way_back(recording.pid, recording.id, recording.path)
         raise
@@ -74,7 +77,7 @@ def watch(observe: Callable[[], Observation], prepare: Callable[[], object], say
 def _rejoin(found: Running) -> int:
     """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone."""
     follower = Follower(found)
-    code = run_viewer(Path(found.path), live=True, stopped=follower.stopped)
+    code = run_viewer(Path(found.path), live=True, stopped=follower.stopped, order=partial(ask, found))
     if follower.stopped():
         _tell(STOPPED, f"session: {found.path}")
     elif follower.ended():

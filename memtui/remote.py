@@ -11,7 +11,8 @@ from typing import Any
 
 from memtui.control import Answers, connect
 from memtui.errors import FAILURE, UserError
-from memtui.running import Running
+from memtui.privilege import invoker, state_directory
+from memtui.running import Running, find_all
 
 SECONDS = 5.0  # a recording answers at once; what takes longer is stuck
 STOP_SECONDS = 30.0
@@ -28,6 +29,14 @@ def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> d
     if not answer.get("ok"):
         raise UserError(f"recording {running.id} refused: {answer.get('error', 'it did not say why')}")
     return answer
+
+
+def order(session: Path, do: str, **fields: Any) -> dict[str, Any]:
+    """The answer of whoever records into this file now. Raises UserError as ``ask``, and when nobody does."""
+    for running in find_all(state_directory(invoker())):
+        if running.path == str(session.absolute()):
+            return ask(running, do, **fields)
+    raise UserError("nobody records into this session now")
 
 
 def stop(running: Running) -> dict[str, Any]:

@@ -115,3 +115,13 @@ def parse_size(text: str) -> int:
     if value >= 1 << 62:
         raise ValueError(f"{text!r} is more than a machine can have")
     return value
+
+
+def parse_interval_ns(text: str, limits_ns: tuple[int, int]) -> int:
+    """``0.5``, ``2s`` or ``50ms``. Raises ValueError with what is allowed."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}) ?(ms|s|)", text.strip(), re.ASCII)
+    interval_ns = round(float(found[1]) * (10**6 if found[2] == "ms" else 10**9)) if found else 0
+    if not limits_ns[0] <= interval_ns <= limits_ns[1]:
+        low, high = (f"{limit / 1e9:g}" for limit in limits_ns)
+        raise ValueError(f"{low} to {high} s, such as 0.5 or 50ms")
+    return interval_ns

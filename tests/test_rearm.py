@@ -15,7 +15,16 @@ from memtui.pageset import PageSet
 from memtui.probes.pages import rearm
 from memtui.probes.pages.flush import Flusher, Handle, madvise_cold_ranges
 from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.pages.rearm import FULL, WORKING_SET, Rearmer, flushing_ranges, intersect, lanes_of, runs_of
+from memtui.probes.pages.rearm import (
+    FULL,
+    WORKING_SET,
+    Rearmer,
+    flushed_in,
+    flushing_ranges,
+    intersect,
+    lanes_of,
+    runs_of,
+)
 from memtui.probes.pages.walk import Walker
 from memtui.samples import Capability
 from tests.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable, within
@@ -63,6 +72,27 @@ def test_only_long_whole_runs_without_huge_pages_flush():
     none = np.empty(0, np.uint64)
     assert flushing_ranges(runs, cut, none)[0].tolist() == [0, 32 * LANE]
     assert flushing_ranges(runs, cut, np.array([1], np.uint64))[0].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("left", "flushed"),
+    [
+        ([], True),
+        ([100], True),
+        ([0, 511], True),
+        (range(34, 512), True),
+        (range(478), True),
+        (range(479), False),
+        (range(33, 512), False),
+        (range(512), False),
+        ([p for p in range(512) if p not in (7, 40)], True),
+        ([p for p in range(512) if p not in (7, 39)], False),
+    ],
+)
+def test_marks_that_stayed_within_a_range_do_not_keep_it_from_flushing(left, flushed):
+    """The kernel flushes from the first to the last mark it cleared, and everything from 34 pages on."""
+    ranges = extents([(0, 512 * 4096)])
+    assert flushed_in(ranges, PageSet.from_pages(range(512)), PageSet.from_pages(list(left))) == flushed
 
 
 def test_an_unknown_rearm_is_refused():

@@ -228,6 +228,9 @@ class Presenter:
         )
         if at < 0:
             return view
+        if head.state is State.LIVE:  # why nothing arrives
+            since = self.reader.events(int(samples.end_ns[-1]), 1 << 62)
+            view = replace(view, notice=next((e.text for e in reversed(since) if e.kind == "gap"), ""))
         paused = samples.paused_ns[max(0, at - 9) : at + 1]
         paused = paused[np.isfinite(paused)]
         true = samples.end_ns[max(0, at - 20) : at + 1]

@@ -85,6 +85,12 @@ Pictures
 """,
 }
 REST = """\
+Recording                               of the recording itself, while it runs, whoever else looks at it
+  M            put a mark on the time axis, with a text
+  i            another interval from the next window on: 0.5, 50ms
+  x            leave the target alone: nothing is sampled until x is pressed again
+
+Screen
   c            other colours: dark, light, high contrast
   :  Ctrl+p    find an action by its name
   ?            this help

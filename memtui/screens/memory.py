@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -15,11 +16,14 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
+from memtui.choices import INTERVAL_NS, MARK_CHARACTERS
+from memtui.errors import UserError
 from memtui.present import Presenter, Room, SessionLike
 from memtui.screens.arrange import PANELS, Arrangement, arrange, too_small
 from memtui.screens.feed import Action, Feed
 from memtui.screens.keys import KEYS
 from memtui.screens.prompt import Prompt
+from memtui.units import parse_interval_ns
 from memtui.views import HeaderView, MemoryView, State
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
@@ -32,6 +36,9 @@ from memtui.widgets.reuse_histogram import ReuseHistogram
 from memtui.widgets.rows import RowPanel
 from memtui.widgets.vma_table import VmaTable
 from memtui.widgets.wss_graph import WssGraph
+
+SAID_S = 6.0
+NOT_RECORDING = "this screen belongs to no recording: memtui attach PID shows one"
 
 
 class ViewReady(Message):
@@ -61,8 +68,16 @@ class MemoryScreen(Screen[None]):
 
     view: reactive[MemoryView | None] = reactive(None, repaint=False, init=False)
 
-    def __init__(self, open_session: Callable[[], SessionLike], *, live: bool, refresh_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        open_session: Callable[[], SessionLike],
+        *,
+        live: bool,
+        refresh_s: float = 1.0,
+        order: Callable[..., dict[str, Any]] | None = None,
+    ) -> None:
         super().__init__()
+        self._order = order
         self.feed = Feed(
             open_session,
             lambda view: self.post_message(ViewReady(view)),
@@ -84,6 +99,7 @@ class MemoryScreen(Screen[None]):
         self.panel: int | None = None  # chosen by the user; before that it depends on the size
         self._arranged: tuple[object, ...] = ()
         self._room = Room()
+        self._told: dict[str, Any] = {}
         self._failed = False  # there is something to say in place of a first view
 
     def compose(self) -> ComposeResult:
@@ -357,6 +373,41 @@ class MemoryScreen(Screen[None]):
     def action_jump(self) -> None:
         self._open_prompt("jump", "jump to", "", "7:12, 90, 5m, 50%, +30, -1:30")
 
+    def action_put_mark(self) -> None:
+        self._ask_recording("mark", "mark this moment", "its text")
+
+    def action_interval(self) -> None:
+        self._ask_recording("interval", "interval", "seconds: 0.5, 50ms")
+
+    def _ask_recording(self, kind: str, label: str, hint: str) -> None:
+        if self._order is None:
+            self._say(NOT_RECORDING)
+        else:
+            self._open_prompt(kind, label, "", hint)
+
+    def _say(self, words: str) -> None:
+        """Why a key did nothing, for as long as that takes to read."""
+        self.footer.say(words)
+        self.set_timer(SAID_S, lambda: self.footer.say(""))
+
+    def action_rest(self) -> None:
+        async def rest() -> None:
+            why = await self._tell("status") or await self._tell("resume" if self._told.get("paused") else "pause")
+            if why:
+                self._say(why)
+
+        self.run_worker(rest(), group="order")
+
+    async def _tell(self, do: str, **fields: Any) -> str:
+        """Why the recording did not take it; empty when it did. What it answered is kept."""
+        if self._order is None:
+            return NOT_RECORDING
+        try:
+            self._told = await asyncio.to_thread(self._order, do, **fields)
+        except UserError as error:
+            return str(error)
+        return ""
+
     def action_lift(self) -> None:
         """Close a prompt that lost its focus, look at all ranges again, or forget the typed filter."""
         if self.prompt.active:
@@ -381,19 +432,41 @@ class MemoryScreen(Screen[None]):
     def on_prompt_done(self, message: Prompt.Done) -> None:
         if message.kind == "filter":
             self._filter(message.words if message.kept else "")
+        elif message.kept and message.kind in ("mark", "interval"):
+            self._order_typed(message.kind, message.words)
+            return
         elif message.kept:
             words = message.words
 
             def jump(presenter: Presenter) -> None:
                 why = presenter.playhead.jump(words)
-                self.app.call_later(self._jumped, why)
+                self.app.call_later(self._answered, why)
 
             self._ask(jump)
             return
         self._close_prompt()
 
-    def _jumped(self, why: str) -> None:
-        """A time that cannot be gone to keeps the prompt open, with the reason in place."""
+    def _order_typed(self, kind: str, words: str) -> None:
+        """Say in place what cannot be; the rest goes to the recording, and the next key is for the screen again."""
+        if kind == "mark":
+            fields: dict[str, Any] = {"text": words.strip()[:MARK_CHARACTERS]}
+            why = "" if fields["text"] else "a mark has a text"
+        else:
+            try:
+                fields, why = {"interval_ns": parse_interval_ns(words, INTERVAL_NS)}, ""
+            except ValueError as error:
+                fields, why = {}, str(error)
+        self._answered(why)
+
+        async def order() -> None:
+            if why := await self._tell(kind, **fields):
+                self._say(why)
+
+        if not why:
+            self.run_worker(order(), group="order")
+
+    def _answered(self, why: str) -> None:
+        """What cannot be done keeps the prompt open, with the reason in place."""
         if why:
             self.prompt.complain(why)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from textual import events
 
@@ -22,6 +23,7 @@ class MemtuiApp(TerminalApp[int]):
         color: "256", "16" or "none", see ``terminal.prepare``.
         ascii_only: draw with ASCII characters.
         theme_name: "dark", "light" or "high-contrast".
+        order: asks something of the recording: a word of ``memtui.control`` and its fields; may raise UserError.
         stopped: whether somebody else ended the recording; asked about once a second.
     """
 
@@ -35,15 +37,16 @@ class MemtuiApp(TerminalApp[int]):
         ascii_only: bool = False,
         theme_name: str = "dark",
         stopped: Callable[[], bool] | None = None,
+        order: Callable[..., dict[str, Any]] | None = None,
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
-        self._stopped = stopped
+        self._stopped, self._order = stopped, order
         self.how_left = terminal.QUIT
 
     def get_default_screen(self) -> MemoryScreen:
         """The first screen. Pushed on top of an empty one it would cost a second style sheet and layout."""
-        return MemoryScreen(self._open_session, live=self._live, refresh_s=self._refresh_s)
+        return MemoryScreen(self._open_session, live=self._live, refresh_s=self._refresh_s, order=self._order)
 
     def check_terminal(self) -> None:
         super().check_terminal()

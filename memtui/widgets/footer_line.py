@@ -1,4 +1,4 @@
-"""The last line: keys that work here, and where the recording goes."""
+"""The last line: keys that work here, and where the recording goes; for a moment, why something was not done."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ class FooterLine(Painted):
     view: FooterView
     small = False
     pause_words = "pause"
+    said = ""
 
     def __init__(self, view: FooterView | None = None, **options) -> None:
         super().__init__(view or FooterView(), **options)
@@ -64,8 +65,18 @@ class FooterLine(Painted):
             self.small, self.pause_words = small, pause_words
             self.repaint()
 
+    def say(self, words: str) -> None:
+        """A sentence in place of the keys; none brings them back."""
+        if words != self.said:
+            self.said = words
+            self.repaint()
+
     def paint(self, width: int, height: int) -> list[Line]:
         view, look = self.view, self.look
+        if self.said:
+            self._places = []
+            words = text.fit(text.clean(self.said), max(0, width - 2))
+            return [[(look.plain(f" {words}".ljust(width)), look["warning"])]]
         keys = [key for key in (SMALL_KEYS if self.small else KEYS) if view.recording or key.keys != "d"]
         where = ""
         if view.recorded_bytes is not None:

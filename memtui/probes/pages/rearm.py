@@ -138,7 +138,7 @@ class Rearmer:
         if not self._paused:
             return used or COLD, PageSet.empty()
         left = self._walker.marked(handle.pid, touched)
-        if not used and _any_without(flushing, left):
+        if not used and flushed_in(flushing, touched, left):
             used = COLD
         again = intersect(runs_of(np.intersect1d(lanes_of(left), kept, assume_unique=True)), walk.anonymous)
         if len(again[0]):
@@ -200,6 +200,22 @@ def flushing_ranges(runs: Extents, ranges: Extents, huge: NDArray[np.uint64]) ->
     return starts[whole], ends[whole]
 
 
+def flushed_in(ranges: Extents, touched: PageSet, left: PageSet) -> bool:
+    """Whether the marks that were cleared in one of the ranges lie so far apart that everything was flushed."""
+
+    def within(pages: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        at = pages * np.uint64(PAGE_BYTES)
+        return np.searchsorted(at, ranges[0]), np.searchsorted(at, ranges[1])
+
+    first, end = within(left.pages())
+    if (first == end).any():  # all of that range, which is long enough
+        return True
+    cleared = touched.difference(left).pages()
+    first, end = within(cleared)
+    some = first < end
+    return bool((cleared[end[some] - 1] - cleared[first[some]] + np.uint64(1) >= FULL_FLUSH_PAGES).any())
+
+
 def large_folios_exist() -> bool:
     """Whether any process of this machine has anonymous folios of several pages; yes when it is not known.
 
@@ -214,9 +230,3 @@ def large_folios_exist() -> bool:
 
 def _length(ranges: Extents) -> int:
     return int((ranges[1] - ranges[0]).sum())
-
-
-def _any_without(ranges: Extents, left: PageSet) -> bool:
-    """Whether one of the ranges has none of these pages."""
-    pages = left.pages() * np.uint64(PAGE_BYTES)
-    return bool((np.searchsorted(pages, ranges[0]) == np.searchsorted(pages, ranges[1])).any())

@@ -1,0 +1,132 @@
+"""What the screen tells the recording it shows: a mark, another interval, a rest for the target."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from memtui.choices import INTERVAL_NS
+from memtui.errors import UserError
+from memtui.session.reader import SessionReader
+from memtui.units import parse_interval_ns
+from tests.live import pattern
+from tests.screen_driver import running
+from tests.terminals import Terminal
+from tests.test_cli import memtui
+
+
+class Recording:
+    """Takes orders as a recording does, and keeps them."""
+
+    def __init__(self, why: str = "") -> None:
+        self.orders: list[tuple[str, dict[str, Any]]] = []
+        self.paused, self.why = False, why
+
+    def __call__(self, do: str, **fields: Any) -> dict[str, Any]:
+        assert threading.current_thread() is not threading.main_thread(), "the screen would stand still meanwhile"
+        if self.why:
+            raise UserError(self.why)
+        self.orders.append((do, fields))
+        if do in ("pause", "resume"):
+            self.paused = do == "pause"
+        return {"ok": True, "paused": self.paused}
+
+
+async def test_a_mark_with_a_text():
+    recording = Recording()
+    async with running(live=True, order=recording) as d:
+        await d.press("M")
+        await d.until(lambda: "mark this moment" in d.text)
+        await d.press(*"epoch", "space", "3", "enter")
+        await d.until(lambda: recording.orders == [("mark", {"text": "epoch 3"})])
+        await d.until(lambda: "mark this moment" not in d.text)
+
+
+async def test_another_interval_and_one_that_cannot_be():
+    recording = Recording()
+    async with running(live=True, order=recording) as d:
+        await d.press("i", *"fast", "enter")
+        await d.until(lambda: "0.001 to 3600 s, such as 0.5 or 50ms" in d.text)
+        assert recording.orders == []
+        await d.press(*["backspace"] * 4, *"50ms", "enter")
+        await d.until(lambda: recording.orders == [("interval", {"interval_ns": 50_000_000})])
+        await d.until(lambda: not d.screen.prompt.active)
+
+
+async def test_an_empty_mark_is_none():
+    recording = Recording()
+    async with running(live=True, order=recording) as d:
+        await d.press("M", "space", "enter")
+        await d.until(lambda: "a mark has a text" in d.text)
+        await d.press("escape")
+        await d.until(lambda: not d.screen.prompt.active)
+        assert recording.orders == []
+
+
+async def test_the_target_rests_until_the_key_is_pressed_again():
+    recording = Recording()
+    async with running(live=True, order=recording) as d:
+        await d.press("x")
+        await d.until(lambda: [word for word, _ in recording.orders] == ["status", "pause"])
+        await d.press("x")
+        await d.until(lambda: [word for word, _ in recording.orders] == ["status", "pause", "status", "resume"])
+
+
+@pytest.mark.parametrize("keys", [("x",), ("M", *"now", "enter"), ("i", "1", "enter")], ids=["x", "M", "i"])
+async def test_a_recording_that_does_not_answer_is_said_in_place(keys):
+    async with running(order=Recording("recording abcd does not answer: it hung up")) as d:
+        await d.press(*keys)
+        await d.until(lambda: "does not answer" in d.text)
+
+
+@pytest.mark.parametrize("key", ["x", "M", "i"])
+async def test_a_saved_session_takes_none(key):
+    async with running() as d:
+        await d.press(key)
+        await d.until(lambda: "this screen belongs to no recording" in d.text)
+        assert not d.screen.prompt.active
+
+
+@pytest.mark.parametrize(
+    ("text", "interval_ns"),
+    [("0.2", 200_000_000), (" 2s ", 2_000_000_000), ("50ms", 50_000_000), (".5", 500_000_000), ("3600", 3600 * 10**9)],
+)
+def test_intervals(text, interval_ns):
+    assert parse_interval_ns(text, INTERVAL_NS) == interval_ns
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1e3", "3601", "0.0001", "nan", "1 m", "½", "٣", "9" * 400])
+def test_no_intervals(text):
+    with pytest.raises(ValueError, match=r"0\.001 to 3600 s"):
+        parse_interval_ns(text, INTERVAL_NS)
+
+
+def test_a_real_recording_takes_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    session = tmp_path / "s.memtui"
+    with pattern("loop", "--pages", 500) as truth:
+        terminal = Terminal("attach", truth["pid"], "-o", session, "--tracker", "rss", module="memtui")
+        try:
+            terminal.read(30, until="LIVE")
+            terminal.send("Mhalf time\r")
+            terminal.send("i20ms\r")
+            terminal.read(10, until="0.02→")
+            terminal.send("x")
+            terminal.read(10, until="sampling is paused")
+            terminal.send("x")
+            terminal.read(10, until="0.02→")
+            terminal.send("q")
+            assert terminal.process.wait(20) == 0
+        finally:
+            terminal.process.kill()
+            terminal.process.wait()
+    reader = SessionReader(session)
+    told = [(event.kind, event.text) for event in reader.events(0, 1 << 62)]
+    intervals = set(reader.samples.asked_ns.tolist())
+    reader.close()
+    assert ("mark", "half time") in told
+    assert ("interval", "the interval is 0.02 s from here on") in told
+    assert intervals == {200_000_000, 20_000_000}
+    assert memtui("report", session).returncode == 0
