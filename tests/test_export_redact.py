@@ -78,6 +78,7 @@ def stream():
         windows = tuple(ProcessWindow(key, at, at + 200 * MS, **made) for key in (1, 2))
         yield Window(sample, at, at + 200 * MS, 200 * MS, 0, windows, disturbed=text)
     yield Event(2, "mark", "launch codes loaded")
+    yield Event(2, "interval", "the interval is 0.02 s from here on")
     for kind in ("gap", "exec", "warning", "process", "s3cr3t"):
         yield Event(3, kind, text)
     yield End(6 * 200 * MS, "error", text)
@@ -190,6 +191,9 @@ def test_what_is_left_is_of_use(session):
         parse_filter(hello.options.filter)
         assert source.samples.reason[0].endswith("of *** opened file-1 at address, address")
         assert next(e.text for e in source.events(0, 2**62) if e.kind == "mark") == "mark-1"
+        assert ("interval", "the interval is 0.02 s from here on") in {
+            (e.kind, e.text) for e in source.events(0, 2**62)
+        }
         assert len(source.events(0, 2**62)) == len(plain.events(0, 2**62))
         assert plain.hello.target.command == COMMAND
     finally:
