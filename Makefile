@@ -27,7 +27,7 @@ test: $(VENV)/dev
 MEMTUI_LAB_KERNEL ?= debian
 lab-test: $(VENV)/dev
 	$(PIP) virtme-ng
-	MEMTUI_LAB_KERNEL=$(MEMTUI_LAB_KERNEL) $(BIN)/python -m pytest tests/lab
+	MEMTUI_LAB_KERNEL=$(MEMTUI_LAB_KERNEL) $(BIN)/python -m pytest -s tests/lab
 
 bench: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks
