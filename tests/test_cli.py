@@ -17,11 +17,11 @@ from tests.users import temporary_user
 ROOT = os.geteuid() == 0
 
 
-def memtui(*words: object, **more) -> subprocess.CompletedProcess[str]:
+def memtui(*words: object, timeout: float = 60, **more) -> subprocess.CompletedProcess[str]:
     """Run memtui without a terminal."""
     command = [sys.executable, "-m", "memtui", *map(str, words)]
     return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, **more
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False, **more
     )
 
 

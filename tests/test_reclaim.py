@@ -46,7 +46,7 @@ def test_a_target_that_is_swapped_out_is_not_hurt_and_its_windows_say_so(tmp_pat
             try:
                 assert child.stdout
                 assert child.stdout.read(1) == b".", "one round"
-                done = memtui("record", child.pid, "-o", path, "--interval", 0.5, "--duration", 10)
+                done = memtui("record", child.pid, "-o", path, "--interval", 0.5, "--duration", 10, timeout=300)
                 assert done.returncode == 0, done.stderr
                 time.sleep(0.5)
                 assert child.poll() is None, child.stderr
