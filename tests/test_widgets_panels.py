@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
 
 from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
 from memtui.present import reuse_view
@@ -28,11 +34,13 @@ from memtui.views import (
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap, picture_cells
+from memtui.widgets.panel import Painted, _neighbours
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.reuse_histogram import ReuseHistogram as ReuseWidget
 from memtui.widgets.reuse_histogram import between, fold
 from memtui.widgets.vma_table import VmaTable
 from memtui.widgets.wss_graph import WssGraph
+from tests.screen_driver import running
 from tests.screen_fakes import FakeSession
 from tests.screen_text import Stage, drawn, screen_lines
 
@@ -330,3 +338,27 @@ def test_same_compares_arrays_by_value():
     assert not same(graph(), graph(wss=(1, 2, 3, 4)))
     assert same(heat(60, 6), heat(60, 6))
     assert not same(table(3), table(4))
+
+
+@given(st.sets(st.integers(0, 80)))
+def test_neighbouring_rows_are_one_region(rows):
+    found = _neighbours(sorted(rows))
+    assert [row for first, count in found for row in range(first, first + count)] == sorted(rows)
+    assert all(a + n < b for (a, n), (b, _) in pairwise(found))
+
+
+@pytest.mark.parametrize("color", ["256", "16", "none"])
+async def test_lines_are_handed_out_as_textual_would_draw_them(color):
+    """The short way around Textual's borders and links changes no cell."""
+
+    def cells(strips: list[Strip]) -> list[list[tuple[str, object]]]:
+        return [[(c, s.style) for s in strip for c in s.text] for strip in strips]
+
+    async with running(size=(120, 36), color=color) as d:
+        for widget in d.app.query(Painted):
+            width, height = widget.size
+            if not widget.display or not width or not height:
+                continue
+            for crop in (Region(0, 0, width, height), Region(1, height // 2, width - 1, 1)):
+                mine, theirs = widget.render_lines(crop), Widget.render_lines(widget, crop)
+                assert cells(mine) == cells(theirs), widget
