@@ -147,6 +147,7 @@ class GraphView:
     focus: str = ""  # name of the range whose working set is drawn as a line of its own
     focus_bytes: Floats | None = None  # one entry per sample, nan: not known
     focus_now_bytes: float | None = None
+    marks: tuple[Mark, ...] = ()  # of the visible window, by time
 
 
 @dataclass(frozen=True, slots=True)

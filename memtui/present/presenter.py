@@ -177,6 +177,7 @@ class Presenter:
         processes = self.reader.processes()
         table = self.ranges.view(self.reader, sample, processes)
         self._power.update(self.reader, self.playhead)
+        self._marks.update(self.reader, self.playhead.latest_ns)
         heat, self.complete = self._heat_view(axis, deadline, processes)
         graph = self._graph(axis, at, deadline)
         reuse = self._reuse_view(sample, deadline)
@@ -208,7 +209,6 @@ class Presenter:
         if not head.recording:
             end = self.reader.end
             ended = (end.text or end.kind) if end is not None else "recorder gone, all it wrote is here"
-        self._marks.update(self.reader, head.latest_ns)
         seconds = (head.latest_ns - head.origin_ns) / 1e9
         view = HeaderView(
             command=_command(next((p.command for p in reversed(processes) if p.pid == target.pid), target.command)),
@@ -320,6 +320,7 @@ class Presenter:
             focus=focus or "",
             focus_bytes=line,
             focus_now_bytes=focus_now,
+            marks=self._marks.between(axis.start_ns, axis.end_ns),
         )
 
     def _caveats(self, at: int, note: str) -> tuple[str, ...]:
