@@ -127,6 +127,13 @@ async def test_a_mark_over_data_colours_it_and_hides_nothing():
     assert lines[0][1] != lines[1][1]
 
 
+async def test_a_mark_under_a_line_that_runs_along_the_top():
+    """RSS is such a line: there are blanks below it, down to the area."""
+    lines = (await drawn(WssGraph(marked(Mark(20 * S, "mark", "epoch 1"), rss=120)), 60, 7)).splitlines()
+    assert "┃" not in lines[1]
+    assert lines[2][7 + 17 :].startswith("┃epoch 1 ")
+
+
 async def test_the_cursor_goes_before_a_mark():
     """It stands at 30 s, in column 25; words end before it."""
     view = marked(Mark(30 * S, "mark", "here"), Mark(20 * S, "mark", "epoch seven"), follow=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from textual import events
 
-from memtui.views import GraphView
+from memtui.views import GraphView, Mark
 from memtui.widgets import raster, text, ticks
 from memtui.widgets.panel import Exact, Panel, axis_words, line_width
 from memtui.widgets.raster import Line
@@ -89,14 +89,15 @@ class WssGraph(Panel):
         if view.focus_bytes is not None:
             self._draw_focus(codes, index, self._bins_of(view.focus_bytes, columns) / top, rows)
         column = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
-        self._draw_marks(codes[0], index[0], column)
+        self._draw_marks(codes, index, column)
         if column is not None:
             codes[:, column], index[:, column] = ord("|" if look.ascii_only else "│"), _CURSOR
         styles = [*look.heat, look["rss"], look["cursor"], *look.focus_on_heat, look["focus"]]
         styles += [look["key"], look["warning"], look["dim"]]
         labels = self._labels(rows, top)
         lines = [raster.runs(codes[y], index[y], styles) for y in range(rows)]
-        lines[0] = [(ticks.without_rests(run), style) for run, style in lines[0]]
+        if view.marks:
+            lines = [[(ticks.without_rests(run), style) for run, style in line] for line in lines]
         return head + [Exact([(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *line]) for y, line in enumerate(lines)]
 
     def _binned(self, columns: int) -> tuple[np.ndarray, np.ndarray]:
@@ -157,18 +158,27 @@ class WssGraph(Panel):
         codes[free], index[free] = marks[free], _RSS
 
     def _draw_marks(self, codes: np.ndarray, index: np.ndarray, cursor: int | None) -> None:
-        """Ticks and their words in the blanks of the top row. What is drawn there stays, in the colour of the tick."""
-        marks = ticks.by_column(self.view.marks, self.view.axis, len(codes))
-        free = codes == ord(" ")
+        """Ticks and their words, in blanks only: each tick in the highest of its column.
+
+        A column that is full to the top keeps what is drawn there, in the colour of the tick.
+        """
+        marks = ticks.by_column(self.view.marks, self.view.axis, codes.shape[1])
+        blank = codes == ord(" ")
         if cursor is not None:
-            free[cursor] = False
+            blank[:, cursor] = False
             marks.pop(cursor, None)  # the cursor is there, and what happened stands below
+        rows: dict[int, dict[int, Mark]] = {}
         for column, mark in marks.items():
-            index[column] = _MARK if mark.kind == "mark" else _TROUBLE
-            if free[column]:
-                codes[column], free[column] = ord(self.look.plain(ticks.TICKS[mark.kind])), False
-        for column, cells in ticks.words_beside(marks, free, self.look.plain):
-            codes[column : column + len(cells)], index[column : column + len(cells)] = cells, _WORDS
+            row = int(np.argmax(blank[:, column]))
+            index[row, column] = _MARK if mark.kind == "mark" else _TROUBLE
+            if blank[row, column]:
+                codes[row, column] = ord(self.look.plain(ticks.TICKS[mark.kind]))
+            rows.setdefault(row, {})[column] = mark
+        blank[:, list(marks)] = False
+        for row, there in rows.items():
+            for column, cells in ticks.words_beside(there, blank[row], self.look.plain):
+                place = slice(column, column + len(cells))
+                codes[row, place], index[row, place] = cells, _WORDS
 
     def _row_colours(self, rows: int) -> np.ndarray:
         """Warmer with height. Resident memory alone is no heat: it stays cool."""
