@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from memtui.export import export
 from memtui.present import Presenter
 from memtui.probes.gpu_holders import CONTAINER, IN_SLICES, NOT_TOLD, WSL, Holders, Holding
 from memtui.report import build_report, format_report
@@ -316,3 +317,11 @@ def test_a_recording_of_a_tree_whose_child_ends(driver, tmp_path):
     rows = list(csv.DictReader((tmp_path / "out/gpu_memory.csv").read_text().splitlines()))
     assert [row["gpu_bytes"] for row in rows if row["pid"] == str(parent.pid)] == [str(GIB), str(2 * GIB)]
     assert {row["pid"] for row in rows} == {str(parent.pid), str(child)}, "of others nothing is kept"
+
+
+def test_the_page_has_it_and_says_why_it_has_not(session, tmp_path):
+    (known,) = export(session, "html", tmp_path / "known")
+    assert ">1.29 GiB<" in known.read_text()
+    without = write_session(tmp_path / "without.memtui", sessions.messages(5))
+    (unknown,) = export(without, "html", tmp_path / "unknown")
+    assert "GPU memory n/a: no reading in this session." in unknown.read_text()
