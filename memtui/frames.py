@@ -20,6 +20,7 @@ from memtui.samples import (
     Clock,
     End,
     Event,
+    GpuMemory,
     Hello,
     Host,
     Message,
@@ -35,7 +36,7 @@ from memtui.samples import (
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 3
+PROTOCOL = 4
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
@@ -104,7 +105,9 @@ _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
     Process: lambda d, _: Process(**d),
     VmaTable: lambda d, _: VmaTable(d["process"], d["sample"], tuple(Vma(*v) for v in d["vmas"])),
     Window: _read_window,
-    Power: lambda d, _: Power(tuple(PowerReading(**r) for r in d["readings"])),
+    Power: lambda d, _: Power(
+        tuple(PowerReading(**r) for r in d["readings"]), tuple(GpuMemory(**m) for m in d["gpu_memory"])
+    ),
     Event: lambda d, _: Event(**d),
     End: lambda d, _: End(**d),
 }

@@ -14,7 +14,7 @@ import signal
 import sqlite3
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,7 @@ from memtui.pageset import CODEC_ZLIB, PageSet
 from memtui.samples import (
     End,
     Event,
+    GpuMemory,
     Hello,
     Message,
     Power,
@@ -91,6 +92,7 @@ class Recorder:
         self._histogram = ReuseHistogram()
         self._next_vma_row = 1
         self._absent_power: dict[tuple[str, str, str], str] = {}
+        self._gpu_memory: dict[int, GpuMemory] = {}  # as last written, by process
         self.samples = 0
         self.hello: Hello | None = None
         self.wss_bytes: int | None = None
@@ -123,6 +125,7 @@ class Recorder:
                 self._take_window(message)
             case Power():
                 self._writer.insert("power", [_power_row(r) for r in message.readings if self._is_news(r)])
+                self._writer.insert("gpu_memory", [astuple(m) for m in message.gpu_memory if self._is_change(m)])
             case Event():
                 # What the sampler says may quote a command line; a mark is what the user chose to write down.
                 text = message.text if message.kind == "mark" else self._fit_to_keep(message.text)
@@ -332,6 +335,14 @@ class Recorder:
         news = not absent or self._absent_power.get(key) != absent
         self._absent_power[key] = absent
         return news
+
+    def _is_change(self, held: GpuMemory) -> bool:
+        """Whether it differs from what the session says of that process until now."""
+        before = self._gpu_memory.get(held.process)
+        if before is not None and replace(before, t_ns=held.t_ns) == held:
+            return False
+        self._gpu_memory[held.process] = held
+        return True
 
 
 def _sum(values) -> int | None:

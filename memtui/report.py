@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.export.source import open_source
 from memtui.foreign import visible
-from memtui.samples import PowerReading, Status
+from memtui.samples import GpuMemory, PowerReading, Status
 from memtui.session.reader import SessionReader
 from memtui.units import duration, energy, percent, size
 
@@ -109,7 +110,11 @@ def _summary(values: np.ndarray, reason: str) -> dict[str, Any]:
 
 
 def _processes(reader: SessionReader, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mean sizes of every process that was there for a window; of one without a working set, None."""
+    """Mean sizes of every process that was there for a window; of one without a working set, None.
+
+    GPU memory is what it held at the end of each window, all GPUs together; None with a reason.
+    """
+    held = _gpu_memory(reader, rows)
     sums: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         of_process = sums[row["process"]]
@@ -129,10 +134,39 @@ def _processes(reader: SessionReader, rows: list[dict[str, Any]]) -> list[dict[s
             "command": p.command,
             "wss_bytes": mean(p.key, "wss_bytes"),
             "rss_bytes": mean(p.key, "rss_bytes"),
+            **held[p.key],
         }
         for p in reader.processes()
         if p.key in sums
     ]
+
+
+def _gpu_memory(reader: SessionReader, rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Mean and maximum by process over the windows in which it is known, and why it is not in the others."""
+    changes: dict[int, list[GpuMemory]] = defaultdict(list)
+    for held in reader.gpu_memory(0, 2**62):
+        changes[held.process].append(held)
+    times = {process: [held.t_ns for held in of_process] for process, of_process in changes.items()}
+    known: dict[int, list[int]] = defaultdict(list)
+    reasons: dict[int, str] = {}
+    for row in rows:
+        process = row["process"]
+        values, place = known[process], bisect_right(times.get(process, []), row["end_ns"])
+        if not place:
+            continue  # a window from before the first answer
+        held = changes[process][place - 1]
+        if held.gpu_bytes is None:
+            reasons[process] = held.reason or held.status
+        else:
+            values.append(held.gpu_bytes)
+    return {
+        process: {
+            "gpu_bytes": float(np.mean(values)) if values else None,
+            "gpu_max_bytes": max(values, default=None),
+            "gpu_reason": reasons.get(process, "" if values else "no reading in this session"),
+        }
+        for process, values in known.items()
+    }
 
 
 def _reuse(reader: SessionReader) -> dict[str, Any]:
@@ -241,7 +275,7 @@ def format_report(report: dict[str, Any]) -> str:
     for process in report["processes"]:
         lines.append(
             f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}, "
-            f"resident {size(process['rss_bytes'])}  {_one_line(process['command'])}"
+            f"resident {size(process['rss_bytes'])}, {_gpu_words(process)}  {_one_line(process['command'])}"
         )
     lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
     if report["gaps"]["processes"]:
@@ -256,6 +290,13 @@ def format_report(report: dict[str, Any]) -> str:
     if report["lost"]:
         lines.append(f"lost         {report['lost']} windows without a working set")
     return "\n".join(map(visible, lines))
+
+
+def _gpu_words(process: dict[str, Any]) -> str:
+    mean, most, why = (process[name] for name in ("gpu_bytes", "gpu_max_bytes", "gpu_reason"))
+    if mean is None:
+        return f"GPU n/a: {why}"
+    return f"GPU {size(mean)}, max {size(most)}" + (f" (not always known: {why})" if why else "")
 
 
 def _one_line(command: str) -> str:

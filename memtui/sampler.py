@@ -23,6 +23,7 @@ from memtui.foreign import visible
 from memtui.orders import Order, Wishes, read_order
 from memtui.outbox import Outbox, RecorderGone
 from memtui.probes.disturbance import DisturbanceProbe
+from memtui.probes.gpu_holders import Holders
 from memtui.probes.host import read_clock, read_host
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.choice import NoTracker, choose, page_views
@@ -36,6 +37,7 @@ from memtui.samples import (
     Capability,
     End,
     Event,
+    GpuMemory,
     Hello,
     Power,
     Process,
@@ -109,7 +111,8 @@ class Sampler:
             while True:
                 now_ns = time.monotonic_ns()
                 if now_ns >= self._power_due_ns:
-                    self._outbox.put(Power(power.read(now_ns)))
+                    readings = power.read(now_ns)
+                    self._outbox.put(Power(readings, self._gpu_memory(power.holders)))
                     self._power_due_ns = now_ns + POWER_EVERY_NS
                 due_ns = min((w.tried_ns for w in self._watched.values()), default=now_ns) + self._wishes.interval_ns
                 due_ns = max(due_ns, now_ns) if self._paused_since_ns is None else self._power_due_ns
@@ -272,7 +275,15 @@ class Sampler:
             held_ns = error.held_ns if isinstance(error, PauseError) else 0
             self._event("gap", f"pid {pid}: not cleared before its first window, which says what is resident: {error}")
         now_ns = time.monotonic_ns()
-        self._watched[pid] = Watched(process, pidfd, maps, vmas, now_ns, now_ns, held_ns)
+        self._watched[pid] = Watched(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, held_ns)
+
+    def _gpu_memory(self, holders: Holders | None) -> tuple[GpuMemory, ...]:
+        """What each process held at that moment; nothing of one that was not there yet, whoever had its number."""
+        if holders is None:
+            return ()
+        there = [w.process for w in self._watched.values() if w.since_ns <= holders.t_ns]
+        found = [(process.key, holders.of(process.pid)) for process in there]
+        return tuple(GpuMemory(holders.t_ns, key, h.gpu_bytes, h.status, h.reason) for key, h in found)
 
     def _forget(self, pid: int) -> None:
         if watched := self._watched.pop(pid, None):
@@ -338,7 +349,7 @@ class Sampler:
             if reason != watched.trouble:
                 self._event("gap", f"pid {pid}: window lost: {reason}")
         elif pages.generation != watched.mapping:
-            watched.mapping = pages.generation
+            watched.mapping, watched.since_ns = pages.generation, end_ns
             watched.process = self._tree.new_generation(pid)
             self._outbox.put(watched.process)
             self._event("exec", f"pid {pid} is now {watched.process.command}")

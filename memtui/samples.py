@@ -218,6 +218,17 @@ class PowerReading:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuMemory:
+    """What one process holds on all GPUs together at one moment. ``process`` is its key."""
+
+    t_ns: int
+    process: int
+    gpu_bytes: int | None
+    status: str = Status.OK
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened at one moment: a mark, a gap, an exec, a target that was found stopped."""
 
@@ -241,9 +252,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """All power readings of one tick."""
+    """All power readings of one tick, and what the processes of the tree hold on GPUs, where that was asked anew."""
 
     readings: tuple[PowerReading, ...] = ()
+    gpu_memory: tuple[GpuMemory, ...] = ()
 
 
 Message = Hello | Process | VmaTable | Window | Power | Event | End

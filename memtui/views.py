@@ -147,6 +147,7 @@ class GraphView:
     focus: str = ""  # name of the range whose working set is drawn as a line of its own
     focus_bytes: Floats | None = None  # one entry per sample, nan: not known
     focus_now_bytes: float | None = None
+    marks: tuple[Mark, ...] = ()  # of the visible window, by time
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,16 +268,16 @@ class ProcessRow:
     rss_bytes: int | None = None
     share: float | None = None  # of the working set of the tree
     cpu: float | None = None  # cores it used since the window before
-    gpu_bytes: int | None = None
+    gpu_bytes: int | None = None  # on all GPUs together
     command: str = ""
     reason: str = ""  # why there is no working set, or what is wrong with it
+    gpu_reason: str = ""  # why it is not known what it holds on GPUs
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessesView:
     rows: tuple[ProcessRow, ...] = ()
     only: int | None = None  # the pid that all panels are about
-    gpu_note: str = ""  # why no GPU memory is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ class Watched:
     vmas: tuple[Vma, ...]
     start_ns: int  # when it was last let go with all marks cleared
     tried_ns: int  # when it was last let go at all
+    since_ns: int  # when this address space came into sight
     held_ns: int = 0  # how long it was held to clear its marks before its first window
     table_due: bool = True
     mapping: int = 0  # the tracker's number of the address space; another one means exec

@@ -11,7 +11,19 @@ import numpy as np
 
 from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
 from memtui.pageset import PageSet
-from memtui.samples import Capability, Clock, End, Event, Hello, Host, Options, PowerReading, Process, Target
+from memtui.samples import (
+    Capability,
+    Clock,
+    End,
+    Event,
+    GpuMemory,
+    Hello,
+    Host,
+    Options,
+    PowerReading,
+    Process,
+    Target,
+)
 
 MIB = 1 << 20
 STEP_NS = 210_000_000
@@ -232,6 +244,12 @@ class FakeSession:
                     PowerReading(t, "GPU 0", "board", "nvml", float(watts), 388.0 * second, 700.0, name="NVIDIA H100")
                 )
         return out
+
+    def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
+        """The parent holds nothing, the first child more and more, and of the second nobody tells."""
+        second = (t_ns - ORIGIN_NS) // 10**9
+        held = {1: GpuMemory(t_ns, 1, 0), 2: GpuMemory(t_ns, 2, (500 + second) * MIB)}
+        return held | {3: GpuMemory(t_ns, 3, None, "denied", "GPU 1: the driver refuses it to this user")}
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         marks = [ORIGIN_NS + n * 20 * 10**9 for n in range(1, 4)]

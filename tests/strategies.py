@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from memtui.pageset import PageSet
-from memtui.samples import End, Event, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.samples import End, Event, GpuMemory, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
 
 NS = st.integers(0, 2**62)
 BYTES = st.integers(0, 2**60)
@@ -49,11 +49,12 @@ PROCESS_WINDOWS = st.builds(
 )
 WINDOWS = st.builds(Window, NS, NS, NS, NS, NS, st.lists(PROCESS_WINDOWS, max_size=3).map(tuple))
 READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
+HELD = st.builds(GpuMemory, NS, NS, st.none() | BYTES, TEXT, TEXT)
 MESSAGES = st.one_of(
     PROCESSES,
     TABLES,
     WINDOWS,
-    st.builds(Power, st.lists(READINGS, max_size=3).map(tuple)),
+    st.builds(Power, st.lists(READINGS, max_size=3).map(tuple), st.lists(HELD, max_size=3).map(tuple)),
     st.builds(Event, NS, TEXT, TEXT),
     st.builds(End, NS, TEXT, TEXT),
 )

@@ -23,6 +23,7 @@ from memtui.samples import (
     Capability,
     End,
     Event,
+    GpuMemory,
     Options,
     Power,
     PowerReading,
@@ -68,7 +69,8 @@ def stream():
     )
     for key in (1, 2):
         yield VmaTable(key, 0, vmas)
-    yield Power((PowerReading(0, "GPU 0", "board", "nvml", status="denied", reason=text, name="H100"),))
+    reading = PowerReading(0, "GPU 0", "board", "nvml", status="denied", reason=text, name="H100")
+    yield Power((reading,), (GpuMemory(0, 1, 5 << 30), GpuMemory(0, 2, None, "denied", text)))
     for sample in range(6):
         at = sample * 200 * MS
         small = np.concatenate([(start >> 12) + np.arange(n) for start, n in ((HEAP, 9), (FILE, 17), (ANON, 33))])

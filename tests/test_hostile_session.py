@@ -23,7 +23,7 @@ from memtui.inflate import inflate
 from memtui.pageset import PageSet
 from memtui.present import Presenter, Room
 from memtui.report import build_report, format_report
-from memtui.samples import Event, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.samples import Event, GpuMemory, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.session import codec
 from memtui.session.reader import SessionReader
 from memtui.session.store import SessionError, connect_reader
@@ -52,7 +52,8 @@ def small_stream():
         made = {"pages": pages, "resident": pages if sample % 5 == 0 else None, "rss_bytes": 5 * MIB, "paused_ns": MS}
         windows = tuple(ProcessWindow(key, at, end, cpu_ns=at, threads=1, **made) for key in (1, 2))
         yield Window(sample, at, end, 200 * MS, sample * MS, windows)
-        yield Power((PowerReading(at, "GPU 0", "board", "nvml", 300.0, 60.0 * sample, 700.0, name="H100"),))
+        reading = PowerReading(at, "GPU 0", "board", "nvml", 300.0, 60.0 * sample, 700.0, name="H100")
+        yield Power((reading,), (GpuMemory(at, 1, sample << 30), GpuMemory(at, 2, None, "failed", "stale")))
     yield Event(3, "mark", "epoch 1")
     yield Event(4, "gap", "a gap")
     from memtui.samples import End

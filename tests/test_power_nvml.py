@@ -186,16 +186,6 @@ def test_in_a_container_no_process_is_not_known_to_be_none(stand_in):
     assert reading["processes"] == 1
 
 
-def test_memory_of_processes(stand_in):
-    code = SETUP + "say([asdict(one) for one in probe.process_memory([11, 12, 13])])"
-    found = stand_in(code, processes="11:4096,12:-,99:5", devices=1)
-    assert [(one["pid"], one["used_bytes"], one["status"]) for one in found] == [
-        (11, 4096, "ok"),
-        (12, None, "unsupported"),
-    ]
-    assert stand_in(code, unsupported="processes") == []
-
-
 @pytest.mark.parametrize(
     ("settings", "status", "reason"),
     [
@@ -219,10 +209,10 @@ def test_a_driver_that_does_not_work_says_why(stand_in, settings, status, reason
 
 
 def test_reading_after_close_says_so(stand_in):
-    code = SETUP + "probe.close(); probe.close(); say([asdict(probe.read(1)[0]), probe.process_memory([1])])"
-    reading, processes = stand_in(code)
+    code = SETUP + "probe.close(); probe.close(); say([asdict(probe.read(1)[0]), asdict(probe.holdings()[0])])"
+    reading, holding = stand_in(code)
     assert (reading["status"], reading["reason"]) == ("failed", "the probe is closed")
-    assert processes == []
+    assert (holding["gpu_bytes"], holding["reason"]) == (None, "the probe is closed")
 
 
 def test_a_machine_without_the_library(monkeypatch):
@@ -238,7 +228,8 @@ def test_a_machine_without_the_library(monkeypatch):
     (reading,) = probe.read(5)
     assert asdict(reading)["status"] == "unsupported"
     assert reading.reason == capability.reason
-    assert probe.process_memory([1]) == ()
+    (nobody,) = probe.holdings()
+    assert (nobody.gpu_bytes, nobody.status, nobody.reason) == (None, "unsupported", capability.reason)
     probe.close()
 
 

@@ -72,6 +72,31 @@ def test_marks_of_a_long_session_are_counted_without_pages_and_thinned():
     assert session.asked_pages == 0
 
 
+def test_marks_of_a_part_of_the_session_are_all_of_that_part():
+    session = FakeSession(60_000)
+    session.samples.gaps[::2] = 1
+    session.events = lambda first, last: []
+    log = MarkLog()
+    log.update(session, int(session.samples.end_ns[-1]))
+    ends = session.samples.end_ns
+    assert [m.t_ns for m in log.between(int(ends[20]), int(ends[26]))] == ends[[20, 22, 24, 26]].tolist()
+    assert len(log.between(int(ends[0]), int(ends[-1]))) <= SLOTS + 1
+    assert log.between(0, ORIGIN_NS) == ()
+
+
+async def test_the_graph_has_those_in_sight():
+    async with running(troubled(), size=(210, 60)) as d:
+        assert [mark.kind for mark in d.view.graph.marks] == ["gap", "disturbed", "mark", "not paused"]
+        row = next(line for line in d.text.splitlines()[2:4] if "112M" in line)
+        assert "epoch 7" in row
+        assert (row.count("┃"), row.count("┊")) == (1, 3)
+        await d.press("plus", "plus")
+        await d.until(lambda: d.view.graph.axis.span_ns == 5 * 10**9)
+        assert d.view.graph.marks == ()
+        await d.press("minus")
+        await d.until(lambda: [mark.kind for mark in d.view.graph.marks] == ["disturbed", "mark", "not paused"])
+
+
 def test_trouble_that_goes_on_is_one_mark_also_while_the_session_grows():
     session = FakeSession(50)
     session.samples.gaps[:] = 1

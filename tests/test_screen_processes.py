@@ -35,7 +35,8 @@ async def test_processes_in_place_of_ranges_and_back():
         assert [row.wss_bytes for row in d.view.processes.rows[1:]] == [5 * MIB, 6 * MIB]
         assert sum(row.share for row in d.view.processes.rows) == pytest.approx(1)
         assert d.view.processes.rows[1].cpu == pytest.approx(0.5)
-        assert "GPU memory n/a: not recorded by process" in d.text
+        assert [row.gpu_bytes for row in d.view.processes.rows] == [0, 512 * MIB, None]
+        assert "GPU memory n/a of pid 4244: GPU 1: the driver refuses it to this user" in d.text
         await d.press("p")
         await d.until(lambda: "address ranges  " in d.text)
 
@@ -75,8 +76,9 @@ async def test_processes_on_a_small_screen():
 
 
 async def test_a_process_that_could_not_be_read_says_why():
-    row = ProcessRow(7, "child", 3, 1, None, 5 * MIB, command="python x.py", reason="its page tables may not be read")
-    text = await drawn(ProcessTable(ProcessesView((row,), gpu_note="no NVIDIA driver")), 180, 6)
+    why, gpu_why = "its page tables may not be read", "no NVIDIA driver"
+    row = ProcessRow(7, "child", 3, 1, None, 5 * MIB, command="python x.py", reason=why, gpu_reason=gpu_why)
+    text = await drawn(ProcessTable(ProcessesView((row,))), 180, 6)
     line = text.splitlines()[2]
     assert line.split()[1:5] == ["7", "child", "3", "1"]
     assert line.split()[5] == "n/a"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -87,6 +88,86 @@ async def test_graph_marks_the_cursor_off_the_live_edge():
     assert text.splitlines()[3][32] == "│"
     assert "00:00:00" in text
     assert "00:01:00" in text
+
+
+def marked(*marks: Mark, **how) -> GraphView:
+    """Fifty-two columns in sixty seconds; the area reaches the top row in the first and in the last thirteen."""
+    return replace(graph(**how), marks=marks)
+
+
+async def top_row(view: GraphView, **how) -> str:
+    lines = (await drawn(WssGraph(view), 60, 7, **how)).splitlines()
+    assert {cell_len(line) for line in lines} == {60}
+    return lines[2][7:-1]
+
+
+async def test_marks_stand_in_the_graph_with_their_words():
+    row = await top_row(marked(Mark(20 * S, "mark", "epoch 1"), Mark(33 * S, "gap", "2 gaps")))
+    assert row == "⣶" * 13 + "    ┃epoch 1   ┊gap       " + "⣶" * 13
+    bare = await top_row(marked(Mark(20 * S, "mark", "epoch 1"), Mark(61 * S, "mark", "x"), Mark(-S, "mark", "y")))
+    assert bare == "⣶" * 13 + "    ┃epoch 1              " + "⣶" * 13
+
+
+async def test_words_of_marks_never_lie_on_data_or_on_each_other():
+    """The first has no room before the next, the third would run into the area, the last two are one column."""
+    near = (Mark(20 * S, "mark", "epoch 1"), Mark(25 * S, "mark", "two"), Mark(44 * S, "mark", "three"))
+    both = (Mark(32 * S, "gap", "1 gap"), Mark(32 * S + 1, "mark", "all of it"))
+    assert await top_row(marked(*near, *both)) == "⣶" * 13 + "    ┃   ┃two  ┃all of it ┃" + "⣶" * 13
+    assert await top_row(marked(Mark(17 * S, "mark", "a name that is far too long"))) == (
+        "⣶" * 13 + " ┃a name that…ar too long " + "⣶" * 13
+    )
+
+
+async def test_words_of_a_mark_stand_to_its_left_where_there_is_no_room_to_its_right():
+    row = await top_row(marked(Mark(40 * S, "mark", "epoch 1")))
+    assert row == "⣶" * 13 + " " * 14 + "epoch 1┃    " + "⣶" * 13
+
+
+async def test_a_mark_over_data_colours_it_and_hides_nothing():
+    plain, with_mark = (WssGraph(view) for view in (graph(), marked(Mark(6 * S, "mark", "x"))))
+    lines = []
+    for widget in (plain, with_mark):
+        app = Stage(widget)
+        async with app.run_test(size=(60, 7)) as pilot:
+            await pilot.pause()
+            lines.append((screen_lines(app)[2], [s.style for s in widget.render_line(2)]))
+    assert lines[0][0] == lines[1][0]
+    assert lines[0][1] != lines[1][1]
+
+
+async def test_a_mark_under_a_line_that_runs_along_the_top():
+    """RSS is such a line: there are blanks below it, down to the area."""
+    lines = (await drawn(WssGraph(marked(Mark(20 * S, "mark", "epoch 1"), rss=120)), 60, 7)).splitlines()
+    assert "┃" not in lines[1]
+    assert lines[2][7 + 17 :].startswith("┃epoch 1 ")
+
+
+async def test_the_cursor_goes_before_a_mark():
+    """It stands at 30 s, in column 25; words end before it."""
+    view = marked(Mark(30 * S, "mark", "here"), Mark(20 * S, "mark", "epoch seven"), follow=False)
+    assert await top_row(view) == "⣶" * 13 + "    ┃       │             " + "⣶" * 13
+
+
+async def test_marks_in_ascii_and_in_wide_letters():
+    row = await top_row(marked(Mark(20 * S, "mark", "epoch 1"), Mark(33 * S, "gap", "2 gaps")), ascii_only=True)
+    assert row.isascii()
+    assert "|epoch 1   :gap" in row
+    row = await top_row(marked(Mark(20 * S, "mark", "日\x1b日")))
+    assert row == "⣶" * 13 + "    ┃日\\x1b日" + " " * 13 + "⣶" * 13
+
+
+async def test_a_new_mark_costs_one_line_and_the_same_ones_none():
+    widget = WssGraph(marked(Mark(20 * S, "mark", "epoch 1")))
+    app = Stage(widget)
+    async with app.run_test(size=(60, 7)) as pilot:
+        await pilot.pause()
+        regions = []
+        refresh = widget.refresh
+        widget.refresh = lambda *args, **options: regions.append(args) or refresh(*args, **options)
+        widget.show(marked(Mark(20 * S, "mark", "epoch 1")))
+        assert regions == []
+        widget.show(marked(Mark(20 * S, "mark", "epoch 1"), Mark(33 * S, "mark", "b")))
+        assert [[region.y for region in args] for args in regions] == [[2]]
 
 
 async def test_graph_in_ascii():

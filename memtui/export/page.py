@@ -141,11 +141,14 @@ def _processes(report: dict[str, Any]) -> str:
             p["role"],
             (size(p["wss_bytes"]), p["wss_bytes"]),
             (size(p["rss_bytes"]), p["rss_bytes"]),
+            (size(p["gpu_bytes"]), p["gpu_bytes"]),
             p["command"],
         ]
         for p in report["processes"]
     ]
-    return _table("Processes", "Means over the windows of each.", ("pid#", "role", "WSS#", "RSS#", "command"), rows)
+    why = next((p["gpu_reason"] for p in report["processes"] if p["gpu_bytes"] is None), "")
+    note = "Means over the windows of each." + f" GPU memory n/a: {why}." * bool(why)
+    return _table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "GPU memory#", "command"), rows)
 
 
 def _ranges(reader: Source) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from memtui.export.source import Run, Source
-from memtui.samples import Capability, Event, Hello, PowerReading, Process
+from memtui.samples import Capability, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.session.reader import VmaRow
 
 MASK = "***"
@@ -113,6 +113,11 @@ class RedactedSource(Source):
             )
             for r in super().power(first_ns, last_ns)
         ]
+
+    def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:
+        scrub = self._words.scrub
+        found = super().gpu_memory(first_ns, last_ns)
+        return [replace(held, status=scrub(held.status), reason=scrub(held.reason)) for held in found]
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         found = []

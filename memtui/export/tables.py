@@ -166,6 +166,13 @@ def _power(reader: Source) -> Iterator[Row]:
         )
 
 
+def _gpu_memory(reader: Source) -> Iterator[Row]:
+    """What a process held on all GPUs together; a row for each change, it holds until the process's next one."""
+    pids = _pids(reader)
+    for held in reader.gpu_memory(0, 2**62):
+        yield held.t_ns, pids[held.process], held.gpu_bytes, held.status, held.reason
+
+
 def _events(reader: Source) -> Iterator[Row]:
     for event in reader.events(0, 2**62):
         yield event.t_ns, event.kind, event.text
@@ -193,5 +200,6 @@ TABLES: dict[str, Table] = {
         ),
         _power,
     ),
+    "gpu_memory": (("t_ns", "pid", "gpu_bytes", "status", "reason"), _gpu_memory),
     "events": (("t_ns", "kind", "text"), _events),
 }

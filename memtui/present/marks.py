@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,14 +59,13 @@ class MarkLog:
 
     def drawn(self, origin_ns: int, latest_ns: int) -> tuple[Mark, ...]:
         """The marks a timeline can show: of those too near to each other the most telling one."""
-        if len(self._marks) <= SLOTS:
-            return tuple(self._marks)
-        kept: dict[int, Mark] = {}
-        for mark in self._marks:
-            slot = (mark.t_ns - origin_ns) * SLOTS // max(1, latest_ns - origin_ns)
-            if slot not in kept or KINDS.index(mark.kind) < KINDS.index(kept[slot].kind):
-                kept[slot] = mark
-        return tuple(kept.values())
+        return _thinned(self._marks, origin_ns, latest_ns)
+
+    def between(self, first_ns: int, last_ns: int) -> tuple[Mark, ...]:
+        """The same of a part of the session, both ends of it included."""
+        first = bisect_left(self._marks, first_ns, key=_time)
+        last = bisect_right(self._marks, last_ns, key=_time)
+        return _thinned(self._marks[first:last], first_ns, last_ns)
 
     def near(self, cursor_ns: int, ends: np.ndarray, by: int) -> int | None:
         """End of the next (1) or previous (-1) window with a mark; None where there is none."""
@@ -80,6 +80,17 @@ class MarkLog:
         """What was written down in one window; what is wrong with the window, the window itself says."""
         troubles = ("gap", "disturbed", "not paused")
         return tuple(m for m in self._marks if after_ns < m.t_ns <= until_ns and m.kind not in troubles)
+
+
+def _thinned(marks: Sequence[Mark], first_ns: int, last_ns: int) -> tuple[Mark, ...]:
+    if len(marks) <= SLOTS:
+        return tuple(marks)
+    kept: dict[int, Mark] = {}
+    for mark in marks:
+        slot = (mark.t_ns - first_ns) * SLOTS // max(1, last_ns - first_ns)
+        if slot not in kept or KINDS.index(mark.kind) < KINDS.index(kept[slot].kind):
+            kept[slot] = mark
+    return tuple(kept.values())
 
 
 def _time(mark: Mark) -> int:

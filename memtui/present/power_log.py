@@ -79,14 +79,6 @@ class PowerLog:
                 device.limit = reading.limit_w if reading.limit_w is not None else device.limit
         self._until = end
 
-    @property
-    def gpu_memory_note(self) -> str:
-        """Why the GPU memory of single processes is not known."""
-        boards = [(scope, device) for (name, scope), device in self._devices.items() if name.startswith("GPU")]
-        if any(device.times for _, device in boards):
-            return "not recorded by process, only for the whole board"
-        return next((device.reason for _, device in boards if device.reason), "no GPU is recorded")
-
     def view(self, cursor_ns: int) -> PowerView:
         """All devices at a moment; averages, peaks and energy since the session began."""
         return PowerView(tuple(device.view(cursor_ns) for device in self._devices.values()))

@@ -27,7 +27,7 @@ from memtui.present.processes import process_rows
 from memtui.present.ranges import RangeTable, name_of
 from memtui.present.reuse import ReuseLog
 from memtui.present.series import Series, process_sizes, range_wss
-from memtui.samples import End, Event, Hello, PowerReading, Process, Status
+from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process, Status
 from memtui.units import size
 from memtui.views import (
     FooterView,
@@ -73,6 +73,7 @@ class SessionLike(Protocol):
     def reuse_until(self, sample: int) -> ReuseHistogram: ...
     def reuse_between(self, first_sample: int, last_sample: int) -> list[tuple[int, int, Any]]: ...
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]: ...
+    def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]: ...
     def events(self, first_ns: int, last_ns: int) -> list[Event]: ...
 
 
@@ -177,6 +178,7 @@ class Presenter:
         processes = self.reader.processes()
         table = self.ranges.view(self.reader, sample, processes)
         self._power.update(self.reader, self.playhead)
+        self._marks.update(self.reader, self.playhead.latest_ns)
         heat, self.complete = self._heat_view(axis, deadline, processes)
         graph = self._graph(axis, at, deadline)
         reuse = self._reuse_view(sample, deadline)
@@ -198,8 +200,9 @@ class Presenter:
         if at < 0 or not self.processes_shown:
             return ProcessesView(only=self.ranges.pid)
         samples = self.reader.samples
-        rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes)
-        return ProcessesView(rows, self.ranges.pid, self._power.gpu_memory_note)
+        held = self.reader.gpu_memory_at(self.playhead.cursor_ns)
+        rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes, held)
+        return ProcessesView(rows, self.ranges.pid)
 
     def _header(self, at: int, processes: list[Process]) -> HeaderView:
         head, hello, samples = self.playhead, self.reader.hello, self.reader.samples
@@ -208,7 +211,6 @@ class Presenter:
         if not head.recording:
             end = self.reader.end
             ended = (end.text or end.kind) if end is not None else "recorder gone, all it wrote is here"
-        self._marks.update(self.reader, head.latest_ns)
         seconds = (head.latest_ns - head.origin_ns) / 1e9
         view = HeaderView(
             command=_command(next((p.command for p in reversed(processes) if p.pid == target.pid), target.command)),
@@ -323,6 +325,7 @@ class Presenter:
             focus=focus or "",
             focus_bytes=line,
             focus_now_bytes=focus_now,
+            marks=self._marks.between(axis.start_ns, axis.end_ns),
         )
 
     def _caveats(self, at: int, note: str) -> tuple[str, ...]:

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memtui.samples import Process, Status
+from memtui.samples import GpuMemory, Process, Status
 from memtui.views import ProcessRow
 
 _RANK = re.compile(r"\b(RANK|LOCAL_RANK)=(\d+)")
 
 
-def process_rows(reader: Any, window: Sequence[int], processes: Sequence[Process]) -> tuple[ProcessRow, ...]:
+def process_rows(
+    reader: Any, window: Sequence[int], processes: Sequence[Process], held: Mapping[int, GpuMemory]
+) -> tuple[ProcessRow, ...]:
     """Rows of the last of one or two samples, by rank and then pid: an order that does not change while they work.
 
-    The sample before tells how much CPU time each used in between.
+    The sample before tells how much CPU time each used in between; ``held`` is GPU memory by key, at that moment.
     """
     named = {p.key: p for p in processes}
     found = [row for row in reader.process_samples(window[0], window[-1]) if row["process"] in named]
     before = {row["process"]: row for row in found if row["sample"] != window[-1]}
     now = [row for row in found if row["sample"] == window[-1] and row["status"] != Status.GONE]
     total = sum(row["wss_bytes"] or 0 for row in now)
-    rows = [_row(named[row["process"]], row, before.get(row["process"]), total) for row in now]
+    keys = [row["process"] for row in now]
+    rows = [_row(named[key], row, before.get(key), total, held.get(key)) for key, row in zip(keys, now, strict=True)]
     return tuple(sorted(rows, key=lambda row: (row.rank is not None, row.rank or 0, row.key)))
 
 
-def _row(process: Process, row: dict[str, Any], before: dict[str, Any] | None, total: int) -> ProcessRow:
+def _row(
+    process: Process, row: dict[str, Any], before: dict[str, Any] | None, total: int, held: GpuMemory | None
+) -> ProcessRow:
     ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
     cpu = None
     if before is not None and row["cpu_ns"] is not None and before["cpu_ns"] is not None:
@@ -43,7 +48,8 @@ def _row(process: Process, row: dict[str, Any], before: dict[str, Any] | None, t
         row["rss_bytes"],
         wss / total if wss is not None and total else None,
         cpu,
-        None,
+        None if held is None else held.gpu_bytes,
         process.command,
         reason,
+        "no reading yet" if held is None else held.reason,
     )

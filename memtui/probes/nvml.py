@@ -12,11 +12,12 @@ import contextlib
 import ctypes
 import importlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from memtui.probes import pid_namespace
+from memtui.probes import gpu_holders, pid_namespace
+from memtui.probes.gpu_holders import Board, Holding, Why
 from memtui.samples import Capability, PowerReading, Status
 
 SLOW_NS = 50_000_000  # a reading that takes longer is told: it delays the sample it belongs to
@@ -28,6 +29,7 @@ _ERRORS: dict[int, tuple[Status, str]] = {
     3: (Status.UNSUPPORTED, "not supported by this GPU"),
     4: (Status.DENIED, "the driver refuses it to this user"),
     6: (Status.FAILED, "the driver does not find the GPU"),
+    7: (Status.FAILED, "the answer grew while it was read"),
     9: (Status.UNSUPPORTED, "the NVIDIA driver is not loaded"),
     10: (Status.FAILED, "the driver did not answer in time"),
     12: (Status.UNSUPPORTED, f"no NVIDIA driver ({_LIBRARY} not found)"),
@@ -46,17 +48,8 @@ _REMEDIES: dict[int, str] = {
     18: "restart the machine, or load the new kernel module",
 }
 _PERMANENT = {3, 13}  # no need to ask again
-
-
-@dataclass(frozen=True, slots=True)
-class GpuProcessMemory:
-    """GPU memory of one process on one GPU. ``used_bytes`` is None where the driver does not tell."""
-
-    pid: int
-    device: str
-    used_bytes: int | None
-    status: str = Status.OK
-    reason: str = ""
+_TOO_SMALL, _LIST_TRIES = 7, 3  # processes that came between asking how many there are and asking who
+_LISTS = {"compute": "Compute", "graphics": "Graphics", "MPS": "MPSCompute"}
 
 
 def library_problem() -> tuple[Status, Capability] | None:
@@ -77,14 +70,16 @@ def library_problem() -> tuple[Status, Capability] | None:
 class _Device:
     label: str
     handle: Any = None
-    lost: tuple[Status, str] | None = None  # no handle: why
+    lost: Why | None = None  # no handle: why
     name: str = ""
     scope: str = "board"
+    sliced: bool = False  # MIG is on
     usage_source: str = "nvml"
     without: dict[str, str] = field(default_factory=dict)  # what this card can never say, and why
     limit_w: float | None = None
     limit_read_ns: int | None = None
     notes: list[str] = field(default_factory=list)  # of the reading under way
+    computing: list[Any] | Why = (Status.FAILED, "not read yet")  # processes, as the last reading found them
 
 
 class NvmlProbe:
@@ -141,7 +136,7 @@ class NvmlProbe:
         device.name = self._ask(device, "name", nvml.nvmlDeviceGetName) or ""
         mig = self._ask(device, "MIG mode", nvml.nvmlDeviceGetMigMode)
         if mig and mig[0] == nvml.NVML_DEVICE_MIG_ENABLE:
-            device.scope = "board (shared by MIG)"  # NVML knows no power of a slice
+            device.scope, device.sliced = "board (shared by MIG)", True  # NVML knows no power of a slice
         architecture = self._ask(device, "architecture", nvml.nvmlDeviceGetArchitecture)
         capability = self._ask(device, "compute capability", nvml.nvmlDeviceGetCudaComputeCapability)
         if architecture is not None and architecture != nvml.NVML_DEVICE_ARCH_UNKNOWN and capability is not None:
@@ -191,6 +186,7 @@ class NvmlProbe:
         power, source, status, reason = self._power(device)
         if status == Status.FAILED:  # a card that hangs answers slowly and says the same of every value
             energy = use = memory = processes = None
+            device.computing = status, reason
         else:
             energy = self._ask(device, "energy counter", nvml.nvmlDeviceGetTotalEnergyConsumption)
             use = self._ask(device, "utilisation", nvml.nvmlDeviceGetUtilizationRates)
@@ -260,10 +256,32 @@ class NvmlProbe:
 
     def _processes(self, device: _Device) -> int | None:
         """How many compute processes share the board, everybody's."""
-        running = self._ask(device, "compute processes", self._nvml.nvmlDeviceGetComputeRunningProcesses)
+        device.computing = running = self._list(device, "compute")
+        if isinstance(running, tuple):
+            device.notes.append(running[1])
+            return None
         if not running and self._sees_own_processes_only:
             return None  # the driver hides those outside of this container, and may hide all
-        return None if running is None else len({process.pid for process in running})
+        return len({process.pid for process in running})
+
+    def _list(self, device: _Device, kind: str) -> list[Any] | Why:
+        """NVML's records of the processes of one kind on one board, or why there are none to be had."""
+        what = f"{kind} processes"
+        if what in device.without:
+            return Status.UNSUPPORTED, device.without[what]
+        call = getattr(self._nvml, f"nvmlDeviceGet{_LISTS[kind]}RunningProcesses")
+        why: Why = (Status.FAILED, what)
+        for _ in range(_LIST_TRIES):
+            try:
+                return list(call(device.handle))
+            except self._nvml.NVMLError as error:
+                status, words = self._explain(error)
+                why = status, f"{what}: {words}"
+                if error.value in _PERMANENT:
+                    device.without[what] = why[1]
+                if error.value != _TOO_SMALL:
+                    break
+        return why
 
     def _read_limit(self, device: _Device, now_ns: int) -> None:
         if device.limit_read_ns is not None and now_ns - device.limit_read_ns < _LIMIT_EVERY_NS:
@@ -272,32 +290,30 @@ class NvmlProbe:
         device.limit_w = limit / 1000 if limit else None
         device.limit_read_ns = now_ns
 
-    def process_memory(self, pids: Iterable[int]) -> tuple[GpuProcessMemory, ...]:
-        """GPU memory of those of the given processes that hold some, one entry per process and GPU.
+    def holdings(self) -> tuple[Holding, ...]:
+        """Who holds memory on the GPUs, everybody's processes; to be asked after ``read``, of the same moment."""
+        if not self._devices:
+            return gpu_holders.unknown(self._status, self._capability.reason)
+        if self._sees_own_processes_only:
+            return gpu_holders.unknown(Status.UNSUPPORTED, gpu_holders.CONTAINER)
+        if gpu_holders.under_wsl():
+            return gpu_holders.unknown(Status.UNSUPPORTED, gpu_holders.WSL)
+        return gpu_holders.sum_up([self._board(device) for device in self._devices])
 
-        The driver numbers processes as the host does: inside a container with its own pid namespace none is found.
-        """
-        wanted, found = set(pids), []
-        for device in self._devices:
-            if device.lost is not None:
-                continue
-            device.notes = []
-            slices: dict[tuple[int, int, int], int | None] = {}
-            for kind in ("Compute", "Graphics"):
-                what = f"{kind.lower()} processes"
-                call = getattr(self._nvml, f"nvmlDeviceGet{kind}RunningProcesses")
-                for process in self._ask(device, what, call) or ():
-                    if process.pid in wanted:
-                        # a process that computes and draws is in both lists with the same memory
-                        slices[process.pid, process.gpuInstanceId, process.computeInstanceId] = process.usedGpuMemory
-            for pid in sorted({key[0] for key in slices}):
-                parts = [used for key, used in slices.items() if key[0] == pid]
-                if None in parts:
-                    reason = "the driver does not tell the memory of single processes"
-                    found.append(GpuProcessMemory(pid, device.label, None, Status.UNSUPPORTED, reason))
-                else:
-                    found.append(GpuProcessMemory(pid, device.label, sum(part for part in parts if part is not None)))
-        return tuple(found)
+    def _board(self, device: _Device) -> Board:
+        if device.lost is not None:
+            return Board(device.label, {}, device.lost)
+        if isinstance(device.computing, tuple):
+            return Board(device.label, {}, device.computing)
+        entries = list(device.computing)
+        others: Why | None = (Status.UNSUPPORTED, gpu_holders.IN_SLICES) if device.sliced else None
+        for kind in ("graphics", "MPS"):
+            found = self._list(device, kind)
+            if isinstance(found, list):
+                entries += found
+            elif kind != "MPS" or found[0] != Status.UNSUPPORTED:  # a board without MPS has no such processes
+                others = others or found
+        return Board(device.label, gpu_holders.merged(entries), others)
 
     def capabilities(self) -> list[Capability]:
         """One entry, ``nvml``."""

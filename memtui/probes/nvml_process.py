@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from memtui.probes.gpu_holders import Holders, Holding, unknown
 from memtui.probes.nvml import NO_GPU, library_problem
 from memtui.samples import Capability, PowerReading, Status
 
@@ -33,6 +34,7 @@ class NvmlProcess:
         self._worker: subprocess.Popen[bytes] | None = None
         self._buffer = b""
         self._latest: tuple[PowerReading, ...] = ()  # of every GPU, as last heard
+        self.holders: Holders | None = None  # who held GPU memory, as the last ``read`` found; None: nothing new
         self._final = False  # there is no GPU: no further word will come, and none is missed
         self._heard_ns = self._started_ns = time.monotonic_ns()
         self._heard_at = time.time()  # the same moment, as a person reads it
@@ -42,15 +44,18 @@ class NvmlProcess:
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
         """The readings that came since the last call, at their own moments; or why there are none (stamped ``t_ns``).
 
-        Empty while there is nothing new to say.
+        Empty while there is nothing new to say. ``holders`` then has the memory of the same moment.
         """
+        self.holders = None
         if self._problem is not None:
             status, why = self._problem
+            self.holders = Holders(t_ns, unknown(status, why.reason))
             return (PowerReading(t_ns, NO_GPU, "board", "nvml", status=status, reason=why.reason),)
         new = self._take()
         if new:
             return new
         if self._final:
+            self.holders = Holders(t_ns, unknown(self._latest[0].status, self._latest[0].reason))
             return tuple(replace(reading, t_ns=t_ns) for reading in self._latest)
         now_ns = time.monotonic_ns()
         ended = "" if self._worker is None or self._worker.poll() is None else f" (status {self._worker.returncode})"
@@ -62,6 +67,7 @@ class NvmlProcess:
         since = time.strftime("%H:%M:%S", time.localtime(self._heard_at))
         why_silent = f"the GPU reader ended{ended}" if ended else "the NVIDIA driver does not answer"
         reason = f"stale since {since}: {why_silent}"
+        self.holders = Holders(t_ns, unknown(Status.FAILED, reason))
         known = self._latest or (PowerReading(t_ns, NO_GPU, "board", "nvml"),)
         return tuple(
             PowerReading(t_ns, r.device, r.scope, r.source, name=r.name, status=Status.FAILED, reason=reason)
@@ -129,6 +135,8 @@ class NvmlProcess:
         if "capability" in said:
             self._capability = Capability(**said["capability"])
             return ()
-        self._latest = tuple(PowerReading(**reading) for reading in said["readings"])
+        readings = tuple(PowerReading(**reading) for reading in said["readings"])
+        self.holders = Holders(readings[0].t_ns, [Holding(**holding) for holding in said["holdings"]])
+        self._latest = readings
         self._final = self._latest[0].device == NO_GPU
         return self._latest

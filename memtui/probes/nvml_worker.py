@@ -1,8 +1,8 @@
 """The process that talks to the NVIDIA driver, so that a call that hangs holds nobody but itself.
 
 Run as ``python -m memtui.probes.nvml_worker PARENT``, PARENT being the pid that starts it. On standard output it says
-one JSON line about the driver, then one of readings every half second. It ends when standard input does, or when its
-parent dies. It needs no root: under sudo it becomes the invoking user.
+one JSON line about the driver, then one every half second: readings, and who holds memory. It ends when standard input
+does, or when its parent dies. It needs no root: under sudo it becomes the invoking user.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def main() -> int:
     _say(capability=asdict(capability))
     while True:
         readings = probe.read(time.monotonic_ns())
-        _say(readings=[asdict(reading) for reading in readings])
+        holdings = [asdict(holding) for holding in probe.holdings()]
+        _say(readings=[asdict(reading) for reading in readings], holdings=holdings)
         if readings[0].device == NO_GPU:
             return 0  # and none will come while this process lives
         if select.select([0], [], [], EVERY_S)[0]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from memtui.probes.gpu_holders import Holders, unknown
 from memtui.probes.nvml_process import NvmlProcess
 from memtui.probes.rapl import RaplProbe
 from memtui.samples import Capability, PowerReading, Status
@@ -23,6 +24,7 @@ class PowerProbe:
         """
         self._nvml = NvmlProcess() if nvml else None
         self._rapl = RaplProbe(sys_root=sys_root)
+        self.holders: Holders | None = None  # who held GPU memory, as the last ``read`` found; None: nothing new
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
         """What is new. Never waits for a driver.
@@ -32,7 +34,9 @@ class PowerProbe:
         """
         if self._nvml is not None:
             gpus = self._nvml.read(t_ns)
+            self.holders = self._nvml.holders
         else:
+            self.holders = Holders(t_ns, unknown(Status.UNSUPPORTED, _LEFT_OUT.reason))
             gpus = (PowerReading(t_ns, "GPU", "board", "nvml", status=Status.UNSUPPORTED, reason=_LEFT_OUT.reason),)
         return gpus + self._rapl.read(t_ns)
 

@@ -53,7 +53,7 @@ Time                                    the same live, on a growing and on a fin
   home         first sample
   end  l       back to live, or to the end of a session that is over
   j            jump to a typed time: 7:12  90  5m  50%  +30  -1:30
-  n  N         next, previous mark, gap, disturbed or not paused window: the ticks of the timeline
+  n  N         next, previous mark, gap, disturbed or not paused window: the ticks of the timeline and of the graph
   +  -         show less time, more time, all of it
 """,
     "heat": """\

@@ -17,7 +17,7 @@ from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
-from memtui.samples import End, Event, Hello, PowerReading, Process
+from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.session.checks import (
     MAX_INTEGER,
     MAX_PID,
@@ -42,6 +42,7 @@ _READING = (
     "processes"
 )
 _READING_KINDS = "itttrrrIrtttI"
+_HELD, _HELD_KINDS = "g.t_ns, g.process, g.gpu_bytes, g.status, g.reason", "iiItt"
 _REUSE_AT_ONCE = 256  # windows whose distances are in memory together
 _MAX_PAIR_BYTES = 64 << 20  # of one answer about VMAs
 
@@ -307,6 +308,19 @@ class SessionReader:
         absent = f"SELECT {_READING}, max(t_ns) FROM power WHERE t_ns < ? AND status != 'ok' GROUP BY device, scope"
         older = [PowerReading(*row[:-1]) for row in self._all(absent, _READING_KINDS + "i", last_ns)]
         return [r for r in older if (r.device, r.scope) not in there] + found
+
+    def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:
+        """What processes held on GPUs, in a half-open time range: one for each change, each holds until the next."""
+        query = f"SELECT {_HELD} FROM gpu_memory g WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns, process"
+        return [GpuMemory(*row) for row in self._all(query, _HELD_KINDS, first_ns, last_ns)]
+
+    def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
+        """What each process held on GPUs at a moment, by its key; without those that had not been asked for by then."""
+        query = (
+            f"SELECT {_HELD} FROM process p JOIN gpu_memory g ON g.process = p.key AND g.t_ns = "
+            "(SELECT max(t_ns) FROM gpu_memory WHERE process = p.key AND t_ns <= ?)"
+        )
+        return {row[1]: GpuMemory(*row) for row in self._all(query, _HELD_KINDS, t_ns)}
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         """Events of a half-open time range."""

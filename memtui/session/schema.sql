@@ -38,5 +38,9 @@ CREATE TABLE power(
     status TEXT NOT NULL, reason TEXT NOT NULL, processes INTEGER);
 CREATE INDEX power_by_time ON power(t_ns);
 
+CREATE TABLE gpu_memory( -- what a process holds on all GPUs together; holds until its next row
+    t_ns INTEGER NOT NULL, process INTEGER NOT NULL, gpu_bytes INTEGER, status TEXT NOT NULL, reason TEXT NOT NULL,
+    PRIMARY KEY(process, t_ns)) WITHOUT ROWID;
+
 CREATE TABLE event(t_ns INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
 CREATE INDEX event_by_time ON event(t_ns);

@@ -8,11 +8,7 @@ from memtui.views import HeaderView, State
 from memtui.widgets import text
 from memtui.widgets.panel import Painted, Panel, line_width
 from memtui.widgets.raster import Line
-
-MARKS = {
-    "mark": "┃", "exec": "┃", "warning": "┃", "stopped": "┊", "gap": "┊", "disturbed": "┊", "not paused": "┊",
-    "interval": "┊",
-}  # fmt: skip
+from memtui.widgets.ticks import TICKS
 
 
 class HeaderLine(Painted):
@@ -89,10 +85,10 @@ class HeaderLine(Painted):
         for mark in view.marks:
             place = int((mark.t_ns - view.origin_ns) / 1e9 / whole * cells)
             place = min(place, cells - 1)
-            if 0 <= place != done and mark.kind in MARKS:
+            if 0 <= place != done and mark.kind in TICKS:
                 if roles[place] == "key":
                     continue  # what the user wrote down stays in sight
-                glyphs[place], roles[place] = MARKS[mark.kind], "key" if mark.kind == "mark" else "warning"
+                glyphs[place], roles[place] = TICKS[mark.kind], "key" if mark.kind == "mark" else "warning"
         line: Line = []
         for glyph, role in zip(glyphs, roles, strict=True):
             if line and line[-1][1] is look[role]:

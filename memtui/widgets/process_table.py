@@ -26,10 +26,14 @@ class ProcessTable(RowPanel):
         return [("p", self.look["key"]), (": address ranges", self.look["dim"])]
 
     def footing(self) -> Line:
-        if not self.view.gpu_note or all(row.gpu_bytes is not None for row in self.view.rows):
+        """Why GPU memory is not known: of all, or of the first of which it is not."""
+        without = [row for row in self.view.rows if row.gpu_bytes is None]
+        if not without or not without[0].gpu_reason:
             return []
-        words = text.fit(text.clean(self.view.gpu_note), max(20, self.size.width - 40)).rstrip()
-        return [("GPU memory n/a: ", self.look["warning"]), (self.look.plain(words), self.look["dim"])]
+        everybody = len(without) == len(self.view.rows) and len({row.gpu_reason for row in without}) == 1
+        whose = "" if everybody else f" of pid {without[0].key}"
+        words = text.fit(text.clean(without[0].gpu_reason), max(20, self.size.width - 40)).rstrip()
+        return [(f"GPU memory n/a{whose}: ", self.look["warning"]), (self.look.plain(words), self.look["dim"])]
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         if not self.view.rows:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from textual import events
 
-from memtui.views import GraphView
-from memtui.widgets import raster, text
+from memtui.views import GraphView, Mark
+from memtui.widgets import raster, text, ticks
 from memtui.widgets.panel import Exact, Panel, axis_words, line_width
 from memtui.widgets.raster import Line
 
@@ -89,14 +89,16 @@ class WssGraph(Panel):
         if view.focus_bytes is not None:
             self._draw_focus(codes, index, self._bins_of(view.focus_bytes, columns) / top, rows)
         column = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
+        self._draw_marks(codes, index, column)
         if column is not None:
             codes[:, column], index[:, column] = ord("|" if look.ascii_only else "│"), _CURSOR
         styles = [*look.heat, look["rss"], look["cursor"], *look.focus_on_heat, look["focus"]]
+        styles += [look["key"], look["warning"], look["dim"]]
         labels = self._labels(rows, top)
-        return head + [
-            Exact([(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *raster.runs(codes[y], index[y], styles)])
-            for y in range(rows)
-        ]
+        lines = [raster.runs(codes[y], index[y], styles) for y in range(rows)]
+        if view.marks:
+            lines = [[(ticks.without_rests(run), style) for run, style in line] for line in lines]
+        return head + [Exact([(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *line]) for y, line in enumerate(lines)]
 
     def _binned(self, columns: int) -> tuple[np.ndarray, np.ndarray]:
         rss = self._bins_of(self.view.rss_bytes, columns)
@@ -155,6 +157,29 @@ class WssGraph(Panel):
         free = (codes == ord(" ")) & (marks != 0)
         codes[free], index[free] = marks[free], _RSS
 
+    def _draw_marks(self, codes: np.ndarray, index: np.ndarray, cursor: int | None) -> None:
+        """Ticks and their words, in blanks only: each tick in the highest of its column.
+
+        A column that is full to the top keeps what is drawn there, in the colour of the tick.
+        """
+        marks = ticks.by_column(self.view.marks, self.view.axis, codes.shape[1])
+        blank = codes == ord(" ")
+        if cursor is not None:
+            blank[:, cursor] = False
+            marks.pop(cursor, None)  # the cursor is there, and what happened stands below
+        rows: dict[int, dict[int, Mark]] = {}
+        for column, mark in marks.items():
+            row = int(np.argmax(blank[:, column]))
+            index[row, column] = _MARK if mark.kind == "mark" else _TROUBLE
+            if blank[row, column]:
+                codes[row, column] = ord(self.look.plain(ticks.TICKS[mark.kind]))
+            rows.setdefault(row, {})[column] = mark
+        blank[:, list(marks)] = False
+        for row, there in rows.items():
+            for column, cells in ticks.words_beside(there, blank[row], self.look.plain):
+                place = slice(column, column + len(cells))
+                codes[row, place], index[row, place] = cells, _WORDS
+
     def _row_colours(self, rows: int) -> np.ndarray:
         """Warmer with height. Resident memory alone is no heat: it stays cool."""
         if self.view.note:
@@ -171,5 +196,5 @@ class WssGraph(Panel):
         return labels
 
 
-_RSS, _CURSOR, _ON_HEAT, _FOCUS = 10, 11, 12, 22  # style numbers after the heat levels
+_RSS, _CURSOR, _ON_HEAT, _FOCUS, _MARK, _TROUBLE, _WORDS = 10, 11, 12, 22, 23, 24, 25  # styles after the heat levels
 _FULL = 0x28FF  # a cell with all dots

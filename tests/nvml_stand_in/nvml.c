@@ -8,7 +8,8 @@
  *   STANDIN_TICK_MS      energy moves only at multiples of this (0: always)
  *   STANDIN_ENERGY_MJ    energy at the start (1000000)
  *   STANDIN_UNSUPPORTED  names of calls that return NOT_SUPPORTED, with commas: instant usage energy limit utilization
- *                        memory memory_v2 processes mig architecture
+ *                        memory memory_v2 processes graphics mps mig architecture; "name@1" of device 1 only
+ *   STANDIN_DENIED       the same names: NO_PERMISSION
  *   STANDIN_ZERO         the same names, instant and usage: these answer 0
  *   STANDIN_LOST         "index@seconds": that device is lost from then on
  *   STANDIN_NO_HANDLE    index of a device whose handle cannot be had
@@ -16,7 +17,11 @@
  *   STANDIN_HANG         path of a file: while it exists, reading power does not return
  *   STANDIN_HANG_INIT    the same for nvmlInit
  *   STANDIN_INIT         what nvmlInit returns (0)
- *   STANDIN_PROCESSES    "pid:bytes,..." of every device; bytes "-" for not available
+ *   STANDIN_PROCESSES    compute processes "pid:bytes,...", of every device or "pid@1:bytes" of device 1; bytes "-" for not
+ *                        available; "pid:bytes/3" in slice 3 of MIG; or a path, which is read anew for every call
+ *   STANDIN_GRAPHICS, STANDIN_MPS   the same for processes that draw, and that compute through MPS
+ *   STANDIN_GROW         the compute list is longer by so many with every call (0)
+ *   STANDIN_HANG_PROCESSES   path of a file: while it exists, asking for compute processes does not return
  *   STANDIN_ARCH, STANDIN_CC   architecture number (9) and compute capability "9.0"
  *   STANDIN_MIG          1: MIG is on
  *
@@ -31,7 +36,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15, VERSION = 25 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, DENIED = 4, TOO_SMALL = 7, LOST = 15, VERSION = 25 };
 enum { FIELD_ENERGY = 83, FIELD_AVERAGE = 185, FIELD_INSTANT = 186 };
 enum { TYPE_UNSIGNED_INT = 1, TYPE_UNSIGNED_LONG_LONG = 3 };
 
@@ -79,6 +84,13 @@ static int listed(const char *list, const char *name)
     return 0;
 }
 
+static int listed_for(const char *list, const char *name, int index)
+{
+    char one[64];
+    snprintf(one, sizeof one, "%s@%d", name, index);
+    return listed(list, name) || listed(list, one);
+}
+
 /* Power (mW) at a time and energy (mJ) from 0 to it, from the steps of the trace. */
 static double trace(double until, double *energy)
 {
@@ -114,7 +126,9 @@ static int check(void *handle, const char *name, int *index)
     double when;
     if (sscanf(setting("STANDIN_LOST", ""), "%d@%lf", &lost, &when) == 2 && lost == *index && now_s() >= when)
         return LOST;
-    return listed("STANDIN_UNSUPPORTED", name) ? NOT_SUPPORTED : OK;
+    if (listed_for("STANDIN_DENIED", name, *index))
+        return DENIED;
+    return listed_for("STANDIN_UNSUPPORTED", name, *index) ? NOT_SUPPORTED : OK;
 }
 
 static void hang(const char *name)
@@ -276,30 +290,63 @@ int nvmlDeviceGetUtilizationRates(void *handle, utilization *rates)
     return result;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process_info *processes)
+/* The text of a list: the setting itself, or what the file that it names holds now. */
+static const char *list_of(const char *variable)
 {
-    int index, result = check(handle, "processes", &index);
-    if (result != OK)
-        return result;
+    static char text[1 << 16];
+    const char *value = setting(variable, "");
+    if (*value != '/')
+        return value;
+    FILE *file = fopen(value, "r");
+    size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[length] = 0;
+    return text;
+}
+
+/* As the driver does it: the count says how much room there is, and comes back as how many there are. */
+static int list(int index, const char *variable, unsigned more, unsigned *count, process_info *processes)
+{
     unsigned found = 0, room = *count;
-    for (const char *at = setting("STANDIN_PROCESSES", ""); *at; found++) {
-        unsigned pid = (unsigned)strtoul(at, (char **)&at, 10);
-        unsigned long long used = ~0ull;
+    for (const char *at = list_of(variable); *at && *at != '\n'; at += *at == ',') {
+        process_info one = {(unsigned)strtoul(at, (char **)&at, 10), ~0ull, ~0u, ~0u};
+        int device = *at == '@' ? (int)strtol(at + 1, (char **)&at, 10) : index;
         if (*at == ':' && *++at == '-')
             at++;
         else
-            used = strtoull(at, (char **)&at, 10);
-        if (found < room)
-            processes[found] = (process_info){pid, used, ~0u, ~0u};
-        at += *at == ',';
+            one.used = strtoull(at, (char **)&at, 10);
+        if (*at == '/')
+            one.gpu_instance = one.compute_instance = (unsigned)strtoul(at + 1, (char **)&at, 10);
+        if (device == index && found++ < room)
+            processes[found - 1] = one;
     }
+    for (unsigned i = 0; i < more; i++)
+        if (found++ < room)
+            processes[found - 1] = (process_info){900000 + i, 4096, ~0u, ~0u};
     *count = found;
     return found > room ? TOO_SMALL : OK;
 }
 
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process_info *processes)
+{
+    static unsigned calls;
+    int index, result = check(handle, "processes", &index);
+    hang("STANDIN_HANG_PROCESSES");
+    unsigned more = calls++ * (unsigned)atoi(setting("STANDIN_GROW", "0"));
+    return result == OK ? list(index, "STANDIN_PROCESSES", more, count, processes) : result;
+}
+
 int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, process_info *processes)
 {
-    return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, processes); /* as one that also draws */
+    int index, result = check(handle, "graphics", &index);
+    return result == OK ? list(index, "STANDIN_GRAPHICS", 0, count, processes) : result;
+}
+
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *handle, unsigned *count, process_info *processes)
+{
+    int index, result = check(handle, "mps", &index);
+    return result == OK ? list(index, "STANDIN_MPS", 0, count, processes) : result;
 }
 
 int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending)
