@@ -110,8 +110,11 @@ def test_a_real_recording_takes_them(tmp_path, monkeypatch):
         terminal = Terminal("attach", truth["pid"], "-o", session, "--tracker", "rss", module="memtui")
         try:
             terminal.read(30, until="LIVE")
-            terminal.send("Mhalf time\r")
-            terminal.send("i20ms\r")
+            for key, label, words in (("M", "mark this moment", "half time"), ("i", "interval", "20ms")):
+                terminal.send(key)
+                terminal.read(10, until=f" {label} ")
+                terminal.send(f"{words}\r")
+                terminal.read(10, until="space pause")
             terminal.read(10, until="0.02→")
             terminal.send("x")
             terminal.read(10, until="sampling is paused")
