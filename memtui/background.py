@@ -79,6 +79,12 @@ class Recording:
                 self._ended = self._read_end(0.0)
         return self._ended
 
+    def signal(self, number: int) -> None:
+        """Pass a signal on to the program; returns at once, and says nothing where there is none any more."""
+        line = json.dumps({"do": "signal", "name": signal.Signals(number).name}).encode() + b"\n"
+        with suppress(OSError):
+            self._connection.send(line)
+
     def stop(self) -> None:
         """End it in order and wait for that. Raises UserError with what went wrong, if anything did."""
         if self.ended() is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -71,6 +72,8 @@ class Supervisor:
                 observation.set_interval(fields["interval_ns"])
             case "pause" | "resume":
                 observation.pause(word == "pause")
+            case "signal":
+                observation.signal(signal.Signals[fields["name"]])
             case "mark":
                 self._mark(fields["text"], fields.get("t_ns", 0))
         return {}
