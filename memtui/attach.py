@@ -101,6 +101,8 @@ def _view(recording: Recording, passed: list[int]) -> int:
     _tell(*lines)
     if failure is not None:
         raise failure
+    if passed and ended.get("outlived"):
+        return 128 + passed[-1]  # it is nobody's child any more: this is what is known of its end
     return code or ended.get("exit_status", 0)
 
 

@@ -184,7 +184,13 @@ def _build_parser() -> _Parser:
     made.add_argument("--network", choices=NETWORKS, default="auto", help="what trains: torch where it is installed")
     made = command("attach", _attach, "watch a running process and its children", how, screen)
     made.add_argument("pid", metavar="PID")
-    made = command("run", _run, "start a program and watch it from its first instruction: run -- CMD... (o shows its output)", how, screen)
+    made = command(
+        "run",
+        _run,
+        "start a program and watch it from its first instruction: run -- CMD... (o shows its output)",
+        how,
+        screen,
+    )
     made = command(
         "record", _record, "the same without a screen: record PID | record -- CMD... (exits as CMD does)", how
     )

@@ -251,6 +251,11 @@ class Observation:
         code = self._target.poll() if self._target is not None else 0
         return 128 - code if code is not None and code < 0 else code or 0
 
+    @property
+    def outlived(self) -> bool:
+        """Whether the program that was started here runs still."""
+        return self._target is not None and self._target.poll() is None
+
     def _launch(self, launch: Launch, force: bool) -> int:
         program = launch.command[0]
         if shutil.which(program) is None:

@@ -9,6 +9,11 @@ from pathlib import Path
 
 from memtui.errors import UserError
 
+# A session is replayed on other systems, too, and they lack one or the other of these.
+_READ = sum(
+    getattr(os, name, 0) for name in ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
+)
+
 
 def log_beside(session: Path) -> Path:
     """The log that belongs to a session, whether it is there or not."""
@@ -41,7 +46,7 @@ def open_log(path: Path) -> int:
 
     Raises OSError.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    fd = os.open(path, _READ)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "is no plain file", str(path))

@@ -37,7 +37,10 @@ class Adopted:
     def poll(self) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
         if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                pid, status = self.pid, 0  # SIGCHLD is ignored here: nobody will ever know
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode

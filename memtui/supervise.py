@@ -46,6 +46,7 @@ class Supervisor:
         """End the recording in order, and tell all who follow it how it ended."""
         self._observation.stop()
         ended: dict[str, Any] = {"asked": self._stop_asked, "exit_status": self._observation.exit_status}
+        ended["outlived"] = self._observation.outlived
         if self._observation.ending and not self._stop_asked:
             ended["why"] = self._observation.ending[1]
         try:

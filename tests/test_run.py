@@ -210,6 +210,19 @@ def test_signals_that_the_program_takes_are_no_end(started):
     assert run.screen.restored()
 
 
+def test_a_program_that_outlived_its_recording_is_signalled_too(state, terminal, tmp_path):
+    words = (*OPTIONS, "--duration", 4, "-o", tmp_path / "s.memtui", "--", "sleep", 60)
+    screen = terminal("run", *words)
+    screen.read(START_SECONDS, until="LIVE")
+    (running,) = find_all(state)
+    program = psutil.Process(running.pid)
+    screen.read(20, until="ended")
+    screen.read(1)  # its supervisor has ended, too
+    screen.process.send_signal(signal.SIGTERM)
+    assert screen.end(20) == 128 + signal.SIGTERM
+    assert gone(program)
+
+
 def test_children_in_its_group_hear_the_signal_too(state, terminal, tmp_path):
     words = "trap 'echo parent' TERM; (trap 'echo child; exit' TERM; while :; do sleep 0.1; done) & wait; wait; exit 9"
     screen = terminal("run", *OPTIONS, "-o", tmp_path / "s.memtui", "--", "bash", "-c", words)
@@ -349,3 +362,20 @@ def test_a_process_nobody_here_started_is_never_signalled(state, tmp_path):
 
 def test_a_program_that_is_not_there(tmp_path):
     refused(memtui("record", "-o", tmp_path / "s.memtui", "--", "no-such-program"), "no such program")
+
+
+def test_the_demo_ends_with_memtui_however_that_comes(state, terminal):
+    """Its training has a keeper, too, and neither stays behind."""
+    screen = terminal("demo", *OPTIONS, "--network", "numpy")
+    screen.read(START_SECONDS, until="LIVE")
+    (running,) = find_all(state)
+    training, keeper = psutil.Process(running.pid), psutil.Process(os.getsid(running.pid))
+    screen.send("o")
+    screen.read(20, until="output of the program")
+    screen.read(20, until="epoch")
+    os.kill(running.memtui_pid, signal.SIGKILL)
+    assert gone(training)
+    assert gone(keeper)
+    screen.read(20, until="ended")
+    screen.send("q")
+    assert screen.end(20) == 1

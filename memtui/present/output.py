@@ -104,7 +104,7 @@ class OutputLog:
     def _read(self) -> None:
         """Take in what is new."""
         try:
-            fd = open_log(self._path)
+            file = open(open_log(self._path), "rb", buffering=0)
         except FileNotFoundError:
             self._note = (
                 f"there is no {self._path.name} beside the session: memtui run and memtui demo keep there what their "
@@ -115,7 +115,7 @@ class OutputLog:
             self._note = f"{self._path.name} beside the session is not opened: {error.strerror}"
             return
         try:
-            status = os.fstat(fd)
+            status = os.fstat(file.fileno())
             identity = status.st_dev, status.st_ino
             if identity != self._identity or status.st_size < self._offset:
                 self._forget(identity)
@@ -123,12 +123,13 @@ class OutputLog:
             if status.st_size == self._offset:
                 return
             begin = max(self._offset, status.st_size - TAIL_BYTES)
-            data = os.pread(fd, status.st_size - begin, begin)
+            file.seek(begin)
+            data = file.read(status.st_size - begin)
         except OSError as error:
             self._note = f"{self._path.name} cannot be read: {error.strerror}"
             return
         finally:
-            os.close(fd)
+            file.close()
         end = begin + len(data)
         data, cut = _last_states(data)
         if begin > self._offset or cut:
