@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from memtui import terminal
 from memtui.app import run_viewer
 from memtui.background import Recording
+from memtui.control import SIGNALS
 from memtui.errors import UserError, silence
 from memtui.foreign import visible
 from memtui.observe import AlreadyRunning, Observation
@@ -19,13 +22,17 @@ from memtui.running import Running
 STOPPED = "the recording was stopped by somebody else"
 
 
-def watch(observe: Callable[[], Observation], prepare: Callable[[], object], say: Callable[[str], object]) -> int:
+def watch(
+    observe: Callable[[], Observation], prepare: Callable[[], object], say: Callable[[str], object], *, program: bool
+) -> int:
     """Record and view; the exit code.
 
-    Of a program that was started for this and has ended meanwhile it is the program's own.
+    Of a program that was started for this and has ended meanwhile it is the program's own. Signals are passed on to
+    such a program; once one was, the screen closes when the program ends, as nobody may be there to close it.
 
     Args:
         observe: starts the recording; called in its supervisor.
+        program: a program is started for this.
         prepare: makes the terminal ready for a screen.
         say: tells the user a line that is no result.
 
@@ -39,10 +46,36 @@ def watch(observe: Callable[[], Observation], prepare: Callable[[], object], say
         return _rejoin(error.found)
     say(recording.notice)
     prepare()  # after sudo, if any, was undone: it looks at the user's variables
+    if not program:
+        return _view(recording, [])
+    with _passing_on(recording) as passed:
+        return _view(recording, passed)
+
+
+@contextmanager
+def _passing_on(recording: Recording) -> Iterator[list[int]]:
+    """What is sent to memtui goes on to the program; the signals that did so far."""
+    passed: list[int] = []
+
+    def take(number: int, _: object) -> None:
+        passed.append(number)
+        recording.signal(number)
+
+    before = {number: signal.signal(number, take) for number in (signal.Signals[name] for name in SIGNALS)}
+    try:
+        yield passed
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _view(recording: Recording, passed: list[int]) -> int:
+    """Until it ends or is left alone."""
     left: list[str] = []
 
     def stopped() -> bool:
-        return bool((recording.ended() or {}).get("asked"))
+        ended = recording.ended()
+        return ended is not None and bool(ended.get("asked") or passed)
 
     try:
         code = run_viewer(
@@ -60,7 +93,7 @@ def watch(observe: Callable[[], Observation], prepare: Callable[[], object], say
     except UserError as error:
         failure = error
     ended = recording.ended() or {}
-    lines = [STOPPED] if left[-1] == terminal.STOPPED else []
+    lines = [STOPPED] if left[-1] == terminal.STOPPED and ended.get("asked") else []
     if why := ended.get("why"):
         lines.append(f"the recording ended: {why}")
     lines.append(f"session: {recording.path}")
@@ -71,6 +104,8 @@ def watch(observe: Callable[[], Observation], prepare: Callable[[], object], say
     _tell(*lines)
     if failure is not None:
         raise failure
+    if passed and ended.get("outlived"):
+        return 128 + passed[-1]  # it is nobody's child any more: this is what is known of its end
     return code or ended.get("exit_status", 0)
 
 

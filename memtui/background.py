@@ -71,6 +71,9 @@ class Recording:
         self.pid, self.id = began["pid"], began["id"]
         self.notice, self.owner_notice = began["notice"], began["owner_notice"]
         self._ended: dict[str, Any] | None = None
+        self._pidfd = -1  # of the target, as long as its pid cannot be another's
+        with suppress(OSError):
+            self._pidfd = os.pidfd_open(self.pid)
 
     def ended(self) -> dict[str, Any] | None:
         """How it ended, once it has; asks without waiting."""
@@ -78,6 +81,19 @@ class Recording:
             with suppress(BlockingIOError):
                 self._ended = self._read_end(0.0)
         return self._ended
+
+    def signal(self, number: int) -> None:
+        """Pass a signal on to the program that was started for this, also when it outlived its recording.
+
+        Returns at once, and says nothing where there is no program any more.
+        """
+        line = json.dumps({"do": "signal", "name": signal.Signals(number).name}).encode() + b"\n"
+        try:
+            self._connection.send(line)
+        except OSError:  # its supervisor has ended
+            with suppress(OSError):
+                signal.pidfd_send_signal(self._pidfd, 0)  # it is still that process
+                os.killpg(self.pid, number)
 
     def stop(self) -> None:
         """End it in order and wait for that. Raises UserError with what went wrong, if anything did."""

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -192,8 +193,14 @@ def _build_parser() -> _Parser:
 
     made = command("demo", _demo, "start a small training (bundled) and watch it: the first thing to try", how, screen)
     made.add_argument("--network", choices=NETWORKS, default="auto", help="what trains: torch where it is installed")
-    made = command("attach", _attach, "watch a running process and its children", target, how, screen)
-    made = command("run", _run, "start a program and watch it from its first instruction: run -- CMD...", how, screen)
+    command("attach", _attach, "watch a running process and its children", target, how, screen)
+    command(
+        "run",
+        _run,
+        "start a program and watch it from its first instruction: run -- CMD... (o shows its output)",
+        how,
+        screen,
+    )
     made = command(
         "record", _record, "the same without a screen: record PID | record -- CMD... (exits as CMD does)", target, how
     )
@@ -395,7 +402,12 @@ def _watch(args: argparse.Namespace, what: int | Launch) -> int:
     from memtui.attach import watch
 
     _require_terminal()
-    return watch(lambda: _observation(args, what), lambda: _prepare_screen(args), lambda line: _say(args, line))
+    return watch(
+        lambda: _observation(args, what),
+        lambda: _prepare_screen(args),
+        lambda line: _say(args, line),
+        program=not isinstance(what, int),
+    )
 
 
 def _replay(args: argparse.Namespace) -> int:
@@ -433,9 +445,21 @@ def _record(args: argparse.Namespace) -> int:
     if (args.pid is not None or args.rank is not None) == bool(args.command):
         raise UserError("name either a PID or a program: memtui record 4242, memtui record -- python train.py")
     what = Launch(tuple(args.command)) if args.command else _pid(args)
+    began: list[Observation] = []
+
+    def pass_on(number: int, frame: object) -> None:
+        if not began:
+            _leave(number, frame)
+        with suppress(ValueError):
+            began[0].signal(number)
+
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
+    if args.command:
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, pass_on)
     observation = _observation(args, what)
+    began.append(observation)
     _say(args, observation.notice)
     supervisor = Supervisor(observation)
     shows = sys.stderr.isatty()
@@ -466,7 +490,10 @@ def _record(args: argparse.Namespace) -> int:
 
 
 def _leave(number: int, _: object) -> NoReturn:
-    """SIGTERM and SIGHUP end a recording in order, and are told on in the exit code as a shell tells them."""
+    """SIGTERM and SIGHUP end a recording in order, and are told on in the exit code as a shell tells them.
+
+    SIGTERM does so where no program was started that it could be passed on to.
+    """
     sys.exit(128 + number)
 
 

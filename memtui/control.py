@@ -27,14 +27,16 @@ _WAITING = 64  # connections the kernel keeps until they are looked at
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 Answer = dict[str, Any]
-# Every word with its fields: a range for a number, a length for a text; those with a ? may be left out.
-WORDS: dict[str, dict[str, tuple[int, int] | int]] = {
+SIGNALS = frozenset({"SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"})  # those that are passed on to a program
+# Every word with its fields: a range for a number, a length or the choices for a text; those with a ? may be left out.
+WORDS: dict[str, dict[str, tuple[int, int] | int | frozenset[str]]] = {
     "status": {},
     "follow": {},
     "stop": {},
     "pause": {},
     "resume": {},
     "interval": {"interval_ns": INTERVAL_NS},
+    "signal": {"name": SIGNALS},
     "mark": {"text": MARK_CHARACTERS, "t_ns?": (0, 1 << 62)},
 }
 
@@ -59,6 +61,9 @@ def parse_request(line: bytes) -> tuple[str, dict[str, Any]]:
         if isinstance(limit, tuple):
             if type(value) is not int or not limit[0] <= value <= limit[1]:
                 raise ValueError(f"{name} must be a whole number from {limit[0]} to {limit[1]}")
+        elif isinstance(limit, frozenset):
+            if not isinstance(value, str) or value not in limit:
+                raise ValueError(f"{name} must be one of {', '.join(sorted(limit))}")
         elif not isinstance(value, str) or not 0 < len(value) <= limit:
             raise ValueError(f"{name} must be a text of 1 to {limit} characters")
     return word, plain

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from memtui.foreign import storable
 from memtui.gate import GO
 from memtui.masking import mask_secrets
 from memtui.orders import PAUSE, RESUME, STOP, Order, interval_word
+from memtui.output import create_log, log_beside
 from memtui.privilege import (
     Invoker,
     become,
@@ -37,12 +39,14 @@ from memtui.privilege import (
 )
 from memtui.probes.process import command_of
 from memtui.probes.stat import read_stat
+from memtui.program import Adopted, start_apart, start_here
 from memtui.running import Entry, Running, find, host_name
 from memtui.samples import Options
 from memtui.target import belongs_to_another, check_target
 
 START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child that ends is noticed at once
 STOP_SECONDS = 5.0
+KEEPER_SECONDS = 1.0  # for the last words of a program on their way to the log
 ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
 
 
@@ -63,8 +67,8 @@ class Launch:
 
     command: tuple[str, ...]
     name: str = ""  # for the session file; the program's name when empty
-    log: bool = False  # its output goes to a file beside the session
-    dies_with_memtui: bool = False
+    log: bool = False  # it gets a terminal of its own, and its output goes to a file beside the session
+    dies_with_memtui: bool = False  # only with a log
 
 
 class Observation:
@@ -99,7 +103,9 @@ class Observation:
         self.log: Path | None = None
         self.progress: dict[str, Any] = {}
         self.interval_ns, self.paused = options.interval_ns, False
-        self._target: subprocess.Popen[bytes] | None = None
+        self._target: subprocess.Popen[bytes] | Adopted | None = None
+        self._keeper: subprocess.Popen[bytes] | None = None  # of the terminal of the target
+        self._dies = False
         self._gate = -1
         self._lines = b""
         self._sampler_says, self._recorder_says = tempfile.TemporaryFile(), tempfile.TemporaryFile()
@@ -131,7 +137,7 @@ class Observation:
             os.close(marks)
             self._await_recorder(lambda line: line == b"ready")
             if isinstance(what, Launch):
-                pid = self._launch(what)
+                pid = self._launch(what, force)
                 start_ticks = read_stat(pid).start_ticks
             command = shlex.join(what.command) if isinstance(what, Launch) else ""
             if was_root and user.uid:
@@ -182,6 +188,9 @@ class Observation:
         if self._target is not None and self._dies and self._target.poll() is None:
             _terminate(self._target)
             self._target = None  # its exit status is ours, and says nothing
+        if self._keeper is not None and (self._target is None or self._target.poll() is not None):
+            with suppress(subprocess.TimeoutExpired):  # somebody else may have the terminal, too
+                self._keeper.wait(KEEPER_SECONDS)
 
     @property
     def ending(self) -> tuple[str, str] | None:
@@ -207,6 +216,27 @@ class Observation:
         except OSError:
             return False
 
+    def signal(self, number: int) -> None:
+        """Pass a signal on to the program that was started here; one that has ended hears nothing.
+
+        With a terminal of its own it is its process group that gets it, as from a key. Otherwise that would be the
+        group of memtui, and of the script that called it.
+
+        Raises:
+            ValueError: this is no program that was started here, or it may not be signalled.
+        """
+        target = self._target
+        if target is None:
+            raise ValueError("only a program that memtui started is signalled")
+        if target.poll() is not None:
+            return
+        try:
+            (os.kill if self._keeper is None else os.killpg)(target.pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            raise ValueError("the program has another user's rights now, and cannot be signalled") from None
+
     def finish(self) -> None:
         """After the end: raise UserError with what went wrong, if anything did."""
         if self._recorder.wait():
@@ -221,32 +251,30 @@ class Observation:
         code = self._target.poll() if self._target is not None else 0
         return 128 - code if code is not None and code < 0 else code or 0
 
-    def _launch(self, launch: Launch) -> int:
+    @property
+    def outlived(self) -> bool:
+        """Whether the program that was started here runs still."""
+        return self._target is not None and self._target.poll() is None
+
+    def _launch(self, launch: Launch, force: bool) -> int:
         program = launch.command[0]
         if shutil.which(program) is None:
             raise UserError(f"{program}: no such program (or not executable)")
-        gate_read, self._gate = os.pipe()
-        os.set_inheritable(gate_read, True)
-        self._dies = launch.dies_with_memtui
-        output: IO[bytes] | None = None
-        if launch.log:
-            self.log = self.path.with_suffix(".log")
-            # What a program prints is as private as the session, and a link in its place is not ours to follow.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            output = open(os.open(self.log, flags, 0o600), "wb")
-        words = [*(["--with-parent"] if self._dies else []), str(gate_read), *launch.command]
-        self._target = subprocess.Popen(
-            [sys.executable, "-P", "-m", "memtui.gate", *words],
-            stdin=subprocess.DEVNULL if launch.log else None,
-            stdout=output,
-            stderr=output,
-            pass_fds=(gate_read,),
-            start_new_session=launch.log,  # behind a screen, the terminal's hang-up is the screen's and not its own
-        )
-        os.close(gate_read)
-        if output is not None:
-            output.close()
-        return self._target.pid
+        gate, self._gate = os.pipe()
+        try:
+            if not launch.log:
+                self._target = start_here(launch.command, gate)
+                return self._target.pid
+            path = log_beside(self.path)
+            log = create_log(path, force=force)
+            self.log, self._dies = path, launch.dies_with_memtui
+            try:
+                self._target, self._keeper = start_apart(launch.command, gate, log, dies_with_this=self._dies)
+            finally:
+                os.close(log)
+            return self._target.pid
+        finally:
+            os.close(gate)
 
     def _tell(self, line: bytes) -> None:
         assert self._sampler.stdin is not None
@@ -300,6 +328,8 @@ class Observation:
         for child in (self._target, self._sampler, getattr(self, "_recorder", None)):
             if child is not None:
                 _terminate(child)
+        if self.log is not None:
+            self.log.unlink(missing_ok=True)  # as the recorder does with its file, and for the next try
 
     def _announce(self, user: Invoker, pid: int, start_ticks: int, sampler_pid: int, command: str) -> str:
         """Let others of this user find the recording; its short name."""
@@ -369,7 +399,7 @@ def _python(module: str, *arguments: str, **streams: Any) -> subprocess.Popen[by
     return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], start_new_session=True, **streams)
 
 
-def _close_input(child: subprocess.Popen[bytes]) -> None:
+def _close_input(child: subprocess.Popen[bytes] | Adopted) -> None:
     if child.stdin is not None:
         try:
             child.stdin.close()
@@ -377,7 +407,7 @@ def _close_input(child: subprocess.Popen[bytes]) -> None:
             pass
 
 
-def _terminate(child: subprocess.Popen[bytes]) -> None:
+def _terminate(child: subprocess.Popen[bytes] | Adopted) -> None:
     """SIGTERM, and SIGKILL when that was not heard. sudo, which is root, hears neither: its input has ended by now."""
     for end in (child.terminate, child.kill):
         if child.poll() is not None:

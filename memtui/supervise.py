@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -45,6 +46,7 @@ class Supervisor:
         """End the recording in order, and tell all who follow it how it ended."""
         self._observation.stop()
         ended: dict[str, Any] = {"asked": self._stop_asked, "exit_status": self._observation.exit_status}
+        ended["outlived"] = self._observation.outlived
         if self._observation.ending and not self._stop_asked:
             ended["why"] = self._observation.ending[1]
         try:
@@ -71,6 +73,8 @@ class Supervisor:
                 observation.set_interval(fields["interval_ns"])
             case "pause" | "resume":
                 observation.pause(word == "pause")
+            case "signal":
+                observation.signal(signal.Signals[fields["name"]])
             case "mark":
                 self._mark(fields["text"], fields.get("t_ns", 0))
         return {}

@@ -153,8 +153,13 @@ def hung_up(fd: int = STDIN) -> bool:
 
 
 def watch_signals(loop: asyncio.AbstractEventLoop, leave: Callable[[int], object]) -> None:
-    """Call ``leave`` with 143 or 129 on SIGTERM or SIGHUP, from the loop, so that the terminal is put back first."""
+    """Call ``leave`` with 143 or 129 on SIGTERM or SIGHUP, from the loop, so that the terminal is put back first.
+
+    A signal that somebody takes already (to pass it on, see ``attach``) is left to them.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
+        if callable(signal.getsignal(number)):
+            continue
         try:
             loop.add_signal_handler(number, leave, 128 + number)
         except (ValueError, NotImplementedError, RuntimeError):

@@ -281,6 +281,20 @@ class ProcessesView:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputView:
+    """What the program printed, as far as it is in sight."""
+
+    rows: tuple[str, ...] = ()
+    first: int = 0  # rows that are kept before these
+    total: int = 0  # rows that are kept
+    follows: bool = True  # the end, wherever it goes
+    older: bool = False  # there is more in the file before all of them
+    size_bytes: int = 0
+    path: str = ""
+    note: str = ""  # why there is nothing
+
+
+@dataclass(frozen=True, slots=True)
 class FooterView:
     """The right end of the last line."""
 
@@ -301,3 +315,4 @@ class MemoryView:
     table: TableView
     footer: FooterView
     processes: ProcessesView = ProcessesView()
+    output: OutputView = OutputView()

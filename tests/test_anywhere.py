@@ -41,7 +41,7 @@ sys.addaudithook(refuse)
 LINUX = [
     *("fcntl", "resource", "pwd", "grp", "spwd", "psutil", "pynvml", "memtui.probes", "memtui.sampler"),
     *("memtui.recorder", "memtui.observe", "memtui.elevate", "memtui.privilege", "memtui.capabilities"),
-    *("memtui.claim", "memtui.running", "memtui.gate", "memtui.workloads"),
+    *("memtui.claim", "memtui.running", "memtui.gate", "memtui.program", "memtui.keeper", "memtui.workloads"),
 ]
 POSIX = ["termios", "tty", "pty", "syslog"]
 # What no other system has; and what Windows has not.
@@ -111,6 +111,22 @@ asyncio.run(look())
     done = elsewhere(MAC, f"sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n{source}", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "[heap]" in done.stdout
+
+
+@pytest.mark.parametrize("system", [MAC, WINDOWS], ids=["mac", "windows"])
+def test_output(system, tmp_path):
+    (tmp_path / "s.log").write_bytes(b"50%\r100%\nthe last words\n")
+    source = """
+from pathlib import Path
+from memtui.present.output import OutputLog
+log = OutputLog(Path("s.memtui"))
+log.shown = True
+log.resize(80, 20)
+print(log.view().rows)
+"""
+    done = elsewhere(system, source, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "('100%', 'the last words')\n"
 
 
 def test_the_block_blocks(tmp_path):

@@ -40,6 +40,11 @@ from tests.live import needs_root
         b'{"do": "interval", "interval_ns": 2e8}',
         b'{"do": "interval", "interval_ns": true}',
         b'{"do": "interval", "interval_ns": "200000000"}',
+        b'{"do": "signal"}',
+        b'{"do": "signal", "name": "SIGKILL"}',
+        b'{"do": "signal", "name": 15}',
+        b'{"do": "signal", "name": ["SIGTERM"]}',
+        b'{"do": "signal", "name": "SIGTERM", "pid": 1}',
         b'{"do": "mark"}',
         b'{"do": "mark", "text": ""}',
         b'{"do": "mark", "text": 5}',
@@ -58,6 +63,7 @@ def test_good_requests():
     assert parse_request(b'{"do": "stop"}') == ("stop", {})
     assert parse_request(b'{"do": "interval", "interval_ns": 1000000}') == ("interval", {"interval_ns": 1_000_000})
     assert parse_request('{"do": "mark", "text": "épo\\u001bch"}'.encode()) == ("mark", {"text": "épo\x1bch"})
+    assert parse_request(b'{"do": "signal", "name": "SIGUSR1"}') == ("signal", {"name": "SIGUSR1"})
     assert parse_request(b'{"do": "mark", "text": "x", "t_ns": 7}') == ("mark", {"text": "x", "t_ns": 7})
 
 

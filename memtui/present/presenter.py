@@ -21,6 +21,7 @@ from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.pageset import PageSet
 from memtui.present.heat import HeatColumns
 from memtui.present.marks import MarkLog
+from memtui.present.output import OutputLog
 from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
 from memtui.present.processes import process_rows
@@ -99,6 +100,7 @@ class Presenter:
         self.shown = False  # whether any view was made
         self.complete = True  # False: the last view lacks parts that the next one will have
         self.heat = HeatColumns()
+        self.output = OutputLog(reader.path)
         self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
         self._marks = MarkLog()
@@ -192,6 +194,7 @@ class Presenter:
             table=table,
             footer=FooterView(self.reader.file_bytes, _short_path(self.reader.path), self.playhead.recording),
             processes=self._processes(at, processes),
+            output=self.output.view(),
         )
 
     # Parts

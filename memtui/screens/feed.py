@@ -101,6 +101,8 @@ class Feed(threading.Thread):
             return PLAY_S
         if presenter.playhead.recording:
             return max(0.0, looked + self._refresh_s - time.monotonic())
+        if presenter.output.shown:
+            return self._refresh_s  # a program may print on after its recording ended
         return None
 
     def _take(self, patience: float | None) -> list[Action]:

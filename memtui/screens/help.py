@@ -38,6 +38,12 @@ Processes                               of the tree, in the window at the cursor
   rank and local are what torchrun set when the process began; WSS, RSS and CPU are those of the window. n/a says that
   a figure is not known, and why.
 """,
+    "output": """\
+Output of the program                   what it printed, of a program that memtui started (run, demo)
+  The end of the .log beside the session, as it would stand on a terminal: a progress bar is one line, colours are left
+  out, other controls are spelled out. Only the end is kept here; all of it is in the file. Nothing can be typed into
+  the program.
+""",
     "power": """\
 Power                                   what the devices draw, from their own sensors
   avg, peak and energy are counted from the start of the session to the cursor. The bar goes to the limit of the device.
@@ -76,6 +82,11 @@ Ranges
 Processes
   p            processes in place of the ranges, and back; rank and local rank are those of torchrun
   up  down     choose one: all panels are about it alone; Esc: about all of them again
+""",
+    "output": """\
+Output
+  o            what the program printed in place of the panels, and back (Esc, too)
+  up  down     a row; pageup and pagedown by the screenful; home: the oldest that is kept; end: follow what comes
 """,
     "reuse": """\
 Pictures

@@ -21,6 +21,7 @@ KEYS: tuple[Binding, ...] = (
     Binding("minus", "widen(1)", "more time"),
     Binding("j", "jump", "jump to a time"),
     Binding("p", "processes", "processes or address ranges"),
+    Binding("o", "output", "output of the program"),
     Binding("n", "mark(1)", "next mark"),
     Binding("N", "mark(-1)", "previous mark"),
     Binding("slash", "filter", "filter by text"),

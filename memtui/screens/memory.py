@@ -29,6 +29,7 @@ from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap, picture_cells
 from memtui.widgets.notice import Notice
+from memtui.widgets.output_pane import OutputPane
 from memtui.widgets.panel import Panel
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.process_table import ProcessTable
@@ -91,6 +92,9 @@ class MemoryScreen(Screen[None]):
         self.table, self.notice = VmaTable(id="table"), Notice(id="notice")
         self.processes = ProcessTable(id="processes")
         self.processes_shown = False  # in the place of the ranges
+        self.output = OutputPane(id="output")
+        self.output.choose(True)  # up and down are about it whenever it is there
+        self.output_shown = False  # in the place of all panels below the graph
         self.prompt = Prompt(id="prompt")
         self._panels: dict[str, Panel] = {
             "heat": self.heat, "reuse": self.reuse, "table": self.table, "power": self.power
@@ -108,6 +112,7 @@ class MemoryScreen(Screen[None]):
         yield Horizontal(self.heat, self.reuse, id="middle")
         yield self.table
         yield self.processes
+        yield self.output
         yield self.footer
         yield self.prompt
         yield self.notice
@@ -130,12 +135,13 @@ class MemoryScreen(Screen[None]):
         width, height = self.app.size
         # Before the first view there is nothing to lay out and draw but empty boxes, at the price of full ones.
         ready = self.view is not None or self._failed
-        arranged = (width, height, self.panel, self.prompt.active, ready, self.processes_shown)
+        arranged = (width, height, self.panel, self.prompt.active, ready, self.processes_shown, self.output_shown)
         if arranged == self._arranged:
             return
         self._arranged = arranged
         shape = self.shape = arrange(width, height)
         large, tiny = shape.kind == "large", shape.kind == "tiny"
+        lower = not tiny and not self.output_shown  # the panels that the output takes the place of
         chosen = self.chosen
         for name, panel in self._panels.items():
             panel.choose(large and name == chosen)
@@ -146,15 +152,16 @@ class MemoryScreen(Screen[None]):
             self.graph: not tiny,
             self.footer: not tiny and not self.prompt.active,
             self.prompt: not tiny and self.prompt.active,
-            self.power: large or (not tiny and chosen == "power"),
-            self.heat: large or (not tiny and chosen == "heat"),
-            self.reuse: large or (not tiny and chosen == "reuse"),
-            self.table: not self.processes_shown and (large or (not tiny and chosen == "table")),
-            self.processes: self.processes_shown and (large or (not tiny and chosen == "table")),
+            self.power: large or (lower and chosen == "power"),
+            self.heat: lower and (large or chosen == "heat"),
+            self.reuse: lower and (large or chosen == "reuse"),
+            self.table: lower and not self.processes_shown and (large or chosen == "table"),
+            self.processes: lower and self.processes_shown and (large or chosen == "table"),
+            self.output: not tiny and self.output_shown,
         }
         # On a small screen the power panel sits with the others, not beside the graph.
         top, middle = self.query_one("#top"), self.query_one("#middle")
-        seen[top], seen[middle] = not tiny, large or (not tiny and chosen in ("heat", "reuse"))
+        seen[top], seen[middle] = not tiny, lower and (large or chosen in ("heat", "reuse"))
         self.notice.show(too_small(width, height))
         for widget, wanted in seen.items():
             widget.display = wanted and (ready or tiny)
@@ -168,15 +175,19 @@ class MemoryScreen(Screen[None]):
         elif not tiny:
             self.heat.styles.width, self.reuse.styles.width = width, width
             self.table.styles.height = self.processes.styles.height = shape.middle
-            if chosen == "power":
+            if chosen == "power" and lower:
                 top.styles.height = shape.top + shape.middle
                 self.power.styles.width, self.power.styles.height = width, shape.middle
         self.graph.styles.height = shape.top
+        self.output.styles.height = shape.middle + shape.bottom
         columns, rows = picture_cells(shape.heat, shape.middle)
         room = Room(columns, rows)
         if room != self._room:  # every request costs a view
             self._room = room
             self._ask(lambda presenter: setattr(presenter, "room", room))
+        if self.output_shown and not tiny:
+            inside = width - 2, shape.middle + shape.bottom - 2
+            self._ask(lambda presenter: presenter.output.resize(*inside))
         self._keys()
 
     # Views
@@ -203,6 +214,7 @@ class MemoryScreen(Screen[None]):
             self.reuse.show(view.reuse)
             self.table.show(view.table)
             self.processes.show(view.processes)
+            self.output.show(view.output)
             self.footer.show(view.footer)
         self._keys()
 
@@ -225,9 +237,15 @@ class MemoryScreen(Screen[None]):
         self._ask(lambda presenter: presenter.playhead.faster(by))
 
     def action_home(self) -> None:
+        if self.output_shown:
+            self._ask(lambda presenter: presenter.output.home())
+            return
         self._ask(lambda presenter: presenter.playhead.home())
 
     def action_to_end(self) -> None:
+        if self.output_shown:
+            self._ask(lambda presenter: presenter.output.end())
+            return
         self._ask(lambda presenter: presenter.playhead.to_end())
 
     def action_widen(self, by: int) -> None:
@@ -281,7 +299,20 @@ class MemoryScreen(Screen[None]):
         else:
             self._focus_range(self.table.selected)
 
+    def action_output(self) -> None:
+        self._show_output(not self.output_shown)
+
+    def _show_output(self, shown: bool) -> None:
+        if shown != self.output_shown:
+            self.output_shown = shown
+            self._arrange()
+            self._ask(lambda presenter: setattr(presenter.output, "shown", shown))
+
+    def on_output_pane_scrolled(self, message: OutputPane.Scrolled) -> None:
+        self._ask(lambda presenter: presenter.output.move(message.by))
+
     def action_processes(self) -> None:
+        self._show_output(False)
         shown = self.processes_shown = not self.processes_shown
         self.panel = PANELS.index("table")
         self._arrange()
@@ -319,6 +350,9 @@ class MemoryScreen(Screen[None]):
         self._ask(lambda presenter: presenter.to_mark(by))
 
     def action_move(self, by: int) -> None:
+        if self.output_shown:
+            self._ask(lambda presenter: presenter.output.move(by))
+            return
         match self.chosen:
             case "reuse":
                 self.action_memory_size(-by)
@@ -329,6 +363,9 @@ class MemoryScreen(Screen[None]):
                 self._look_at_row()
 
     def action_page(self, by: int) -> None:
+        if self.output_shown:
+            self._ask(lambda presenter: presenter.output.page(by))
+            return
         match self.chosen:
             case "heat":
                 self.action_pan_memory(by)
@@ -337,18 +374,22 @@ class MemoryScreen(Screen[None]):
                 self._look_at_row()
 
     def action_panel(self, number: int) -> None:
+        self._show_output(False)
         if self.chosen != PANELS[number - 1]:
             self.panel = number - 1
             self._arrange()
 
     def action_next_panel(self, by: int = 1) -> None:
+        self._show_output(False)
         self.panel = (PANELS.index(self.chosen) + by) % len(PANELS)
         self._arrange()
 
     def action_help(self) -> None:
         from memtui.screens.help import HelpScreen
 
-        about = "processes" if self.chosen == "table" and self.processes_shown else self.chosen
+        about = "output" if self.output_shown else self.chosen
+        if about == "table" and self.processes_shown:
+            about = "processes"
         self.app.push_screen(HelpScreen(about))
 
     def action_palette(self) -> None:
@@ -409,9 +450,11 @@ class MemoryScreen(Screen[None]):
         return ""
 
     def action_lift(self) -> None:
-        """Close a prompt that lost its focus, look at all ranges again, or forget the typed filter."""
+        """Close a prompt that lost its focus or the output, look at all ranges again, or forget the typed filter."""
         if self.prompt.active:
             self._close_prompt()
+        elif self.output_shown:
+            self._show_output(False)
         elif self.table.selected is not None:
             self.table.deselect()
             self._focus_range(None)
