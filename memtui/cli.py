@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
-import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from memtui import values
 from memtui.choices import (
     COLORS,
     DEFAULT_MAX_BYTES,
-    DURATION_NS,
     FLUSHES,
-    INTERVAL_NS,
-    LEAST_MAX_BYTES,
     REARMS,
     THEMES,
     TRACKERS,
@@ -31,7 +26,6 @@ if TYPE_CHECKING:
     from memtui.running import Running
     from memtui.samples import Options
 
-REACHED = 3  # exit code of a recording that its --stop-when ended
 FORMATS = ("csv", "parquet", "json", "svg", "html")
 SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
@@ -95,70 +89,6 @@ def _with_config(parser: _Parser, words: list[str], options: argparse.Namespace)
     return parser.parse_args(words)
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}") from None
-    if not math.isfinite(value) or value <= 0:
-        raise argparse.ArgumentTypeError(f"must be above 0 seconds, not {text}")
-    return value
-
-
-def _interval(text: str) -> float:
-    value = _seconds(text)
-    if not INTERVAL_NS[0] <= value * 1e9 <= INTERVAL_NS[1]:
-        raise argparse.ArgumentTypeError(f"must be from 0.001 to 3600 seconds, not {text}")
-    return value
-
-
-def _duration(text: str) -> float:
-    value = _seconds(text)
-    if not DURATION_NS[0] <= value * 1e9 <= DURATION_NS[1]:
-        raise argparse.ArgumentTypeError(f"must be from 1 ms to ten years, in seconds, not {text}")
-    return value
-
-
-def _rank(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 6):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0, not {text!r}")
-    return int(text)
-
-
-def _max_size(text: str) -> int | None:
-    from memtui.units import parse_size
-
-    if text == "none":
-        return None
-    try:
-        value = parse_size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{error}; none lets it grow") from None
-    if value < LEAST_MAX_BYTES:
-        raise argparse.ArgumentTypeError(f"must be at least {LEAST_MAX_BYTES >> 20}MiB, not {text}")
-    return value
-
-
-def _condition(text: str) -> str:
-    from memtui.condition import Condition
-
-    try:
-        Condition.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-def _filter(text: str) -> str:
-    from memtui.analysis.filters import parse_filter
-
-    try:
-        parse_filter(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
 def _build_parser() -> _Parser:
     from memtui import __version__
 
@@ -187,7 +117,7 @@ def _build_parser() -> _Parser:
     target = _Parser(add_help=False)
     target.add_argument("pid", metavar="PID|NAME", nargs="?", help="a process: its number, or what it is called")
     target.add_argument(
-        "--rank", type=_rank, metavar="N", help="the one with this RANK in its environment (torchrun, MPI)"
+        "--rank", type=values.rank, metavar="N", help="the one with this RANK in its environment (torchrun, MPI)"
     )
     how, screen = _observation_options(), _screen_options()
 
@@ -207,7 +137,7 @@ def _build_parser() -> _Parser:
     made.add_argument("--json", action="store_true", help="print the report at the end")
     made.add_argument(
         "--stop-when",
-        type=_condition,
+        type=values.condition,
         metavar="COND",
         help="end, with exit code 3, when a window says so: wss>8GiB, rss<500MB, wss>8GiB for 5s",
     )
@@ -242,7 +172,9 @@ def _build_parser() -> _Parser:
 def _observation_options() -> _Parser:
     parser = _Parser(add_help=False)
     group = parser.add_argument_group("observation")
-    group.add_argument("--interval", type=_interval, default=0.2, metavar="S", help="seconds a window lasts (0.2)")
+    group.add_argument(
+        "--interval", type=values.interval, default=0.2, metavar="S", help="seconds a window lasts (0.2)"
+    )
     group.add_argument(
         "--tracker",
         choices=TRACKERS,
@@ -276,7 +208,7 @@ def _observation_options() -> _Parser:
     )
     group.add_argument(
         "--filter",
-        type=_filter,
+        type=values.expression,
         default="default",
         metavar="EXPR",
         help="pages left out of the session: default, none, or terms such as exec,pages<4,name=GLOB; ! inverts one",
@@ -288,10 +220,10 @@ def _observation_options() -> _Parser:
         default=None,
         help="start the sampler, and nothing else, through sudo (default: where root is of use and sudo grants it)",
     )
-    group.add_argument("--duration", type=_duration, metavar="S", help="end after so many seconds")
+    group.add_argument("--duration", type=values.duration, metavar="S", help="end after so many seconds")
     group.add_argument(
         "--max-size",
-        type=_max_size,
+        type=values.max_size,
         default=DEFAULT_MAX_BYTES,
         metavar="SIZE",
         help="thin the oldest page sets when the file reaches this (2GiB); none: let it grow",
@@ -440,72 +372,19 @@ def _prepare_screen(args: argparse.Namespace) -> None:
 
 def _record(args: argparse.Namespace) -> int:
     from memtui.observe import Launch
-    from memtui.supervise import Supervisor
+    from memtui.record import record
 
     if (args.pid is not None or args.rank is not None) == bool(args.command):
         raise UserError("name either a PID or a program: memtui record 4242, memtui record -- python train.py")
     what = Launch(tuple(args.command)) if args.command else _pid(args)
-    began: list[Observation] = []
 
-    def pass_on(number: int, frame: object) -> None:
-        if not began:
-            _leave(number, frame)
-        with suppress(ValueError):
-            began[0].signal(number)
+    def tell(path: Path, shown: bool) -> None:
+        if args.json:
+            _print_report(path, as_json=True)
+        elif not shown or not args.output:
+            print(visible(str(path)))
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
-    if args.command:
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, pass_on)
-    observation = _observation(args, what)
-    began.append(observation)
-    _say(args, observation.notice)
-    supervisor = Supervisor(observation)
-    shows = sys.stderr.isatty()
-
-    def show() -> None:
-        if shows:
-            print(f"\r{_progress(observation)}", end="", file=sys.stderr, flush=True)
-
-    try:
-        supervisor.wait(show)
-    except KeyboardInterrupt:
-        pass  # ^C is how a recording without an end is ended
-    finally:
-        supervisor.stop()
-        if shows:
-            print(f"\r{_progress(observation)}", file=sys.stderr)
-    observation.finish()
-    _say(args, observation.owner_notice)
-    if args.json:
-        _print_report(observation.path, as_json=True)
-    elif not shows or not args.output:
-        print(visible(str(observation.path)))
-    if (ending := observation.ending) is not None:
-        kind, why = ending
-        _say(args, f"stopped: {why}")
-        return REACHED if kind == "condition" else FAILURE
-    return observation.exit_status
-
-
-def _leave(number: int, _: object) -> NoReturn:
-    """SIGTERM and SIGHUP end a recording in order, and are told on in the exit code as a shell tells them.
-
-    SIGTERM does so where no program was started that it could be passed on to.
-    """
-    sys.exit(128 + number)
-
-
-def _progress(observation: Observation) -> str:
-    from memtui.units import size
-
-    progress = observation.progress
-    wss = progress.get("wss_bytes")
-    working_set = "n/a" if wss is None else size(wss)
-    on_disk = size(progress.get("file_bytes", 0))
-    path = visible(str(observation.path))
-    return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {path}\x1b[K"
+    return record(lambda: _observation(args, what), lambda line: _say(args, line), tell, program=bool(args.command))
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -1,0 +1,78 @@
+"""The values of options: what was typed, checked, in the unit that is meant; argparse tells what is wrong with it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from memtui.choices import DURATION_NS, INTERVAL_NS, LEAST_MAX_BYTES
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}") from None
+    if not math.isfinite(value) or value <= 0:
+        raise argparse.ArgumentTypeError(f"must be above 0 seconds, not {text}")
+    return value
+
+
+def interval(text: str) -> float:
+    """``--interval``."""
+    value = _seconds(text)
+    if not INTERVAL_NS[0] <= value * 1e9 <= INTERVAL_NS[1]:
+        raise argparse.ArgumentTypeError(f"must be from 0.001 to 3600 seconds, not {text}")
+    return value
+
+
+def duration(text: str) -> float:
+    """``--duration``."""
+    value = _seconds(text)
+    if not DURATION_NS[0] <= value * 1e9 <= DURATION_NS[1]:
+        raise argparse.ArgumentTypeError(f"must be from 1 ms to ten years, in seconds, not {text}")
+    return value
+
+
+def rank(text: str) -> int:
+    """``--rank``."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 6):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0, not {text!r}")
+    return int(text)
+
+
+def max_size(text: str) -> int | None:
+    """``--max-size``; None lets the file grow."""
+    from memtui.units import parse_size
+
+    if text == "none":
+        return None
+    try:
+        value = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; none lets it grow") from None
+    if value < LEAST_MAX_BYTES:
+        raise argparse.ArgumentTypeError(f"must be at least {LEAST_MAX_BYTES >> 20}MiB, not {text}")
+    return value
+
+
+def condition(text: str) -> str:
+    """``--stop-when``, as it was typed."""
+    from memtui.condition import Condition
+
+    try:
+        Condition.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def expression(text: str) -> str:
+    """``--filter``, as it was typed."""
+    from memtui.analysis.filters import parse_filter
+
+    try:
+        parse_filter(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
