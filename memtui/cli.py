@@ -317,7 +317,7 @@ def _demo(args: argparse.Namespace) -> int:
 
 def _attach(args: argparse.Namespace) -> int:
     if args.pid is None and args.rank is None:
-        raise UserError("name a process: memtui attach 4242, memtui attach train.py, memtui attach --rank 3")
+        raise UserError("name a process by PID, name or rank: memtui attach 4242, attach train.py, attach --rank 3")
     return _watch(args, _pid(args))
 
 
