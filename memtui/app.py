@@ -56,6 +56,7 @@ def run_viewer(
     on_quit: Callable[[str], object] | None = None,
     stopped: Callable[[], bool] | None = None,
     order: Callable[..., dict[str, Any]] | None = None,
+    began_it: bool = True,
     refresh_s: float = 1.0,
 ) -> int:
     """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
@@ -70,6 +71,7 @@ def run_viewer(
             ``memtui.terminal`` for how it was left.
         stopped: asked about once a second whether somebody else ended the recording; the screen then closes.
         order: tells the recording what the user wants of it, in the words of ``memtui.control``.
+        began_it: leaving the screen ends the recording, which the footer says.
         refresh_s: how often a growing session is looked at.
 
     Raises:
@@ -93,6 +95,7 @@ def run_viewer(
                 theme_name=how.theme,
                 stopped=stopped,
                 order=order,
+                began_it=began_it,
             )
             app.run(mouse=how.mouse)
             if not app.return_code:

@@ -112,7 +112,7 @@ def _view(recording: Recording, passed: list[int]) -> int:
 def _rejoin(found: Running) -> int:
     """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone."""
     follower = Follower(found)
-    code = run_viewer(Path(found.path), live=True, stopped=follower.stopped, order=partial(ask, found))
+    code = run_viewer(Path(found.path), live=True, stopped=follower.stopped, order=partial(ask, found), began_it=False)
     if follower.stopped():
         _tell(STOPPED, f"session: {found.path}")
     elif follower.ended():

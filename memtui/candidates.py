@@ -18,7 +18,7 @@ _LOOKED_INTO_BYTES = 32 << 20  # less resident memory than this is no training
 _YOUNG_S = 60.0  # until then a program may still load its libraries
 _KINDS = ((b"libtorch", "torch"), (b"tensorflow", "tensorflow"), (b"jaxlib", "jax"), (b"/dev/nvidia", "GPU"))
 _PYTHON = re.compile(r"^(?:.*/)?python[\d.]*(?:\s|$)")
-_OWN = re.compile(r"\s-m memtui\b|(?:^|/)memtui(?:\s|$)|\bmemtui\.(?:sampler|recorder|gate)\b")
+_OWN = re.compile(r"\s-m memtui\b(?!\.workloads)|(?:^|/)memtui(?:\s|$)|\bmemtui\.(?:sampler|recorder|gate)\b")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 

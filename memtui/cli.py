@@ -93,7 +93,9 @@ def _build_parser() -> _Parser:
     from memtui import __version__
 
     parser = _Parser(
-        prog="memtui", description="Watch the memory, time and energy of machine-learning training, page by page."
+        prog="memtui",
+        description="Watch the memory, time and energy of machine-learning training, page by page. "
+        "Without a command: what runs, and your sessions, to choose from.",
     )
     parser.add_argument("--version", action="version", version=f"memtui {__version__}")
     parser.set_defaults(run=None, debug=False, verb="", no_config=True)
@@ -402,6 +404,8 @@ def _stop(args: argparse.Namespace) -> int:
 
     found = _recordings()
     chosen = found if args.name == "all" else choose(found, args.name)
+    if not chosen:
+        print("none of your recordings runs")
     failures = []
     for running in chosen:
         try:

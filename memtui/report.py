@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from memtui.analysis.lean import intervals_s
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.export.source import open_source
 from memtui.foreign import visible
 from memtui.samples import GpuMemory, PowerReading, Status
 from memtui.session.reader import SessionReader
-from memtui.units import duration, energy, percent, size
+from memtui.units import between, duration, energy, percent, size
 
 SECOND_NS = 1e9
+MARKS = ("mark", "interval", "exec", "stopped")  # what happened, and is nothing wrong
 
 
 def build_report(path: Path, *, redact: bool = False) -> dict[str, Any]:
@@ -48,6 +50,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "filter": hello.options.filter,
         "rejected": [{"name": c.name, "reason": c.reason, "remedy": c.remedy} for c in hello.rejected],
         "interval_s": hello.options.interval_ns / SECOND_NS,
+        "intervals_s": intervals_s(samples.asked_ns, hello.options.interval_ns),
         "true_interval_s": _median(lengths),
         "duration_s": (end_ns - begin_ns) / SECOND_NS,
         "samples": len(samples),
@@ -62,6 +65,9 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
             "samples": int(samples.sample[-1]) + 1 - len(samples) if len(samples) else 0,
             "events": [{"t_s": (e.t_ns - begin_ns) / SECOND_NS, "text": e.text} for e in events if e.kind == "gap"],
         },
+        "marks": [
+            {"t_s": (e.t_ns - begin_ns) / SECOND_NS, "kind": e.kind, "text": e.text} for e in events if e.kind in MARKS
+        ],
         "warnings": [e.text for e in events if e.kind == "warning"],
         "disturbed": {"samples": sum(map(bool, samples.disturbed)), "causes": Counter(filter(None, samples.disturbed))},
         "thinned": {"to_bytes": reader.thinned_to_bytes} if reader.thinned_to_bytes is not None else None,
@@ -250,7 +256,7 @@ def format_report(report: dict[str, Any]) -> str:
         f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
         f"ended: {report['end']}" + (f" ({report['end_reason']})" if report["end_reason"] else ""),
         f"tracker      {report['tracker']}, flush {report['flush']}, filter {report['filter']}, "
-        f"asked {duration(report['interval_s'])}, true {duration(report['true_interval_s'])}",
+        f"asked {between(*map(duration, report['intervals_s']))}, true {duration(report['true_interval_s'])}",
         f"working set  {_sizes(wss)}",
         f"resident     {_sizes(rss)}",
     ]
@@ -277,6 +283,7 @@ def format_report(report: dict[str, Any]) -> str:
             f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}, "
             f"resident {size(process['rss_bytes'])}, {_gpu_words(process)}  {_one_line(process['command'])}"
         )
+    lines += [f"{mark['kind']:<12} at {mark['t_s']:.1f} s: {mark['text']}" for mark in report["marks"]]
     lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
     if report["gaps"]["processes"]:
         lines.append(f"gap          {report['gaps']['processes']} processes began or ended inside a window")

@@ -73,7 +73,7 @@ class Sampler:
         self._paused_since_ns: int | None = None
         self._usage = UsageProbe()
         self._disturbance = DisturbanceProbe()
-        self._tree = ProcessTree(order.pid, children=order.options.children)
+        self._tree = ProcessTree(order.pid, children=order.options.children, command=order.command)
         self._watched: dict[int, Watched] = {}
         self._new: list[Process] = []  # found by the last look at the tree, not watched yet
         self._gone: list[Process] = []
@@ -155,7 +155,9 @@ class Sampler:
             heeded = True
         if wishes.paused and self._paused_since_ns is None:
             self._paused_since_ns, heeded = now_ns, True
-            self._event("gap", "sampling is paused: the target is left alone, and what it touches is not seen")
+            self._event(
+                "gap", "sampling is paused (x goes on): the target is left alone, and what it touches is not seen"
+            )
         elif not wishes.paused and self._paused_since_ns is not None:
             # The window over the pause is as long as that: it sets the marks back and is no sample.
             self._take_window(keep=False)
@@ -175,7 +177,7 @@ class Sampler:
         self._tree.refresh()
         command = self._order.command or self._tree.processes[0].command
         target = Target(pid, self._order.start_ticks, command, user)
-        self._tree = ProcessTree(pid, children=self._options.children)
+        self._tree = ProcessTree(pid, children=self._options.children, command=self._order.command)
         return Hello(
             __version__,
             read_clock(),

@@ -139,7 +139,8 @@ def _ancestors(pid: int) -> set[int]:
 
 
 def _short(process: _Found, characters: int) -> str:
-    return visible(program_first(mask_secrets(process.command))[:characters])
+    text = program_first(mask_secrets(process.command))
+    return visible(text if len(text) <= characters else text[: characters - 1] + "…")
 
 
 def _nothing(text: str | None, rank: int | None, where: str) -> str:

@@ -125,3 +125,8 @@ def parse_interval_ns(text: str, limits_ns: tuple[int, int]) -> int:
         low, high = (f"{limit / 1e9:g}" for limit in limits_ns)
         raise ValueError(f"{low} to {high} s, such as 0.5 or 50ms")
     return interval_ns
+
+
+def between(low: str, high: str) -> str:
+    """``0.2 s``, or ``0.2 s to 1 s``."""
+    return low if low == high else f"{low} to {high}"

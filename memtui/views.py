@@ -201,7 +201,7 @@ class ReuseView:
     size_bytes: Floats = field(default_factory=lambda: np.empty(0))  # miss-ratio curve: sizes of an LRU memory
     miss_low: Floats = field(default_factory=lambda: np.empty(0))
     miss_high: Floats = field(default_factory=lambda: np.empty(0))
-    interval_s: float | None = None
+    interval: str = ""  # of the windows, in words; "0.2-1 s" where it changed
     note: str = ""
     whose: str = ""  # where a range or a process is looked at: whose distances these are
 

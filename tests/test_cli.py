@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from memtui import target
+from memtui.samples import Event, Window
 from tests.sessions import messages, write_session
 from tests.users import temporary_user
 
@@ -165,6 +167,7 @@ def test_report(session):
     assert report["wss_bytes"]["status"] == "ok"
     assert report["wss_bytes"]["median"] == (1024 + 2048 + 300 + 8) * 4096
     assert report["interval_s"] == report["true_interval_s"] == 0.2
+    assert report["intervals_s"] == [0.2, 0.2]
     assert report["overhead"]["paused_fraction"] == pytest.approx(3 / 203, rel=0.05)
     power = {p["device"]: p for p in report["power"]}
     assert power["CPU"]["mean_w"] is None
@@ -173,6 +176,28 @@ def test_report(session):
     assert report["processes"][0]["role"] == "target"
     for key in ("tracker", "flush", "rearm", "rss_bytes", "reuse", "gaps", "disturbed"):
         assert key in report
+
+
+def test_report_tells_of_marks_and_of_intervals_that_changed(tmp_path):
+    def stream():
+        *made, end = messages(10)
+        for message in made:
+            if isinstance(message, Window) and message.sample >= 5:
+                message = replace(message, asked_ns=10**9)
+            yield message
+        yield Event(made[-1].end_ns - 10**8, "mark", "epoch 3")
+        yield end
+
+    path = write_session(tmp_path / "s.memtui", stream())
+    report = json.loads(memtui("report", path, "--json").stdout)
+    assert report["intervals_s"] == [0.2, 1.0]
+    assert ("mark", "epoch 3") == tuple(report["marks"][-1][key] for key in ("kind", "text"))
+    text = memtui("report", path).stdout
+    assert "asked 200 ms to 1.00 s" in text
+    assert "epoch 3" in text
+    assert memtui("export", path, "--to", "svg", "-o", tmp_path / "svg").returncode == 0
+    (figure,) = (tmp_path / "svg").glob("reuse*")
+    assert "window of 0.2 s to 1 s" in figure.read_text()
 
 
 def test_report_without_a_working_set_says_why(tmp_path):

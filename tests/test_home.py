@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from memtui.candidates import Candidates
+from memtui.candidates import Candidates, is_own
 from memtui.home import Home
 from memtui.screens.home import HomeApp
 from memtui.session.reader import SessionReader
@@ -143,7 +143,29 @@ async def test_the_chosen_row_stays_chosen_when_others_come():
         assert app.return_value == ("attach", "17")
 
 
+async def test_a_session_that_cannot_be_opened_says_why_and_the_list_stays():
+    async with running() as (app, pilot):
+        await pilot.press("tab", "down", "down", "enter")
+        await pilot.pause(0.05)
+        assert app.return_value is None
+        assert "it cannot be opened: is truncated" in screen_text(app)
+
+
 # -- what it finds
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ("python -m memtui attach 1", True),
+        ("/srv/venv/bin/memtui record 1", True),
+        ("python -P -m memtui.sampler", True),
+        ("python -m memtui.workloads.cnn --epochs 3", False),
+        ("python /home/ada/memtui-runs/train.py", False),
+    ],
+)
+def test_memtui_itself_is_no_candidate_and_what_it_trains_is(command, own):
+    assert is_own(command) == own
 
 
 def test_processes_are_known_by_what_they_have_mapped(tmp_path):

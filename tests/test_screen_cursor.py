@@ -123,6 +123,15 @@ async def test_escape_goes_back_one_thing_at_a_time():
         await d.until(lambda: not d.view.table.filter_text)
 
 
+async def test_escape_forgets_the_cursor_of_the_heat_map():
+    async with running(held(live=False)) as d:
+        assert "hottest" in d.text
+        await d.press("shift+down")
+        await d.until(lambda: "hottest" not in d.text)
+        await d.press("escape")
+        await d.until(lambda: "hottest" in d.text)
+
+
 def test_touches_under_the_cursor_are_those_of_the_pages(tmp_path):
     one = opened(tmp_path)
     one.playhead.home()

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from textual import events
 
 from memtui.choices import INTERVAL_NS
 from memtui.errors import UserError
@@ -79,6 +80,21 @@ async def test_a_recording_that_does_not_answer_is_said_in_place(keys):
     async with running(order=Recording("recording abcd does not answer: it hung up")) as d:
         await d.press(*keys)
         await d.until(lambda: "does not answer" in d.text)
+
+
+@pytest.mark.parametrize(
+    "keys", [("j", *"0:05", "enter"), ("j", "escape"), ("slash", "a", "enter"), ("j", *"1", "enter")]
+)
+async def test_a_prompt_that_was_closed_before_it_had_the_focus_takes_no_key(keys):
+    """Whoever types faster than the screen draws must not lose it: the focus came to the prompt once it was closed."""
+    async with running() as d:
+        for key in keys:
+            d.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await d.until(lambda: not d.screen.prompt.active)
+        await d.pilot.pause(0.3)
+        assert d.app.focused is None
+        await d.press("question_mark")
+        await d.until(lambda: len(d.app.screen_stack) > 1)
 
 
 @pytest.mark.parametrize("key", ["x", "M", "i"])

@@ -256,6 +256,18 @@ def test_not_the_owner_of_its_terminal():
             os.close(slave)
 
 
+def test_a_program_at_the_gate_is_called_what_it_will_be(tmp_path, monkeypatch):
+    from memtui.probes.tree import ProcessTree
+    from tests.test_probes import write_process
+
+    monkeypatch.setattr("memtui.probes.tree.command_of", lambda pid: f"command {pid}")
+    write_process(tmp_path, 10, "root", 1, 100)
+    tree = ProcessTree(10, proc=tmp_path, command="sh -c exit")
+    tree.refresh()
+    assert [p.command for p in tree.processes] == ["sh -c exit"]
+    assert tree.new_generation(10).command == "command 10"
+
+
 def test_gaps_count_what_was_never_seen_alive(tmp_path, monkeypatch):
     from memtui.probes.tree import ProcessTree
     from tests.test_probes import write_process

@@ -388,6 +388,14 @@ async def test_footer_keeps_the_important_keys():
     assert "jump" not in narrow
 
 
+async def test_footer_of_a_recording_that_goes_on_says_so():
+    footer = FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True))
+    footer.began_it = False
+    text = await drawn(footer, 180, 1)
+    assert "q leave, it goes on" in text
+    assert "detach" not in text
+
+
 async def test_the_same_view_again_refreshes_nothing():
     widget = VmaTable(table())
     app = Stage(widget)

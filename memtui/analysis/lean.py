@@ -1,6 +1,7 @@
 """``np.unique`` and ``np.median`` without ``numpy.ma``, which numpy loads at the first call of either.
 
-Loading it takes 20 ms, a twentieth of what a replay has until its first picture.
+Loading it takes 20 ms, a twentieth of what a replay has until its first picture. And what else is small and is asked
+for before that.
 """
 
 from __future__ import annotations
@@ -33,3 +34,10 @@ def median(values: np.ndarray) -> float:
 
 def _new(rising: np.ndarray) -> np.ndarray:
     return np.concatenate((np.ones(min(1, len(rising)), bool), rising[1:] != rising[:-1]))
+
+
+def intervals_s(asked_ns: np.ndarray, otherwise_ns: int) -> tuple[float, float]:
+    """Shortest and longest interval that windows were asked for; ``otherwise_ns`` where there is no window."""
+    if not len(asked_ns):
+        return otherwise_ns / 1e9, otherwise_ns / 1e9
+    return float(asked_ns.min()) / 1e9, float(asked_ns.max()) / 1e9

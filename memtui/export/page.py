@@ -19,7 +19,7 @@ from memtui.export.source import Source
 from memtui.export.tables import TABLES
 from memtui.report import report_of
 from memtui.samples import Clock
-from memtui.units import duration, energy, percent, size, span
+from memtui.units import between, duration, energy, percent, size, span
 
 Cell = tuple[str, float | None] | str
 """Text, or text with the number that it is sorted by."""
@@ -60,7 +60,7 @@ def _head(reader: Source, report: dict[str, Any]) -> str:
         f"session {report['session']}: {report['samples']} windows in {span(report['duration_s'])}, "
         f"ended: {report['end']}",
         f"memtui {report['memtui_version']}, tracker {report['tracker']}, flush {report['flush']}, "
-        f"filter {report['filter']}; window {duration(report['interval_s'])} asked, "
+        f"filter {report['filter']}; window {between(*map(duration, report['intervals_s']))} asked, "
         f"{duration(report['true_interval_s'])} true (median)",
     ]
     lines = "\n".join(f'<p class="dim">{escape(fact)}</p>' for fact in facts)

@@ -132,6 +132,10 @@ class HeatColumns:
         else:
             self.place = self._stack.place_at(self._stack.step(here, by)) or self.place
 
+    def unpoint(self) -> None:
+        """Forget the cursor: the picture tells of its hottest place again."""
+        self.place = None
+
     def point(self, row: int) -> None:
         """Put the cursor on a row of cells, or on the next one that shows memory."""
         self.place = self._stack.place_at(self._stack.step(row, 0)) or self.place

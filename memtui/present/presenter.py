@@ -235,7 +235,7 @@ class Presenter:
             return view
         if head.state is State.LIVE:  # why nothing arrives
             since = self.reader.events(int(samples.end_ns[-1]), 1 << 62)
-            view = replace(view, notice=next((e.text for e in reversed(since) if e.kind == "gap"), ""))
+            view = replace(view, notice=next((_short(e.text) for e in reversed(since) if e.kind == "gap"), ""))
         paused = samples.paused_ns[max(0, at - 9) : at + 1]
         paused = paused[np.isfinite(paused)]
         true = samples.end_ns[max(0, at - 20) : at + 1]
@@ -267,9 +267,10 @@ class Presenter:
         share = float(np.nansum(samples.paused_ns[first + 1 : at + 1])) / wall if wall > 0 else 0.0
         if share <= PAUSE_SHARE:
             return ()
+        how = " (i)" if self.playhead.recording else ""
         return (
-            f"target stopped {share * 100:.0f} % of the time: use a longer --interval",
-            f"stopped {share * 100:.0f} %: raise --interval",
+            f"target stopped {share * 100:.0f} % of the time: a longer interval disturbs less{how}",
+            f"stopped {share * 100:.0f} %: raise interval{how}",
         )
 
     def _own_cost(self, at: int) -> float | None:
@@ -402,6 +403,11 @@ def _why_no_pages(hello: Hello) -> str:
 
 def _known(values: np.ndarray, at: int) -> float | None:
     return float(values[at]) if at >= 0 and np.isfinite(values[at]) else None
+
+
+def _short(text: str) -> str:
+    """What happened, without what it means: there is little room where it stands."""
+    return text.partition(": ")[0]
 
 
 def _command(command: str) -> str:

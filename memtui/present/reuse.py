@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from memtui.analysis.lean import intervals_s
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
 from memtui.views import ReuseView
@@ -37,7 +38,8 @@ class ReuseLog:
                 self._until = sample
             else:
                 self._histogram, self._until = reader.reuse_until(sample), sample
-            self._view = reuse_view(self._histogram, reader.hello.options.interval_ns / 1e9)
+            asked = reader.samples.asked_ns[: int(np.searchsorted(reader.samples.sample, sample, side="right"))]
+            self._view = reuse_view(self._histogram, *intervals_s(asked, reader.hello.options.interval_ns))
         whole = self._until == sample
         return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
 
@@ -55,13 +57,18 @@ class ReuseLog:
                 return
 
 
-def reuse_view(histogram: ReuseHistogram, interval_s: float) -> ReuseView:
-    """The histogram as shares of all touches, its median bounds and the miss-ratio curve it implies."""
+def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | None = None) -> ReuseView:
+    """The histogram as shares of all touches, its median bounds and the miss-ratio curve it implies.
+
+    ``longest_s``: of intervals that changed, the shortest of which is ``interval_s``.
+    """
+    longest_s = interval_s if longest_s is None else longest_s
+    interval = f"{interval_s:.3g} s" if longest_s == interval_s else f"{interval_s:.3g}-{longest_s:.3g} s"
     touches = histogram.touches
     returning = int(histogram.upper.sum())
     if not returning:
         share = 1.0 if touches else None
-        return ReuseView(first_share=share, touches=touches, interval_s=interval_s)
+        return ReuseView(first_share=share, touches=touches, interval=interval)
     # The median of all touches, those that never came back included.
     rank = 0.5 * touches / returning
     half = histogram.quantile(rank) if rank <= 1 else None
@@ -85,5 +92,5 @@ def reuse_view(histogram: ReuseHistogram, interval_s: float) -> ReuseView:
         size_bytes=sizes.astype(float),
         miss_low=low,
         miss_high=high,
-        interval_s=interval_s,
+        interval=interval,
     )

@@ -16,8 +16,10 @@ _Id = tuple[int, int]  # pid and start time
 class ProcessTree:
     """Follows the root process and, when asked, everything below it."""
 
-    def __init__(self, root: int, *, children: bool = True, proc: Path = PROC) -> None:
+    def __init__(self, root: int, *, children: bool = True, command: str = "", proc: Path = PROC) -> None:
+        """``command``: of a root that waits at memtui's gate and has another command line until it begins."""
         self._root, self._children, self._proc = root, children, proc
+        self._command = command
         self._next_key = 1
         self._known: dict[int, Process] = {}  # by pid
         self._zombies: dict[_Id, int] = {}  # ended children that nobody waited for yet, and their parents
@@ -51,7 +53,9 @@ class ProcessTree:
                     raise ProcessLookupError(f"process {pid} ended")
                 if known is None:
                     role = self._role(pid)
-                    known = self._keyed(Process(0, pid, stat.parent_pid, stat.start_ticks, 0, command_of(pid), role))
+                    known = self._keyed(
+                        Process(0, pid, stat.parent_pid, stat.start_ticks, 0, self._first_command(pid), role)
+                    )
                     new.append(known)
                 found[pid] = known
                 reaped[pid] = stat.reaped_minor_faults
@@ -81,6 +85,9 @@ class ProcessTree:
         new = replace(old, generation=old.generation + 1, command=command_of(pid), role=self._role(pid))
         self._known[pid] = self._keyed(new)
         return self._known[pid]
+
+    def _first_command(self, pid: int) -> str:
+        return self._command if self._command and pid == self._root else command_of(pid)
 
     def _role(self, pid: int) -> str:
         ranks = (f"{name}={number}" for name, number in ranks_of(pid, self._proc).items())

@@ -73,7 +73,7 @@ Cursor                                  one moment and one address for all panel
     "table": """\
 Ranges
   up  down     choose a range and look at it in all panels; pageup and pagedown by the screenful
-  Esc          look at all ranges again; once more: forget the typed filter
+  Esc          look at all ranges again; once more: forget the typed filter and the cursor of the heat map
   /            show only ranges whose name, address or perms contain what you type
   s  S         sort by the next column; turn the order round (or click a column)
   f            filters on or off: executable, without access, shorter than 4 pages
@@ -105,7 +105,8 @@ Screen
   c            other colours: dark, light, high contrast
   :  Ctrl+p    find an action by its name
   ?            this help
-  q            quit (Ctrl+C too); where this screen began the recording, that ends with it
+  q            quit (Ctrl+C too); where this screen began the recording, that ends with it; one that you came back to
+               goes on, and memtui stop ends it
   d            detach: leave the screen, the recording goes on; memtui attach PID comes back
 
 Words

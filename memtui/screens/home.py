@@ -207,7 +207,12 @@ class HomeScreen(Screen[None]):
     def action_open(self) -> None:
         """Leave with what was chosen: the caller opens it."""
         row = self._active.selected_row
-        if row is not None:
+        if row is None:
+            return
+        trouble = next((r.trouble for r in (self._view or HomeView()).sessions if row.key == (REPLAY, r.path)), "")
+        if trouble:
+            self.foot.show(f" it cannot be opened: {trouble}")
+        else:
             self.app.exit(row.key)
 
 

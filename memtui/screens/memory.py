@@ -76,6 +76,7 @@ class MemoryScreen(Screen[None]):
         live: bool,
         refresh_s: float = 1.0,
         order: Callable[..., dict[str, Any]] | None = None,
+        began_it: bool = True,
     ) -> None:
         super().__init__()
         self._order = order
@@ -87,6 +88,7 @@ class MemoryScreen(Screen[None]):
             refresh_s=refresh_s,
         )
         self.header, self.footer = HeaderLine(id="header"), FooterLine(id="footer")
+        self.footer.began_it = began_it
         self.graph, self.power = WssGraph(id="graph"), PowerGauge(id="power")
         self.heat, self.reuse = HeatMap(id="heat"), ReuseHistogram(id="reuse")
         self.table, self.notice = VmaTable(id="table"), Notice(id="notice")
@@ -463,6 +465,7 @@ class MemoryScreen(Screen[None]):
             self._ask(lambda presenter: presenter.focus_process(None))
         else:
             self._filter("")
+            self._ask(lambda presenter: presenter.heat.unpoint())
 
     def _open_prompt(self, kind: str, label: str, words: str, hint: str = "part of a name, address or perms") -> None:
         self.prompt.open(kind, label, words, hint)

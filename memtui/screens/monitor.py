@@ -24,6 +24,7 @@ class MemtuiApp(TerminalApp[int]):
         ascii_only: draw with ASCII characters.
         theme_name: "dark", "light" or "high-contrast".
         order: asks something of the recording: a word of ``memtui.control`` and its fields; may raise UserError.
+        began_it: leaving ends the recording.
         stopped: whether somebody else ended the recording; asked about once a second.
     """
 
@@ -38,15 +39,22 @@ class MemtuiApp(TerminalApp[int]):
         theme_name: str = "dark",
         stopped: Callable[[], bool] | None = None,
         order: Callable[..., dict[str, Any]] | None = None,
+        began_it: bool = True,
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
-        self._stopped, self._order = stopped, order
+        self._stopped, self._order, self._began_it = stopped, order, began_it
         self.how_left = terminal.QUIT
 
     def get_default_screen(self) -> MemoryScreen:
         """The first screen. Pushed on top of an empty one it would cost a second style sheet and layout."""
-        return MemoryScreen(self._open_session, live=self._live, refresh_s=self._refresh_s, order=self._order)
+        return MemoryScreen(
+            self._open_session,
+            live=self._live,
+            refresh_s=self._refresh_s,
+            order=self._order,
+            began_it=self._began_it,
+        )
 
     def check_terminal(self) -> None:
         super().check_terminal()

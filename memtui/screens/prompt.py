@@ -61,7 +61,12 @@ class Prompt(Horizontal):
         self._hint.show(hint)
         self._input.value = words
         self._input.cursor_position = len(words)
-        self.call_after_refresh(self._input.focus)
+        self.call_after_refresh(self._take_focus)
+
+    def _take_focus(self) -> None:
+        """Unless what was typed faster than this came has closed the prompt: it would take every key from then on."""
+        if self.kind and self._input is not None:
+            self._input.focus()
 
     async def take(self, event: events.Key) -> bool:
         """Take a key that was typed before the input had the focus: a fast typist must not press other keys."""

@@ -54,6 +54,7 @@ class FooterLine(Painted):
     small = False
     pause_words = "pause"
     said = ""
+    began_it = True  # this screen began the recording, and quitting ends it
 
     def __init__(self, view: FooterView | None = None, **options) -> None:
         super().__init__(view or FooterView(), **options)
@@ -77,7 +78,8 @@ class FooterLine(Painted):
             self._places = []
             words = text.fit(text.clean(self.said), max(0, width - 2))
             return [[(look.plain(f" {words}".ljust(width)), look["warning"])]]
-        keys = [key for key in (SMALL_KEYS if self.small else KEYS) if view.recording or key.keys != "d"]
+        detaches = view.recording and self.began_it
+        keys = [key for key in (SMALL_KEYS if self.small else KEYS) if detaches or key.keys != "d"]
         where = ""
         if view.recorded_bytes is not None:
             where = f"{'rec ' if view.recording else ''}{text.size_column(view.recorded_bytes)}"
@@ -102,6 +104,8 @@ class FooterLine(Painted):
         return [[*line, (" " * pad, look["dim"]), (look.plain(where), look["dim"])]]
 
     def _words(self, key: Key) -> str:
+        if key.action == "app.quit" and self.view.recording and not self.began_it:
+            return "leave, it goes on"
         return self.pause_words if key.action == "toggle_pause" else key.words
 
     async def on_click(self, event: events.Click) -> None:

@@ -70,9 +70,9 @@ class ReuseHistogram(Panel):
 
     def footing(self) -> Line:
         view = self.view
-        if view.note or view.interval_s is None:
+        if view.note or not view.interval:
             return []
-        line = [(f"per page and {view.interval_s:.3g} s", self.look["dim"])]
+        line = [(f"per page and {view.interval}", self.look["dim"])]
         if view.whose:
             line.append((self.look.plain(f" · {view.whose}"), self.look["warning"]))
         return line
@@ -170,7 +170,7 @@ class ReuseHistogram(Panel):
             text.size(view.size_bytes[place]),
             bounds(float(view.miss_low[place]), float(view.miss_high[place])),
         )
-        window = f" per page and {view.interval_s:.3g} s window" if view.interval_s is not None else ""
+        window = f" per page and {view.interval} window" if view.interval else ""
         ways = (f" of touches{window} would miss", " of touches would miss", " would miss")
         words = next((w for w in ways if len(memory) + len(ratio) + len(w) + 8 <= width), ways[-1])
         return [

@@ -6,11 +6,12 @@ from collections import Counter
 
 import numpy as np
 
+from memtui.analysis.lean import intervals_s
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.export.figures.svg import SMALL_PT, wrap
 from memtui.export.source import Source
 from memtui.samples import Status
-from memtui.units import duration, percent, span
+from memtui.units import between, duration, percent, span
 
 LINES = 3  # of one sentence
 
@@ -22,10 +23,11 @@ def sentences(reader: Source) -> list[str]:
     true = f", {duration(float(np.median(lengths)))} true (median)" if len(samples) else ""
     span_s = (samples.end_ns[-1] - samples.start_ns[0]) / 1e9 if len(samples) else 0.0
     how = f"tracker {hello.tracker}" + (f", flush {hello.flush}" if hello.flush not in ("", "off") else "")
+    asked = between(*map(duration, intervals_s(samples.asked_ns, hello.options.interval_ns)))
     found = [
         f"{reader.short_title}: {hello.target.command} (pid {hello.target.pid})",
         f"memtui {hello.memtui_version}, {how}, filter {hello.options.filter}; window "
-        f"{duration(hello.options.interval_ns / 1e9)} asked{true}; {len(samples)} windows in {span(span_s)}",
+        f"{asked} asked{true}; {len(samples)} windows in {span(span_s)}",
     ]
     return found + doubts(reader)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from memtui.analysis.lean import intervals_s
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, BOUNDS, ExactReuse, bin_of
 from memtui.export.figures import provenance
 from memtui.export.figures.axes import Frame, Scale, footnote, octave_scale, share_scale
 from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, Drawing
 from memtui.export.source import Source
-from memtui.units import percent, size
+from memtui.units import between, percent, size
 
 POINTS = 400  # of the curve
 BARS = 60
@@ -46,7 +47,8 @@ def draw(reader: Source, exact: ExactReuse) -> Drawing | None:
 def _notes(reader: Source, exact: ExactReuse) -> list[str]:
     """What the reader of the figure has to know about its touches."""
     returning, first = exact.touches - exact.first_touches, exact.first_touches
-    window = f"{reader.hello.options.interval_ns / 1e9:.3g} s"
+    asked = intervals_s(reader.samples.asked_ns, reader.hello.options.interval_ns)
+    window = between(*(f"{interval:.3g} s" for interval in asked))
     notes = [
         f"A touch is one per page and window of {window}. Order inside a window is not known, so distances and "
         "miss ratio lie between the two bounds shown."
