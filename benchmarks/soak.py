@@ -3,7 +3,7 @@
 Run as ``python -m benchmarks.soak [SECONDS]`` (root). The target trains, starts short-lived children and moves its
 memory about. After each kill it has to go on within a second, with no thread stopped or traced, memtui's other parts
 have to end (without the viewer they have to go on), and the session has to be readable. Exits with 1 at the first
-violation and leaves the session.
+violation and leaves the session. SIGINT ends it early.
 """
 
 from __future__ import annotations
@@ -230,6 +230,9 @@ def main() -> int:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
     folder = Path(tempfile.mkdtemp(prefix="memtui-soak-"))
     counts: Counter[str] = Counter()
+    # What a shell runs in the background ignores SIGINT, which ends this early, with its counts.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     target, path, slowest, end = Target(), folder / "s.memtui", 0.0, time.monotonic() + seconds
     try:
         while time.monotonic() < end:
@@ -241,6 +244,8 @@ def main() -> int:
             time.sleep(1)
             if any(psutil.pid_exists(pid) for pid in zombies):
                 raise Violation(f"zombies are left: {zombies}")
+    except KeyboardInterrupt:
+        pass
     except (Violation, SessionError, psutil.Error) as error:
         print(f"violation in round {counts['rounds']}: {error}; see {path}", file=sys.stderr)
         return 1
