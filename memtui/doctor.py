@@ -11,6 +11,7 @@ from typing import Any
 from memtui import __version__
 from memtui.probes.host import read_host
 from memtui.probes.pages.choice import AUTO_ORDER, capabilities
+from memtui.probes.pages.observers import other_observers
 from memtui.samples import Capability
 from memtui.target import sudo_line
 
@@ -29,6 +30,7 @@ def examine() -> dict[str, Any]:
         "auto_tracker": next((name for name in AUTO_ORDER if name in working), None),
         "trackers": [asdict(c) for c in trackers],
         "flushes": [asdict(c) for c in _flushes()],
+        "observers": list(other_observers()),
         "power": [asdict(c) for c in _power()],
         "demo": asdict(_demo()),
         "rights": asdict(_rights()),
@@ -88,4 +90,6 @@ def format_findings(findings: dict[str, Any]) -> str:
             lines.append(f"{title:<8} {mark} {capability['name']}{why}")
             if capability["remedy"] and not capability["ok"]:
                 lines.append(f"{'':<12} {capability['remedy']}")
+    for name in findings["observers"]:
+        lines.append(f"observer     {name} clears accessed bits, too: a page first touched in a window may be missed")
     return "\n".join(lines)

@@ -19,6 +19,7 @@ from memtui.session.reader import SessionReader
 from memtui.units import between, duration, energy, percent, size
 
 SECOND_NS = 1e9
+MOST_PROCESSES = 20  # in a report for people
 MARKS = ("mark", "interval", "exec", "stopped")  # what happened, and is nothing wrong
 
 
@@ -254,7 +255,7 @@ def format_report(report: dict[str, Any]) -> str:
     lines = [
         f"target       {_one_line(target['command'])} (pid {target['pid']}) on {report['host']['hostname']}",
         f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
-        f"ended: {report['end']}" + (f" ({report['end_reason']})" if report["end_reason"] else ""),
+        f"{_ended(report['end'])}" + (f" ({report['end_reason']})" if report["end_reason"] else ""),
         f"tracker      {report['tracker']}, flush {report['flush']}, filter {report['filter']}, "
         f"asked {between(*map(duration, report['intervals_s']))}, true {duration(report['true_interval_s'])}",
         f"working set  {_sizes(wss)}",
@@ -278,11 +279,14 @@ def format_report(report: dict[str, Any]) -> str:
         shared = f", {count} process{'es' * (count != 1)}" if count is not None else ""
         since = f" ({power['reason']})" if power["reason"] and power["mean_w"] is not None else ""
         lines.append(f"power        {power['device']} {power['scope']}{shared}: {shown}{joules}{since}")
-    for process in report["processes"]:
+    listed = _largest(report["processes"])
+    for process in listed:
         lines.append(
             f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}, "
             f"resident {size(process['rss_bytes'])}, {_gpu_words(process)}  {_one_line(process['command'])}"
         )
+    if more := len(report["processes"]) - len(listed):
+        lines.append(f"process      and {more} more, all smaller (--json has them)")
     lines += [f"{mark['kind']:<12} at {mark['t_s']:.1f} s: {mark['text']}" for mark in report["marks"]]
     lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
     if report["gaps"]["processes"]:
@@ -297,6 +301,17 @@ def format_report(report: dict[str, Any]) -> str:
     if report["lost"]:
         lines.append(f"lost         {report['lost']} windows without a working set")
     return "\n".join(map(visible, lines))
+
+
+def _ended(kind: str) -> str:
+    return "still recording" if kind == "recording" else f"ended: {kind}"
+
+
+def _largest(processes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many as a page of text has room for, in their order: the target, and those with the largest memory."""
+    by_size = sorted(processes, key=lambda p: (p["role"].startswith("target"), p["rss_bytes"] or 0), reverse=True)
+    kept = {id(process) for process in by_size[:MOST_PROCESSES]}
+    return [process for process in processes if id(process) in kept]
 
 
 def _gpu_words(process: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from memtui import report as reports
 from memtui import target
 from memtui.samples import Event, Window
 from tests.sessions import messages, write_session
@@ -198,6 +199,14 @@ def test_report_tells_of_marks_and_of_intervals_that_changed(tmp_path):
     assert memtui("export", path, "--to", "svg", "-o", tmp_path / "svg").returncode == 0
     (figure,) = (tmp_path / "svg").glob("reuse*")
     assert "window of 0.2 s to 1 s" in figure.read_text()
+
+
+def test_a_report_for_people_names_the_largest_processes_only():
+    one = {"pid": 0, "role": "child", "rss_bytes": 0, "wss_bytes": None}
+    made = [one | {"pid": pid, "rss_bytes": pid * 4096} for pid in range(60)]
+    made.insert(7, one | {"pid": 999, "role": "target RANK=0"})
+    listed = [process["pid"] for process in reports._largest(made)]
+    assert listed == [999, *range(41, 60)]
 
 
 def test_report_without_a_working_set_says_why(tmp_path):

@@ -396,6 +396,15 @@ async def test_footer_of_a_recording_that_goes_on_says_so():
     assert "detach" not in text
 
 
+async def test_where_the_chosen_range_lies_stands_below_when_there_is_no_column_for_it():
+    made = table()
+    for width, below in ((120, True), (200, False)):
+        widget = VmaTable(made)
+        widget.selected = made.rows[0].key
+        row = made.rows[0]
+        assert (f"{row.start:012x}-{row.end:012x}" in (await drawn(widget, width, 12)).splitlines()[-1]) == below
+
+
 async def test_the_same_view_again_refreshes_nothing():
     widget = VmaTable(table())
     app = Stage(widget)

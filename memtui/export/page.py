@@ -58,7 +58,7 @@ def _head(reader: Source, report: dict[str, Any]) -> str:
     facts = [
         f"pid {target['pid']} on {host['hostname']}, Linux {host['kernel']}, {host['cpu_count']} CPUs, {begin}",
         f"session {report['session']}: {report['samples']} windows in {span(report['duration_s'])}, "
-        f"ended: {report['end']}",
+        f"{'still recording' if report['end'] == 'recording' else 'ended: ' + report['end']}",
         f"memtui {report['memtui_version']}, tracker {report['tracker']}, flush {report['flush']}, "
         f"filter {report['filter']}; window {between(*map(duration, report['intervals_s']))} asked, "
         f"{duration(report['true_interval_s'])} true (median)",

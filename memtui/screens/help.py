@@ -113,11 +113,14 @@ Words
   working set  memory touched within one window (the interval), in the pages the hardware maps
   resident     memory the kernel keeps for the target (RSS), touched or not
   reuse        how much other memory was touched since a page was touched last; between two bounds,
-  distance     because the order inside a window is not known
+  distance     because the order inside a window is not known: a shorter interval brings them closer
   miss ratio   share of touches that a memory of that size, keeping what was used last, would miss
   unknown      part of the working set whose marks could not be cleared before: perhaps not touched
   first mapped part of it that came in with a new mapping: up to 15 neighbours of a touched page
   gap          a process began or ended inside the window, so a part of it is missing
+  median, max  of what is in sight of the graph; those of the whole session are in memtui report
+  0.20→0.22 s  the interval that was asked for, and the true one: what reading takes comes on top
+  flush        how stale translations are removed, without which touches would be missed (docs/accuracy.md)
   stopped      how long the target stood still for one window
   self         share of one core that watching takes
 

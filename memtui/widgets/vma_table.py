@@ -12,6 +12,8 @@ from memtui.widgets.panel import cut
 from memtui.widgets.raster import Line
 from memtui.widgets.rows import RowPanel
 
+ADDRESS_CELLS = 150  # inside the frame; with less there is no column of addresses
+
 
 class VmaTable(RowPanel):
     """A table on the line API: only the rows in sight are made, only those that changed are written."""
@@ -51,6 +53,13 @@ class VmaTable(RowPanel):
     def _arrow(self) -> str:
         return self.look.plain("▼" if self.view.descending else "▲")
 
+    def footing(self) -> Line:
+        """Where the chosen range lies, when there is no room for a column of it."""
+        row = next((r for r in self.view.rows if r.key == self.selected), None)
+        if row is None or self.size.width - 2 >= ADDRESS_CELLS:
+            return []
+        return [(f"{row.start:012x}-{row.end:012x}", self.look["text"])]
+
     # The rows
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
@@ -77,7 +86,7 @@ class VmaTable(RowPanel):
         columns.append(("perms", 6, Sort.PERMS))
         if pids:
             columns.append(("pid", 8, None))
-        if width >= 150:
+        if width >= ADDRESS_CELLS:
             columns.append(("address", 28, Sort.ADDRESS))
         columns.append(("name", max(8, width - 2 - sum(c[1] for c in columns)), Sort.NAME))
         return columns
