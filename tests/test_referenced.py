@@ -90,7 +90,7 @@ def test_the_proof_of_a_flush_that_does_nothing_fails(monkeypatch):
     reasons = [prove_flush().reason for _ in range(5)]
     if not any(reasons):
         pytest.skip("this machine is so busy that its switching between processes flushes")
-    assert "the self-test touched 32 pages and saw" in "".join(reasons)
+    assert "the self-test touched 32 pages of its own and saw" in "".join(reasons)
 
 
 def test_a_flush_that_fails_its_proof_is_not_used_and_that_is_told(monkeypatch):

@@ -55,7 +55,7 @@ def busy(processes: list[psutil.Process], seconds: float) -> list[float]:
 def newest(path: Path) -> int:
     reader = SessionReader(path)
     reader.close()
-    return int(reader.samples.sample[-1])
+    return int(reader.samples.sample[-1]) if len(reader.samples) else -1
 
 
 @pytest.mark.slow
