@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from memtui.capabilities import forbid_new_privileges
-from memtui.control import Answers
+from memtui.control import Answers, request
 from memtui.errors import FAILURE, UserError
 from memtui.observe import AlreadyRunning, Observation
 from memtui.privilege import become, environment_of_sudo, invoker
@@ -87,9 +87,8 @@ class Recording:
 
         Returns at once, and says nothing where there is no program any more.
         """
-        line = json.dumps({"do": "signal", "name": signal.Signals(number).name}).encode() + b"\n"
         try:
-            self._connection.send(line)
+            self._connection.send(request("signal", name=signal.Signals(number).name))
         except OSError:  # its supervisor has ended
             with suppress(OSError):
                 signal.pidfd_send_signal(self._pidfd, 0)  # it is still that process
@@ -102,7 +101,7 @@ class Recording:
             self._connection.settimeout(STOP_SECONDS)
             try:
                 with suppress(BrokenPipeError):
-                    self._connection.sendall(b'{"do": "stop"}\n')
+                    self._connection.sendall(request("stop"))
                 self._ended = self._read_end(deadline_s)
             except TimeoutError:
                 raise UserError(

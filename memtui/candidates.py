@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memtui.masking import mask_secrets
-from memtui.probes.process import PROC, Stat, command_of, read_stat
-from memtui.target import ancestors
+from memtui.probes.process import PROC, Stat, command_of
+from memtui.target import others
 
 LARGE_BYTES = 256 << 20  # of resident memory: worth a line whatever it is
 _LOOKED_INTO_BYTES = 32 << 20  # less resident memory than this is no training
@@ -62,18 +62,13 @@ class Candidates:
     def look(self) -> list[Candidate]:
         """Those that train first, then the largest. Never raises."""
         now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        hidden = ancestors(os.getpid()) | {os.getpid()}
         found, seen = [], set()
-        for name in os.listdir(self._proc):
-            if not name.isdigit() or int(name) in hidden:
-                continue
-            pid = int(name)
+        for pid, stat in others(self._proc):
             try:
-                stat = read_stat(pid, self._proc)
                 rss_bytes = self._rss_bytes(pid)
             except OSError:
                 continue
-            if stat.kernel_thread or stat.ended or rss_bytes < _LOOKED_INTO_BYTES:
+            if rss_bytes < _LOOKED_INTO_BYTES:
                 continue
             seen.add(pid)
             age_s = now_s - stat.start_ticks / _TICKS

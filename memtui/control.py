@@ -41,6 +41,11 @@ WORDS: dict[str, dict[str, tuple[int, int] | int | frozenset[str]]] = {
 }
 
 
+def request(do: str, **fields: Any) -> bytes:
+    """The line that asks for something."""
+    return json.dumps({"do": do} | fields).encode() + b"\n"
+
+
 def parse_request(line: bytes) -> tuple[str, dict[str, Any]]:
     """(word, fields) of one line; every key, type and range is checked. Raises ValueError."""
     if len(line) > LINE_BYTES:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memtui.control import Answers, connect
+from memtui.control import Answers, connect, request
 from memtui.errors import FAILURE, UserError
 from memtui.privilege import invoker, state_directory
 from memtui.running import Running, find_all
@@ -22,7 +21,7 @@ def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> d
     """The answer of a recording. Raises UserError when there is none, or when it refuses."""
     try:
         with connect(Path(running.control), seconds) as connection:
-            connection.sendall(_line(do, fields))
+            connection.sendall(request(do, **fields))
             answer = _next(Answers(connection), time.monotonic() + seconds)
     except (OSError, ValueError) as error:
         raise _silent(running, error) from None
@@ -44,7 +43,7 @@ def stop(running: Running) -> dict[str, Any]:
     deadline = time.monotonic() + STOP_SECONDS
     try:
         with connect(Path(running.control), SECONDS) as connection:
-            connection.sendall(_line("follow", {}) + _line("stop", {}))
+            connection.sendall(request("follow") + request("stop"))
             answers = Answers(connection)
             while "ended" not in (said := _next(answers, deadline)):
                 pass
@@ -77,9 +76,9 @@ class Follower:
         self._ended: dict[str, Any] | None = None
         self._answers: Answers | None = None
         try:
-            self._connection = connect(Path(running.control), SECONDS)
-            self._connection.sendall(_line("follow", {}))
-            self._answers = Answers(self._connection)
+            connection = connect(Path(running.control), SECONDS)
+            connection.sendall(request("follow"))
+            self._answers = Answers(connection)
         except OSError:
             pass  # an older recording, or one without a socket: its session tells of the end, too
 
@@ -100,10 +99,6 @@ class Follower:
             except (OSError, ValueError):
                 self._ended = {}
         return self._ended
-
-
-def _line(do: str, fields: dict[str, Any]) -> bytes:
-    return json.dumps({"do": do} | fields).encode() + b"\n"
 
 
 def _next(answers: Answers, deadline_s: float) -> dict[str, Any]:

@@ -255,7 +255,7 @@ def format_report(report: dict[str, Any]) -> str:
     lines = [
         f"target       {_one_line(target['command'])} (pid {target['pid']}) on {report['host']['hostname']}",
         f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
-        f"{_ended(report['end'])}" + (f" ({report['end_reason']})" if report["end_reason"] else ""),
+        f"{how_it_ended(report['end'])}" + (f" ({report['end_reason']})" if report["end_reason"] else ""),
         f"tracker      {report['tracker']}, flush {report['flush']}, filter {report['filter']}, "
         f"asked {between(*map(duration, report['intervals_s']))}, true {duration(report['true_interval_s'])}",
         f"working set  {_sizes(wss)}",
@@ -303,7 +303,8 @@ def format_report(report: dict[str, Any]) -> str:
     return "\n".join(map(visible, lines))
 
 
-def _ended(kind: str) -> str:
+def how_it_ended(kind: str) -> str:
+    """In words, for the ``end`` of a report."""
     return "still recording" if kind == "recording" else f"ended: {kind}"
 
 

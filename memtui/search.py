@@ -12,8 +12,8 @@ from memtui.candidates import is_own
 from memtui.errors import UserError
 from memtui.foreign import program_first, visible
 from memtui.masking import mask_secrets
-from memtui.probes.process import PROC, command_of, ranks_of, read_stat
-from memtui.target import ancestors, find_target, parse_pid
+from memtui.probes.process import PROC, command_of, ranks_of
+from memtui.target import ancestors, find_target, others, parse_pid
 
 _MOST_NAMED = 6
 _INTERPRETER = re.compile(r"(?:python|pypy|bash|sh|perl|ruby|node|julia)[\d.]*")
@@ -23,7 +23,6 @@ _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # options of Python whose
 @dataclass(frozen=True, slots=True)
 class _Found:
     pid: int
-    parent_pid: int
     names: frozenset[str]
     command: str
 
@@ -65,20 +64,17 @@ def find(text: str | None, rank: int | None) -> tuple[int, str]:
 
 def processes(proc: Path = PROC) -> list[_Found]:
     """What runs and is neither memtui, nor what memtui was started from, nor the kernel's."""
-    hidden = ancestors(os.getpid()) | {os.getpid()}
     found = []
-    for name in os.listdir(proc):
-        if not name.isdigit() or int(name) in hidden:
-            continue
+    for pid, _ in others(proc):
+        folder = proc / str(pid)
         try:
-            stat = read_stat(int(name), proc)
-            words = (proc / name / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-            title = (proc / name / "comm").read_text(errors="replace").rstrip("\n")
-            command = command_of(int(name))
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+            title = (folder / "comm").read_text(errors="replace").rstrip("\n")
+            command = command_of(pid)
         except OSError:
             continue
-        if not (stat.kernel_thread or stat.ended or is_own(command)):
-            found.append(_Found(int(name), stat.parent_pid, names_of(title, words), command))
+        if not is_own(command):
+            found.append(_Found(pid, names_of(title, words), command))
     return sorted(found, key=lambda p: p.pid)
 
 
@@ -111,8 +107,8 @@ def _named(text: str, every: list[_Found]) -> list[_Found]:
 
 
 def _below(root: int, every: list[_Found]) -> list[_Found]:
-    parents = {p.pid: p.parent_pid for p in every}
-    return [p for p in every if root in _line(p.pid, parents)]
+    """A process and all that come from it."""
+    return [p for p in every if p.pid == root or root in _ancestors(p.pid)]
 
 
 def _outermost(some: Iterable[_Found]) -> list[_Found]:
@@ -120,15 +116,6 @@ def _outermost(some: Iterable[_Found]) -> list[_Found]:
     some = list(some)
     pids = {p.pid for p in some}
     return [p for p in some if not pids & _ancestors(p.pid)]
-
-
-def _line(pid: int, parents: dict[int, int]) -> set[int]:
-    """A process and all above it, as far as they are known."""
-    found: set[int] = set()
-    while pid in parents and pid not in found:
-        found.add(pid)
-        pid = parents[pid]
-    return found | {pid}
 
 
 def _ancestors(pid: int) -> set[int]:

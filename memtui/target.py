@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from memtui.errors import UserError
 from memtui.foreign import visible
 from memtui.probes import pid_namespace
-from memtui.probes.process import PROC, command_of, read_stat
+from memtui.probes.process import PROC, Stat, command_of, read_stat
 
 _MOST_CANDIDATES = 8
 
@@ -103,6 +104,19 @@ def belongs_to_another(pid: int) -> bool:
         return os.geteuid() not in (0, os.stat(f"/proc/{pid}").st_uid)
     except FileNotFoundError:
         return False
+
+
+def others(proc: Path = PROC) -> Iterator[tuple[int, Stat]]:
+    """Every process that runs and is neither this one, nor what it was started from, nor the kernel's."""
+    hidden = ancestors(os.getpid()) | {os.getpid()}
+    for name in os.listdir(proc):
+        if name.isdigit() and int(name) not in hidden:
+            try:
+                stat = read_stat(int(name), proc)
+            except OSError:
+                continue
+            if not (stat.kernel_thread or stat.ended):
+                yield int(name), stat
 
 
 def ancestors(pid: int) -> set[int]:

@@ -19,12 +19,24 @@ import pytest
 
 from memtui.pageset import PageSet
 from memtui.probes.pages.pagetable import prove
+from memtui.running import find_all
 from memtui.session.reader import SessionReader
 from memtui.workloads.patterns import truth_pages
 
 TRACKED = prove()
 needs_tracker = pytest.mark.skipif(not TRACKED.ok, reason=f"the page-table tracker is out here: {TRACKED.reason}")
+TRACKER = ("--tracker", "auto" if os.geteuid() == 0 else "rss")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@contextmanager
+def own_state(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Memtui's state lies in this folder and not in the user's home; a test that failed leaves no recording behind."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    state = folder / "memtui"
+    yield state
+    for left in find_all(state):
+        os.kill(left.memtui_pid, signal.SIGKILL)
 
 
 @contextmanager

@@ -11,8 +11,10 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyte
 import pytest
@@ -20,6 +22,20 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LEAVE_ALTERNATE_SCREEN = b"\x1b[?1049l"
 SHOW_CURSOR = b"\x1b[?25h"
+
+
+@contextmanager
+def terminals() -> Iterator[Callable[..., Terminal]]:
+    """Starts memtui on terminals of their own, which are closed at the end."""
+    made: list[Terminal] = []
+
+    def start(*words: object, **more: Any) -> Terminal:
+        made.append(Terminal(*map(str, words), module="memtui", **more))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
 
 
 class Terminal:

@@ -14,34 +14,34 @@ import pytest
 
 from memtui.running import find_all
 from memtui.session.reader import SessionReader
-from tests.live import gone, held_threads, needs_root, needs_tracker, part, pattern, runs, wait_for_samples
-from tests.terminals import Terminal
+from tests.live import (
+    TRACKER,
+    gone,
+    held_threads,
+    needs_root,
+    needs_tracker,
+    own_state,
+    part,
+    pattern,
+    runs,
+    wait_for_samples,
+)
+from tests.terminals import Terminal, terminals
 from tests.test_cli import memtui
 
 START_SECONDS = 90
-TRACKER = ("--tracker", "auto" if os.geteuid() == 0 else "rss")
 
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    """Sessions go here and not to the user's own."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return tmp_path / "memtui" / "sessions"
+    with own_state(tmp_path, monkeypatch) as state:
+        yield state / "sessions"
 
 
 @pytest.fixture
 def terminal(state):
-    running: list[Terminal] = []
-
-    def make(*words: object, **more) -> Terminal:
-        running.append(Terminal(*map(str, words), module="memtui", **more))
-        return running[-1]
-
-    yield make
-    for one in running:
-        one.close()
-    for left in find_all(state.parent):  # a test that failed leaves no recording behind
-        os.kill(left.memtui_pid, signal.SIGKILL)
+    with terminals() as start:
+        yield start
 
 
 def wait_for_working_set(screen: Terminal) -> float:

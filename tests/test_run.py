@@ -18,12 +18,12 @@ from memtui import remote
 from memtui.errors import UserError
 from memtui.running import Running, find_all
 from memtui.session.reader import SessionReader
-from tests.live import gone, part, pattern, runs, start, stop, wait_for_samples
-from tests.terminals import Terminal
+from tests.live import TRACKER, gone, own_state, part, pattern, runs, start, stop, wait_for_samples
+from tests.terminals import terminals
 from tests.test_cli import memtui, refused
 
 START_SECONDS = 90
-OPTIONS = ("--tracker", "auto" if os.geteuid() == 0 else "rss", "--interval", "0.1")
+OPTIONS = (*TRACKER, "--interval", "0.1")
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
 # Counts until a file appears; a signal that it does not die of is told.
 COUNTS = (
@@ -37,23 +37,14 @@ COUNTS = (
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state" / "memtui"
+    with own_state(tmp_path / "state", monkeypatch) as state:
+        yield state
 
 
 @pytest.fixture
 def terminal(state):
-    running: list[Terminal] = []
-
-    def make(*words: object, **more) -> Terminal:
-        running.append(Terminal(*map(str, words), module="memtui", **more))
-        return running[-1]
-
-    yield make
-    for one in running:
-        one.close()
-    for left in find_all(state):
-        os.kill(left.memtui_pid, signal.SIGKILL)
+    with terminals() as start:
+        yield start
 
 
 class Started:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -19,18 +18,14 @@ from memtui import choices, remote
 from memtui.errors import UserError
 from memtui.running import Running, find_all
 from memtui.session.reader import SessionReader
-from tests.live import gone, needs_tracker, part, pattern, runs, start, stop, wait_for_samples
+from tests.live import TRACKER, gone, needs_tracker, own_state, part, pattern, runs, start, stop, wait_for_samples
 from tests.test_cli import memtui, refused
-
-TRACKER = ("--tracker", "auto" if os.geteuid() == 0 else "rss")
 
 
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch) -> Iterator[Path]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    yield tmp_path / "state" / "memtui"
-    for left in find_all(tmp_path / "state" / "memtui"):
-        os.kill(left.memtui_pid, signal.SIGKILL)
+    with own_state(tmp_path / "state", monkeypatch) as state:
+        yield state
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from memtui.choices import INTERVAL_NS
 from memtui.errors import UserError
 from memtui.session.reader import SessionReader
 from memtui.units import parse_interval_ns
-from tests.live import pattern
+from tests.live import own_state, pattern
 from tests.screen_driver import running
 from tests.terminals import Terminal
 from tests.test_cli import memtui
@@ -120,9 +120,8 @@ def test_no_intervals(text):
 
 
 def test_a_real_recording_takes_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     session = tmp_path / "s.memtui"
-    with pattern("loop", "--pages", 500) as truth:
+    with own_state(tmp_path / "state", monkeypatch), pattern("loop", "--pages", 500) as truth:
         terminal = Terminal("attach", truth["pid"], "-o", session, "--tracker", "rss", module="memtui")
         try:
             terminal.read(30, until="LIVE")

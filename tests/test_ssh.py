@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,20 +13,17 @@ import pytest
 
 from memtui.running import find_all
 from memtui.session.reader import SessionReader
-from tests.live import gone, part, pattern, runs
+from tests.live import TRACKER, gone, own_state, part, pattern, runs
 from tests.ssh_server import Server, private_sshd
 from tests.test_cli import memtui
 
-TRACKER = ("--tracker", "auto" if os.geteuid() == 0 else "rss")
 WATCHED_S = 3.0
 
 
 @pytest.fixture
 def state(tmp_path, monkeypatch) -> Iterator[Path]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    yield tmp_path / "state" / "memtui"
-    for left in find_all(tmp_path / "state" / "memtui"):
-        os.kill(left.memtui_pid, signal.SIGKILL)
+    with own_state(tmp_path / "state", monkeypatch) as state:
+        yield state
 
 
 @pytest.fixture

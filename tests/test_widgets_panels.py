@@ -156,14 +156,20 @@ async def test_marks_in_ascii_and_in_wide_letters():
     assert row == "⣶" * 13 + "    ┃日\\x1b日" + " " * 13 + "⣶" * 13
 
 
+def refreshed(widget: Widget) -> list[tuple[Region, ...]]:
+    """What the widget has drawn anew from now on."""
+    regions: list[tuple[Region, ...]] = []
+    refresh = widget.refresh
+    widget.refresh = lambda *args, **options: regions.append(args) or refresh(*args, **options)
+    return regions
+
+
 async def test_a_new_mark_costs_one_line_and_the_same_ones_none():
     widget = WssGraph(marked(Mark(20 * S, "mark", "epoch 1")))
     app = Stage(widget)
     async with app.run_test(size=(60, 7)) as pilot:
         await pilot.pause()
-        regions = []
-        refresh = widget.refresh
-        widget.refresh = lambda *args, **options: regions.append(args) or refresh(*args, **options)
+        regions = refreshed(widget)
         widget.show(marked(Mark(20 * S, "mark", "epoch 1")))
         assert regions == []
         widget.show(marked(Mark(20 * S, "mark", "epoch 1"), Mark(33 * S, "mark", "b")))
@@ -410,9 +416,7 @@ async def test_the_same_view_again_refreshes_nothing():
     app = Stage(widget)
     async with app.run_test(size=(100, 10)) as pilot:
         await pilot.pause()
-        regions = []
-        refresh = widget.refresh
-        widget.refresh = lambda *args, **options: regions.append(args) or refresh(*args, **options)
+        regions = refreshed(widget)
         widget.show(table())
         assert regions == []
         changed = table()

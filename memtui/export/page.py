@@ -17,7 +17,7 @@ from memtui.export.figures import figures, provenance
 from memtui.export.figures.svg import escape
 from memtui.export.source import Source
 from memtui.export.tables import TABLES
-from memtui.report import report_of
+from memtui.report import how_it_ended, report_of
 from memtui.samples import Clock
 from memtui.units import between, duration, energy, percent, size, span
 
@@ -58,7 +58,7 @@ def _head(reader: Source, report: dict[str, Any]) -> str:
     facts = [
         f"pid {target['pid']} on {host['hostname']}, Linux {host['kernel']}, {host['cpu_count']} CPUs, {begin}",
         f"session {report['session']}: {report['samples']} windows in {span(report['duration_s'])}, "
-        f"{'still recording' if report['end'] == 'recording' else 'ended: ' + report['end']}",
+        f"{how_it_ended(report['end'])}",
         f"memtui {report['memtui_version']}, tracker {report['tracker']}, flush {report['flush']}, "
         f"filter {report['filter']}; window {between(*map(duration, report['intervals_s']))} asked, "
         f"{duration(report['true_interval_s'])} true (median)",

@@ -22,7 +22,6 @@ class MarkLog:
 
     def __init__(self) -> None:
         self._marks: list[Mark] = []
-        self._written: list[Mark] = []  # those of them that somebody wrote down
         self._until_ns = self._windows = 0
         self._seen: set[tuple[int, str, str]] = set()
         self._running: set[str] = set()  # troubles of the newest window
@@ -35,8 +34,7 @@ class MarkLog:
         for event in reader.events(max(0, self._until_ns - LATE_NS), latest_ns + 1):
             if event.kind in KINDS and (event.t_ns, event.kind, event.text) not in self._seen:
                 self._seen.add((event.t_ns, event.kind, event.text))
-                for marks in (self._marks, self._written):
-                    insort(marks, Mark(event.t_ns, event.kind, event.text), key=_time)
+                insort(self._marks, Mark(event.t_ns, event.kind, event.text), key=_time)
         self._until_ns = latest_ns + 1
         samples, first = reader.samples, self._windows
         self._windows = len(samples.sample)
@@ -80,8 +78,9 @@ class MarkLog:
 
     def within(self, after_ns: int, until_ns: int) -> tuple[Mark, ...]:
         """What was written down in one window; what is wrong with the window, the window itself says."""
-        first = bisect_right(self._written, after_ns, key=_time)
-        return tuple(self._written[first : bisect_right(self._written, until_ns, key=_time)])
+        first = bisect_right(self._marks, after_ns, key=_time)
+        last = bisect_right(self._marks, until_ns, key=_time)
+        return tuple(m for m in self._marks[first:last] if (m.t_ns, m.kind, m.text) in self._seen)
 
 
 def _thinned(marks: Sequence[Mark], first_ns: int, last_ns: int) -> tuple[Mark, ...]:
