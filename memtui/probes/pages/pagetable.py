@@ -246,6 +246,9 @@ def prove(skeleton: Skeleton | None = None) -> Capability:
 
 def flush_capabilities(skeleton: Skeleton | None = None) -> tuple[Capability, ...]:
     """Which flushes work here (cold, soft-dirty), each proved on a child process. Never raises."""
+    reason, remedy = _obstacle()
+    if reason:
+        return _no_flush(reason, remedy)
     try:
         walker = Walker(skeleton)
         try:
@@ -253,8 +256,11 @@ def flush_capabilities(skeleton: Skeleton | None = None) -> tuple[Capability, ..
         finally:
             walker.close()
     except (OSError, TrackerError, ValueError, KeyError) as error:
-        reason, remedy = _explain(error)
-        return tuple(Capability(name, False, reason, remedy) for name in FLUSHES if name != OFF)
+        return _no_flush(*_explain(error))
+
+
+def _no_flush(reason: str, remedy: str) -> tuple[Capability, ...]:
+    return tuple(Capability(name, False, reason, remedy) for name in FLUSHES if name != OFF)
 
 
 def _obstacle() -> tuple[str, str]:
