@@ -84,12 +84,12 @@ def test_on_another_processor_it_says_so_and_takes_what_works(elsewhere):
     done = subprocess.run([*elsewhere, "doctor", "--json"], capture_output=True, text=True, check=True)
     findings = json.loads(done.stdout)
     trackers = {found["name"]: found for found in findings["trackers"]}
-    assert trackers["pagetable"]["reason"] == "it reads x86-64 page tables; this is Linux on i686"
+    assert trackers["pagetable"]["reason"] == "it reads x86-64 and arm64 page tables; this is Linux on i686"
     (cold,) = [found for found in findings["flushes"] if found["name"] == "cold"]
     assert cold["reason"] == trackers["pagetable"]["reason"]
     expected = next(name for name in choice.AUTO_ORDER if trackers[name]["ok"])
     assert findings["auto_tracker"] == expected != "pagetable"
-    assert "pagetable is out: it reads x86-64 page tables" in findings["auto"]["reason"]
+    assert "pagetable is out: it reads x86-64 and arm64 page tables" in findings["auto"]["reason"]
 
 
 def test_on_another_processor_the_page_tables_are_refused_in_one_line(elsewhere, tmp_path):
@@ -98,17 +98,22 @@ def test_on_another_processor_the_page_tables_are_refused_in_one_line(elsewhere,
         done = subprocess.run([*elsewhere, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "tracker pagetable does not work here: it reads x86-64 page tables; this is Linux on i686" in done.stderr
+    assert (
+        "tracker pagetable does not work here: it reads x86-64 and arm64 page tables; this is Linux on i686"
+        in done.stderr
+    )
     assert "these would: " in done.stderr
 
 
 def test_on_another_processor_auto_takes_the_next_that_works(monkeypatch):
-    monkeypatch.setattr("memtui.probes.pages.pagetable.platform.machine", lambda: "aarch64")
+    monkeypatch.setattr("memtui.probes.pages.pagetable.platform.machine", lambda: "riscv64")
     monkeypatch.setattr("memtui.probes.pages.idle.prove", lambda: Capability("idle", False, "no", ""))
     tracker, rejected = choice.choose("auto", "auto")
     tracker.close()
     assert tracker.name == "referenced"
-    assert rejected[0] == Capability("pagetable", False, "it reads x86-64 page tables; this is Linux on aarch64")
+    assert rejected[0] == Capability(
+        "pagetable", False, "it reads x86-64 and arm64 page tables; this is Linux on riscv64"
+    )
 
 
 @pytest.mark.skipif(not TRACKED.ok, reason=f"the page-table tracker is out here: {TRACKED.reason}")
