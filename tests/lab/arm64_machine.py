@@ -29,7 +29,7 @@ _PURE = (
     *("linkify-it-py", "mdit-py-plugins"),
 )
 _MODULES = (
-    *("virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_blk"),
+    *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_blk"),
     *("crc16", "crc32c_generic", "libcrc32c", "mbcache", "jbd2", "ext4"),
 )
 _INIT = """#!/bin/busybox sh
