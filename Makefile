@@ -7,7 +7,7 @@ SUDO ?= $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
-.PHONY: demo test lab-test bench soak lint types skeleton screenshot clean
+.PHONY: demo test lab-test lab-kernel bench soak lint types skeleton screenshot clean
 
 demo: $(VENV)/installed $(VENV)/torch-asked
 	$(SUDO) $(BIN)/memtui demo
@@ -22,12 +22,18 @@ $(VENV)/torch-asked: | $(VENV)/installed
 test: $(VENV)/dev
 	$(BIN)/python -m pytest
 
-# Boots other kernels in a virtual machine: the stock one of this Debian, or those in MEMTUI_LAB_KERNEL (see tests/lab).
-# Needs qemu-system-x86, busybox-static and kmod. Takes some ten minutes a kernel.
+# Boots other kernels in a virtual machine: the stock one of this Debian, or those in MEMTUI_LAB_KERNEL (tests/lab/machine.py
+# says what it may name). Needs qemu-system-x86, busybox-static and kmod. Takes some ten minutes a kernel.
 MEMTUI_LAB_KERNEL ?= debian
+MEMTUI_LAB_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memtui/kernels
 lab-test: $(VENV)/dev
 	$(PIP) virtme-ng
-	MEMTUI_LAB_KERNEL=$(MEMTUI_LAB_KERNEL) $(BIN)/python -m pytest -s tests/lab
+	MEMTUI_LAB_KERNEL=$(MEMTUI_LAB_KERNEL) MEMTUI_LAB_CACHE=$(MEMTUI_LAB_CACHE) $(BIN)/python -m pytest -s tests/lab
+
+# One kernel with idle page tracking, DAMON and soft-dirty pages, from this distribution's source: MEMTUI_LAB_KERNEL=lab.
+# Takes some 20 minutes on 2 CPUs and 2 GiB of disk.
+lab-kernel:
+	tests/lab/build_kernel.sh $(MEMTUI_LAB_CACHE)
 
 bench: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks

@@ -4,37 +4,57 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import Any
 
 from memtui import __version__
 from memtui.probes.host import read_host
-from memtui.probes.pages.choice import AUTO_ORDER, capabilities
+from memtui.probes.pages.choice import NoTracker, capabilities, choose
+from memtui.probes.pages.flush import SOFT_DIRTY, soft_dirty_is_tracked
 from memtui.probes.pages.observers import other_observers
+from memtui.probes.pages.referenced import prove_flush
 from memtui.samples import Capability
 from memtui.target import sudo_line
 
 ROOT_ONLY = "only this user's processes, and working sets by range without single pages"
+_MOST_EXACT = "the most exact one, and it proved itself here"
+_WRITE_PROTECTS = (
+    "a kernel with CONFIG_MEM_SOFT_DIRTY: it write-protects the target's pages, one minor fault for each page that is "
+    "written in a window"
+)
 
 
 def examine() -> dict[str, Any]:
     """Try everything once; nothing is left behind."""
-    trackers = capabilities()
-    working = [c.name for c in trackers if c.ok]
+    auto = _auto()
     return {
         "memtui_version": __version__,
         "python": platform.python_version(),
         "host": asdict(read_host()),
         "root": os.geteuid() == 0,
-        "auto_tracker": next((name for name in AUTO_ORDER if name in working), None),
-        "trackers": [asdict(c) for c in trackers],
+        "auto_tracker": auto["tracker"],
+        "auto": auto,
+        "trackers": [asdict(c) for c in capabilities()],
         "flushes": [asdict(c) for c in _flushes()],
         "observers": list(other_observers()),
         "power": [asdict(c) for c in _power()],
         "demo": asdict(_demo()),
         "rights": asdict(_rights()),
     }
+
+
+def _auto() -> dict[str, str | None]:
+    """What a recording would take here, and why: the choice itself, made and given back."""
+    try:
+        tracker, rejected = choose("auto", "auto")
+    except NoTracker as error:
+        return {"tracker": None, "flush": None, "rearm": None, "reason": str(error)}
+    try:
+        why = "; ".join(f"{c.name} is out: {c.reason}" for c in rejected) or _MOST_EXACT
+        return {"tracker": tracker.name, "flush": tracker.flush, "rearm": tracker.rearm, "reason": why}
+    finally:
+        tracker.close()
 
 
 def _rights() -> Capability:
@@ -44,12 +64,15 @@ def _rights() -> Capability:
 
 
 def _flushes() -> list[Capability]:
-    from memtui.probes.pages import referenced
     from memtui.probes.pages.pagetable import flush_capabilities
 
-    found = flush_capabilities()
-    # Where page tables cannot be read, the referenced tracker proves its flush in its own way.
-    return [c if c.ok or c.name != referenced.SOFT_DIRTY else referenced.prove_flush() for c in found]
+    return [_soft_dirty(c) if c.name == SOFT_DIRTY else c for c in flush_capabilities()]
+
+
+def _soft_dirty(found: Capability) -> Capability:
+    """Where page tables cannot be read, the referenced tracker proves this flush in its own way."""
+    found = found if found.ok else prove_flush()
+    return replace(found, reason=_WRITE_PROTECTS) if found.ok and soft_dirty_is_tracked() else found
 
 
 def _power() -> list[Capability]:
@@ -70,11 +93,11 @@ def _demo() -> Capability:
 
 def format_findings(findings: dict[str, Any]) -> str:
     """The findings as a page of text."""
-    host = findings["host"]
+    host, auto = findings["host"], findings["auto"]
     lines = [
         f"memtui {findings['memtui_version']}, Python {findings['python']}, Linux {host['kernel']} "
         f"{host['architecture']}, {host['cpu_count']} CPUs, {host['memory_bytes'] / 2**30:.0f} GiB",
-        f"tracker auto: {findings['auto_tracker']}",
+        f"auto: tracker {auto['tracker']}, flush {auto['flush']}, rearm {auto['rearm']}: {auto['reason']}",
     ]
     groups = (
         ("rights", [findings["rights"]]),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from memtui.pageset import BLOCK_BYTES, PageSet
 from memtui.probes.pages import flush
+from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.flush import Flusher, Handle, Span, soft_dirty_is_tracked, spans
 from memtui.probes.pages.pagetable import PageTableTracker, flush_capabilities
 from memtui.probes.pages.walk import Walk, Walker
@@ -128,6 +129,23 @@ def test_a_proof_that_sees_too_little_fails(monkeypatch):
     monkeypatch.setattr(Flusher, "flush", lambda self, *_: self.choice)
     monkeypatch.setattr(flush, "_pages_within", lambda *_: range(128))
     assert all("seen as 128" in capability.reason for capability in flush_capabilities())
+
+
+def test_arm64_has_one_flush(monkeypatch):
+    """MADV_COLD does not flush the whole address space there."""
+    need_pagetable()
+    monkeypatch.setattr(flush, "ARM64", True)
+    cold, soft_dirty = flush_capabilities()
+    assert (cold.ok, cold.reason) == (False, flush.NOT_ON_ARM64)
+    assert soft_dirty.ok
+    tracker = PageTableTracker()
+    assert (tracker.flush, tracker.rearm) == ("soft-dirty", "full")
+    tracker.close()
+    with pytest.raises(TrackerError, match=r"flush cold does not work here: .*; auto, soft-dirty and off would"):
+        PageTableTracker("cold")
+    monkeypatch.setattr("memtui.probes.pages.rearm.ARM64", True)
+    with pytest.raises(TrackerError, match=r"rearm working-set does not work here: .*; auto and full would"):
+        PageTableTracker(rearm="working-set")
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from memtui.probes.pages import idle, page_frames
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.idle import IdleTracker, _whole_blocks
 from memtui.probes.pages.page_frames import IdleBitmap, flags_of
-from memtui.probes.pages.walk import Walker
 from memtui.session.reader import SessionReader
 from tests.live import pattern, truth_in
-from tests.pagetable_targets import Observer, Target, drawn, need_pagetable, vmas_of, within
+from tests.pagetable_targets import Observer, Target, drawn, within
 from tests.test_cli import memtui
 
 FOUND = idle.prove()
@@ -172,39 +171,6 @@ def test_new_memory_counts_as_touched(observer, target):
     assert within(observer.window(target.pid).pages, address, 600) == list(range(300))
     target.do("v[7] = 1")
     assert within(observer.window(target.pid).pages, address, 600) == [7]
-
-
-@needs_idle
-def test_it_agrees_with_the_page_tables_on_every_page_of_fifty_patterns(observer, target):
-    """In one pause: the marks in the page tables are read first, which leaves them as they are, then the idle bits."""
-    need_pagetable()
-    pages = 4096
-    address = target.do(f"a = anonymous({pages}); v = view(a, {pages}); v[:] = 1; answer = a")
-    huge = target.do("h = anonymous(2048, 14, 0x22, 1 << 21); w = view(h, 2048); w[:] = 1; answer = h")
-    walker = Walker()
-    untrackable = touched = 0
-    observer.begin(target.pid)
-    random = np.random.default_rng(5)
-    try:
-        for turn in range(50):
-            places = np.sort(random.choice(pages, int(random.integers(1, 600)), replace=False)).tolist()
-            verb = f"v[{places}] += 1" if turn % 2 else f"v[{places}].sum()"
-            target.do(f"{verb}; w[{512 * int(random.integers(4))}] += 1")
-            walk, window = observer.paused(target.pid, lambda: (walker.walk(target.pid), _window(observer, target)))
-            expected, seen = walk.pages, window.pages
-            assert within(seen, address, pages) == within(expected, address, pages) == places
-            blocks = range(huge >> 21, (huge >> 21) + 4)
-            assert [b in seen.huge for b in blocks] == [b in expected.huge for b in blocks]
-            untrackable += window.unknown_bytes
-            touched += seen.size_bytes
-            assert window.unknown_bytes == 0 or window.reason
-    finally:
-        walker.close()
-    assert untrackable <= 0.5 * touched, "parts of large folios, of mapped files"
-
-
-def _window(observer, target):
-    return observer.tracker.window(target.pid, vmas_of(target.pid), want_resident=False)
 
 
 @needs_idle

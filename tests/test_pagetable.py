@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import mmap
 import os
 import re
 import struct
@@ -87,8 +88,9 @@ def assert_resident(pages, address, count, expected) -> None:
     assert within(pages, address, count) == list(expected)
 
 
-def test_the_shipped_skeleton_was_built_from_the_source():
-    raw = json.loads(SHIPPED_SKELETON.read_text())
+@pytest.mark.parametrize("name", ["pagetable.lskel.json", "pagetable.arm64.lskel.json"])
+def test_the_shipped_skeletons_were_built_from_the_source(name):
+    raw = json.loads(SHIPPED_SKELETON.with_name(name).read_text())
     assert raw["source_sha256"] == hashlib.sha256(SOURCE.read_bytes()).hexdigest(), "run make skeleton"
 
 
@@ -424,7 +426,11 @@ def test_it_holds_no_descriptor_afterwards(skeleton, target):
     [
         (lambda m: m.setattr(os, "geteuid", lambda: 1000), "root"),
         (lambda m: m.setattr(pagetable, "_BTF", Path("/nowhere/btf")), "types"),
-        (lambda m: m.setattr(pagetable.platform, "machine", lambda: "aarch64"), "aarch64"),
+        (lambda m: m.setattr(pagetable.platform, "machine", lambda: "riscv64"), "riscv64"),
+        (
+            lambda m: m.setattr(mmap, "PAGESIZE", 65536),
+            "it counts in pages of 4 KiB; those of this kernel are of 64 KiB",
+        ),
     ],
 )
 def test_the_proof_says_what_is_missing(monkeypatch, change, words):

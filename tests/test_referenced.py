@@ -21,7 +21,7 @@ from memtui.probes.pages.referenced import ReferencedTracker, prove, prove_flush
 from memtui.samples import Capability, ProcessWindow, Status, Window
 from memtui.session.codec import UNKNOWN_BYTES
 from memtui.session.reader import SessionReader
-from tests.live import TRACKED, needs_root, needs_tracker, pattern
+from tests.live import needs_root, needs_tracker, pattern
 from tests.pagetable_targets import Observer, Target, vmas_of
 from tests.sessions import CODE, DATA, HEAP, STACK, hello, messages, write_session
 from tests.test_cli import memtui
@@ -380,20 +380,3 @@ def test_the_screen_says_why_page_views_are_off_and_shows_the_rest(by_range):
     assert rows[HEAP].share == pytest.approx(1024 / 1032)
     assert (rows[DATA].wss_bytes, rows[DATA].share, rows[DATA].rss_bytes) == (None, None, 64 << 20)
     assert rows[STACK].wss_bytes == 0
-
-
-def test_doctor_names_it():
-    findings = json.loads(memtui("doctor", "--json").stdout)
-    assert {"name": "referenced", "ok": True, "reason": "", "remedy": ""} in findings["trackers"]
-    if not TRACKED.ok:
-        assert findings["auto_tracker"] == "referenced"
-
-
-@needs_root
-def test_doctor_without_root_says_what_there_is():
-    with as_other() as (_, other):
-        findings = json.loads(memtui("doctor", "--json", **other).stdout)
-    assert findings["auto_tracker"] == "referenced"
-    assert "working sets by range" in findings["rights"]["reason"]
-    (flush,) = [c for c in findings["flushes"] if c["name"] == "soft-dirty"]
-    assert flush["ok"]

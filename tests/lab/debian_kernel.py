@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 _PACKAGE = "linux-image-amd64"
 
@@ -14,7 +15,7 @@ class NoKernel(Exception):
 
 
 def fetch(cache: Path) -> Path:
-    """The kernel image, with its modules beside it where virtme-ng looks for them. Raises NoKernel."""
+    """The kernel image, downloaded once, with its modules beside it where virtme-ng looks for them. Raises NoKernel."""
     try:
         described = _run("apt-cache", "depends", _PACKAGE)
         found = re.search(r"Depends: (linux-image-(\S+))", described)
@@ -24,11 +25,12 @@ def fetch(cache: Path) -> Path:
         root = cache / package
         image = root / "boot" / f"vmlinuz-{version}"
         if not image.exists():
-            root.mkdir(parents=True, exist_ok=True)
-            _run("apt-get", "download", package, cwd=root)
-            for archive in root.glob("*.deb"):
-                _run("dpkg", "-x", str(archive), str(root))
-                archive.unlink()
+            cache.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=cache) as folder:  # what is half unpacked is not there
+                _run("apt-get", "download", package, cwd=Path(folder))
+                (archive,) = Path(folder).glob("*.deb")
+                _run("dpkg", "-x", str(archive), f"{folder}/unpacked")
+                Path(folder, "unpacked").rename(root)
         return image
     except FileNotFoundError as error:
         raise NoKernel(f"this is no Debian: {error.filename} is missing") from error

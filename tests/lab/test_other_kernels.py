@@ -1,30 +1,20 @@
-"""The page-table tracker on other kernels than this machine's, booted in a virtual machine.
+"""The trackers on other kernels than this machine's (``machine.py`` says which and how).
 
-Set ``MEMTUI_LAB_KERNEL`` to images of kernels with BTF, separated by commas; ``debian`` means the stock kernel of this
-Debian, which is fetched and unpacked below build/. They are booted with virtme-ng (PyPI) on QEMU in software, sharing
-this machine's files read-only. Worth trying: kernels with MEM_SOFT_DIRTY (most distributions), with 5-level paging
-(QEMU's processor has it), and old ones, whose verifier refuses programs that newer ones take. The guest has swap,
-memory cgroups of version 2 and a file system on a disk. Takes some ten minutes for each.
+Worth trying: kernels with MEM_SOFT_DIRTY (most distributions), with 5-level paging (QEMU's processor has it), and old
+ones, whose verifier refuses programs that newer ones take. The guest has swap, memory cgroups of version 2 and a file
+system on a disk. Takes some ten minutes for each.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.lab.debian_kernel import NoKernel, fetch
+from tests.lab.machine import ROOT, each_kernel, machine
 
-VARIABLE = "MEMTUI_LAB_KERNEL"
-KERNELS = [kernel for kernel in os.environ.get(VARIABLE, "").split(",") if kernel]
-ROOT = Path(__file__).parents[2]
-CACHE = ROOT / "build" / "kernels"
 # What depends on the kernel, and what stale translations would spoil: an emulated processor keeps very many of them.
 CHOSEN = {
     "test_pagetable.py": (
@@ -36,7 +26,8 @@ CHOSEN = {
         "every_window or not_touched_again or no_list_yet or files_and_shared or cannot_be_cleared or locked or "
         "huge_page or large_folio or cheaper_way or ranges_are_all_taken"
     ),
-    "test_idle.py": "real or exact or again or touched or agrees or page or processes or generation or costs_nothing",
+    "test_idle.py": "real or exact or again or touched or page or processes or generation or costs_nothing",
+    "test_trackers_agree.py": "",
     "test_referenced.py": "counts_exactly or flush_is_proved or exec",
     "test_kinds_of_memory.py": "hugetlb or shared",
     "test_disturbance.py": "real_limit",
@@ -44,7 +35,6 @@ CHOSEN = {
     "test_reclaim.py": "swapped_out",
 }
 LEAST_PASSED = 40
-# /tmp in the guest is memory, so nothing that is written there comes back.
 SET_UP = """
 uname -r
 mkdir -p /tmp/disk
@@ -59,39 +49,16 @@ export TMPDIR=/tmp/disk PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=default OMP_NUM
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", KERNELS or [None])
+@each_kernel
 def test_the_shipped_program_tells_the_truth_there(kernel, tmp_path):
-    if not kernel:
-        pytest.skip(f"set {VARIABLE} to kernel images, or to debian, to test on other kernels")
-    search = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
-    vng = shutil.which("vng", path=search)
-    if not vng or not shutil.which("qemu-system-x86_64"):
-        pytest.skip("booting another kernel needs virtme-ng (pip install virtme-ng) and qemu-system-x86_64")
-    if kernel == "debian":
-        try:
-            kernel = str(fetch(CACHE))
-        except NoKernel as error:
-            pytest.skip(f"the stock kernel of Debian cannot be had: {error}")
-
+    guest = machine(kernel, tmp_path)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", "--color=no", "--tb=short"]
-    runs = [shlex.join([*command, f"tests/{name}", "-k", f"not fresh and ({tests})"]) for name, tests in CHOSEN.items()]
-    script = "\n".join(
-        [SET_UP, f"cd {shlex.quote(str(ROOT))}; bad=0", *(f"{r} || bad=$?" for r in runs), "echo guest-status=$bad"]
+    runs = [
+        shlex.join([*command, f"tests/{name}", "-k", f"not fresh and ({tests})" if tests else "not fresh"])
+        for name, tests in CHOSEN.items()
+    ]
+    said = guest.run(
+        "\n".join([SET_UP, f"cd {shlex.quote(str(ROOT))}", *(f"{r} || bad=$?" for r in runs)]), seconds=2400
     )
-    where = tmp_path / "guest.sh"
-    where.write_text(script)
-    machine = ["--disable-kvm", "--force-9p", "--cpus", "2", "--memory", "2G", "--verbose", "--cwd", str(ROOT)]
-    # The guest's console comes out on either stream, depending on whether there is a terminal.
-    console = tmp_path / "console"
-    print(f"{kernel}: tail -f {console}", flush=True)
-    with console.open("wb") as output:
-        subprocess.run(
-            [sys.executable, vng, "--run", kernel, *machine, "--exec", f"bash {where} 2>&1"],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            env=os.environ | {"PATH": search}, timeout=2400,
-        )  # fmt: skip
-    # The exit status of the machine is not that of the script, hence the line that it prints.
-    said = console.read_text(errors="replace")[-12000:]
-    assert "guest-status=0" in said, said
-    assert sum(map(int, re.findall(r"(\d+) passed", said))) >= LEAST_PASSED, said
-    print(said)
+    assert sum(map(int, re.findall(r"(\d+) passed", said))) >= LEAST_PASSED, said[-12000:]
+    print(said[-12000:])

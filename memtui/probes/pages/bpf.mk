@@ -1,9 +1,11 @@
-# Regenerates the light skeleton that the package ships: make -f memtui/probes/pages/bpf.mk skeleton [OUT=file.json]
+# Regenerates the light skeletons that the package ships: make -f memtui/probes/pages/bpf.mk skeleton [OUT=file.json OUT_ARM64=file.json]
 # Needs clang, bpftool and the libbpf headers (Debian: clang bpftool libbpf-dev), and a kernel with BTF to build on.
 PAGES := $(dir $(lastword $(MAKEFILE_LIST)))
 PYTHON ?= python3
 OUT ?= $(PAGES)pagetable.lskel.json
+OUT_ARM64 ?= $(PAGES)pagetable.arm64.lskel.json
 
 .PHONY: skeleton
 skeleton:
 	$(PYTHON) $(PAGES)build_skeleton.py --source $(PAGES)pagetable.bpf.c --output $(OUT)
+	$(PYTHON) $(PAGES)build_skeleton.py --source $(PAGES)pagetable.bpf.c --arch arm64 --output $(OUT_ARM64)

@@ -12,16 +12,18 @@ import errno
 import json
 import mmap
 import os
+import platform
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-SHIPPED_SKELETON = Path(__file__).with_name("pagetable.lskel.json")
+ARM64 = platform.machine() == "aarch64"
+SHIPPED_SKELETON = Path(__file__).with_name("pagetable.arm64.lskel.json" if ARM64 else "pagetable.lskel.json")
 SKELETON_VARIABLE = "MEMTUI_SKELETON"  # a path here replaces the shipped skeleton (tests of a fresh build)
 
-_SYS_BPF = 321  # x86-64
+_SYS_BPF = 280 if ARM64 else 321
 _ATTRIBUTE_BYTES = 160
 _MAP_CREATE, _MAP_UPDATE, _PROGRAM_LOAD, _PROGRAM_RUN, _LINK_CREATE, _ITERATOR_CREATE = 0, 2, 5, 10, 28, 33
 _MAP_TYPE_ARRAY, _PROGRAM_TYPE_SYSCALL, _ATTACH_TRACE_ITERATOR, _SLEEPABLE = 2, 31, 28, 16

@@ -42,12 +42,12 @@ def byte_string(header: str, field: str) -> bytes:
     return found[1].replace("\\\n", "").encode().decode("unicode_escape").encode("latin-1")
 
 
-def build(source: Path, clang: str, bpftool: str) -> dict[str, object]:
+def build(source: Path, clang: str, bpftool: str, arch: str = "x86") -> dict[str, object]:
     """The skeleton as the JSON object that ``memtui.probes.pages.bpf`` reads."""
     with tempfile.TemporaryDirectory() as folder:
         types, program = Path(folder, "vmlinux.h"), Path(folder, "program.o")
         types.write_text(run(bpftool, "btf", "dump", "file", str(BTF), "format", "c"))
-        options = ["-O2", "-g", "-Wall", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_x86", f"-I{folder}"]
+        options = ["-O2", "-g", "-Wall", "-target", "bpf", "-mcpu=v3", f"-D__TARGET_ARCH_{arch}", f"-I{folder}"]
         # Without the build folder's name in the debug data, the same source gives the same bytes.
         options += [f"-fdebug-prefix-map={folder}=.", f"-fdebug-prefix-map={source.parent.resolve()}=."]
         run(clang, *options, "-c", str(source), "-o", str(program))
@@ -67,6 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--arch", choices=("x86", "arm64"), default="x86", help="whose page tables it reads")
     asked = parser.parse_args()
     clang, bpftool = tool("clang"), tool("bpftool")
     missing = [name for name, path in (("clang", clang), ("bpftool", bpftool)) if not path]
@@ -74,7 +75,7 @@ def main() -> None:
         raise SystemExit(f"missing: {', '.join(missing)} (Debian: apt-get install clang bpftool libbpf-dev)")
     if not BTF.exists():
         raise SystemExit(f"{BTF} is missing: build on a kernel with CONFIG_DEBUG_INFO_BTF")
-    asked.output.write_text(json.dumps(build(asked.source, clang, bpftool), indent=1) + "\n")
+    asked.output.write_text(json.dumps(build(asked.source, clang, bpftool, asked.arch), indent=1) + "\n")
     print(f"{asked.output}: {asked.output.stat().st_size:,} bytes", file=sys.stderr)
 
 

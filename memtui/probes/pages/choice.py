@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memtui.probes.pages.base import PageTracker, TrackerError
+from memtui.probes.pages.own_pages import other_pages
 from memtui.samples import Capability
 
 AUTO_ORDER = ("pagetable", "idle", "referenced", "rss")
@@ -62,6 +63,8 @@ def capability(name: str) -> Capability:
     """Whether one tracker works here, proven by trying."""
     if name in _PLANNED:
         return Capability(name, False, "this version of memtui does not have it", "use --tracker auto")
+    if name != "rss" and (lacks := other_pages()):
+        return Capability(name, False, *lacks)
     return _TRACKERS[name]().prove()
 
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from memtui.pageset import BLOCK_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
 from memtui.probes.pages.base import TrackerError
+from memtui.probes.pages.bpf import ARM64
 from memtui.probes.pages.looping_child import LoopingChild, looping_child
 from memtui.probes.pages.walk import Extents, Walk, Walker
 from memtui.samples import Capability
@@ -34,7 +35,10 @@ from memtui.samples import Capability
 COLD, SOFT_DIRTY, OFF = "cold", "soft-dirty", "off"
 FLUSHES = (COLD, SOFT_DIRTY, OFF)
 
-FULL_FLUSH_PAGES = 34  # cleared pages this far apart (first to last, both counted) flush the whole address space
+NOT_ON_ARM64 = "what MADV_COLD flushes on arm64 are the pages it was given and no others"
+FULL_FLUSH_PAGES = (
+    34  # of x86: cleared pages this far apart (first to last, both counted) flush the whole address space
+)
 _SAFE_PAGES = 64  # asked for, so that a page that is skipped at an end does no harm
 _LONGEST_PAGES = 16384  # 64 MiB: a longer span would disturb the order of reclaim more than it is worth
 _ATTEMPTS = 4
@@ -95,10 +99,15 @@ class Flusher:
             walker: for looking whether a cold flush did what it should.
             asked: ``auto``, ``cold``, ``soft-dirty`` or ``off``.
             capabilities: what ``prove_flushes`` found; ``auto`` takes the first that works.
+
+        Raises:
+            TrackerError: the asked flush does not exist on this processor.
         """
         if asked not in (*FLUSHES, "auto"):
             raise ValueError(f"unknown flush {asked!r}: one of auto, {', '.join(FLUSHES)}")
         self._walker = walker
+        if asked == COLD and ARM64:
+            raise TrackerError(f"flush {COLD} does not work here: {NOT_ON_ARM64}; auto, {SOFT_DIRTY} and {OFF} would")
         works = [capability.name for capability in capabilities if capability.ok]
         self.choice = asked if asked != "auto" else (works or [OFF])[0]
         self.rejected = tuple(c for c in capabilities if not c.ok) if asked == "auto" else ()
@@ -277,6 +286,8 @@ def prove_flushes(walker: Walker) -> tuple[Capability, ...]:
     try:
         with looping_child(_PROOF_PAGES) as child:
             try:
+                if ARM64:
+                    return Capability(COLD, False, NOT_ON_ARM64), _prove(walker, SOFT_DIRTY, child)
                 return tuple(_prove(walker, name, child) for name in (COLD, SOFT_DIRTY))
             finally:
                 walker.forget(child.pid)

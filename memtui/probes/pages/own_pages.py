@@ -58,6 +58,17 @@ def own_pages(count: int) -> Iterator[OwnPages]:
         os.close(clear_refs)
 
 
+def other_pages() -> tuple[str, str] | None:
+    """(reason, remedy) where the kernel has pages of another size than memtui counts in, as some of arm64 do."""
+    if mmap.PAGESIZE == PAGE_BYTES:
+        return None
+    size, own = mmap.PAGESIZE >> 10, PAGE_BYTES >> 10
+    return (
+        f"it counts in pages of {own} KiB; those of this kernel are of {size} KiB",
+        f"a kernel with pages of {own} KiB",
+    )
+
+
 def misjudged(touched: int, seen: int) -> str:
     """What a tracker says that did not see what it should have."""
     return f"the self-test touched {touched} pages of its own and saw {seen}: not to be trusted here"

@@ -5,7 +5,7 @@
  * An iterator over the memory mappings (VMAs) of a task: the kernel calls walk() once per mapping, in rising order of
  * address, with the mmap lock of the process held. Each page-table page (512 entries, 2 MiB of address space) is
  * copied in one read and reduced to 512 bits; only bits leave the kernel. The program only reads, and a wrong address
- * is an error code, never a crash. x86-64 with 4 or 5 levels.
+ * is an error code, never a crash. x86-64 and arm64 with pages of 4 KiB, and 4 or 5 levels of tables.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -20,12 +20,31 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define BLOCK (1ULL << BLOCK_SHIFT)
 #define GIANT (1ULL << GIANT_SHIFT)
 
-/* Bits of a page-table entry. PROT_NONE (mprotect, NUMA balancing) clears PRESENT and sets GLOBAL. */
+/*
+ * Bits of a page-table entry. SPECIAL: zero page, device memory; no page frame that clear_refs would look at.
+ * KIND tells a table from a leaf, together with PRESENT.
+ */
 #define E_PRESENT (1ULL << 0)
-#define E_ACCESSED (1ULL << 5)
-#define E_LEAF (1ULL << 7)
+#ifdef __TARGET_ARCH_arm64
+#define ACCESSED_SHIFT 10
+#define E_KIND (1ULL << 1)
+#define E_CONTIGUOUS (1ULL << 52)
+#define SPECIAL_SHIFT 56
+/*
+ * Pages under PROT_NONE count as not there: kernels mark them in different bits, which older ones use for swap. Of 16
+ * contiguous entries the processor may mark any one.
+ */
+#define E_UNCOMMON (E_CONTIGUOUS | 1ULL << SPECIAL_SHIFT)
+#else
+#define ACCESSED_SHIFT 5
+#define E_KIND (1ULL << 7)
+#define E_CONTIGUOUS 0ULL
+#define SPECIAL_SHIFT 9
+/* PROT_NONE (mprotect, NUMA balancing) clears PRESENT and sets GLOBAL. */
 #define E_PROT_NONE (1ULL << 8)
-#define E_SPECIAL (1ULL << 9) /* zero page, device memory: no page frame that clear_refs would look at */
+#define E_UNCOMMON (E_PROT_NONE | 1ULL << SPECIAL_SHIFT)
+#endif
+#define E_ACCESSED (1ULL << ACCESSED_SHIFT)
 
 /* Flags of a mapping; the values are the same in every kernel that can load this. */
 #define VMA_PFNMAP 0x00000400ULL
@@ -58,6 +77,8 @@ struct walk_state {
 	u64 page_frames;   /* the struct page of physical address 0; found when 0, kept by the reader */
 	u64 asked;	   /* questions to answer */
 	u64 about;	   /* what is asked */
+	u64 known_address; /* arm64: a page of the first process that is walked, ... */
+	u64 known_physical; /* ... and where it lies */
 	/* Set by the walk. */
 	u64 used;	   /* slots filled */
 	u64 skipped;	   /* slots that did not fit */
@@ -171,6 +192,16 @@ struct search {
 	u64 found;
 };
 
+/* Whether an entry of a table above the last maps memory itself. On x86 also under PROT_NONE and while it is split. */
+static __always_inline bool is_leaf(u64 entry)
+{
+#ifdef __TARGET_ARCH_arm64
+	return (entry & (E_PRESENT | E_KIND)) == E_PRESENT;
+#else
+	return entry & E_KIND;
+#endif
+}
+
 static __always_inline u64 read_entry(struct walk_state *s, u64 table, u64 index)
 {
 	u64 value = 0;
@@ -201,7 +232,7 @@ static __always_inline u64 middle_entry(struct walker *w, u64 address)
 	if (!(entry & E_PRESENT))
 		return 0;
 	entry = read_entry(w->state, w->direct_map + (entry & w->mask), address >> GIANT_SHIFT);
-	if (!(entry & E_PRESENT) || entry & E_LEAF)
+	if (!(entry & E_PRESENT) || is_leaf(entry))
 		return entry;
 	return read_entry(w->state, w->direct_map + (entry & w->mask), address >> BLOCK_SHIFT);
 }
@@ -216,20 +247,21 @@ static __always_inline u64 translate(struct walker *w, u64 address)
 	entry = read_entry(w->state, w->direct_map + (entry & w->mask), address >> GIANT_SHIFT);
 	if (!(entry & E_PRESENT))
 		return 0;
-	if (entry & E_LEAF)
+	if (is_leaf(entry))
 		return (entry & w->mask & ~(GIANT - 1)) + (address & (GIANT - 1));
 	entry = read_entry(w->state, w->direct_map + (entry & w->mask), address >> BLOCK_SHIFT);
 	if (!(entry & E_PRESENT))
 		return 0;
-	if (entry & E_LEAF)
+	if (is_leaf(entry))
 		return (entry & w->mask & ~(BLOCK - 1)) + (address & (BLOCK - 1));
 	entry = read_entry(w->state, w->direct_map + (entry & w->mask), address >> 12);
 	return entry & E_PRESENT ? (entry & w->mask) + (address & 4095) : 0;
 }
 
 /*
- * One candidate for the begin of the direct map. The page-global directory itself lies in the direct map, so a
- * candidate is right when walking the kernel's own tables with it translates that address back to itself.
+ * One candidate for the begin of the direct map. On x86 the page-global directory lies in the direct map and maps it, so
+ * a candidate is right when walking with it translates the directory's address back to itself. On arm64 the tables of a
+ * process map its own memory only, of which the reader knows a page.
  */
 static long try_direct_map(u32 i, void *context)
 {
@@ -237,8 +269,13 @@ static long try_direct_map(u32 i, void *context)
 	struct walker *w = &search->walker;
 
 	w->direct_map = (w->pgd & ~(GIANT - 1)) - ((u64)i << GIANT_SHIFT);
+#ifdef __TARGET_ARCH_arm64
+	if (translate(w, w->state->known_address) != w->state->known_physical)
+		return 0;
+#else
 	if (w->direct_map + translate(w, w->pgd) != w->pgd)
 		return 0;
+#endif
 	search->found = w->direct_map;
 	return 1;
 }
@@ -252,6 +289,9 @@ static __always_inline u64 find_page_frames(struct walker *w, struct task_struct
 {
 	u64 size = bpf_core_type_size(struct page), stack, pages, base;
 
+#ifdef __TARGET_ARCH_arm64
+	return 0; /* the tables of a process do not map its stack in the kernel */
+#endif
 	if (!bpf_core_field_exists(task->stack_vm_area))
 		return 0;
 	stack = (u64)BPF_CORE_READ(task, stack_vm_area, addr);
@@ -312,7 +352,36 @@ static __always_inline u64 load(const u64 *entry)
 
 static __always_inline u64 present(u64 e)
 {
-	return (e | e >> 8) & ~(e >> 9) & 1;
+#ifndef __TARGET_ARCH_arm64
+	e |= e >> 8 & 1;
+#endif
+	return e & ~(e >> SPECIAL_SHIFT) & 1;
+}
+
+static __always_inline u64 gather_contiguous(const u64 *entries)
+{
+	u64 bits = 0;
+
+#pragma unroll
+	for (int i = 0; i < 64; i++) {
+		u64 e = load(&entries[i]);
+
+		bits |= (e >> 52 & e & 1) << i;
+		barrier_var(bits);
+	}
+	return bits;
+}
+
+/* Contiguous entries are one translation: with one of them the 16 are accessed. */
+static __always_inline u64 joined(u64 accessed, u64 contiguous)
+{
+	u64 any = accessed & contiguous;
+
+	any |= any >> 8;
+	any |= any >> 4;
+	any |= any >> 2;
+	any |= any >> 1;
+	return accessed | ((any & 0x0001000100010001ULL) * 0xffff & contiguous);
 }
 
 /* 64 entries to 64 bits: accessed, present and not special. */
@@ -332,18 +401,18 @@ static __always_inline u64 gather_accessed(const u64 *entries)
 	}
 	if (!(any & E_ACCESSED))
 		return 0;
-	if (any & (E_PROT_NONE | E_SPECIAL)) {
+	if (any & E_UNCOMMON) {
 #pragma unroll
 		for (int i = 0; i < 64; i++) {
 			u64 e = load(&entries[i]);
 
-			bits |= ((e >> 5) & present(e)) << i;
+			bits |= ((e >> ACCESSED_SHIFT) & present(e)) << i;
 		}
-		return bits;
+		return any & E_CONTIGUOUS ? joined(bits, gather_contiguous(entries)) : bits;
 	}
 	if ((all & (E_PRESENT | E_ACCESSED)) == (E_PRESENT | E_ACCESSED))
 		return ~0ULL;
-	/* What is left is mostly ordinary memory, four at a time: PRESENT gathers in bits 0-3 and ACCESSED in bits 5-8. */
+	/* What is left is mostly ordinary memory, four at a time: PRESENT gathers in four bits, ACCESSED in four others. */
 #pragma unroll
 	for (int i = 0; i < 64; i += 4) {
 		const u64 both = E_PRESENT | E_ACCESSED;
@@ -352,7 +421,7 @@ static __always_inline u64 gather_accessed(const u64 *entries)
 		four |= (load(&entries[i + 1]) & both) << 1;
 		four |= (load(&entries[i + 2]) & both) << 2;
 		four |= (load(&entries[i + 3]) & both) << 3;
-		bits |= ((four >> 5) & four & 15) << i;
+		bits |= ((four >> ACCESSED_SHIFT) & four & 15) << i;
 	}
 	return bits;
 }
@@ -441,7 +510,7 @@ static __always_inline void emit_table(struct walker *w, u64 address, u64 entry)
 		return;
 	}
 	/* A table that was taken away meanwhile (a huge page was made of it) may hold anything. */
-	if ((read_entry(s, w->middle, address >> BLOCK_SHIFT) ^ entry) & (w->mask | E_PRESENT | E_LEAF)) {
+	if ((read_entry(s, w->middle, address >> BLOCK_SHIFT) ^ entry) & (w->mask | E_PRESENT | E_KIND)) {
 		s->changed++;
 		return;
 	}
@@ -478,9 +547,9 @@ static long step(u32 i, void *context)
 			return 0;
 		}
 		entry = read_entry(s, w->direct_map + (entry & w->mask), giant);
-		if (entry & E_LEAF || !(entry & E_PRESENT)) {
+		if (is_leaf(entry) || !(entry & E_PRESENT)) {
 			/* clear_refs does not reach leaves of this size, so their accessed bit says nothing. */
-			if (entry & E_LEAF)
+			if (is_leaf(entry))
 				emit_leaf(s, giant << GIANT_SHIFT, 0, KIND_GIANT);
 			w->address = (giant + 1) << GIANT_SHIFT;
 			return 0;
@@ -490,8 +559,8 @@ static long step(u32 i, void *context)
 	}
 	entry = read_entry(s, w->middle, address >> BLOCK_SHIFT);
 	w->address = ((address >> BLOCK_SHIFT) + 1) << BLOCK_SHIFT;
-	/* LEAF stays set in a huge page under PROT_NONE or a split, and is never set in a swap or migration entry. */
-	if (entry & E_LEAF)
+	/* x86's bit of a leaf is never set in a swap or migration entry. */
+	if (is_leaf(entry))
 		emit_leaf(s, address, is_accessed_leaf(w, entry), KIND_HUGE);
 	else if (entry & E_PRESENT)
 		emit_table(w, address, entry);
@@ -571,10 +640,10 @@ static long answer(u32 i, void *context)
 	if (!a.question || !a.table)
 		return 1;
 	entry = middle_entry(w, a.question->block << BLOCK_SHIFT);
-	if (!(entry & E_PRESENT) || entry & E_LEAF) {
+	if (!(entry & E_PRESENT) || is_leaf(entry)) {
 		bool bits = w->state->about == ABOUT_ACCESSED || w->state->about == ABOUT_MARKED;
 
-		if (!(bits && entry & E_LEAF && entry & E_ACCESSED))
+		if (!(bits && is_leaf(entry) && entry & E_ACCESSED))
 			__builtin_memset(a.question->page, 0, sizeof(a.question->page));
 		return 0;
 	}

@@ -17,7 +17,7 @@ from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.bpf import BpfError, Skeleton
 from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
 from memtui.probes.pages.observers import other_observers
-from memtui.probes.pages.own_pages import misjudged, own_pages
+from memtui.probes.pages.own_pages import misjudged, other_pages, own_pages
 from memtui.probes.pages.rearm import Rearmer
 from memtui.probes.pages.walk import DEFAULT_SLOTS, Walk, Walker, blocks_of
 from memtui.samples import Capability, Status, Vma
@@ -112,9 +112,12 @@ class PageTableTracker:
         self._walker.second_look = bool(others)
         if not others:
             return "nobody else clears accessed bits any more: the page sets are exact again"
+        who = f"{', '.join(others)} runs on this machine and clears accessed bits, too"
+        if not self._walker.knows_page_frames:
+            return f"{who}: touched pages may be missed"
         return (
-            f"{', '.join(others)} runs on this machine and clears accessed bits, too; memtui reads back what it notes "
-            f"about pages touched lately, but a page first touched in a window may be missed"
+            f"{who}; memtui reads back what it notes about pages touched lately, but a page first touched in a window "
+            "may be missed"
         )
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
@@ -246,6 +249,9 @@ def prove(skeleton: Skeleton | None = None) -> Capability:
 
 def flush_capabilities(skeleton: Skeleton | None = None) -> tuple[Capability, ...]:
     """Which flushes work here (cold, soft-dirty), each proved on a child process. Never raises."""
+    reason, remedy = _obstacle()
+    if reason:
+        return _no_flush(reason, remedy)
     try:
         walker = Walker(skeleton)
         try:
@@ -253,14 +259,19 @@ def flush_capabilities(skeleton: Skeleton | None = None) -> tuple[Capability, ..
         finally:
             walker.close()
     except (OSError, TrackerError, ValueError, KeyError) as error:
-        reason, remedy = _explain(error)
-        return tuple(Capability(name, False, reason, remedy) for name in FLUSHES if name != OFF)
+        return _no_flush(*_explain(error))
+
+
+def _no_flush(reason: str, remedy: str) -> tuple[Capability, ...]:
+    return tuple(Capability(name, False, reason, remedy) for name in FLUSHES if name != OFF)
 
 
 def _obstacle() -> tuple[str, str]:
     """(reason, remedy) of what can be seen without trying; empty when nothing stands in the way."""
-    if platform.system() != "Linux" or platform.machine() != "x86_64":
-        return f"it reads x86-64 page tables; this is {platform.system()} on {platform.machine()}", ""
+    if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
+        return f"it reads x86-64 and arm64 page tables; this is {platform.system()} on {platform.machine()}", ""
+    if lacks := other_pages():
+        return lacks
     if os.geteuid() != 0:
         return "it needs root (CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE)", "run with sudo"
     if not _BTF.exists():

@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
-from memtui.probes.pages.flush import COLD, FULL_FLUSH_PAGES, Flusher, Handle, madvise_cold_ranges
+from memtui.probes.pages.base import TrackerError
+from memtui.probes.pages.bpf import ARM64
+from memtui.probes.pages.flush import COLD, FULL_FLUSH_PAGES, NOT_ON_ARM64, Flusher, Handle, madvise_cold_ranges
 from memtui.probes.pages.new_pages import NewPages
 from memtui.probes.pages.walk import Extents, Walk, Walker
 from memtui.probes.pressure import reclaim_is_near
@@ -62,9 +64,14 @@ class Rearmer:
             flusher: for flushing where clearing does not do it on the way.
             asked: ``auto``, ``working-set`` or ``full``.
             paused: the target stands still meanwhile; only then can marks that stayed be told from new ones.
+
+        Raises:
+            TrackerError: that way does not work on this processor.
         """
         if asked not in (*REARMS, "auto"):
             raise ValueError(f"unknown rearm {asked!r}: one of auto, {', '.join(REARMS)}")
+        if asked == WORKING_SET and ARM64:
+            raise TrackerError(f"rearm {WORKING_SET} does not work here: {NOT_ON_ARM64}; auto and {FULL} would")
         self._walker, self._flusher, self._asked, self._paused = walker, flusher, asked, paused
         # Who chose another flush than cold may want the order of reclaim left alone.
         self._allowed = asked == WORKING_SET or (asked == "auto" and flusher.choice == COLD)

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from memtui.pageset import PageSet
 from memtui.probes import pid_namespace
 from memtui.probes.pages.base import TrackerError
-from memtui.probes.pages.bpf import Program, Skeleton, run_iterator
+from memtui.probes.pages.bpf import ARM64, Program, Skeleton, run_iterator
 from memtui.probes.process import has_ended
 
 DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
 TOP = (1 << 64) - 1
 _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
-    *("second_look", "page_frames", "asked", "about"),
+    *("second_look", "page_frames", "asked", "about", "known_address", "known_physical"),
     *("used", "skipped", "errors", "vmas", "foreign", "hugetlb", "changed"),
     *("anonymous", "mm", "exec_id", "next", "mappings"),
 )
@@ -39,6 +39,7 @@ _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_MARKED = range(4)
 _WALK, _ASK = "walk", "ask"  # the programs
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
+_KNOWN = np.ones(512, np.uint64)
 _MAX_SEARCH_STEPS = 1 << 16  # 64 TiB of physical address space in steps of 1 GiB
 
 
@@ -129,6 +130,10 @@ class Walker:
     def _find_direct_map(self) -> None:
         """By walking over no address of this process. The kernel has one direct map, so once is enough."""
         self._set("search_steps", _search_steps())
+        known = _known_page() if ARM64 else None
+        if known:
+            self._set("known_address", known[0])
+            self._set("known_physical", known[1])
         for mask in physical_masks():
             self._set("physical_mask", mask)
             self._set("direct_map", 0)
@@ -179,9 +184,10 @@ class Walker:
     def noted(self, pid: int, pages: PageSet) -> PageSet:
         """Those of the 4 KiB pages whose accessed bit another observer has cleared since the last clear.
 
-        DAMON and page_idle clear accessed bits and leave a note in the page frame instead. Raises as ``walk``.
+        DAMON and page_idle clear accessed bits and leave a note in the page frame instead. None where page frames
+        cannot be asked. Raises as ``walk``.
         """
-        return self._ask(pid, pages, _ABOUT_NOTED)
+        return self._ask(pid, pages, _ABOUT_NOTED) if self.knows_page_frames else PageSet.empty()
 
     def marked(self, pid: int, pages: PageSet) -> PageSet:
         """Those of the pages, huge ones included, whose accessed bit is set, or noted as ``noted`` says it.
@@ -300,9 +306,25 @@ def physical_masks() -> list[int]:
     Linux takes the memory-encryption bit out of the address size it reports; the other masks are for a kernel that
     does not.
     """
+    if ARM64:  # above lie attributes of the entry, or bits of addresses beyond a PiB
+        return [(1 << 50) - 1 & ~0xFFF]
     found = re.search(r"address sizes\s*:\s*(\d+) bits physical", Path("/proc/cpuinfo").read_text())
     mask = (1 << int(found[1] if found else 52)) - 1 & ~0xFFF & (1 << 52) - 1
     return list(dict.fromkeys((mask, mask & ~(1 << 47), mask & ~(1 << 51))))
+
+
+def _known_page() -> tuple[int, int]:
+    """(address, physical address) of a page of this process, which the kernel keeps where it is.
+
+    Raises OSError, and TrackerError where page frame numbers are hidden.
+    """
+    address = _KNOWN.ctypes.data
+    with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+        entry = int.from_bytes(os.pread(pagemap.fileno(), 8, (address >> 12) * 8), "little")
+    frame = entry & (1 << 55) - 1
+    if not entry >> 63 or not frame:
+        raise NotOnThisKernel("page frame numbers are hidden from this process (CAP_SYS_ADMIN)")
+    return address, frame << 12 | address & 0xFFF
 
 
 def _search_steps() -> int:

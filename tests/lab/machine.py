@@ -1,0 +1,97 @@
+"""Other kernels than this machine's, booted in a virtual machine: which ones, and what a script says there.
+
+Set ``MEMTUI_LAB_KERNEL`` to images of kernels with BTF, separated by commas; ``debian`` is the stock kernel of this
+Debian, which is fetched, and ``lab`` the one that ``make lab-kernel`` builds. Both lie in a cache directory
+(``MEMTUI_LAB_CACHE``, by default ``~/.cache/memtui/kernels``). virtme-ng (PyPI) boots them on QEMU in software on this
+machine's files, which the guest may read. It may write to one scratch directory; what it writes elsewhere is gone
+with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.lab.debian_kernel import NoKernel, fetch
+
+VARIABLE, CACHE_VARIABLE = "MEMTUI_LAB_KERNEL", "MEMTUI_LAB_CACHE"
+ROOT = Path(__file__).parents[2]
+KERNELS = [kernel for kernel in os.environ.get(VARIABLE, "").split(",") if kernel]
+_MACHINE = ("--disable-kvm", "--force-9p", "--cpus", "2", "--memory", "2G", "--verbose")
+
+each_kernel = pytest.mark.parametrize("kernel", KERNELS or [None])
+
+
+def cache() -> Path:
+    """Where kernels are kept between test runs and checkouts."""
+    asked = os.environ.get(CACHE_VARIABLE)
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(asked) if asked else Path(user) / "memtui" / "kernels"
+
+
+def lab_image() -> Path:
+    """Where ``make lab-kernel`` leaves the kernel that it builds."""
+    return cache() / "lab" / "bzImage"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One kernel, ready to boot."""
+
+    vng: str
+    kernel: str
+    folder: Path  # of the test, for the script and the console
+
+    def run(self, script: str, *, seconds: float) -> str:
+        """Boot, run the script as root and return what came out on the console, once it has run to its end.
+
+        ``$SCRATCH`` is the one directory whose files come back; it is ``folder / "scratch"`` here.
+        """
+        scratch, console, file = (self.folder / name for name in ("scratch", "console", "guest.sh"))
+        scratch.mkdir()
+        # The exit status of the machine is not that of the script, hence the line at its end.
+        file.write_text(f"export SCRATCH={shlex.quote(str(scratch))}\nbad=0\n{script}\necho guest-status=$bad\n")
+        command = [sys.executable, self.vng, "--run", self.kernel, *_MACHINE, "--cwd", str(ROOT)]
+        # The guest's console comes out on either stream, depending on whether there is a terminal.
+        print(f"{self.kernel}: tail -f {console}", flush=True)
+        with console.open("wb") as output:
+            subprocess.run(
+                [*command, "--rwdir", str(scratch), "--exec", f"bash {shlex.quote(str(file))} 2>&1"],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env=os.environ | {"PATH": _search()}, timeout=seconds, check=False,
+            )  # fmt: skip
+        said = console.read_text(errors="replace")
+        assert "guest-status=0" in said, said[-12000:]
+        return said
+
+
+def machine(kernel: str | None, folder: Path) -> Machine:
+    """A machine with this kernel. Skips, with the reason, where there is none."""
+    if not kernel:
+        pytest.skip(f"set {VARIABLE} to kernel images, or to debian or lab, to test on other kernels")
+    vng = shutil.which("vng", path=_search())
+    if not vng or not shutil.which("qemu-system-x86_64"):
+        pytest.skip("booting another kernel needs virtme-ng (pip install virtme-ng) and qemu-system-x86_64")
+    if kernel == "debian":
+        try:
+            kernel = str(fetch(cache()))
+        except NoKernel as error:
+            pytest.skip(f"the stock kernel of Debian cannot be had: {error}")
+    elif kernel == "lab":
+        kernel = str(lab_image())
+        if not Path(kernel).exists():
+            pytest.skip(f"{kernel} is missing: make lab-kernel builds it")
+    elif not Path(kernel).exists():
+        pytest.fail(f"{VARIABLE} names {kernel}, which is not there")
+    return Machine(vng, kernel, folder)
+
+
+def _search() -> str:
+    return f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
