@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SHORT = ("", "K", "M", "G", "T", "P", "E")
@@ -25,6 +26,7 @@ def _digits(value: float, unit: int) -> str:
     return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
 
 
+@lru_cache(4096)  # a table of ranges shows the same sizes every second
 def size(value: float | None) -> str:
     """Bytes in at most 8 cells: ``61.2 MiB``. None is ``n/a``."""
     if value is None or value != value:
@@ -33,6 +35,7 @@ def size(value: float | None) -> str:
     return f"{_digits(scaled, unit)} {_UNITS[unit]}"
 
 
+@lru_cache(4096)
 def size_column(value: float | None, width: int = 8) -> str:
     """Bytes right-aligned with the unit in one column: ``61.2 MiB``, ``   0 B  ``."""
     if value is None or value != value:

@@ -87,7 +87,7 @@ class FakeSession:
             heap = vars(self.rows[0]) | {"id": 1000 + child, "process": 1 + child, "pid": 4242 + child}
             self.rows.append(SimpleNamespace(**heap))
         self.ended_at: dict[int, int] = {}  # process -> the sample in which it ended
-        self.released = self.asked_pages = 0
+        self.released = self.gave_way = self.asked_pages = 0
         self.thinned_to_bytes: int | None = None
         self._sums: list[int] = []
         self.refresh()
@@ -139,6 +139,9 @@ class FakeSession:
 
     def release(self) -> None:
         self.released += 1
+
+    def give_way(self) -> None:
+        self.gave_way += 1
 
     def processes(self) -> list[Process]:
         children = [

@@ -122,7 +122,7 @@ async def test_live_pause_and_return():
         assert d.view.header.position_s == stopped
         await d.press("l")
         await d.until(lambda: d.view.header.state is State.LIVE)
-        assert session.released > 0
+        assert session.gave_way > 0
 
 
 async def test_live_ends_when_the_target_does():

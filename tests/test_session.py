@@ -8,11 +8,15 @@ import json
 import os
 import sqlite3
 import tempfile
+import threading
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memtui.analysis.working_set import select
 from memtui.export import export
@@ -174,6 +178,77 @@ def test_reading_while_it_grows_and_folding_afterwards(tmp_path):
     assert os.listdir(tmp_path) == ["s.memtui"]
     assert reader.page_set(0, 1) is not None, "a released reader opens the file again"
     reader.close()
+
+
+def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
+    """It keeps the file open while it grows, and lets go of it at the first look after the end."""
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    recorder = Recorder(writer)
+    *before, end = messages(20)
+    for message in before:
+        recorder.take(message)
+    writer.commit()
+    reader = SessionReader(path)
+    reader.give_way()
+    assert reader._connection is not None, "the recording goes on: the file stays open"
+    recorder.take(end)
+    looked = threading.Event()
+
+    def look() -> None:
+        while not looked.wait(0.1):
+            reader.refresh()
+            reader.page_set(3, 1)
+            reader.give_way()
+
+    viewer = threading.Thread(target=look)
+    viewer.start()
+    try:
+        assert writer.close()
+        assert os.listdir(tmp_path) == ["s.memtui"]
+    finally:
+        looked.set()
+        viewer.join()
+    reader.refresh()
+    reader.give_way()
+    assert reader._connection is not None, "a folded file may stay open: nobody waits for it"
+    reader.close()
+
+
+def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr("memtui.session.store.LET_GO_S", 0.1)
+    path = write_session(tmp_path / "s.memtui", messages(3))
+    writer = SessionWriter(path, overwrite=True)
+    recorder = Recorder(writer)
+    for message in messages(20):
+        recorder.take(message)
+    writer.commit()
+    with closing(SessionReader(path)) as asleep:
+        assert not writer.close()
+        assert len(asleep.samples) == 20
+    with closing(SessionReader(path)) as later:
+        assert len(later.samples) == 20
+        assert later.end is not None
+
+
+@given(st.lists(st.integers(0, SAMPLES - 1), min_size=1, max_size=12))
+@settings(max_examples=25, deadline=None)
+def test_what_a_reader_keeps_changes_no_answer(path, asked):
+    """Asked forwards, backwards and again, it says what a new one says."""
+    with closing(SessionReader(path)) as kept:
+        for sample in asked:
+            with closing(SessionReader(path)) as new:
+                assert kept.vma_rss(sample) == new.vma_rss(sample)
+                for mine, theirs in zip(kept.vma_wss(sample - 5, sample), new.vma_wss(sample - 5, sample), strict=True):
+                    assert mine.tolist() == theirs.tolist()
+
+
+def test_what_a_reader_keeps_is_bounded(path, monkeypatch):
+    monkeypatch.setattr("memtui.session.reader._KEEP_PAIRS", 10)
+    with closing(SessionReader(path)) as reader:
+        for sample in range(0, SAMPLES, 3):
+            reader.vma_wss(sample, sample + 2)
+            assert len(reader._pairs_of) <= 10 + 3 * len(reader.processes())
 
 
 def kill_a_recorder(path: Path, pages_in_memory: int | None = None) -> None:

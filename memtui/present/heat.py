@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
 from memtui.analysis.lean import distinct
 from memtui.pageset import PAGE_BYTES, PageSet
+from memtui.present.allowance import Allowance
 from memtui.present.place import SUBROWS, Interval, Place, Stack
 from memtui.units import size
 from memtui.views import HeatBand, HeatCursor, HeatView, TimeAxis
@@ -65,11 +65,11 @@ class HeatColumns:
         ranges: Sequence[ProcessRange],
         columns: int,
         cells: int,
-        deadline: float,
+        allowance: Allowance,
         touched: Mapping[int, int],
         mapped: Callable[[int, int, int], int],
     ) -> tuple[HeatView, bool]:
-        """The picture, and whether it is complete; what the deadline cuts off is nan until the next call.
+        """The picture, and whether it is complete; what the allowance cuts off is nan until the next call.
 
         ``touched`` are bytes by range in the window at the cursor: they say which is the hottest at that moment.
         ``mapped(process, start, end)`` counts the ranges there were in a part of memory.
@@ -102,7 +102,7 @@ class HeatColumns:
             samples = [int(reader.samples.sample[n]) for n in wanted]
             if samples and reader.thinned_to_bytes is not None:
                 samples = _stored(reader, samples, int(reader.samples.sample[max(low, high - 1)]))
-            found = [self._column(reader, sample, deadline) for sample in samples]
+            found = [self._column(reader, sample, allowance) for sample in samples]
             done = [one for one in found if one is not None]
             picture[column] = made = _mean(done) if done else blank
             if len(done) < len(found):
@@ -268,12 +268,12 @@ class HeatColumns:
 
     # Columns
 
-    def _column(self, reader: Any, sample: int, deadline: float) -> Column | None:
+    def _column(self, reader: Any, sample: int, allowance: Allowance) -> Column | None:
         kept = self._columns.get(sample)
         if kept is not None:
             self._columns.move_to_end(sample)
             return kept
-        if time.perf_counter() > deadline:
+        if allowance.spent:
             return None
         parts = [bin_column(self._page_set(reader, sample, one), layout) for one, layout, _ in self._stack.layouts]
         made = np.concatenate(parts) if parts else np.empty(0, np.float32)

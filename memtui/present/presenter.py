@@ -19,6 +19,7 @@ from memtui.analysis.lean import median
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.pageset import PageSet
+from memtui.present.allowance import Allowance
 from memtui.present.heat import HeatColumns
 from memtui.present.marks import MarkLog
 from memtui.present.output import OutputLog
@@ -65,6 +66,7 @@ class SessionLike(Protocol):
     def stored_sample(self, first_sample: int, last_sample: int) -> int | None: ...
     def refresh(self) -> bool: ...
     def release(self) -> None: ...
+    def give_way(self) -> None: ...
     def processes(self) -> list[Process]: ...
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]: ...
     def vma_rows(self, process: int | None = None) -> list[Any]: ...
@@ -174,16 +176,16 @@ class Presenter:
 
     def view(self, budget_s: float = 0.04) -> MemoryView:
         """The screen at the cursor. Spends about ``budget_s`` on parts that can wait; see ``complete``."""
-        deadline = time.perf_counter() + budget_s
+        allowance = Allowance(budget_s)
         axis, at = self.playhead.axis(), self.playhead.index
         sample = int(self.reader.samples.sample[at]) if at >= 0 else -1
         processes = self.reader.processes()
         table = self.ranges.view(self.reader, sample, processes)
         self._power.update(self.reader, self.playhead)
         self._marks.update(self.reader, self.playhead.latest_ns)
-        heat, self.complete = self._heat_view(axis, deadline, processes)
-        graph = self._graph(axis, at, deadline)
-        reuse = self._reuse_view(sample, deadline)
+        heat, self.complete = self._heat_view(axis, allowance, processes)
+        graph = self._graph(axis, at, allowance)
+        reuse = self._reuse_view(sample, allowance)
         self.shown = True
         return MemoryView(
             header=self._header(at, processes),
@@ -290,7 +292,7 @@ class Presenter:
                 cost += (now[1] - self._own[0][1]) / elapsed
         return cost
 
-    def _graph(self, axis: TimeAxis, at: int, deadline: float) -> GraphView:
+    def _graph(self, axis: TimeAxis, at: int, allowance: Allowance) -> GraphView:
         samples, hello = self.reader.samples, self.reader.hello
         # Whole extra windows at both ends, so that the picture begins and ends full.
         first = max(0, int(np.searchsorted(samples.end_ns, axis.start_ns)) - 1)
@@ -300,11 +302,11 @@ class Presenter:
         focus = line = focus_now = None
         here = at - first if first <= at < last else -1
         if self._sizes is not None:
-            (wss, rss), whole = self._sizes.view(self.reader, first, last, at, deadline)
+            (wss, rss), whole = self._sizes.view(self.reader, first, last, at, allowance)
             self.complete = self.complete and whole
             wss_now, rss_now = _known(wss, here), _known(rss, here)
         if self._line is not None and self._focus is not None and (row := self.ranges.row(self._focus)):
-            (line,), whole = self._line.view(self.reader, first, last, at, deadline)
+            (line,), whole = self._line.view(self.reader, first, last, at, allowance)
             self.complete = self.complete and whole
             focus, focus_now = name_of(row), _known(line, here)
         inside = samples.end_ns[first:last] <= axis.end_ns
@@ -354,7 +356,7 @@ class Presenter:
             parts.append(f"first mapped {size(float(samples.faulted_in_bytes[at]))}")
         return tuple(parts)
 
-    def _heat_view(self, axis: TimeAxis, deadline: float, processes: list[Process]) -> tuple[HeatView, bool]:
+    def _heat_view(self, axis: TimeAxis, allowance: Allowance, processes: list[Process]) -> tuple[HeatView, bool]:
         hello = self.reader.hello
         if self.room.heat_columns < 1 or self.room.heat_rows < 1:
             return HeatView(axis, np.empty((0, 0), np.float32)), True
@@ -366,7 +368,7 @@ class Presenter:
             self.ranges.heat_ranges(processes),
             self.room.heat_columns,
             self.room.heat_rows,
-            deadline,
+            allowance,
             self.ranges.touched,
             self.ranges.mapped,
         )
@@ -384,10 +386,10 @@ class Presenter:
             return ""
         return f"no pages of this moment: thinned to keep the file below {size(limit)}"
 
-    def _reuse_view(self, sample: int, deadline: float) -> ReuseView:
+    def _reuse_view(self, sample: int, allowance: Allowance) -> ReuseView:
         if why := _why_no_pages(self.reader.hello):
             return ReuseView(note=why)
-        view, whole = self._reuse.view(self.reader, sample, deadline)
+        view, whole = self._reuse.view(self.reader, sample, allowance)
         self.complete = self.complete and whole
         return replace(view, whose="of all ranges") if self._focus is not None and not view.whose else view
 

@@ -37,6 +37,7 @@ class RangeTable:
         self._read_at = -READ_EVERY_S
         self._surveyed = 0
         self._left_out: dict[tuple[int, int, int], str] = {}
+        self._made: dict[int, tuple[tuple, RangeRow]] = {}  # rows as last made, by their number
 
     def view(self, reader: Any, sample: int, processes: Sequence[Process]) -> TableView:
         """The table at a sample."""
@@ -64,21 +65,24 @@ class RangeTable:
             touched = wss.get(row.id, None if row.filtered or not known else 0)
             if touched is not None and touched < 0:
                 touched = None  # the tracker cannot know it (hugetlb)
-            rows.append(
-                RangeRow(
-                    key=row.id,
-                    start=row.start,
-                    end=row.end,
-                    perms=row.perms,
-                    name=name,
-                    wss_bytes=touched,
-                    rss_bytes=rss.get(row.id),
-                    share=touched / total if touched is not None and total else None,
-                    trend=trend.get(row.id, (0,) * TREND if known else ()),
-                    pid=row.pid if several else None,
-                    left_out=why,
-                )
+            values = (
+                row.id,
+                row.start,
+                row.end,
+                row.perms,
+                name,
+                touched,
+                rss.get(row.id),
+                touched / total if touched is not None and total else None,
+                trend.get(row.id, (0,) * TREND if known else ()),
+                row.pid if several else None,
+                why,
             )
+            # Most ranges are as they were a second ago: the same object is made, compared and painted once.
+            made = self._made.get(row.id)
+            if made is None or made[0] != values:
+                made = self._made[row.id] = values, RangeRow(*values)
+            rows.append(made[1])
         rows.sort(key=self._key, reverse=self.descending)
         return TableView(
             tuple(rows), left_out, unmatched, self.filters_on, self.words, self.sort, self.descending, only=self.pid

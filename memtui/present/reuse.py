@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
+from memtui.present.allowance import Allowance
 from memtui.views import ReuseView
 
 FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
@@ -25,13 +25,13 @@ class ReuseLog:
         self._keys, self._whose = keys, whose
         self._histogram, self._view, self._until = ReuseHistogram(), ReuseView(), -1
 
-    def view(self, reader: Any, sample: int, deadline: float) -> tuple[ReuseView, bool]:
+    def view(self, reader: Any, sample: int, allowance: Allowance) -> tuple[ReuseView, bool]:
         """The distances up to a sample, and whether all of them are in it."""
         if sample < 0:
             return ReuseView(), True
         if self._until != sample:
             if self._keys is not None:
-                self._add_process(reader, sample, self._keys, deadline)
+                self._add_process(reader, sample, self._keys, allowance)
             elif 0 <= self._until < sample <= self._until + FEW_SAMPLES:
                 for _, _, reuse in reader.reuse_between(self._until + 1, sample):
                     self._histogram.add(reuse)
@@ -43,7 +43,7 @@ class ReuseLog:
         whole = self._until == sample
         return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
 
-    def _add_process(self, reader: Any, sample: int, keys: frozenset[int], deadline: float) -> None:
+    def _add_process(self, reader: Any, sample: int, keys: frozenset[int], allowance: Allowance) -> None:
         """Window after window within the budget: the checkpoints of a session hold all processes together."""
         if sample < self._until:
             self._histogram, self._until = ReuseHistogram(), -1
@@ -53,7 +53,7 @@ class ReuseLog:
                 if process in keys:
                     self._histogram.add(reuse)
             self._until = last
-            if time.perf_counter() > deadline:
+            if allowance.spent:
                 return
 
 

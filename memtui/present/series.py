@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from memtui.present.allowance import Allowance
 from memtui.views import Floats
 
 POINTS = 1024  # of a line at most: more than a wide terminal has dots
@@ -50,7 +50,7 @@ class Series:
         self._fetch, self._absent = fetch, absent
         self._known: dict[int, Values] = {}
 
-    def view(self, reader: Any, first: int, last: int, at: int, deadline: float) -> tuple[list[Floats], bool]:
+    def view(self, reader: Any, first: int, last: int, at: int, allowance: Allowance) -> tuple[list[Floats], bool]:
         """An array per value for the samples at places ``first`` to ``last`` and whether it is complete.
 
         A long session is looked at in even steps, the newest first; the sample at ``at`` is always among them.
@@ -65,7 +65,7 @@ class Series:
         complete = True
         for low, high in _runs(missing):
             self._known |= {n: self._absent for n in missing if low <= n <= high} | dict(self._fetch(reader, low, high))
-            if time.perf_counter() > deadline:
+            if allowance.spent:
                 complete = low == missing[-1]
                 break
         nothing = (np.nan,) * len(self._absent)

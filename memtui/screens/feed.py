@@ -78,13 +78,12 @@ class Feed(threading.Thread):
                     looked = now
                     presenter.refresh()
                 self._deliver(presenter.view() if presenter.shown else presenter.view(FIRST_S))
+                presenter.reader.give_way()
                 failed = False
             except Exception as error:
                 # Whatever is wrong with a file, the screen stays and says it; a silent standstill would be worse.
                 self._complain(error)
                 failed = True
-            if presenter.playhead.recording:
-                presenter.reader.release()  # an open reader would keep the recorder from folding its file
         presenter.reader.release()
 
     def _complain(self, error: Exception) -> None:

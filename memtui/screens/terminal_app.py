@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from functools import lru_cache
 from typing import ClassVar, TypeVar
 
+from rich.control import Control
 from textual.app import App
 from textual.binding import Binding, BindingType
 
@@ -15,6 +17,10 @@ from memtui.widgets.panel import Painted
 from memtui.widgets.themes import THEMES
 
 T = TypeVar("T")
+
+# Textual asks Rich for these few escape codes again for every line it writes, and Rich makes each in five steps: a
+# tenth of what the screen took.
+Control.move_to = staticmethod(lru_cache(1 << 15)(Control.move_to))  # type: ignore[method-assign]
 
 
 class TerminalApp(App[T]):

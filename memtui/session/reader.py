@@ -30,7 +30,16 @@ from memtui.session.checks import (
     parse_json,
 )
 from memtui.session.codec import decode_pairs, decode_reuse
-from memtui.session.store import SessionError, connect_reader, read_all, row_id, size_on_disk, split_row_id, unreadable
+from memtui.session.store import (
+    SessionError,
+    connect_reader,
+    has_log,
+    read_all,
+    row_id,
+    size_on_disk,
+    split_row_id,
+    unreadable,
+)
 
 _INTEGERS = ("sample", "start_ns", "end_ns", "asked_ns", "sampler_cpu_ns", "recorder_cpu_ns", "gaps")
 _MAYBE = ("paused_ns", "wss_bytes", "stored_bytes", "faulted_in_bytes", "unknown_bytes", "rss_bytes")
@@ -45,6 +54,10 @@ _READING_KINDS = "itttrrrIrtttI"
 _HELD, _HELD_KINDS = "g.t_ns, g.process, g.gpu_bytes, g.status, g.reason", "iiItt"
 _REUSE_AT_ONCE = 256  # windows whose distances are in memory together
 _MAX_PAIR_BYTES = 64 << 20  # of one answer about VMAs
+_KEEP_PAIRS = 512  # decoded blobs, for those who look at the newest windows again and again
+_RESIDENT_SAMPLES = 2048  # what was resident is told about once a second: it was longer ago for nobody who is there
+
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +114,11 @@ class SessionReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = None
+        self._has_log = False  # as of the moment it was opened
+        self._pairs_of: dict[int, Pairs] = {}  # decoded blobs of ``vma_wss`` by row key; they never change
+        self._pairs_bytes = 0
+        self._resident: tuple[int, dict[int, tuple[int, Pairs]]] = -1, {}
+        self._aliases: dict[int, int] | None = None  # as of the last look
         self.hello: Hello
         self.end: End | None = None
         self.recorder_pid = 0
@@ -137,6 +155,7 @@ class SessionReader:
 
     def refresh(self) -> bool:
         """Look for newly committed rows; True when there are any, or when the recording ended meanwhile."""
+        self._aliases = None
         last = int(self.samples.sample[-1]) if len(self.samples) else -1
         new = self._all(f"SELECT {_SCALARS} FROM sample WHERE sample > ? ORDER BY sample", _SCALAR_KINDS, last)
         if new:
@@ -183,6 +202,14 @@ class SessionReader:
 
     close = release
 
+    def give_way(self) -> None:
+        """Let go of the file where its recording has ended and is not folded yet: that is what the recorder waits for.
+
+        Until then it stays open: opening it takes longer than all that a screen asks of it in a second.
+        """
+        if self.end is not None and self._has_log:
+            self.release()
+
     def processes(self) -> list[Process]:
         """Every process of the tree, every exec a new one, in the order they appeared."""
         rows = self._all(
@@ -194,6 +221,7 @@ class SessionReader:
 
     def vma_rows(self, process: int | None = None) -> list[VmaRow]:
         """The merged VMAs by process and address."""
+        self._aliases = None  # what was merged since the last look belongs to these
         query = (
             "SELECT v.id, v.process, p.pid, v.start, v.end, v.perms, v.name, v.first_sample, v.last_sample, v.filtered "
             "FROM vma v JOIN process p ON p.key = v.process WHERE ? IS NULL OR v.process = ? "
@@ -221,19 +249,30 @@ class SessionReader:
         if not rows:
             none = np.empty(0, np.int64)
             return none, none, none
-        pairs = self._pairs(rows)
+        pairs = self._kept_pairs(rows)
         samples = np.repeat([split_row_id(row)[0] for row, _ in rows], [len(ids) for ids, _ in pairs])
         ids = self._unalias(np.concatenate([ids for ids, _ in pairs]))
         return samples.astype(np.int64), ids, np.concatenate([values for _, values in pairs])
 
     def vma_rss(self, sample: int) -> dict[int, int]:
         """Resident bytes by VMA row, the newest known at or before a sample. Rows of processes without any: absent."""
-        found: dict[int, int] = {}
-        low, high = _span(max(sample - 2048, 0), sample)
-        newest = self._all(
-            "SELECT max(id), data FROM vma_rss WHERE id >= ? AND id < ? GROUP BY id & 1048575", "ib", low, high
+        until, by_process = self._resident
+        least = max(sample - _RESIDENT_SAMPLES, 0)
+        if not least <= until <= sample:
+            until, by_process = least - 1, {}
+        by_process = {process: held for process, held in by_process.items() if held[0] >= least}
+        # The newest of each process. Following a live session, these are the few since the last look.
+        rows = self._all(
+            "SELECT max(id), data FROM vma_rss WHERE id >= ? AND id < ? GROUP BY id & 1048575",
+            "ib",
+            *_span(until + 1, sample),
         )
-        for ids, values in self._pairs(newest):
+        for (row, _), pairs in zip(rows, self._pairs(rows), strict=True):
+            at, process = split_row_id(row)
+            by_process[process] = at, pairs
+        self._resident = sample, by_process
+        found: dict[int, int] = {}
+        for _, (ids, values) in by_process.values():
             for row, value in zip(self._unalias(ids).tolist(), values.tolist(), strict=True):
                 found[row] = found.get(row, 0) + value
         return found
@@ -330,6 +369,7 @@ class SessionReader:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = connect_reader(self.path)
+            self._has_log = has_log(self._connection)
         return self._connection
 
     def _all(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -346,18 +386,34 @@ class SessionReader:
     def _damaged(self, what: str) -> SessionError:
         return SessionError(f"{self.path}: is damaged: {what}")
 
-    def _pairs(self, rows: list[tuple[Any, ...]]) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def _pairs(self, rows: list[tuple[Any, ...]]) -> list[Pairs]:
         """Decoded blobs of (row key, pairs)."""
         found, size_bytes = [], 0
         for row, data in rows:
-            try:
-                found.append(decode_pairs(data))
-            except ValueError as error:
-                raise self._damaged(f"ranges of sample {split_row_id(row)[0]}: {error}") from None
-            size_bytes += 2 * found[-1][0].nbytes
+            found.append(self._decoded(row, data))
+            size_bytes += _nbytes(found[-1])
             if size_bytes > _MAX_PAIR_BYTES:
                 raise self._damaged(f"its ranges unpack to more than {_MAX_PAIR_BYTES} bytes")
         return found
+
+    def _kept_pairs(self, rows: list[tuple[Any, ...]]) -> list[Pairs]:
+        """``_pairs`` for those who look at the newest windows again and again: what was decoded before is kept."""
+        kept = self._pairs_of
+        new = self._pairs([row for row in rows if row[0] not in kept])
+        self._pairs_bytes += sum(map(_nbytes, new))
+        fresh = dict(zip((row for row, _ in rows if row not in kept), new, strict=True))
+        found = [fresh[row] if row in fresh else kept[row] for row, _ in rows]
+        if self._pairs_bytes > _MAX_PAIR_BYTES or len(kept) > _KEEP_PAIRS:
+            kept.clear()
+            self._pairs_bytes = sum(map(_nbytes, new))
+        kept.update(fresh)
+        return found
+
+    def _decoded(self, row: int, data: bytes) -> Pairs:
+        try:
+            return decode_pairs(data)
+        except ValueError as error:
+            raise self._damaged(f"ranges of sample {split_row_id(row)[0]}: {error}") from None
 
     def _meta(self) -> dict[str, Any]:
         try:
@@ -367,7 +423,9 @@ class SessionReader:
 
     def _unalias(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Replace ids of merged rows by the row that took them in."""
-        aliases = dict(self._all("SELECT id, row FROM vma_alias", "ii"))
+        if self._aliases is None:
+            self._aliases = dict(self._all("SELECT id, row FROM vma_alias", "ii"))
+        aliases = self._aliases
         if not aliases:
             return ids
 
@@ -383,6 +441,10 @@ class SessionReader:
 
         values, place = ranked(ids)
         return np.array([follow(int(row)) for row in values], np.int64)[place]
+
+
+def _nbytes(pairs: Pairs) -> int:
+    return pairs[0].nbytes + pairs[1].nbytes
 
 
 def _span(first_sample: int, last_sample: int) -> tuple[int, int]:

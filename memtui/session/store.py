@@ -7,6 +7,7 @@ import re
 import sqlite3
 import stat
 import struct
+import time
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -24,6 +25,7 @@ JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # https://www.sqlite.org/fi
 _PROCESS_BITS = 20
 _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
 _STEPS_PER_CHECK = 1 << 17
+LET_GO_S = 2.0  # an ended recording waits so long for those who look at it
 # What a system does not have, it does not need: a session opens on any.
 _OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
 
@@ -107,12 +109,12 @@ def size_on_disk(path: Path) -> int:
 
 
 def _log_bytes(path: Path) -> int:
-    return _size(path.with_name(path.name + "-wal"))
+    return _size(f"{path}-wal")
 
 
-def _size(path: Path) -> int:
+def _size(path: Path | str) -> int:
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size
     except OSError:
         return 0
 
@@ -150,6 +152,11 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def has_log(connection: sqlite3.Connection) -> bool:
+    """Whether the session is being written, or was not folded when that ended."""
+    return connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
 def _roll_back(path: Path) -> None:
@@ -202,18 +209,20 @@ def read_all(connection: sqlite3.Connection, path: Path, query: str, values: tup
     Pages of a b-tree that point at one another make a small file answer for ever. A whole file costs less than 8 steps
     of SQLite's machine for every byte of it.
     """
-    steps_left = (1 << 22) + 8 * size_on_disk(path)
+    steps = 0
+    most = 0  # asked for only when there are many: looking at the file takes longer than most answers
 
     def tick() -> bool:
-        nonlocal steps_left
-        steps_left -= _STEPS_PER_CHECK
-        return steps_left < 0
+        nonlocal steps, most
+        most = most or (1 << 22) + 8 * size_on_disk(path)
+        steps += _STEPS_PER_CHECK
+        return steps > most
 
     connection.set_progress_handler(tick, _STEPS_PER_CHECK)
     try:
         return connection.execute(query, values).fetchall()
     except sqlite3.OperationalError:
-        if steps_left < 0:
+        if steps > most:
             raise SessionError(f"{path}: is damaged: its tables have no end") from None
         raise
     finally:
@@ -244,11 +253,21 @@ def _normal(entry: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def seal(path: Path) -> bool:
-    """Fold the write-ahead log of an ended session into one plain file; False while somebody else has it open."""
+    """Fold the write-ahead log of an ended session into one plain file; False where somebody keeps it open.
+
+    A viewer that follows the session lets go of it at its next look, within a second.
+    """
+    deadline = time.monotonic() + LET_GO_S
     try:
-        connection = sqlite3.connect(path, timeout=0.2)
+        connection = sqlite3.connect(path, timeout=0)
         try:
-            return connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] == "delete"
+            while True:
+                try:
+                    return connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] == "delete"
+                except sqlite3.OperationalError:
+                    if time.monotonic() > deadline:
+                        return False
+                    time.sleep(0.02)
         finally:
             connection.close()
     except sqlite3.OperationalError:

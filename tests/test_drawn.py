@@ -1,0 +1,69 @@
+"""Lines as bytes: what a terminal shows of them is what it shows of Textual's own strips, for fewer bytes."""
+
+from __future__ import annotations
+
+import pyte
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.color import ColorSystem
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from memtui.widgets.drawn import Drawn
+
+COLOURS = st.sampled_from([None, "color(17)", "color(243)", "color(208)"])
+FLAGS = st.sampled_from([None, True])
+STYLES = st.builds(Style, color=COLOURS, bgcolor=COLOURS, bold=FLAGS, reverse=FLAGS, underline=FLAGS)
+LINES = st.lists(st.tuples(st.text("ab ▀│", max_size=4), STYLES), max_size=12)
+CELLS = 60
+
+
+def console(system: str) -> Console:
+    return Console(color_system=system, force_terminal=True)
+
+
+def shown(text: str) -> list:
+    screen = pyte.Screen(CELLS, 1)
+    pyte.Stream(screen).feed(text)
+    return [screen.buffer[0][x] for x in range(CELLS)]
+
+
+@given(LINES, st.sampled_from(["256", "standard", "truecolor"]))
+@settings(max_examples=150, deadline=None)
+def test_a_terminal_shows_the_same(line, system):
+    on = console(system)
+    width = sum(len(run) for run, _ in line)
+    plain = Strip([Segment(run, style) for run, style in line], width)
+    drawn = Drawn(line, width)
+    assert shown(drawn.render(on)) == shown(plain.render(on))
+    assert len(drawn.render(on)) <= len(plain.render(on)) + len("\x1b[0m")
+    assert shown(drawn.render(on) + "x") == shown(plain.render(on) + "x"), "nothing is left behind it"
+
+
+@settings(deadline=None)
+@given(LINES, st.integers(0, 20), st.integers(0, 20))
+def test_cut_it_is_a_strip_like_others(line, start, cells):
+    width = sum(len(run) for run, _ in line)
+    plain = Strip([Segment(run, style) for run, style in line], width)
+    drawn = Drawn(line, width)
+    assert drawn.cell_length == width
+    assert drawn.crop(start, start + cells) == plain.crop(start, start + cells)
+    assert list(drawn) == list(plain)
+    assert drawn.text == plain.text
+    assert drawn == plain
+
+
+def test_neighbouring_cells_of_one_style_cost_one_code():
+    style = Style(color="color(243)", bgcolor="color(17)")
+    other = Style(color="color(208)", bgcolor="color(17)")
+    drawn = Drawn([("a", style), ("b", style), ("c", other)], 3)
+    assert drawn.render(console("256")) == "\x1b[38;5;243;48;5;17mab\x1b[38;5;208;48;5;17mc\x1b[0m"
+    assert ColorSystem.EIGHT_BIT is console("256")._color_system
+
+
+def test_what_no_strip_has_it_has_not():
+    with pytest.raises(AttributeError):
+        Drawn([], 0).colour  # noqa: B018
