@@ -72,6 +72,7 @@ class Arm64:
                 shutil.copytree(path, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copyfile(path, tree / name)
+        _compile(tree)
         (tree / "guest.sh").write_text(f"{_BEGIN}{script}\n{_END}")
         _run("mke2fs", "-q", "-t", "ext4", "-d", str(tree), str(image), "128M")
         disks = []
@@ -189,11 +190,16 @@ def _make_system(home: Path, apt: dict[str, str], image: Path) -> None:
             ZipFile(wheel).extractall(site)
         for name in _PURE:
             _copy(name, site)
-        for code in (site, tree / "usr" / "lib" / "python3.11"):
-            if sys.version_info[:2] == (3, 11):  # of that version are those modules, whoever compiles them
-                compileall.compile_dir(code, quiet=2)
+        _compile(site)
+        _compile(tree / "usr" / "lib" / "python3.11")
         _run("mke2fs", "-q", "-t", "ext4", "-d", str(tree), f"{folder}/image", "1200M")
         Path(folder, "image").rename(image)
+
+
+def _compile(code: Path) -> None:
+    """Compiled modules know no processor; but those of another version of Python are of no use there."""
+    if sys.version_info[:2] == (3, 11):
+        compileall.compile_dir(code, quiet=2)
 
 
 def _copy(name: str, site: Path) -> None:

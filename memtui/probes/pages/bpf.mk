@@ -1,4 +1,5 @@
-# Regenerates the light skeletons that the package ships: make -f memtui/probes/pages/bpf.mk skeleton [OUT=file.json OUT_ARM64=file.json]
+# Regenerates the light skeletons that the package ships (or OUT=file.json OUT_ARM64=file.json):
+# make -f memtui/probes/pages/bpf.mk skeleton
 # Needs clang, bpftool and the libbpf headers (Debian: clang bpftool libbpf-dev), and a kernel with BTF to build on.
 PAGES := $(dir $(lastword $(MAKEFILE_LIST)))
 PYTHON ?= python3

@@ -36,9 +36,8 @@ COLD, SOFT_DIRTY, OFF = "cold", "soft-dirty", "off"
 FLUSHES = (COLD, SOFT_DIRTY, OFF)
 
 NOT_ON_ARM64 = "what MADV_COLD flushes on arm64 are the pages it was given and no others"
-FULL_FLUSH_PAGES = (
-    34  # of x86: cleared pages this far apart (first to last, both counted) flush the whole address space
-)
+# Of x86: cleared pages this far apart (first to last, both counted) flush the whole address space.
+FULL_FLUSH_PAGES = 34
 _SAFE_PAGES = 64  # asked for, so that a page that is skipped at an end does no harm
 _LONGEST_PAGES = 16384  # 64 MiB: a longer span would disturb the order of reclaim more than it is worth
 _ATTEMPTS = 4

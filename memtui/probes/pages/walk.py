@@ -39,7 +39,7 @@ _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_MARKED = range(4)
 _WALK, _ASK = "walk", "ask"  # the programs
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
-_KNOWN = np.ones(512, np.uint64)
+_KNOWN = np.ones(1, np.uint64)
 _MAX_SEARCH_STEPS = 1 << 16  # 64 TiB of physical address space in steps of 1 GiB
 
 
@@ -130,18 +130,20 @@ class Walker:
     def _find_direct_map(self) -> None:
         """By walking over no address of this process. The kernel has one direct map, so once is enough."""
         self._set("search_steps", _search_steps())
-        known = _known_page() if ARM64 else None
-        if known:
-            self._set("known_address", known[0])
-            self._set("known_physical", known[1])
         for mask in physical_masks():
+            if ARM64:
+                address, physical = _known_page()
+                self._set("known_address", address)
+                self._set("known_physical", physical)
             self._set("physical_mask", mask)
             self._set("direct_map", 0)
             self._set_part(0, 0)
             self._visit(os.getpid())
             if self._get("direct_map"):
                 return
-        raise NotOnThisKernel("the kernel's direct map of memory was not found (a Xen PV guest, or no x86-64 paging)")
+        raise NotOnThisKernel(
+            "the kernel's direct map of memory was not found (a Xen PV guest, or page tables of another form)"
+        )
 
     def _get(self, name: str) -> int:
         return int(self._state[_FIELD[name]])
@@ -307,14 +309,14 @@ def physical_masks() -> list[int]:
     does not.
     """
     if ARM64:  # above lie attributes of the entry, or bits of addresses beyond a PiB
-        return [(1 << 50) - 1 & ~0xFFF]
+        return [(1 << 50) - 1 & ~0xFFF] * 3  # the page that is known may have moved meanwhile
     found = re.search(r"address sizes\s*:\s*(\d+) bits physical", Path("/proc/cpuinfo").read_text())
     mask = (1 << int(found[1] if found else 52)) - 1 & ~0xFFF & (1 << 52) - 1
     return list(dict.fromkeys((mask, mask & ~(1 << 47), mask & ~(1 << 51))))
 
 
 def _known_page() -> tuple[int, int]:
-    """(address, physical address) of a page of this process, which the kernel keeps where it is.
+    """(address, physical address) of a word of this process.
 
     Raises OSError, and TrackerError where page frame numbers are hidden.
     """
