@@ -32,20 +32,6 @@ CHOSEN = {
     "test_flush.py": "not cold and (either_flush or arm64)",
     "test_contiguous.py": "sixteen",
 }
-# A whole recording; its windows are long, as everything takes ten times as long here.
-RECORDING = """python3 -c '
-from pathlib import Path
-from tests.live import assert_exact, pattern
-from tests.test_cli import memtui
-path = Path("/tmp/s.memtui")
-with pattern("random", "--pages", 4000, "--touched", 1000, "--seed", 3) as truth:
-    words = ("record", truth["pid"], "-o", path, "--interval", 2, "--duration", 25, "--json")
-    done = memtui(*words, timeout=300)
-assert done.returncode == 0, done.stderr
-assert_exact(path, truth)
-print("recorded", done.stdout.count("sample"))
-' || bad=$?
-"""
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not os.environ.get(VARIABLE), reason=f"set {VARIABLE}=1 to boot arm64 kernels in software"),
@@ -69,7 +55,7 @@ def doctor(said: str) -> dict:
 def test_the_page_tables_tell_the_truth_there(package, processor, tmp_path):
     command = "python3 -m pytest -p no:cacheprovider -q -rs --color=no --tb=short"
     runs = [f"{command} tests/{name} -k {shlex.quote(k)} || bad=$?" for name, k in CHOSEN.items()]
-    said = boot(package, processor, "\n".join(["python3 -m memtui doctor --json", *runs, RECORDING]), tmp_path)
+    said = boot(package, processor, "\n".join(["python3 -m memtui doctor --json", *runs]), tmp_path)
     print(said[-6000:])
     findings = doctor(said)
     assert findings["host"]["architecture"] == "aarch64"
