@@ -178,6 +178,12 @@ def _observation_options() -> _Parser:
         "--interval", type=values.interval, default=0.2, metavar="S", help="seconds a window lasts (0.2)"
     )
     group.add_argument(
+        "--max-overhead",
+        type=values.overhead,
+        metavar="PCT",
+        help="stretch the interval until paused time and CPU of sampler and recorder stay below so many per cent (1%%)",
+    )
+    group.add_argument(
         "--tracker",
         choices=TRACKERS,
         default="auto",
@@ -268,6 +274,7 @@ def _options(args: argparse.Namespace) -> Options:
         children=args.children,
         duration_ns=round(args.duration * 1e9) if args.duration else None,
         keep_command=args.keep_command,
+        max_overhead_ppm=args.max_overhead,
     )
 
 
@@ -385,6 +392,10 @@ def _record(args: argparse.Namespace) -> int:
             _print_report(path, as_json=True)
         elif not shown or not args.output:
             print(visible(str(path)))
+        if args.max_overhead is not None:
+            from memtui.report import budget_line
+
+            _say(args, budget_line(path))
 
     return record(lambda: _observation(args, what), lambda line: _say(args, line), tell, program=bool(args.command))
 
