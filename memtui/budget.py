@@ -1,10 +1,10 @@
 """Which interval keeps what watching costs below a share of the time. Pure: the sampler tells it of every window.
 
 The cost is one sum: the time in which any process of the target was held, and the CPU time of sampler and recorder.
-What a window costs is the upper middle one of the last few, so that one that was dear by chance moves nothing. What was
-spent above the share is a debt, and half of it comes on top of the next interval: a cost that rises is answered at
-once, the sum since the beginning comes back below the share, and an interval returns over several windows. What was
-not spent is not saved up, because a rest is no reason for a burst.
+What a window costs is the upper middle one of the last few, so that one that was dear by chance moves nothing; the
+first is no example, because it begins things. What was spent above the share is a debt, and a part of it comes on top
+of the next interval: a cost that rises is answered at once, the sum since the beginning comes back below the share, and
+an interval returns over several windows. What was not spent is not saved up: a rest is no reason for a burst.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from memtui.units import duration
 
 MILLION = 1_000_000
 RECENT = 5  # windows whose cost is an example for the next
-REPAID = 0.5  # part of the debt that the next interval pays
+REPAID = 0.25  # part of the debt that the next interval pays
+PROBE_NS, PROBE_COSTS = 5_000_000_000, 20  # the second window comes within so much, or so many times the first's cost
 
 
 class Budget:
@@ -29,11 +30,15 @@ class Budget:
         self._costs: deque[int] = deque(maxlen=RECENT)
         self._debt_ns = 0.0
         self._told = False
+        self._begun = 0  # windows so far
 
     def note(self, now_ns: int, held_ns: int, cpu_ns: int) -> None:
         """A window was taken: for how long processes were held for it, and all CPU time used until now."""
         cost_ns = held_ns + max(cpu_ns - self._cpu_ns, 0)
         earned_ns = self._share * max(now_ns - self._now_ns, 0)
+        if self._begun == 1:
+            self._costs.clear()
+        self._begun += 1
         self._costs.append(cost_ns)
         most_ns = self._share * self._longest_ns  # what one interval can pay: the rest is bygone
         self._debt_ns = min(max(self._debt_ns + cost_ns - earned_ns, 0.0), most_ns)
@@ -46,7 +51,8 @@ class Budget:
 
     def unmet(self) -> str:
         """Once, in words: that no interval within bounds keeps the share, and which one would."""
-        if self._told or self.needed_ns <= self._longest_ns:
+        another = self._begun == 1 and self._probe_ns < self._longest_ns  # which is the better example
+        if self._told or another or self.needed_ns <= self._longest_ns:
             return ""
         self._told = True
         return (
@@ -58,11 +64,22 @@ class Budget:
     def interval_ns(self, asked_ns: int) -> int:
         """The next interval: never shorter than the one asked for."""
         wanted_ns = (self._cost_ns + REPAID * self._debt_ns) / self._share
+        if self._begun == 1:
+            wanted_ns = min(wanted_ns, self._probe_ns)
         return max(asked_ns, min(_rounded_up(wanted_ns), self._longest_ns))
+
+    @property
+    def _probe_ns(self) -> int:
+        return max(PROBE_NS, PROBE_COSTS * self._cost_ns)
 
     @property
     def _cost_ns(self) -> int:
         return sorted(self._costs)[len(self._costs) // 2] if self._costs else 0
+
+
+def allowed(ppm: int | None) -> float | None:
+    """The share of a session's budget; None without one, and for what a damaged session says."""
+    return ppm / MILLION if ppm is not None and ppm > 0 else None
 
 
 def seconds(interval_ns: float) -> str:

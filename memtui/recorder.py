@@ -211,6 +211,7 @@ class Recorder:
                     window.end_ns,
                     window.asked_ns,
                     window.budgeted_ns,
+                    window.next_ns,
                     held_ns(processes, together=self.hello is not None and self.hello.options.together),
                     self.wss_bytes,
                     _sum(stored),

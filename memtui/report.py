@@ -12,7 +12,7 @@ import numpy as np
 
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.reuse_histogram import ExactReuse
-from memtui.budget import MILLION, seconds
+from memtui.budget import allowed, seconds
 from memtui.export.source import open_source
 from memtui.foreign import visible
 from memtui.samples import GpuMemory, PowerReading, Status
@@ -59,7 +59,9 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)) | _approximate(reader),
         "rss_bytes": _summary(samples.rss_bytes, "no sample was taken"),
         "reuse": _reuse(reader),
-        "budgeted_s": intervals_s(samples.interval_ns, 0) if hello.options.max_overhead_ppm and len(samples) else None,
+        "budgeted_s": intervals_s(samples.interval_ns, 0)
+        if allowed(hello.options.max_overhead_ppm) and len(samples)
+        else None,
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
         "gaps": {
@@ -231,10 +233,9 @@ def _overhead(reader: SessionReader, rows: list[dict[str, Any]], span_ns: int) -
 
 def _budget(reader: SessionReader, overhead: dict[str, Any]) -> dict[str, Any] | None:
     """What was allowed and what it came to; which interval would have kept it, where it was not kept."""
-    ppm = reader.hello.options.max_overhead_ppm
-    if ppm is None:
+    most, cpu = allowed(reader.hello.options.max_overhead_ppm), overhead["self_cpu_fraction"]
+    if most is None:
         return None
-    most, cpu = ppm / MILLION, overhead["self_cpu_fraction"]
     found = {"max_fraction": most, "fraction": None, "met": None, "needed_interval_s": None}
     if cpu is None:
         return found
@@ -287,7 +288,7 @@ def format_report(report: dict[str, Any]) -> str:
         f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
         f"{how_it_ended(report['end'])}" + (f" ({report['end_reason']})" if report["end_reason"] else ""),
         f"tracker      {report['tracker']}, flush {report['flush']}, filter {report['filter']}, "
-        f"asked {between(*map(duration, report['intervals_s']))}, {_budgeted(report)}"
+        f"asked {between(*map(duration, report['intervals_s']))}, {budgeted(report)}"
         f"true {duration(report['true_interval_s'])}",
         f"working set  {_sizes(wss)}",
         f"resident     {_sizes(rss)}",
@@ -346,7 +347,8 @@ def budget_words(budget: dict[str, Any]) -> str:
     return f"{found}, over {allowed}: an interval of {seconds(budget['needed_interval_s'] * SECOND_NS)} would meet it"
 
 
-def _budgeted(report: dict[str, Any]) -> str:
+def budgeted(report: dict[str, Any]) -> str:
+    """What a budget made of the interval, with a comma behind it; nothing without one."""
     return f"budgeted {between(*map(duration, report['budgeted_s']))}, " if report["budgeted_s"] else ""
 
 

@@ -17,13 +17,12 @@ import time
 from dataclasses import replace
 
 from memtui import __version__, capabilities, single_thread  # noqa: F401 (for its effect, before numpy comes)
-from memtui.budget import Budget
-from memtui.choices import INTERVAL_NS
 from memtui.claim import CLAIMED, Claimed, Claims
 from memtui.elevate import READY, TELL
 from memtui.foreign import visible
 from memtui.orders import Order, Wishes, read_order
 from memtui.outbox import Outbox, RecorderGone
+from memtui.pace import Pace
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.gpu_holders import Holders
 from memtui.probes.host import read_clock, read_host
@@ -54,8 +53,6 @@ from memtui.samples import (
 from memtui.watched import Watched, why_lost
 
 RESIDENT_EVERY_NS = 1_000_000_000
-POWER_EVERY_NS = 500_000_000
-POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart: ten readings in each, down to this
 TREE_EVERY_NS = 250_000_000  # at least; otherwise at every window, as long as looking costs 2 % of a CPU
 TREE_REST = 49  # looking at the tree is followed by so many times its duration without
 NOTICE_EVERY_NS = 5_000_000_000
@@ -74,9 +71,8 @@ class Sampler:
         self._order, self._options = order, order.options
         self._outbox, self._words_fd, self._stop_fd = outbox, words_fd, stop_fd
         self._wishes = Wishes(order.options.interval_ns)
+        self._pace = Pace(order.options, self._wishes)
         self._paused_since_ns: int | None = None
-        self._budget: Budget | None = None  # of what this costs, see ``max_overhead_ppm``
-        self._held_ns = 0  # for how long processes were held for the last window
         self._usage = UsageProbe()
         self._disturbance = DisturbanceProbe()
         self._tree = ProcessTree(order.pid, children=order.options.children, command=order.command)
@@ -114,14 +110,14 @@ class Sampler:
             # Nothing below allocates cycles; a collection in the middle of a pause would lengthen it.
             gc.collect()
             gc.freeze()
-            self._begin_budget()
+            self._pace.begin()
             while True:
                 now_ns = time.monotonic_ns()
                 if now_ns >= self._power_due_ns:
                     readings = power.read(now_ns)
                     self._outbox.put(Power(readings, self._gpu_memory(power.holders)))
-                    self._power_due_ns = now_ns + self._power_every_ns()
-                due_ns = min((w.tried_ns for w in self._watched.values()), default=now_ns) + self._interval_ns
+                    self._power_due_ns = now_ns + self._pace.power_every_ns
+                due_ns = min((w.tried_ns for w in self._watched.values()), default=now_ns) + self._pace.interval_ns
                 due_ns = max(due_ns, now_ns) if self._paused_since_ns is None else self._power_due_ns
                 ending = until_ns is not None and due_ns >= until_ns
                 wake_ns = min(due_ns, until_ns) if until_ns else due_ns
@@ -140,7 +136,6 @@ class Sampler:
                 self._take_window()
                 self._follow_tree()
                 self._look_around()
-                self._account()
         except ProcessLookupError:
             self._outbox.put(End(time.monotonic_ns(), "target exited"))
         finally:
@@ -154,39 +149,10 @@ class Sampler:
             return False
         if not self._sample:
             return True
-        if self._budget is not None:
+        if self._pace.has_budget:
             return False  # nothing comes after it that would pay for it
         start_ns = min((w.start_ns for w in self._watched.values()), default=time.monotonic_ns())
         return time.monotonic_ns() - start_ns >= self._options.interval_ns // 2
-
-    @property
-    def _interval_ns(self) -> int:
-        """The one asked for, or what the budget makes of it."""
-        asked_ns = self._wishes.interval_ns
-        return asked_ns if self._budget is None else self._budget.interval_ns(asked_ns)
-
-    def _begin_budget(self) -> None:
-        if (ppm := self._options.max_overhead_ppm) is not None:
-            longest_ns = min(self._options.duration_ns or INTERVAL_NS[1], INTERVAL_NS[1])
-            self._budget = Budget(ppm, longest_ns, time.monotonic_ns(), self._cpu_ns())
-
-    def _power_every_ns(self) -> int:
-        if self._budget is None:
-            return POWER_EVERY_NS
-        return min(max(POWER_EVERY_NS, self._interval_ns // 10), POWER_SELDOM_NS)
-
-    def _cpu_ns(self) -> int:
-        """CPU time of sampler and recorder, the latter's as far as it was told."""
-        return time.process_time_ns() + self._wishes.recorder_cpu_ns
-
-    def _account(self) -> None:
-        """Tell the budget of the window that was just taken; and the user, once, when it cannot be met."""
-        budget = self._budget
-        if budget is None:
-            return
-        budget.note(time.monotonic_ns(), self._held_ns, self._cpu_ns())
-        if why := budget.unmet():
-            self._event("warning", why)
 
     def _heed(self) -> bool:
         """Do what was asked for meanwhile; whether anything was."""
@@ -206,7 +172,6 @@ class Sampler:
             self._event("gap", f"sampling goes on after {(now_ns - self._paused_since_ns) / 1e9:.1f} s")
             self._paused_since_ns, heeded = None, True
             self._follow_tree()
-            self._account()
             self._gaps = 0
         return heeded
 
@@ -345,7 +310,9 @@ class Sampler:
         round_ = tuple(self._watched.values())
         outcomes = self._reader.read([watched.subject for watched in round_], want_resident=want_resident)
         windows = [w for pair in zip(round_, outcomes, strict=True) if (w := self._window_of(*pair))]
-        self._held_ns = held_ns(windows, together=self._options.together) or 0
+        budgeted_ns = self._pace.budgeted_ns
+        if why := self._pace.note(held_ns(windows, together=self._options.together) or 0):
+            self._event("warning", why)
         if not windows:
             raise ProcessLookupError("every process of the tree ended")
         root_ended: ProcessLookupError | None = None
@@ -365,7 +332,8 @@ class Sampler:
                     tuple(windows),
                     self._gaps,
                     disturbed,
-                    None if self._budget is None else self._interval_ns,
+                    budgeted_ns,
+                    self._pace.budgeted_ns,
                 )
             )
             self._sample += 1

@@ -187,6 +187,7 @@ class Window:
 
     Attributes:
         budgeted_ns: what a budget made of the interval asked for; None where there is no budget.
+        next_ns: what it makes of it after this window.
         gaps: processes of the tree that were born or ended inside this window, so that part of it is missing.
         disturbed: who else cleared accessed bits in this window, or moved pages; empty when nobody is known to.
     """
@@ -200,6 +201,7 @@ class Window:
     gaps: int = 0
     disturbed: str = ""
     budgeted_ns: int | None = None
+    next_ns: int | None = None
 
 
 def held_ns(processes: Iterable[ProcessWindow], *, together: bool) -> int | None:

@@ -124,6 +124,7 @@ class HeaderView:
     budgeted_s: float | None = None  # what a budget made of the interval that was asked for
     spent: float | None = None  # paused time, CPU of sampler and recorder: the share of the time that a budget bounds
     budget: float | None = None  # that share at most
+    wait_s: int | None = None  # until the next window that the budget allows
     origin_ns: int = 0
     marks: tuple[Mark, ...] = ()
     notice: str = ""  # a line that matters more than the numbers, e.g. why nothing arrives

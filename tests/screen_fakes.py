@@ -124,6 +124,7 @@ class FakeSession:
             asked_ns=np.full(count, 200_000_000),
             interval_ns=np.full(count, 200_000_000),
             budgeted_ns=np.full(count, np.nan),
+            next_ns=np.full(count, np.nan),
             paused_ns=np.full(count, 3_100_000.0 if tracked else np.nan),
             wss_bytes=wss if tracked else np.full(count, np.nan),
             stored_bytes=wss if tracked else np.full(count, np.nan),

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,7 +85,7 @@ def test_a_dear_window_is_answered_at_once_and_forgotten_slowly(ppm, cost, times
     usual = watching.intervals[-1]
     watching.window(times * cost)
     watching.window(cost)
-    assert watching.intervals[-1] >= 0.3 * times * cost / ppm * 1e6  # of what would pay for it whole
+    assert watching.intervals[-1] >= 0.2 * times * cost / ppm * 1e6  # of what would pay for it whole
     watching.window(cost)
     assert watching.intervals[-1] > usual * 1.5  # not back in one step
     for _ in range(60):
@@ -136,6 +135,21 @@ def test_a_budget_that_cannot_be_met_says_once_which_interval_would_meet_it():
     assert watching.intervals[-1] == 10 * S
 
 
+def test_a_second_window_comes_soon_and_the_first_is_no_example():
+    watching = Watching(10_000)
+    watching.window(2 * S)
+    watching.window(100 * MS)
+    assert watching.intervals[-1] == 40 * S  # a twentieth of the time, at the worst
+    watching = Watching(10_000, longest_ns=10**4 * S)
+    watching.window(200 * MS)
+    watching.window(100 * MS)
+    assert watching.intervals[-1] == 5 * S
+    for _ in range(60):
+        watching.window(100 * MS)
+    assert watching.intervals[-1] <= 11 * S
+    assert watching.share_ppm <= 10_000 * 1.01
+
+
 def test_intervals_are_said_so_that_they_can_be_asked_for():
     assert [seconds(value) for value in (7.41e9, 0.1234e9, 123e9, 99.9e9)] == ["7.5 s", "0.13 s", "130 s", "100 s"]
 
@@ -175,7 +189,7 @@ def budgeted(cost_ms: int, ppm: int = 10_000):
         elif isinstance(message, Window):
             part = replace(message.processes[0], paused_ns=cost_ms * MS)
             interval = 200 * MS if message.sample < 2 else 10 * S
-            message = replace(message, processes=(part,), asked_ns=200 * MS, budgeted_ns=interval)
+            message = replace(message, processes=(part,), asked_ns=200 * MS, budgeted_ns=interval, next_ns=10 * S)
         yield message
 
 
@@ -192,6 +206,10 @@ def test_asked_true_and_budgeted_are_told(tmp_path):
     text = format_report(report)
     assert "asked 200 ms, budgeted 200 ms to 10.0 s, true 10.0 s" in text
     assert "within the budget of 1 %" in text
+    assert memtui("export", path, "--to", "html", "-o", tmp_path).returncode == 0
+    page = next(tmp_path.glob("*.html")).read_text()
+    assert "200 ms asked, budgeted 200 ms to 10.0 s, 10.0 s true" in page
+    assert "window of 0.2 s to 10 s" in page
     reader = SessionReader(path)
     assert not reader.events(0, 1 << 62) or all(e.kind != "interval" for e in reader.events(0, 1 << 62))
     presenter = Presenter(reader, follow=False)
@@ -219,7 +237,7 @@ def test_a_budget_that_was_not_kept_names_the_interval(tmp_path):
 
 HOLD = """
 import mmap
-memory = mmap.mmap(-1, 256 << 20)
+memory = mmap.mmap(-1, 64 << 20)
 memory[::4096] = b"1" * len(memory[::4096])
 print("ready", flush=True)
 while True:
@@ -233,18 +251,20 @@ def test_the_interval_of_a_real_recording_is_stretched_to_its_budget(tmp_path):
             assert target.stdout is not None
             target.stdout.readline()
             path = tmp_path / "s.memtui"
-            words = ("--interval", 0.03, "--max-overhead", "20%", "--duration", 6, "-o", path, *TRACKER)
+            words = ("--interval", 0.03, "--max-overhead", "5%", "--duration", 8, "-o", path, *TRACKER)
             done = memtui("record", target.pid, *words)
         finally:
             target.kill()
-    overhead = json.loads(memtui("report", path, "--json").stdout)["overhead"]
-    assert overhead["budget"]["fraction"] <= 0.2 * 1.25
     assert done.returncode == 0, done.stderr
-    assert "budget of 20 %" in done.stderr
+    assert "budget of 5 %" in done.stderr
     samples = SessionReader(path).samples
     assert (samples.asked_ns == 30 * MS).all()
-    assert np.median(samples.budgeted_ns) > 60 * MS
-    assert 3 <= len(samples) < 6 * S / (60 * MS)
+    assert (samples.next_ns[1:] > 60 * MS).all()  # even here a window costs more than 3 ms
+    assert len(samples) < 8 * S / (60 * MS)
+    if len(samples) < 6:
+        pytest.skip(f"the machine is too busy: {len(samples)} windows in 8 s are too few to say more")
+    budget = json.loads(memtui("report", path, "--json").stdout)["overhead"]["budget"]
+    assert budget["fraction"] <= 0.05 * 1.4  # what the first windows cost is not wholly paid back yet
 
 
 def test_the_recorders_words_bring_no_window_before_its_time():

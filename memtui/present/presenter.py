@@ -18,7 +18,7 @@ import numpy as np
 from memtui.analysis.lean import median
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import NOTABLE_SHARE
-from memtui.budget import MILLION, seconds
+from memtui.budget import allowed, seconds
 from memtui.pageset import PageSet
 from memtui.present.allowance import Allowance
 from memtui.present.heat import HeatColumns
@@ -46,6 +46,7 @@ from memtui.views import (
 
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 COST_WINDOWS = 5  # but no fewer windows than these, where a budget is judged
+NOTABLE_WAIT_S = 2.0  # for the next window
 OVER = 1.1  # times the budget: a part of it more is chance, and paid back
 PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
 PAUSE_SHARE = 0.1  # above this share watching disturbs what it watches
@@ -251,9 +252,9 @@ class Presenter:
             paused_s=median(paused) / 1e9 if len(paused) else None,
             own_cpu=self._own_cost(at),
         )
-        if hello.options.max_overhead_ppm is None:
-            return replace(view, warnings=self._pause_warning(at))
-        return self._with_budget(view, at, hello.options.max_overhead_ppm / MILLION)
+        if share := allowed(hello.options.max_overhead_ppm):
+            return self._with_budget(view, at, share)
+        return replace(view, warnings=self._pause_warning(at))
 
     def _pids(self, at: int, processes: list[Process]) -> set[int]:
         """Pids of the tree in the window at the cursor: those that had ended before are no part of it."""
@@ -285,6 +286,10 @@ class Presenter:
         samples = self.reader.samples
         budgeted_s = float(samples.budgeted_ns[at]) / 1e9
         view = replace(view, budget=most, budgeted_s=budgeted_s if np.isfinite(budgeted_s) else None)
+        if view.state is State.LIVE and not view.notice and np.isfinite(samples.next_ns[at]):
+            wait_s = (float(samples.end_ns[at] + samples.next_ns[at]) - time.monotonic_ns()) / 1e9
+            if wait_s > NOTABLE_WAIT_S:  # the clock of this machine: it is live
+                view = replace(view, wait_s=round(wait_s))
         first = max(
             0, min(int(np.searchsorted(samples.end_ns, samples.end_ns[at] - COST_WINDOW_NS)), at - COST_WINDOWS)
         )
@@ -295,9 +300,10 @@ class Presenter:
         spent = cost / float(samples.end_ns[at] - samples.end_ns[first])
         true_s = float(samples.end_ns[at] - samples.end_ns[at - 1]) / 1e9  # of the window that the budgeted one is of
         view = replace(view, spent=spent, true_s=true_s)
-        if spent <= OVER * most:
-            return view
-        meets = seconds(cost / (at - first) / most)
+        needed_ns = cost / (at - first) / most
+        if spent <= OVER * most or needed_ns <= OVER * samples.next_ns[at]:
+            return view  # it is, or the next interval is long enough to pay for it
+        meets = seconds(needed_ns)
         return replace(view, warnings=(f"over the budget: an interval of {meets} would meet it", f"needs {meets}"))
 
     def _own_cost(self, at: int) -> float | None:

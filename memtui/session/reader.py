@@ -42,7 +42,16 @@ from memtui.session.store import (
 )
 
 _INTEGERS = ("sample", "start_ns", "end_ns", "asked_ns", "sampler_cpu_ns", "recorder_cpu_ns", "gaps")
-_MAYBE = ("budgeted_ns", "paused_ns", "wss_bytes", "stored_bytes", "faulted_in_bytes", "unknown_bytes", "rss_bytes")
+_MAYBE = (
+    "budgeted_ns",
+    "next_ns",
+    "paused_ns",
+    "wss_bytes",
+    "stored_bytes",
+    "faulted_in_bytes",
+    "unknown_bytes",
+    "rss_bytes",
+)
 _TEXTS = ("disturbed", "status", "reason")
 _SCALARS = ", ".join((*_INTEGERS, *_MAYBE, *_TEXTS))
 _SCALAR_KINDS = "i" * len(_INTEGERS) + "I" * len(_MAYBE) + "t" * len(_TEXTS)
@@ -92,6 +101,7 @@ class SampleTable:
     recorder_cpu_ns: NDArray[np.int64]
     gaps: NDArray[np.int64]
     budgeted_ns: NDArray[np.float64]
+    next_ns: NDArray[np.float64]
     paused_ns: NDArray[np.float64]
     wss_bytes: NDArray[np.float64]
     stored_bytes: NDArray[np.float64]

@@ -102,7 +102,8 @@ class HeaderLine(Painted):
         if view.budget is None:
             return ""
         spent = "n/a" if view.spent is None else text.percent(view.spent)
-        return f"paused+CPU {spent} of {view.budget * 100:g} %"
+        wait = f", next in {view.wait_s} s" if view.wait_s is not None else ""
+        return f"paused+CPU {spent} of {view.budget * 100:g} %{wait}"
 
     def _costs(self, room: int) -> tuple[Line, bool]:
         """How it is measured, as many words as fit, and whether that is all of them.
