@@ -45,6 +45,23 @@ def overhead(text: str) -> int:
     return round(value * 1e4)
 
 
+def counter(text: str) -> tuple[str, str]:
+    """``--counter``: kind and file."""
+    from memtui.progress import parse_counter
+
+    try:
+        return parse_counter(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def blocks(text: str) -> int:
+    """``--blocks``."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= 1000 and len(text) <= 4):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1000, not {text!r}")
+    return int(text)
+
+
 def rank(text: str) -> int:
     """``--rank``."""
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
