@@ -120,9 +120,10 @@ class Sampler:
                 due_ns = min((w.tried_ns for w in self._watched.values()), default=now_ns) + self._pace.interval_ns
                 due_ns = max(due_ns, now_ns) if self._paused_since_ns is None else self._power_due_ns
                 ending = until_ns is not None and due_ns >= until_ns
-                wake_ns = min(due_ns, until_ns) if until_ns else due_ns
-                stopped = self._wait(wake_ns)
-                if stopped is None and (self._heed() or time.monotonic_ns() < wake_ns):
+                due_ns = min(due_ns, until_ns) if until_ns else due_ns
+                # Within a budget windows may be minutes apart, and power is read between them.
+                stopped = self._wait(min(due_ns, self._power_due_ns) if self._pace.has_budget else due_ns)
+                if stopped is None and (self._heed() or time.monotonic_ns() < due_ns):
                     continue
                 if stopped is None and ending:
                     stopped = End(time.monotonic_ns(), "duration")
