@@ -7,6 +7,7 @@ TRACKERS = ("auto", "pagetable", "idle", "damon", "referenced", "rss")
 FLUSHES = ("auto", "cold", "soft-dirty", "off")
 REARMS = ("auto", "working-set", "full")
 INTERVAL_NS = 10**6, 3_600 * 10**9  # 1 ms to 1 h
+MAX_OVERHEAD_PPM = 100, 10**6  # parts per million of the time: 0.01 % to 100 %
 DURATION_NS = 10**6, 3_660 * 86_400 * 10**9  # 1 ms to ten years
 THEMES = ("dark", "light", "high-contrast")
 COLORS = ("auto", "truecolor", "256", "16", "none")

@@ -121,7 +121,8 @@ def _build_parser() -> _Parser:
     target.add_argument(
         "--rank", type=values.rank, metavar="N", help="the one with this RANK in its environment (torchrun, MPI)"
     )
-    how, screen = _observation_options(), _screen_options()
+    watching, screen = _observation_options(), _screen_options()
+    how = _Parser(add_help=False, parents=[watching, _keeping_options()])
 
     made = command("demo", _demo, "start a small training (bundled) and watch it: the first thing to try", how, screen)
     made.add_argument("--network", choices=NETWORKS, default="auto", help="what trains: torch where it is installed")
@@ -143,6 +144,23 @@ def _build_parser() -> _Parser:
         metavar="COND",
         help="end, with exit code 3, when a window says so: wss>8GiB, rss<500MB, wss>8GiB for 5s",
     )
+    made = command(
+        "calibrate", _calibrate, "measure how much slower a process runs while it is watched", target, watching
+    )
+    made.add_argument(
+        "--counter",
+        type=values.counter,
+        default=("auto", ""),
+        metavar="WHAT",
+        help="what counts its steps: steps=FILE (numbers after step or iter in a log), lines=FILE, file=FILE (the last "
+        "number in it), marks (memtui.mark), rchar or wchar (bytes read, written); default: steps in its output file",
+    )
+    made.add_argument(
+        "--blocks", type=values.blocks, default=10, metavar="N", help="blocks with, and as many without (10)"
+    )
+    made.add_argument("--seconds", type=values.duration, default=10.0, metavar="S", help="of each block (10)")
+    made.add_argument("--json", action="store_true", help="as one JSON document, with every block")
+    made.set_defaults(duration=None, keep_command=False)
     made = command("replay", _replay, "watch a saved session, or one that is still recorded", screen)
     made.add_argument("file", metavar="FILE", type=Path)
     made = command("list", _list, "recordings of yours that run now")
@@ -176,6 +194,12 @@ def _observation_options() -> _Parser:
     group = parser.add_argument_group("observation")
     group.add_argument(
         "--interval", type=values.interval, default=0.2, metavar="S", help="seconds a window lasts (0.2)"
+    )
+    group.add_argument(
+        "--max-overhead",
+        type=values.overhead,
+        metavar="PCT",
+        help="stretch the interval until paused time + CPU of sampler and recorder stay below a share of the time: 1%%",
     )
     group.add_argument(
         "--tracker",
@@ -222,6 +246,12 @@ def _observation_options() -> _Parser:
         default=None,
         help="start the sampler, and nothing else, through sudo (default: where root is of use and sudo grants it)",
     )
+    return parser
+
+
+def _keeping_options() -> _Parser:
+    parser = _Parser(add_help=False)
+    group = parser.add_argument_group("observation")
     group.add_argument("--duration", type=values.duration, metavar="S", help="end after so many seconds")
     group.add_argument(
         "--max-size",
@@ -268,6 +298,7 @@ def _options(args: argparse.Namespace) -> Options:
         children=args.children,
         duration_ns=round(args.duration * 1e9) if args.duration else None,
         keep_command=args.keep_command,
+        max_overhead_ppm=args.max_overhead,
     )
 
 
@@ -385,8 +416,26 @@ def _record(args: argparse.Namespace) -> int:
             _print_report(path, as_json=True)
         elif not shown or not args.output:
             print(visible(str(path)))
+        if args.max_overhead is not None:
+            from memtui.report import budget_line
+
+            _say(args, budget_line(path))
 
     return record(lambda: _observation(args, what), lambda line: _say(args, line), tell, program=bool(args.command))
+
+
+def _calibrate(args: argparse.Namespace) -> int:
+    import json
+
+    from memtui.calibrate import Plan, calibrate, format_result
+
+    if args.pid is None and args.rank is None:
+        raise UserError("name a running process by PID, name or rank: memtui calibrate 4242")
+    counter, path = args.counter
+    plan = Plan(_pid(args), _options(args), counter, path, args.blocks, args.seconds, args.sudo)
+    result = calibrate(plan, lambda line: _say(args, line))
+    print(json.dumps(result, indent=2) if args.json else format_result(result))
+    return 0
 
 
 def _list(args: argparse.Namespace) -> int:

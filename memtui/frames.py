@@ -36,7 +36,7 @@ from memtui.samples import (
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 4
+PROTOCOL = 5
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")

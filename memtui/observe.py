@@ -26,7 +26,7 @@ from memtui.errors import BAD_INPUT, FAILURE, UserError
 from memtui.foreign import storable
 from memtui.gate import GO
 from memtui.masking import mask_secrets
-from memtui.orders import PAUSE, RESUME, STOP, Order, interval_word
+from memtui.orders import PAUSE, RESUME, STOP, Order, interval_word, recorder_word
 from memtui.output import create_log, log_beside
 from memtui.privilege import (
     Invoker,
@@ -103,6 +103,8 @@ class Observation:
         self.log: Path | None = None
         self.progress: dict[str, Any] = {}
         self.interval_ns, self.paused = options.interval_ns, False
+        self._budgeted = options.max_overhead_ppm is not None
+        self._recorder_began_ns: int | None = None  # its CPU time when the first process was observed
         self._target: subprocess.Popen[bytes] | Adopted | None = None
         self._keeper: subprocess.Popen[bytes] | None = None  # of the terminal of the target
         self._dies = False
@@ -316,7 +318,17 @@ class Observation:
         for line in lines:
             if line.startswith(b"{"):
                 self.progress = json.loads(line)
+                self._tell_recorder_cpu()
         return lines
+
+    def _tell_recorder_cpu(self) -> None:
+        """A budget counts it, and only the recorder knows it."""
+        if not self._budgeted or not self.progress["began"]:
+            return
+        cpu_ns = self.progress["cpu_ns"]
+        if self._recorder_began_ns is None:
+            self._recorder_began_ns = cpu_ns
+        self._tell(recorder_word(cpu_ns - self._recorder_began_ns))
 
     def _abandon(self) -> None:
         """Nothing came of it: end every child, and take away the file that holds nothing."""

@@ -1,7 +1,8 @@
 """What the supervisor tells the sampler, as JSON lines on the sampler's standard input.
 
-The first line is the order. After it come words: another interval, ``pause``, ``resume``. Everything else, and the end
-of the input, ends the observation, so a supervisor that dies for whatever reason ends it too.
+The first line is the order. After it come words: another interval, ``pause``, ``resume``, and how much CPU time the
+recorder has used, which the sampler cannot know and a budget counts. Everything else, and the end of the input, ends
+the observation, so a supervisor that dies for whatever reason ends it too.
 
 The sampler may be root and the supervisor never is, so nothing of an order is believed before it was checked.
 """
@@ -14,16 +15,25 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args, get_type_hints
 
-from memtui.choices import COMMAND_CHARACTERS, DURATION_NS, FLUSHES, INTERVAL_NS, REARMS, TRACKERS
+from memtui.choices import (
+    COMMAND_CHARACTERS,
+    DURATION_NS,
+    FLUSHES,
+    INTERVAL_NS,
+    MAX_OVERHEAD_PPM,
+    REARMS,
+    TRACKERS,
+)
 from memtui.samples import Options
 
 STOP, PAUSE, RESUME = b"stop\n", b"pause\n", b"resume\n"
 _INTERVAL = re.compile(rb"interval ([1-9][0-9]{0,15})")
+_RECORDER = re.compile(rb"recorder (0|[1-9][0-9]{0,17})")
 _WORD_BYTES = 64  # no word is longer
 LINE_BYTES = 1 << 18  # no order is longer
 _TEXT_CHARACTERS = 1 << 12
 PID = 1, 1 << 22  # the kernel's PID_MAX_LIMIT
-_RANGES = {"interval_ns": INTERVAL_NS, "duration_ns": DURATION_NS}
+_RANGES = {"interval_ns": INTERVAL_NS, "duration_ns": DURATION_NS, "max_overhead_ppm": MAX_OVERHEAD_PPM}
 _CHOICES = {"tracker": TRACKERS, "flush": FLUSHES, "rearm": REARMS}
 
 
@@ -80,6 +90,11 @@ def interval_word(interval_ns: int) -> bytes:
     return b"interval %d\n" % interval_ns
 
 
+def recorder_word(cpu_ns: int) -> bytes:
+    """The word for the CPU time that the recorder has used since it began."""
+    return b"recorder %d\n" % cpu_ns
+
+
 @dataclass(slots=True)
 class Wishes:
     """What a sampler was told after its order."""
@@ -87,6 +102,7 @@ class Wishes:
     interval_ns: int
     paused: bool = False
     stop: bool = False
+    recorder_cpu_ns: int = 0
     _rest: bytes = b""
 
     def hear(self, chunk: bytes) -> None:
@@ -96,6 +112,8 @@ class Wishes:
         for line in lines:
             if (found := _INTERVAL.fullmatch(line)) and INTERVAL_NS[0] <= int(found[1]) <= INTERVAL_NS[1]:
                 self.interval_ns = int(found[1])
+            elif found := _RECORDER.fullmatch(line):
+                self.recorder_cpu_ns = int(found[1])
             elif line + b"\n" in (PAUSE, RESUME):
                 self.paused = line + b"\n" == PAUSE
             else:

@@ -47,6 +47,7 @@ from memtui.samples import (
     VmaSizes,
     VmaTable,
     Window,
+    held_ns,
 )
 from memtui.session.codec import UNKNOWN_BYTES, encode_pairs, encode_reuse
 from memtui.session.store import SessionError, row_id, size_on_disk
@@ -209,7 +210,9 @@ class Recorder:
                     window.start_ns,
                     window.end_ns,
                     window.asked_ns,
-                    _sum(p.paused_ns for p in processes),
+                    window.budgeted_ns,
+                    window.next_ns,
+                    held_ns(processes, together=self.hello is not None and self.hello.options.together),
                     self.wss_bytes,
                     _sum(stored),
                     _sum(p.faulted_in_bytes for p in processes),
@@ -399,27 +402,31 @@ def record(
     stream_fd: int, recorder: Recorder, writer: SessionWriter, stop_fd: int, report, marks: Marks | None = None
 ) -> None:
     """Take messages from the pipe until its end, committing every half second. Raises FrameError, sqlite3.Error."""
-    decoder, began = Decoder(), False
+    decoder, began, news = Decoder(), False, False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
         left = max(commit_due - time.monotonic(), 0)
         ready, _, _ = select.select([stream_fd, stop_fd, *(marks.fds if marks else ())], [], [], left)
         for mark in marks.read() if marks and recorder.hello is not None else ():
             recorder.take(mark)
+            news = True
         if stream_fd in ready:
             chunk = os.read(stream_fd, READ_BYTES)
             if not chunk:
                 return
             for message in decoder.feed(chunk):
                 recorder.take(message)
+                news = True
                 if isinstance(message, Process) and not began:
                     began, commit_due = True, 0.0  # a viewer and a program at the gate wait for this
         if stop_fd in ready:
             return
         if time.monotonic() >= commit_due:
-            recorder.keep_limits()
-            writer.commit()
-            report()
+            if news:  # where windows are far apart, a look at the disk twice a second is most of the cost
+                recorder.keep_limits()
+                writer.commit()
+                report()
+                news = False
             commit_due = time.monotonic() + COMMIT_SECONDS
 
 
@@ -447,6 +454,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def report() -> None:
         progress = {"samples": recorder.samples, "wss_bytes": recorder.wss_bytes, "rss_bytes": recorder.rss_bytes}
+        progress["cpu_ns"] = time.process_time_ns()
         ending = recorder.limits.ending if recorder.limits else None
         _say(json.dumps(progress | {"file_bytes": size_on_disk(path), "began": recorder.began, "ending": ending}))
 

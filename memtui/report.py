@@ -12,6 +12,7 @@ import numpy as np
 
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.budget import allowed, seconds
 from memtui.export.source import open_source
 from memtui.foreign import visible
 from memtui.samples import GpuMemory, PowerReading, Status
@@ -58,6 +59,9 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)) | _approximate(reader),
         "rss_bytes": _summary(samples.rss_bytes, "no sample was taken"),
         "reuse": _reuse(reader),
+        "budgeted_s": intervals_s(samples.interval_ns, 0)
+        if allowed(hello.options.max_overhead_ppm) and len(samples)
+        else None,
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
         "gaps": {
@@ -76,6 +80,17 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "end_reason": reader.end.text if reader.end else "",
         "end": reader.end.kind if reader.end else ("recording" if reader.alive else "interrupted"),
     }
+
+
+def budget_line(path: Path) -> str:
+    """What became of the budget of a session, in a line; empty where it has none. Raises SessionError."""
+    reader = SessionReader(path)
+    try:
+        begin_ns, end_ns = _span(reader)
+        budget = _overhead(reader, [], end_ns - begin_ns)["budget"]
+        return budget_words(budget) if budget else ""
+    finally:
+        reader.close()
 
 
 def _span(reader: SessionReader) -> tuple[int, int]:
@@ -202,16 +217,32 @@ def _reuse(reader: SessionReader) -> dict[str, Any]:
 def _overhead(reader: SessionReader, rows: list[dict[str, Any]], span_ns: int) -> dict[str, Any]:
     samples = reader.samples
     if len(samples) < 2 or span_ns <= 0:
-        return {"paused_fraction": None, "self_cpu_fraction": None, "reason": "fewer than two samples"}
+        absent = {"paused_fraction": None, "self_cpu_fraction": None, "reason": "fewer than two samples"}
+        return absent | {"budget": _budget(reader, absent)}
     paused = samples.paused_ns[~np.isnan(samples.paused_ns)]
     cpu_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
-    return {
+    found = {
         "paused_fraction": float(paused.sum() / span_ns) if len(paused) else None,
         "paused_median_s": float(np.median(paused) / SECOND_NS) if len(paused) else None,
         "paused_max_s": _longest_pause_s(rows),
         "self_cpu_fraction": float(cpu_ns[-1] - cpu_ns[0]) / float(samples.end_ns[-1] - samples.end_ns[0]),
         "reason": "",
     }
+    return found | {"budget": _budget(reader, found)}
+
+
+def _budget(reader: SessionReader, overhead: dict[str, Any]) -> dict[str, Any] | None:
+    """What was allowed and what it came to; which interval would have kept it, where it was not kept."""
+    most, cpu = allowed(reader.hello.options.max_overhead_ppm), overhead["self_cpu_fraction"]
+    if most is None:
+        return None
+    found = {"max_fraction": most, "fraction": None, "met": None, "needed_interval_s": None}
+    if cpu is None:
+        return found
+    fraction = cpu + (overhead["paused_fraction"] or 0.0)
+    apart_s = float(np.diff(reader.samples.end_ns).mean()) / SECOND_NS
+    needed_s = None if fraction <= most else apart_s * fraction / most
+    return found | {"fraction": fraction, "met": fraction <= most, "needed_interval_s": needed_s}
 
 
 def _longest_pause_s(rows: list[dict[str, Any]]) -> float | None:
@@ -257,7 +288,8 @@ def format_report(report: dict[str, Any]) -> str:
         f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
         f"{how_it_ended(report['end'])}" + (f" ({report['end_reason']})" if report["end_reason"] else ""),
         f"tracker      {report['tracker']}, flush {report['flush']}, filter {report['filter']}, "
-        f"asked {between(*map(duration, report['intervals_s']))}, true {duration(report['true_interval_s'])}",
+        f"asked {between(*map(duration, report['intervals_s']))}, {budgeted(report)}"
+        f"true {duration(report['true_interval_s'])}",
         f"working set  {_sizes(wss)}",
         f"resident     {_sizes(rss)}",
     ]
@@ -271,6 +303,7 @@ def format_report(report: dict[str, Any]) -> str:
         lines.append(f"reuse        n/a: {reuse['reason']}")
     lines.append(
         f"overhead     paused {percent(overhead['paused_fraction'])}, own CPU {percent(overhead['self_cpu_fraction'])}"
+        + (f"; {budget_words(overhead['budget'])}" if overhead["budget"] else "")
     )
     for power in report["power"]:
         shown = f"mean {power['mean_w']:.1f} W" if power["mean_w"] is not None else f"n/a: {power['reason']}"
@@ -301,6 +334,22 @@ def format_report(report: dict[str, Any]) -> str:
     if report["lost"]:
         lines.append(f"lost         {report['lost']} windows without a working set")
     return "\n".join(map(visible, lines))
+
+
+def budget_words(budget: dict[str, Any]) -> str:
+    """One clause about a budget and what became of it."""
+    allowed = f"the budget of {budget['max_fraction'] * 100:g} %"
+    if budget["fraction"] is None:
+        return f"{allowed}: n/a with fewer than two samples"
+    found = f"paused + own CPU {budget['fraction'] * 100:.2f} %"
+    if budget["met"]:
+        return f"{found}, within {allowed}"
+    return f"{found}, over {allowed}: an interval of {seconds(budget['needed_interval_s'] * SECOND_NS)} would meet it"
+
+
+def budgeted(report: dict[str, Any]) -> str:
+    """What a budget made of the interval, with a comma behind it; nothing without one."""
+    return f"budgeted {between(*map(duration, report['budgeted_s']))}, " if report["budgeted_s"] else ""
 
 
 def how_it_ended(kind: str) -> str:

@@ -22,6 +22,7 @@ from memtui.elevate import READY, TELL
 from memtui.foreign import visible
 from memtui.orders import Order, Wishes, read_order
 from memtui.outbox import Outbox, RecorderGone
+from memtui.pace import Pace
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.gpu_holders import Holders
 from memtui.probes.host import read_clock, read_host
@@ -47,11 +48,11 @@ from memtui.samples import (
     Vma,
     VmaTable,
     Window,
+    held_ns,
 )
 from memtui.watched import Watched, why_lost
 
 RESIDENT_EVERY_NS = 1_000_000_000
-POWER_EVERY_NS = 500_000_000
 TREE_EVERY_NS = 250_000_000  # at least; otherwise at every window, as long as looking costs 2 % of a CPU
 TREE_REST = 49  # looking at the tree is followed by so many times its duration without
 NOTICE_EVERY_NS = 5_000_000_000
@@ -70,6 +71,7 @@ class Sampler:
         self._order, self._options = order, order.options
         self._outbox, self._words_fd, self._stop_fd = outbox, words_fd, stop_fd
         self._wishes = Wishes(order.options.interval_ns)
+        self._pace = Pace(order.options, self._wishes)
         self._paused_since_ns: int | None = None
         self._usage = UsageProbe()
         self._disturbance = DisturbanceProbe()
@@ -108,17 +110,20 @@ class Sampler:
             # Nothing below allocates cycles; a collection in the middle of a pause would lengthen it.
             gc.collect()
             gc.freeze()
+            self._pace.begin()
             while True:
                 now_ns = time.monotonic_ns()
                 if now_ns >= self._power_due_ns:
                     readings = power.read(now_ns)
                     self._outbox.put(Power(readings, self._gpu_memory(power.holders)))
-                    self._power_due_ns = now_ns + POWER_EVERY_NS
-                due_ns = min((w.tried_ns for w in self._watched.values()), default=now_ns) + self._wishes.interval_ns
+                    self._power_due_ns = now_ns + self._pace.power_every_ns
+                due_ns = min((w.tried_ns for w in self._watched.values()), default=now_ns) + self._pace.interval_ns
                 due_ns = max(due_ns, now_ns) if self._paused_since_ns is None else self._power_due_ns
                 ending = until_ns is not None and due_ns >= until_ns
-                stopped = self._wait(min(due_ns, until_ns) if until_ns else due_ns)
-                if stopped is None and self._heed():
+                due_ns = min(due_ns, until_ns) if until_ns else due_ns
+                # Within a budget windows may be minutes apart, and power is read between them.
+                stopped = self._wait(min(due_ns, self._power_due_ns) if self._pace.has_budget else due_ns)
+                if stopped is None and (self._heed() or time.monotonic_ns() < due_ns):
                     continue
                 if stopped is None and ending:
                     stopped = End(time.monotonic_ns(), "duration")
@@ -143,8 +148,12 @@ class Sampler:
         """Whether what has run since the last window is at least half of one: a sliver would look like a collapse."""
         if self._paused_since_ns is not None:
             return False
+        if not self._sample:
+            return True
+        if self._pace.has_budget:
+            return False  # nothing comes after it that would pay for it
         start_ns = min((w.start_ns for w in self._watched.values()), default=time.monotonic_ns())
-        return not self._sample or time.monotonic_ns() - start_ns >= self._options.interval_ns // 2
+        return time.monotonic_ns() - start_ns >= self._options.interval_ns // 2
 
     def _heed(self) -> bool:
         """Do what was asked for meanwhile; whether anything was."""
@@ -302,6 +311,9 @@ class Sampler:
         round_ = tuple(self._watched.values())
         outcomes = self._reader.read([watched.subject for watched in round_], want_resident=want_resident)
         windows = [w for pair in zip(round_, outcomes, strict=True) if (w := self._window_of(*pair))]
+        budgeted_ns = self._pace.budgeted_ns
+        if why := self._pace.note(held_ns(windows, together=self._options.together) or 0):
+            self._event("warning", why)
         if not windows:
             raise ProcessLookupError("every process of the tree ended")
         root_ended: ProcessLookupError | None = None
@@ -321,6 +333,8 @@ class Sampler:
                     tuple(windows),
                     self._gaps,
                     disturbed,
+                    budgeted_ns,
+                    self._pace.budgeted_ns,
                 )
             )
             self._sample += 1

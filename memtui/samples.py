@@ -8,6 +8,7 @@ and the sample that lacks it carries a ``status`` other than ``"ok"`` and a ``re
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -76,6 +77,7 @@ class Options:
     duration_ns: int | None = None
     together: bool = False  # one pause over the whole tree, not one process after the other
     keep_command: bool = False  # record command lines with the secrets on them
+    max_overhead_ppm: int | None = None  # of the time, for pauses and own CPU: the interval is stretched to keep it
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,8 @@ class Window:
     """One sample of the tree. ``asked_ns`` is the interval asked for; the true one is ``end_ns - start_ns``.
 
     Attributes:
+        budgeted_ns: what a budget made of the interval asked for; None where there is no budget.
+        next_ns: what it makes of it after this window.
         gaps: processes of the tree that were born or ended inside this window, so that part of it is missing.
         disturbed: who else cleared accessed bits in this window, or moved pages; empty when nobody is known to.
     """
@@ -196,6 +200,17 @@ class Window:
     processes: tuple[ProcessWindow, ...]
     gaps: int = 0
     disturbed: str = ""
+    budgeted_ns: int | None = None
+    next_ns: int | None = None
+
+
+def held_ns(processes: Iterable[ProcessWindow], *, together: bool) -> int | None:
+    """How long any process of a tree was held for one window: one after another, or all at once; None: not known."""
+    parts = [process.paused_ns for process in processes]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not parts:
+        return None
+    return max(known) if together else sum(known)
 
 
 @dataclass(frozen=True, slots=True)

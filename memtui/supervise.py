@@ -29,9 +29,12 @@ class Supervisor:
         if viewer is not None:
             self._control.adopt(viewer)
 
-    def wait(self, look: Callable[[], object] = lambda: None) -> None:
-        """Until the recording ends by itself, or somebody asks for its end; ``look`` is called about once a second."""
-        due_s = time.monotonic() + LOOK_SECONDS
+    def wait(self, look: Callable[[], object] = lambda: None, seconds: float = LOOK_SECONDS) -> None:
+        """Until the recording ends by itself, or somebody asks for its end.
+
+        ``look`` is called about once in so many seconds; True from it ends the wait, too.
+        """
+        due_s = time.monotonic() + seconds
         while self._observation.running and not self._stop_asked and not self._observation.ending:
             fds = [self._observation.progress_fd, *self._control.fds]
             ready, _, _ = select.select(fds, [], [], max(due_s - time.monotonic(), 0))
@@ -39,8 +42,9 @@ class Supervisor:
                 self._observation.read_progress()
             self._control.serve(ready)
             if time.monotonic() >= due_s:
-                due_s = time.monotonic() + LOOK_SECONDS
-                look()
+                due_s = time.monotonic() + seconds
+                if look() is True:
+                    return
 
     def stop(self) -> None:
         """End the recording in order, and tell all who follow it how it ended."""

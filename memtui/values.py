@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from memtui.choices import DURATION_NS, INTERVAL_NS, LEAST_MAX_BYTES
+from memtui.choices import DURATION_NS, INTERVAL_NS, LEAST_MAX_BYTES, MAX_OVERHEAD_PPM
 
 
 def _seconds(text: str) -> float:
@@ -32,6 +32,34 @@ def duration(text: str) -> float:
     if not DURATION_NS[0] <= value * 1e9 <= DURATION_NS[1]:
         raise argparse.ArgumentTypeError(f"must be from 1 ms to ten years, in seconds, not {text}")
     return value
+
+
+def overhead(text: str) -> int:
+    """``--max-overhead``: per cent of the time, with or without the sign; in parts per million."""
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of per cent, such as 1% or 0.5, not {text!r}") from None
+    if not math.isfinite(value) or not MAX_OVERHEAD_PPM[0] <= value * 1e4 <= MAX_OVERHEAD_PPM[1]:
+        raise argparse.ArgumentTypeError(f"must be from 0.01 to 100 per cent, not {text}")
+    return round(value * 1e4)
+
+
+def counter(text: str) -> tuple[str, str]:
+    """``--counter``: kind and file."""
+    from memtui.progress import parse_counter
+
+    try:
+        return parse_counter(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def blocks(text: str) -> int:
+    """``--blocks``."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= 1000 and len(text) <= 4):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1000, not {text!r}")
+    return int(text)
 
 
 def rank(text: str) -> int:

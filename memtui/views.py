@@ -121,6 +121,10 @@ class HeaderView:
     true_s: float | None = None
     paused_s: float | None = None
     own_cpu: float | None = None  # fraction of one core that watching costs
+    budgeted_s: float | None = None  # what a budget made of the interval that was asked for
+    spent: float | None = None  # paused time, CPU of sampler and recorder: the share of the time that a budget bounds
+    budget: float | None = None  # that share at most
+    wait_s: int | None = None  # until the next window that the budget allows
     origin_ns: int = 0
     marks: tuple[Mark, ...] = ()
     notice: str = ""  # a line that matters more than the numbers, e.g. why nothing arrives

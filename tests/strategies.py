@@ -47,7 +47,17 @@ PROCESS_WINDOWS = st.builds(
     resident=st.none() | page_sets(),
     rss_bytes=st.none() | BYTES,
 )
-WINDOWS = st.builds(Window, NS, NS, NS, NS, NS, st.lists(PROCESS_WINDOWS, max_size=3).map(tuple))
+WINDOWS = st.builds(
+    Window,
+    NS,
+    NS,
+    NS,
+    NS,
+    NS,
+    st.lists(PROCESS_WINDOWS, max_size=3).map(tuple),
+    budgeted_ns=st.none() | NS,
+    next_ns=st.none() | NS,
+)
 READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
 HELD = st.builds(GpuMemory, NS, NS, st.none() | BYTES, TEXT, TEXT)
 MESSAGES = st.one_of(

@@ -58,6 +58,9 @@ GOOD = Order(4242, 777, Options(200_000_000), "python train.py")
         ("interval_ns", "200000000"),
         ("duration_ns", -1),
         ("duration_ns", 10**30),
+        ("max_overhead_ppm", 0),
+        ("max_overhead_ppm", 10**6 + 1),
+        ("max_overhead_ppm", 0.01),
         ("pause", 1),
         ("pause", "yes"),
         ("children", None),
@@ -132,6 +135,12 @@ def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
         (b"interval 3600000000000\npause\n", 3600 * 10**9, True, False),
         (b"pause\nresume\n", GOOD.options.interval_ns, False, False),
         (b"resume\n", GOOD.options.interval_ns, False, False),
+        (b"recorder 0\n", GOOD.options.interval_ns, False, False),
+        (b"recorder 123456789\npause\n", GOOD.options.interval_ns, True, False),
+        (b"recorder -1\n", GOOD.options.interval_ns, False, True),
+        (b"recorder 007\n", GOOD.options.interval_ns, False, True),
+        (b"recorder 1e9\n", GOOD.options.interval_ns, False, True),
+        (b"recorder 9999999999999999999\n", GOOD.options.interval_ns, False, True),
         (b"pau", GOOD.options.interval_ns, False, False),
         (b"stop\n", GOOD.options.interval_ns, False, True),
         # What is no word ends it, and changes nothing else.
@@ -155,6 +164,14 @@ def test_words_after_the_order(words, interval_ns, paused, stop):
         by_byte.hear(words[at : at + 1])
     for wishes in (whole, by_byte):
         assert (wishes.interval_ns, wishes.paused, wishes.stop) == (interval_ns, paused, stop)
+
+
+def test_the_recorders_cpu_time_is_heard():
+    wishes = Wishes(GOOD.options.interval_ns)
+    wishes.hear(orders.recorder_word(5) + orders.recorder_word(123_456_789)[:-1])
+    assert wishes.recorder_cpu_ns == 5
+    wishes.hear(b"\n")
+    assert wishes.recorder_cpu_ns == 123_456_789
 
 
 @given(st.binary(min_size=1, max_size=80))

@@ -348,6 +348,16 @@ async def test_header_keeps_flush_and_pause_at_120_columns():
     assert "train.py  pid 4242 +2   ● LIVE 00:12:41" in more
 
 
+async def test_header_says_what_a_budget_makes_of_the_interval():
+    view = replace(HEADER, budget=0.01, spent=0.0083, budgeted_s=7.4, true_s=7.43)
+    wide = await drawn(HeaderLine(view), 190, 1)
+    assert "asked 0.20 s budgeted 7.40 s true 7.43 s · stopped 3.1 ms · self 0.8 % · paused+CPU 0.8 % of 1 %" in wide
+    assert "of 1 %, next in 6 s" in await drawn(HeaderLine(replace(view, wait_s=6)), 190, 1)
+    narrow = await drawn(HeaderLine(view), 120, 1)
+    assert "pagetable · 0.20→7.40→7.43 s" in narrow
+    assert "paused+CPU 0.8 % of 1 %" in narrow
+
+
 async def test_header_warning_comes_before_the_figures():
     view = replace(HEADER, warnings=("stopped 24 % of the time: use a longer --interval", "stopped 24 %: --interval"))
     assert view.warnings[0] + " · pagetable" in await drawn(HeaderLine(view), 120, 1)

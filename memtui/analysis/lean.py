@@ -36,8 +36,8 @@ def _new(rising: np.ndarray) -> np.ndarray:
     return np.concatenate((np.ones(min(1, len(rising)), bool), rising[1:] != rising[:-1]))
 
 
-def intervals_s(asked_ns: np.ndarray, otherwise_ns: int) -> tuple[float, float]:
-    """Shortest and longest interval that windows were asked for; ``otherwise_ns`` where there is no window."""
-    if not len(asked_ns):
+def intervals_s(intervals_ns: np.ndarray, otherwise_ns: int) -> tuple[float, float]:
+    """Shortest and longest of the intervals of windows; ``otherwise_ns`` where there is no window."""
+    if not len(intervals_ns):
         return otherwise_ns / 1e9, otherwise_ns / 1e9
-    return float(asked_ns.min()) / 1e9, float(asked_ns.max()) / 1e9
+    return float(intervals_ns.min()) / 1e9, float(intervals_ns.max()) / 1e9

@@ -17,7 +17,7 @@ from memtui.export.figures import figures, provenance
 from memtui.export.figures.svg import escape
 from memtui.export.source import Source
 from memtui.export.tables import TABLES
-from memtui.report import how_it_ended, report_of
+from memtui.report import budgeted, how_it_ended, report_of
 from memtui.samples import Clock
 from memtui.units import between, duration, energy, percent, size, span
 
@@ -61,7 +61,7 @@ def _head(reader: Source, report: dict[str, Any]) -> str:
         f"{how_it_ended(report['end'])}",
         f"memtui {report['memtui_version']}, tracker {report['tracker']}, flush {report['flush']}, "
         f"filter {report['filter']}; window {between(*map(duration, report['intervals_s']))} asked, "
-        f"{duration(report['true_interval_s'])} true (median)",
+        f"{budgeted(report)}{duration(report['true_interval_s'])} true (median)",
     ]
     lines = "\n".join(f'<p class="dim">{escape(fact)}</p>' for fact in facts)
     return f"<h1>{escape(target['command'])}</h1>\n{lines}"

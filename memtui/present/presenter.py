@@ -18,6 +18,7 @@ import numpy as np
 from memtui.analysis.lean import median
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import NOTABLE_SHARE
+from memtui.budget import allowed, seconds
 from memtui.pageset import PageSet
 from memtui.present.allowance import Allowance
 from memtui.present.heat import HeatColumns
@@ -44,6 +45,9 @@ from memtui.views import (
 )
 
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
+COST_WINDOWS = 5  # but no fewer windows than these, where a budget is judged
+NOTABLE_WAIT_S = 2.0  # for the next window
+OVER = 1.1  # times the budget: a part of it more is chance, and paid back
 PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
 PAUSE_SHARE = 0.1  # above this share watching disturbs what it watches
 
@@ -241,14 +245,16 @@ class Presenter:
         paused = samples.paused_ns[max(0, at - 9) : at + 1]
         paused = paused[np.isfinite(paused)]
         true = samples.end_ns[max(0, at - 20) : at + 1]
-        return replace(
+        view = replace(
             view,
             asked_s=float(samples.asked_ns[at]) / 1e9,
             true_s=median(np.diff(true)) / 1e9 if len(true) > 1 else None,
             paused_s=median(paused) / 1e9 if len(paused) else None,
             own_cpu=self._own_cost(at),
-            warnings=self._pause_warning(at),
         )
+        if share := allowed(hello.options.max_overhead_ppm):
+            return self._with_budget(view, at, share)
+        return replace(view, warnings=self._pause_warning(at))
 
     def _pids(self, at: int, processes: list[Process]) -> set[int]:
         """Pids of the tree in the window at the cursor: those that had ended before are no part of it."""
@@ -274,6 +280,31 @@ class Presenter:
             f"target stopped {share * 100:.0f} % of the time: a longer interval disturbs less{how}",
             f"stopped {share * 100:.0f} %: raise interval{how}",
         )
+
+    def _with_budget(self, view: HeaderView, at: int, most: float) -> HeaderView:
+        """What a budget makes of the interval, and what was spent of it over the last windows."""
+        samples = self.reader.samples
+        budgeted_s = float(samples.budgeted_ns[at]) / 1e9
+        view = replace(view, budget=most, budgeted_s=budgeted_s if np.isfinite(budgeted_s) else None)
+        if view.state is State.LIVE and not view.notice and np.isfinite(samples.next_ns[at]):
+            wait_s = (float(samples.end_ns[at] + samples.next_ns[at]) - time.monotonic_ns()) / 1e9
+            if wait_s > NOTABLE_WAIT_S:  # the clock of this machine: it is live
+                view = replace(view, wait_s=round(wait_s))
+        first = max(
+            0, min(int(np.searchsorted(samples.end_ns, samples.end_ns[at] - COST_WINDOW_NS)), at - COST_WINDOWS)
+        )
+        if first >= at:
+            return view
+        cpu = sum(float(c[at]) - float(c[first]) for c in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
+        cost = cpu + float(np.nansum(samples.paused_ns[first + 1 : at + 1]))
+        spent = cost / float(samples.end_ns[at] - samples.end_ns[first])
+        true_s = float(samples.end_ns[at] - samples.end_ns[at - 1]) / 1e9  # of the window that the budgeted one is of
+        view = replace(view, spent=spent, true_s=true_s)
+        needed_ns = cost / (at - first) / most
+        if spent <= OVER * most or needed_ns <= OVER * samples.next_ns[at]:
+            return view  # it is, or the next interval is long enough to pay for it
+        meets = seconds(needed_ns)
+        return replace(view, warnings=(f"over the budget: an interval of {meets} would meet it", f"needs {meets}"))
 
     def _own_cost(self, at: int) -> float | None:
         """Cores taken by sampler and recorder over the last seconds, and by this viewer while it watches live."""

@@ -38,8 +38,8 @@ class ReuseLog:
                 self._until = sample
             else:
                 self._histogram, self._until = reader.reuse_until(sample), sample
-            asked = reader.samples.asked_ns[: int(np.searchsorted(reader.samples.sample, sample, side="right"))]
-            self._view = reuse_view(self._histogram, *intervals_s(asked, reader.hello.options.interval_ns))
+            lengths = reader.samples.interval_ns[: int(np.searchsorted(reader.samples.sample, sample, side="right"))]
+            self._view = reuse_view(self._histogram, *intervals_s(lengths, reader.hello.options.interval_ns))
         whole = self._until == sample
         return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
 

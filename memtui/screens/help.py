@@ -120,6 +120,9 @@ Words
   gap          a process began or ended inside the window, so a part of it is missing
   median, max  of what is in sight of the graph; those of the whole session are in memtui report
   0.20→0.22 s  the interval that was asked for, and the true one: what reading takes comes on top
+  0.20→7.5→7.6 the same with a budget (--max-overhead): asked, what the budget makes of it, true
+  paused+CPU   what the budget bounds: share of the time the target is held, plus CPU of sampler and recorder;
+               next in: when it allows another window
   flush        how stale translations are removed, without which touches would be missed (docs/accuracy.md)
   stopped      how long the target stood still for one window
   self         share of one core that watching takes

@@ -42,7 +42,16 @@ from memtui.session.store import (
 )
 
 _INTEGERS = ("sample", "start_ns", "end_ns", "asked_ns", "sampler_cpu_ns", "recorder_cpu_ns", "gaps")
-_MAYBE = ("paused_ns", "wss_bytes", "stored_bytes", "faulted_in_bytes", "unknown_bytes", "rss_bytes")
+_MAYBE = (
+    "budgeted_ns",
+    "next_ns",
+    "paused_ns",
+    "wss_bytes",
+    "stored_bytes",
+    "faulted_in_bytes",
+    "unknown_bytes",
+    "rss_bytes",
+)
 _TEXTS = ("disturbed", "status", "reason")
 _SCALARS = ", ".join((*_INTEGERS, *_MAYBE, *_TEXTS))
 _SCALAR_KINDS = "i" * len(_INTEGERS) + "I" * len(_MAYBE) + "t" * len(_TEXTS)
@@ -91,6 +100,8 @@ class SampleTable:
     sampler_cpu_ns: NDArray[np.int64]
     recorder_cpu_ns: NDArray[np.int64]
     gaps: NDArray[np.int64]
+    budgeted_ns: NDArray[np.float64]
+    next_ns: NDArray[np.float64]
     paused_ns: NDArray[np.float64]
     wss_bytes: NDArray[np.float64]
     stored_bytes: NDArray[np.float64]
@@ -103,6 +114,11 @@ class SampleTable:
 
     def __len__(self) -> int:
         return len(self.sample)
+
+    @property
+    def interval_ns(self) -> NDArray[np.int64]:
+        """The interval of each window: what the budget made of the one asked for, where there is a budget."""
+        return np.where(np.isnan(self.budgeted_ns), self.asked_ns, self.budgeted_ns).astype(np.int64)
 
 
 class SessionReader:

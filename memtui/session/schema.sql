@@ -10,6 +10,7 @@ CREATE TABLE process(
 
 CREATE TABLE sample( -- one row per sample of the whole tree
     sample INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, asked_ns INTEGER NOT NULL,
+    budgeted_ns INTEGER, next_ns INTEGER, -- what a budget made of the interval asked for, and does after this sample
     paused_ns INTEGER, wss_bytes INTEGER, stored_bytes INTEGER, faulted_in_bytes INTEGER, unknown_bytes INTEGER,
     rss_bytes INTEGER, sampler_cpu_ns INTEGER NOT NULL, recorder_cpu_ns INTEGER NOT NULL, gaps INTEGER NOT NULL,
     disturbed TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL);

@@ -97,6 +97,14 @@ class HeaderLine(Painted):
                 line.append((glyph, look[role]))
         return line
 
+    def _budget(self) -> str:
+        view = self.view
+        if view.budget is None:
+            return ""
+        spent = "n/a" if view.spent is None else text.percent(view.spent)
+        wait = f", next in {view.wait_s} s" if view.wait_s is not None else ""
+        return f"paused+CPU {spent} of {view.budget * 100:g} %{wait}"
+
     def _costs(self, room: int) -> tuple[Line, bool]:
         """How it is measured, as many words as fit, and whether that is all of them.
 
@@ -107,12 +115,16 @@ class HeaderLine(Painted):
         asked = f"{view.asked_s:.2f}" if view.asked_s is not None else "n/a"
         true = f"{view.true_s:.2f} s" if view.true_s is not None else "n/a"
         long, short = f"asked {asked} s true {true}", f"{asked}→{true}"
+        if view.budgeted_s is not None:
+            budgeted = f"{view.budgeted_s:.2f}"
+            long, short = f"asked {asked} s budgeted {budgeted} s true {true}", f"{asked}→{budgeted}→{true}"
         words = [
             (1, text.clean(view.tracker)),
             (5, f"flush {text.clean(view.flush)}" if view.flush else ""),
             (3, long if view.asked_s is not None else ""),
             (4, f"stopped {text.duration(view.paused_s)}" if view.paused_s is not None else ""),
-            (2, f"self {text.percent(view.own_cpu)}" if view.own_cpu is not None else ""),
+            (2 if view.budget is None else 6, f"self {text.percent(view.own_cpu)}" if view.own_cpu is not None else ""),
+            (2, self._budget()),
         ]
         words = [(rank, word) for rank, word in words if word]
         warning = next((w for w in view.warnings if text.width(w) <= room), "")

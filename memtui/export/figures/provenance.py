@@ -24,6 +24,8 @@ def sentences(reader: Source) -> list[str]:
     span_s = (samples.end_ns[-1] - samples.start_ns[0]) / 1e9 if len(samples) else 0.0
     how = f"tracker {hello.tracker}" + (f", flush {hello.flush}" if hello.flush not in ("", "off") else "")
     asked = between(*map(duration, intervals_s(samples.asked_ns, hello.options.interval_ns)))
+    if len(samples) and hello.options.max_overhead_ppm:
+        true = f", {between(*map(duration, intervals_s(samples.interval_ns, 0)))} budgeted{true}"
     found = [
         f"{reader.short_title}: {hello.target.command} (pid {hello.target.pid})",
         f"memtui {hello.memtui_version}, {how}, filter {hello.options.filter}; window "

@@ -1,0 +1,92 @@
+"""How much slower a program gets, from blocks of time with and without, in pairs of neighbours.
+
+A rate is taken between the first and the last time that a counter was seen to move within a block: whole steps in the
+time they took, so that a step which lies across the border of a block is in none. A counter that moved once gives none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.statistics import MedianInterval, median, ratio_of_pairs
+
+Floats = NDArray[np.float64]
+FEW_CHANGES = 10  # in a block: the length of a step is then a tenth of what is measured, or more
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stretch of time in which the program was observed, or was not.
+
+    Attributes:
+        counted: by how much the counter rose between its first and its last change.
+        over_s: the time between these two; None: it moved less than twice.
+        changes: how often it was seen to move.
+        windows: samples that were taken in it.
+    """
+
+    pair: int
+    observed: bool
+    begin_s: float
+    end_s: float
+    counted: float
+    over_s: float | None
+    changes: int
+    windows: int = 0
+
+    @property
+    def per_second(self) -> float | None:
+        """The rate; None when nothing is known of it."""
+        return self.counted / self.over_s if self.over_s else None
+
+
+def count_in(
+    times_s: Sequence[float], values: Sequence[float], begin_s: float, end_s: float
+) -> tuple[float, float | None, int]:
+    """(counted, over_s, changes) of a counter between two moments, see ``Block``. ``times_s`` rise."""
+    first, last = np.searchsorted(times_s, (begin_s, end_s)).tolist()
+    changes = last - first
+    if changes < 2:
+        return 0.0, None, changes
+    return float(values[last - 1] - values[first]), float(times_s[last - 1] - times_s[first]), changes
+
+
+def slow_down(blocks: Sequence[Block]) -> MedianInterval | None:
+    """By how much more time a step takes with observation: median of the pairs, 0.02 is 2 %; None without a pair.
+
+    The interval is that of binomial order statistics (``statistics.median_interval``): it needs six pairs.
+    """
+    by_pair: dict[int, dict[bool, float | None]] = {}
+    for block in blocks:
+        by_pair.setdefault(block.pair, {})[block.observed] = block.per_second
+    whole = [pair for pair in by_pair.values() if pair.get(True) and pair.get(False)]
+    found = ratio_of_pairs([pair[False] for pair in whole], [pair[True] for pair in whole])
+    if found is None:
+        return None
+    low, high = (None if bound is None else bound - 1 for bound in (found.low, found.high))
+    return MedianInterval(found.median - 1, low, high, found.confidence, found.count)
+
+
+def doubts(blocks: Sequence[Block]) -> list[str]:
+    """What makes the figure less than it seems, and what would help."""
+    found = []
+    result = slow_down(blocks)
+    if result is not None and result.low is None:
+        found.append(f"no interval: {result.count} pair{'s' * (result.count != 1)}, and 95 % needs 6 (--blocks 6)")
+    changes = median([block.changes for block in blocks])
+    if changes is not None and changes < FEW_CHANGES:
+        found.append(
+            f"the counter moved {changes:g} times a block: single steps decide, so the interval is wide; "
+            "longer blocks (--seconds) or a finer counter help"
+        )
+    windows = median([block.windows for block in blocks if block.observed])
+    if windows is not None and windows < 3:
+        found.append(f"{windows:g} windows a block: what the others cost is not in it; longer blocks (--seconds) help")
+    lost = sum(block.per_second is None for block in blocks)
+    if lost:
+        found.append(f"{lost} of {len(blocks)} blocks have no rate, because the counter moved less than twice")
+    return found

@@ -1,0 +1,94 @@
+"""Which interval keeps what watching costs below a share of the time. Pure: the sampler tells it of every window.
+
+The cost is one sum: the time in which any process of the target was held, and the CPU time of sampler and recorder.
+What a window costs is the upper middle one of the last few, so that one that was dear by chance moves nothing; the
+first is no example, because it begins things. What was spent above the share is a debt, and a part of it comes on top
+of the next interval: a cost that rises is answered at once, the sum since the beginning comes back below the share, and
+an interval returns over several windows. What was not spent is not saved up: a rest is no reason for a burst.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from memtui.units import duration
+
+MILLION = 1_000_000
+RECENT = 5  # windows whose cost is an example for the next
+REPAID = 0.25  # part of the debt that the next interval pays
+PROBE_NS, PROBE_COSTS = 5_000_000_000, 20  # the second window comes within so much, or so many times the first's cost
+
+
+class Budget:
+    """A share of the time, in parts per million, and the interval that keeps it."""
+
+    def __init__(self, ppm: int, longest_ns: int, now_ns: int, cpu_ns: int) -> None:
+        """``longest_ns`` bounds the interval; ``cpu_ns`` is the CPU time used until ``now_ns``, which is no cost."""
+        self._share, self._longest_ns = ppm / MILLION, longest_ns
+        self._now_ns, self._cpu_ns = now_ns, cpu_ns
+        self._costs: deque[int] = deque(maxlen=RECENT)
+        self._debt_ns = 0.0
+        self._told = False
+        self._begun = 0  # windows so far
+
+    def note(self, now_ns: int, held_ns: int, cpu_ns: int) -> None:
+        """A window was taken: for how long processes were held for it, and all CPU time used until now."""
+        cost_ns = held_ns + max(cpu_ns - self._cpu_ns, 0)
+        earned_ns = self._share * max(now_ns - self._now_ns, 0)
+        if self._begun == 1:
+            self._costs.clear()
+        self._begun += 1
+        self._costs.append(cost_ns)
+        most_ns = self._share * self._longest_ns  # what one interval can pay: the rest is bygone
+        self._debt_ns = min(max(self._debt_ns + cost_ns - earned_ns, 0.0), most_ns)
+        self._now_ns, self._cpu_ns = now_ns, cpu_ns
+
+    @property
+    def needed_ns(self) -> int:
+        """The interval that keeps the share for good, as far as is known; 0 before the first window."""
+        return round(self._cost_ns / self._share)
+
+    def unmet(self) -> str:
+        """Once, in words: that no interval within bounds keeps the share, and which one would."""
+        another = self._begun == 1 and self._probe_ns < self._longest_ns  # which is the better example
+        if self._told or another or self.needed_ns <= self._longest_ns:
+            return ""
+        self._told = True
+        return (
+            f"the budget of {self._share * 100:g} % cannot be met: a window costs {duration(self._cost_ns / 1e9)} "
+            f"(paused + own CPU), for which an interval of {seconds(self.needed_ns)} would do; "
+            f"the longest there can be is {seconds(self._longest_ns)}"
+        )
+
+    def interval_ns(self, asked_ns: int) -> int:
+        """The next interval: never shorter than the one asked for."""
+        wanted_ns = (self._cost_ns + REPAID * self._debt_ns) / self._share
+        if self._begun == 1:
+            wanted_ns = min(wanted_ns, self._probe_ns)
+        return max(asked_ns, min(_rounded_up(wanted_ns), self._longest_ns))
+
+    @property
+    def _probe_ns(self) -> int:
+        return max(PROBE_NS, PROBE_COSTS * self._cost_ns)
+
+    @property
+    def _cost_ns(self) -> int:
+        return sorted(self._costs)[len(self._costs) // 2] if self._costs else 0
+
+
+def allowed(ppm: int | None) -> float | None:
+    """The share of a session's budget; None without one, and for what a damaged session says."""
+    return ppm / MILLION if ppm is not None and ppm > 0 else None
+
+
+def seconds(interval_ns: float) -> str:
+    """An interval as ``--interval`` takes it: ``7.5 s``, two digits, rounded up."""
+    return f"{_rounded_up(interval_ns) / 1e9:g} s"
+
+
+def _rounded_up(value: float) -> int:
+    """To two digits: an interval that anybody can read, and that stays as it is while costs hardly change."""
+    whole = max(math.ceil(value), 1)
+    step = 10 ** max(len(str(whole)) - 2, 0)
+    return -(-whole // step) * step
