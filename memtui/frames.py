@@ -36,13 +36,13 @@ from memtui.samples import (
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 4
+PROTOCOL = 5
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
 _DTYPES = {"u8": np.dtype("<u8")}
 _SETS = ("pages", "resident")
-_VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes")
+_VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes", "vma_shared_bytes")
 
 
 class FrameError(ValueError):

@@ -204,7 +204,7 @@ def gigabyte():
     return bomb()
 
 
-@pytest.mark.parametrize("table", ["page_set", "vma_wss", "vma_rss", "reuse", "reuse_checkpoint"])
+@pytest.mark.parametrize("table", ["page_set", "vma_wss", "vma_rss", "vma_shared", "reuse", "reuse_checkpoint"])
 def test_a_small_blob_does_not_become_a_large_memory(table, gigabyte, copy):
     head = ReuseHistogram().to_bytes()[:4] if table == "reuse_checkpoint" else b""
     data = bomb(struct.pack("<III", 14_000_000, 0, 0)) if table == "page_set" else head + gigabyte

@@ -51,5 +51,32 @@ def _row(
         None if held is None else held.gpu_bytes,
         process.command,
         reason,
+        row["shared_bytes"],
         "no reading yet" if held is None else held.reason,
     )
+
+
+def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: int | None) -> ProcessRow | None:
+    """All processes together, with the working set of the tree and the shared part of it; None of a single one.
+
+    Resident memory is the sum: what processes share is in each of them.
+    """
+    if len(rows) < 2:
+        return None
+    known = wss_bytes is not None and shared_bytes is None
+    return ProcessRow(
+        0,
+        "all",
+        wss_bytes=wss_bytes,
+        rss_bytes=_sum(row.rss_bytes for row in rows),
+        cpu=_sum(row.cpu for row in rows),
+        gpu_bytes=_sum(row.gpu_bytes for row in rows),
+        reason="shared pages count for each" if known else "",
+        shared_bytes=shared_bytes,
+    )
+
+
+def _sum(values):
+    """None as soon as one part is not known."""
+    parts = list(values)
+    return None if any(part is None for part in parts) else sum(parts)

@@ -47,6 +47,8 @@ class RangeTable:
         self.touched = wss
         rss = reader.vma_rss(sample)
         known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] in ("ok", "approximate"))
+        at = int(np.searchsorted(reader.samples.sample, sample))
+        shared = reader.vma_shared(sample) if np.isfinite(reader.samples.shared_bytes[at]) else None
         total = sum(max(size, 0) for size in wss.values())
         several = len({p.pid for p in processes}) > 1
         rows, left_out, unmatched = [], 0, 0
@@ -73,6 +75,7 @@ class RangeTable:
                     name=name,
                     wss_bytes=touched,
                     rss_bytes=rss.get(row.id),
+                    shared_bytes=None if shared is None or touched is None else shared.get(row.id, 0),
                     share=touched / total if touched is not None and total else None,
                     trend=trend.get(row.id, (0,) * TREND if known else ()),
                     pid=row.pid if several else None,

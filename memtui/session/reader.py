@@ -33,7 +33,7 @@ from memtui.session.codec import decode_pairs, decode_reuse
 from memtui.session.store import SessionError, connect_reader, read_all, row_id, size_on_disk, split_row_id, unreadable
 
 _INTEGERS = ("sample", "start_ns", "end_ns", "asked_ns", "sampler_cpu_ns", "recorder_cpu_ns", "gaps")
-_MAYBE = ("paused_ns", "wss_bytes", "stored_bytes", "faulted_in_bytes", "unknown_bytes", "rss_bytes")
+_MAYBE = ("paused_ns", "wss_bytes", "stored_bytes", "faulted_in_bytes", "unknown_bytes", "shared_bytes", "rss_bytes")
 _TEXTS = ("disturbed", "status", "reason")
 _SCALARS = ", ".join((*_INTEGERS, *_MAYBE, *_TEXTS))
 _SCALAR_KINDS = "i" * len(_INTEGERS) + "I" * len(_MAYBE) + "t" * len(_TEXTS)
@@ -83,6 +83,7 @@ class SampleTable:
     stored_bytes: NDArray[np.float64]
     faulted_in_bytes: NDArray[np.float64]
     unknown_bytes: NDArray[np.float64]
+    shared_bytes: NDArray[np.float64]
     rss_bytes: NDArray[np.float64]
     disturbed: tuple[str, ...]
     status: tuple[str, ...]
@@ -228,15 +229,19 @@ class SessionReader:
 
     def vma_rss(self, sample: int) -> dict[int, int]:
         """Resident bytes by VMA row, the newest known at or before a sample. Rows of processes without any: absent."""
-        found: dict[int, int] = {}
         low, high = _span(max(sample - 2048, 0), sample)
         newest = self._all(
             "SELECT max(id), data FROM vma_rss WHERE id >= ? AND id < ? GROUP BY id & 1048575", "ib", low, high
         )
-        for ids, values in self._pairs(newest):
-            for row, value in zip(self._unalias(ids).tolist(), values.tolist(), strict=True):
-                found[row] = found.get(row, 0) + value
-        return found
+        return self._by_row(newest)
+
+    def vma_shared(self, sample: int) -> dict[int, int]:
+        """By VMA row, the part of its touched bytes that other processes touched, too; without rows that have none.
+
+        Whether that is known of a process is told by its ``process_samples``.
+        """
+        rows = self._all("SELECT id, data FROM vma_shared WHERE id >= ? AND id < ?", "ib", *_span(sample, sample))
+        return self._by_row(rows)
 
     def page_set(self, sample: int, process: int) -> PageSet | None:
         """The touched pages that filters kept; None when there are none stored. Raises SessionError on damage."""
@@ -357,6 +362,14 @@ class SessionReader:
             size_bytes += 2 * found[-1][0].nbytes
             if size_bytes > _MAX_PAIR_BYTES:
                 raise self._damaged(f"its ranges unpack to more than {_MAX_PAIR_BYTES} bytes")
+        return found
+
+    def _by_row(self, rows: list[tuple[Any, ...]]) -> dict[int, int]:
+        """Sums of decoded blobs by VMA row."""
+        found: dict[int, int] = {}
+        for ids, values in self._pairs(rows):
+            for row, value in zip(self._unalias(ids).tolist(), values.tolist(), strict=True):
+                found[row] = found.get(row, 0) + value
         return found
 
     def _meta(self) -> dict[str, Any]:
