@@ -202,8 +202,8 @@ def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
     if len(touched) < len(there) or not there:
         return shared, None
     found, excess_bytes = in_common(touched)
-    for n, one in zip(there, found, strict=True):
-        shared[n] = one
+    for n, in_others in zip(there, found, strict=True):
+        shared[n] = in_others
     return shared, excess_bytes
 
 

@@ -99,22 +99,26 @@ def _in_one_size(touched: Sequence[TouchedFrames]) -> Sequence[TouchedFrames]:
 def _several(frames: Sequence[Numbers]) -> tuple[list[NDArray[np.bool_]], int]:
     """Which frames of each process another one has, too; and how many more they are in sum than together."""
     sizes = [len(one) for one in frames]
-    every = np.concatenate(frames) if sizes else _none()
-    mask = np.zeros(len(every), bool)
-    edges = np.cumsum(sizes)[:-1]
     if np.count_nonzero(sizes) < 2:
-        return np.split(mask, edges) if sizes else [], 0
-    ordered, place = _sorted(every)
-    owner = np.repeat(np.arange(len(sizes)), sizes)[place]
-    # Runs of one frame in one process, and groups of runs of one frame.
-    new_frame = np.concatenate(([True], ordered[1:] != ordered[:-1]))
-    runs = np.flatnonzero(new_frame | np.concatenate(([True], owner[1:] != owner[:-1])))
-    lengths = np.diff(runs, append=len(ordered))
-    groups = np.flatnonzero(new_frame[runs])
-    shared = np.diff(groups, append=len(runs)) > 1
-    together, largest = np.add.reduceat(lengths, groups), np.maximum.reduceat(lengths, groups)
-    mask[place] = np.repeat(shared, together)
-    return np.split(mask, edges), int((together - largest)[shared].sum())
+        return [np.zeros(size, bool) for size in sizes], 0
+    names, count = _renamed(np.concatenate(frames))
+    parts = np.split(names, np.cumsum(sizes)[:-1])
+    owners, total, largest = (np.zeros(count, np.intp) for _ in range(3))
+    for part in parts:
+        times = np.bincount(part, minlength=count)
+        owners += times > 0
+        total += times
+        np.maximum(largest, times, out=largest)
+    shared = owners > 1
+    return [shared[part] for part in parts], int((total - largest)[shared].sum())
+
+
+def _renamed(frames: Numbers) -> tuple[NDArray[np.intp], int]:
+    """The same frames under the names 0, 1, 2 and so on, and how many there are."""
+    ordered, place = _sorted(frames)
+    names = np.empty(len(frames), np.intp)
+    names[place] = np.cumsum(np.concatenate(([0], ordered[1:] != ordered[:-1])))
+    return names, int(names[place[-1]]) + 1
 
 
 def _sorted(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:

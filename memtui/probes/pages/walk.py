@@ -74,14 +74,14 @@ class Tables:
     def frames_behind(self, pages: PageSet) -> TouchedFrames:
         """The page frames of those of the walk's pages that lie in these tables."""
         bits = pages.bits[np.searchsorted(pages.blocks, self.blocks)]
-        row, column = np.nonzero(PageSet(self.blocks, bits, pages.huge, pages.giant).bit_matrix())
-        numbers = (self.blocks[row] << np.uint64(9)) + column.astype(np.uint64)
+        there = PageSet(self.blocks, bits, pages.huge, pages.giant).bit_matrix().view(bool)
+        numbers = (self.blocks[:, None] << np.uint64(9) | np.arange(_TABLE_WORDS, dtype=np.uint64))[there]
         heads = self._frames_of(self.huge_entries) & ~np.uint64(511)  # a leaf uses the lowest bits for itself
-        return TouchedFrames(numbers, self._frames_of(self.entries[row, column]), self.huge, heads)
+        return TouchedFrames(numbers, self._frames_of(self.entries[there]), self.huge, heads)
 
     def _frames_of(self, entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        there = np.where(entries & _PRESENT, entries, ~entries)
-        return (there & np.uint64(self.physical_mask)) >> np.uint64(PAGE_SHIFT)
+        absent = (entries & _PRESENT) - np.uint64(1)  # all bits where it is not present
+        return ((entries ^ absent) & np.uint64(self.physical_mask)) >> np.uint64(PAGE_SHIFT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
