@@ -108,7 +108,7 @@ def _shared_unknown(reader: SessionReader) -> bool:
 
 def _shared_reason(reader: SessionReader) -> str:
     """Why it is not known in any window."""
-    return f"tracker {reader.hello.tracker} sees no page frames" if _shared_unknown(reader) else _wss_reason(reader)
+    return "page frames of all processes were seen in no window" if _shared_unknown(reader) else _wss_reason(reader)
 
 
 def _median(values: np.ndarray) -> float | None:

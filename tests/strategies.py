@@ -46,8 +46,10 @@ PROCESS_WINDOWS = st.builds(
     pages=st.none() | page_sets(),
     resident=st.none() | page_sets(),
     rss_bytes=st.none() | BYTES,
+    vma_shared_bytes=st.none() | st.lists(st.tuples(BYTES, BYTES), max_size=3).map(tuple),
 )
-WINDOWS = st.builds(Window, NS, NS, NS, NS, NS, st.lists(PROCESS_WINDOWS, max_size=3).map(tuple))
+PROCESSES_OF_WINDOW = st.lists(PROCESS_WINDOWS, max_size=3).map(tuple)
+WINDOWS = st.builds(Window, NS, NS, NS, NS, NS, PROCESSES_OF_WINDOW, shared_excess_bytes=st.none() | BYTES)
 READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
 HELD = st.builds(GpuMemory, NS, NS, st.none() | BYTES, TEXT, TEXT)
 MESSAGES = st.one_of(

@@ -10,18 +10,35 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memtui.export.figures.provenance import doubts
+from memtui.export.source import Source
+from memtui.export.tables import TABLES
 from memtui.pageset import PageSet
+from memtui.present.ranges import RangeTable
 from memtui.probes.pages import walk
+from memtui.probes.pages.base import PageWindow
 from memtui.probes.pages.pagetable import PageTableTracker
 from memtui.probes.pages.sharing import TouchedFrames, in_common
 from memtui.probes.pause import NotPaused
 from memtui.probes.process import read_stat
 from memtui.probes.reading import Lost, Outcome, PageReader, Reading, Subject, shared_pages
-from memtui.samples import Vma
+from memtui.report import build_report, format_report
+from memtui.samples import (
+    SHARED_UNKNOWN,
+    End,
+    Message,
+    Process,
+    ProcessWindow,
+    Vma,
+    VmaSizes,
+    VmaTable,
+    Window,
+)
 from tests.pagetable_targets import PAGE, Target, need_pagetable, vmas_of
+from tests.sessions import CODE, HEAP, MS, VMAS, hello, messages, write_session
 
 HUGE = 1 << 21
 
@@ -47,6 +64,7 @@ SMALL = st.lists(st.integers(0, 40) | st.integers(512, 530) | st.sampled_from((2
 TREES = st.lists(st.builds(touched, SMALL, st.lists(st.integers(0, 3), max_size=3)), max_size=5)
 
 
+@settings(deadline=None)
 @given(TREES)
 def test_a_frame_counts_as_often_as_in_the_process_that_maps_it_most_often(tree):
     counts = [by_frame(one) for one in tree]
@@ -61,6 +79,7 @@ def test_a_frame_counts_as_often_as_in_the_process_that_maps_it_most_often(tree)
     assert together >= max((PAGE * count.total() for count in counts), default=0)
 
 
+@settings(deadline=None)
 @given(TREES)
 def test_the_order_of_the_processes_does_not_matter(tree):
     assert in_common(tree)[1] == in_common(tree[::-1])[1]
@@ -91,8 +110,6 @@ def test_sizes_go_to_the_mapping_a_page_lies_in():
 
 def test_who_ended_has_no_part_and_who_was_lost_leaves_it_unknown():
     def reading(frames) -> Reading:
-        from memtui.probes.pages.base import PageWindow
-
         window = PageWindow(PageSet.empty(), frames=frames)
         return Reading(window, b"", 0, 0, 0)
 
@@ -107,6 +124,74 @@ def test_who_ended_has_no_part_and_who_was_lost_leaves_it_unknown():
     assert shared_pages([gone]) == ([None], None)
     (alone, nobody), excess = shared_pages([reading(None), gone])
     assert (alone.shared_sizes(()), nobody, excess) == ((), None, 0)
+
+
+# -- the session ------------------------------------------------------------------------------------------------------
+
+
+def tree_of_two(excess_bytes: int | None, sizes: tuple[VmaSizes | None, VmaSizes | None]) -> Iterator[Message]:
+    """Two processes that touch the heap and the code, the same code."""
+    yield hello()
+    for key, role in ((1, "target"), (2, "child")):
+        yield Process(key, 4241 + key, 1, 777, 0, "python train.py", role)
+        yield VmaTable(key, 0, VMAS)
+    pages = PageSet.from_pages(np.concatenate(((HEAP >> 12) + np.arange(100), (CODE >> 12) + np.arange(30))))
+    for sample in range(3):
+        at = sample * 200 * MS
+        parts = tuple(
+            ProcessWindow(key, at, at + 190 * MS, pages=pages, rss_bytes=9 << 20, vma_shared_bytes=shared)
+            for key, shared in enumerate(sizes, 1)
+        )
+        yield Window(sample, at, at + 190 * MS, 200 * MS, 0, parts, shared_excess_bytes=excess_bytes)
+    yield End(600 * MS, "stopped")
+
+
+def test_a_session_keeps_what_is_shared(tmp_path):
+    shared: VmaSizes = ((CODE, 30 * PAGE),)
+    path = write_session(tmp_path / "two.memtui", tree_of_two(30 * PAGE, (shared, shared)))
+    report = build_report(path)
+    assert report["wss_bytes"]["median"] == 230 * PAGE
+    assert (report["wss_bytes"]["status"], report["shared_bytes"]["max"]) == ("ok", 30 * PAGE)
+    assert [(p["wss_bytes"], p["shared_bytes"]) for p in report["processes"]] == [(130 * PAGE, 30 * PAGE)] * 2
+    text = format_report(report)
+    assert "shared       mean 120 KiB" in text
+    assert "working set 520 KiB (120 KiB shared), resident" in text
+    reader = Source(path)
+    code = {row.id for row in reader.vma_rows() if row.start == CODE}
+    assert reader.vma_shared(2) == dict.fromkeys(code, 30 * PAGE)
+    columns, rows = TABLES["samples"]
+    assert columns[-1] == "shared_bytes"
+    assert [row[-1] for row in rows(reader)] == [30 * PAGE] * 9
+    table = RangeTable()
+    table.filters_on = False
+    view = table.view(reader, 2, reader.processes())
+    assert {(row.name, row.shared_bytes) for row in view.rows if row.wss_bytes} == {
+        ("[heap]", 0),
+        ("libtorch_cpu.so", 30 * PAGE),
+    }
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("excess", "sizes"), [(None, (None, None)), (None, ((), ())), (0, ((), None))], ids=["neither", "sum", "part"]
+)
+def test_a_sum_that_counts_shared_pages_for_each_says_so(tmp_path, excess, sizes):
+    path = write_session(tmp_path / "two.memtui", tree_of_two(excess, sizes))
+    report = build_report(path)
+    assert report["wss_bytes"]["median"] == 260 * PAGE
+    assert (report["wss_bytes"]["status"], report["wss_bytes"]["reason"]) == ("approximate", SHARED_UNKNOWN)
+    assert report["shared_bytes"]["mean"] is None
+    assert "were seen in no window" in report["shared_bytes"]["reason"]
+    reader = Source(path)
+    assert set(zip(reader.samples.status, reader.samples.reason, strict=True)) == {("ok", SHARED_UNKNOWN)}
+    assert any(SHARED_UNKNOWN in doubt for doubt in doubts(reader))
+    reader.close()
+
+
+def test_one_process_shares_with_nobody(tmp_path):
+    report = build_report(write_session(tmp_path / "one.memtui", messages(5)))
+    assert (report["wss_bytes"]["status"], report["shared_bytes"]["max"]) == ("ok", 0)
+    assert "shared" not in format_report(report)
 
 
 # -- the kernel --------------------------------------------------------------------------------------------------------
@@ -240,13 +325,14 @@ def test_every_kind_of_memory_that_processes_share():
             "one": [50] * 4,
             "two": [50, 0, 0, 0],
         }
-        # What the sum counts too much: of each area all but one, and of the file that the parent maps twice all but two.
+        # What the sum counts too much: of each area all but one.
         once = {name: in_common([within(one, area) for one in frames])[1] // PAGE for name, area in areas.items()}
         assert once == {"common": 900, "read": 2100, "written": 0, "hidden": 192, "one": 150, "two": 0}
-        file = [within(one, areas["one"]) for one in frames]
-        file[0] = TouchedFrames(*(np.concatenate((getattr(file[0], part), getattr(within(frames[0], areas["two"]), part)))
-                                  for part in ("pages", "frames")))  # fmt: skip
-        assert in_common(file)[1] // PAGE == 150
+        # Of the file that the parent maps twice, all but its two.
+        both = (within(frames[0], areas[name]) for name in ("one", "two"))
+        pages, mapped = zip(*((one.pages, one.frames) for one in both), strict=True)
+        twice = TouchedFrames(np.concatenate(pages), np.concatenate(mapped))
+        assert in_common([twice, *(within(one, areas["one"]) for one in frames[1:])])[1] // PAGE == 150
         assert excess >= PAGE * sum(once.values())
         sizes = dict(shared[1].shared_sizes(vmas_of(tree.pids[1])))
         assert sum(sizes.values()) == PAGE * len(shared[1].pages)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from memtui.samples import GpuMemory, Process, Status
+from memtui.samples import SHARED_UNKNOWN, GpuMemory, Process, Status
 from memtui.views import ProcessRow
 
 _RANK = re.compile(r"\b(RANK|LOCAL_RANK)=(\d+)")
@@ -63,20 +63,20 @@ def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: in
     """
     if len(rows) < 2:
         return None
-    known = wss_bytes is not None and shared_bytes is None
+    for_each = wss_bytes is not None and shared_bytes is None
     return ProcessRow(
         0,
-        "all",
+        "",
         wss_bytes=wss_bytes,
         rss_bytes=_sum(row.rss_bytes for row in rows),
         cpu=_sum(row.cpu for row in rows),
         gpu_bytes=_sum(row.gpu_bytes for row in rows),
-        reason="shared pages count for each" if known else "",
+        reason=SHARED_UNKNOWN if for_each else "",
         shared_bytes=shared_bytes,
     )
 
 
-def _sum(values):
+def _sum(values: Iterable[Any]) -> Any:
     """None as soon as one part is not known."""
     parts = list(values)
     return None if any(part is None for part in parts) else sum(parts)

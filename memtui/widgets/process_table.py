@@ -34,7 +34,9 @@ class ProcessTable(RowPanel):
         return [("p", self.look["key"]), (": address ranges", self.look["dim"])]
 
     def footing(self) -> Line:
-        """Why GPU memory is not known: of all, or of the first of which it is not."""
+        """What the working set of all is, where that is less than exact; why GPU memory is not known."""
+        if self.view.tree is not None and self.view.tree.reason:
+            return [("all: ", self.look["warning"]), (self.look.plain(self.view.tree.reason), self.look["dim"])]
         without = [row for row in self.view.rows if row.gpu_bytes is None]
         if not without or not without[0].gpu_reason:
             return []
@@ -74,11 +76,13 @@ class ProcessTable(RowPanel):
         look, chosen = self.look, row.key == self.selected
         plain = look["selected"] if chosen else look["text"]
         dim = look["selected_dim"] if chosen else look["dim"]
+        tree = row is self.view.tree
+        absent = "" if tree else "-"
         figures = {
-            "pid": str(row.key or row.role),
-            "rank": "-" if row.rank is None else str(row.rank),
-            "local": "-" if row.local_rank is None else str(row.local_rank),
-            "of WSS": text.percent(row.share),
+            "pid": "all" if tree else str(row.key),
+            "rank": absent if row.rank is None else str(row.rank),
+            "local": absent if row.local_rank is None else str(row.local_rank),
+            "of WSS": "" if tree else text.percent(row.share),
             "CPU": text.percent(row.cpu),
         }
         sizes = {"WSS": row.wss_bytes, "shared": row.shared_bytes, "RSS": row.rss_bytes, "GPU mem": row.gpu_bytes}
@@ -95,7 +99,7 @@ class ProcessTable(RowPanel):
             elif name == "role":
                 line.append((text.fit(text.clean(row.role), cells), dim))
             else:
-                note = f"  ({text.clean(row.reason)})" if row.reason else ""
+                note = f"  ({text.clean(row.reason)})" if row.reason and not tree else ""
                 note = text.fit(note, min(text.width(note), cells // 2)) if note else ""
                 line.append((text.fit(text.clean(row.command), cells - text.width(note)), plain))
                 line.append((note, look["warning"]))

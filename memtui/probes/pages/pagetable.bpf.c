@@ -4,8 +4,9 @@
  *
  * An iterator over the memory mappings (VMAs) of a task: the kernel calls walk() once per mapping, in rising order of
  * address, with the mmap lock of the process held. Each page-table page (512 entries, 2 MiB of address space) is
- * copied in one read and reduced to 512 bits; only bits leave the kernel. The program only reads, and a wrong address
- * is an error code, never a crash. x86-64 with 4 or 5 levels.
+ * copied in one read and reduced to 512 bits; only bits leave the kernel, and on request those tables whose pages other
+ * processes may map, too. The program only reads, and a wrong address is an error code, never a crash. x86-64 with 4 or
+ * 5 levels.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
