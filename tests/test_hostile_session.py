@@ -50,8 +50,9 @@ def small_stream():
         at, end = sample * 203 * MS, sample * 203 * MS + 200 * MS
         pages = PageSet.from_pages(np.concatenate(((HEAP >> 12) + np.arange(8), (DATA >> 12) + np.arange(sample, 64))))
         made = {"pages": pages, "resident": pages if sample % 5 == 0 else None, "rss_bytes": 5 * MIB, "paused_ns": MS}
+        made["vma_shared_bytes"] = ((HEAP, 8 * 4096),)
         windows = tuple(ProcessWindow(key, at, end, cpu_ns=at, threads=1, **made) for key in (1, 2))
-        yield Window(sample, at, end, 200 * MS, sample * MS, windows)
+        yield Window(sample, at, end, 200 * MS, sample * MS, windows, shared_excess_bytes=8 * 4096)
         reading = PowerReading(at, "GPU 0", "board", "nvml", 300.0, 60.0 * sample, 700.0, name="H100")
         yield Power((reading,), (GpuMemory(at, 1, sample << 30), GpuMemory(at, 2, None, "failed", "stale")))
     yield Event(3, "mark", "epoch 1")

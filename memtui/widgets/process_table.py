@@ -87,7 +87,7 @@ class ProcessTable(RowPanel):
         }
         sizes = {"WSS": row.wss_bytes, "shared": row.shared_bytes, "RSS": row.rss_bytes, "GPU mem": row.gpu_bytes}
         known = row.wss_bytes is not None and row.shared_bytes is not None
-        sizes["private"] = (row.wss_bytes or 0) - (row.shared_bytes or 0) if known else None
+        sizes["private"] = max((row.wss_bytes or 0) - (row.shared_bytes or 0), 0) if known else None
         line: Line = [(" ", plain)]
         for name, cells in columns:
             if name in figures:
