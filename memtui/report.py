@@ -56,7 +56,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "duration_s": (end_ns - begin_ns) / SECOND_NS,
         "samples": len(samples),
         "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)) | _approximate(reader),
-        "shared_bytes": _summary(samples.shared_bytes, _shared_reason(reader)),
+        "shared_bytes": _shared(reader),
         "rss_bytes": _summary(samples.rss_bytes, "no sample was taken"),
         "reuse": _reuse(reader),
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
@@ -106,9 +106,15 @@ def _shared_unknown(reader: SessionReader) -> bool:
     return bool((np.isnan(reader.samples.shared_bytes) & ~np.isnan(reader.samples.wss_bytes)).any())
 
 
-def _shared_reason(reader: SessionReader) -> str:
-    """Why it is not known in any window."""
-    return "page frames of all processes were seen in no window" if _shared_unknown(reader) else _wss_reason(reader)
+def _shared(reader: SessionReader) -> dict[str, Any]:
+    """The part of the working set that several processes touched."""
+    values = reader.samples.shared_bytes
+    if not _shared_unknown(reader):
+        return _summary(values, _wss_reason(reader))
+    if not (values > 0).any():  # known of a process that was alone only
+        return _summary(values * np.nan, "page frames of all processes were seen in no window")
+    lost = int(np.isnan(values).sum())
+    return _summary(values, "") | {"status": Status.APPROXIMATE, "reason": f"not known in {lost} windows"}
 
 
 def _median(values: np.ndarray) -> float | None:
