@@ -42,7 +42,7 @@ MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
 _DTYPES = {"u8": np.dtype("<u8")}
 _SETS = ("pages", "resident")
-_VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes")
+_VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes", "vma_shared_bytes")
 
 
 class FrameError(ValueError):

@@ -14,6 +14,7 @@ import signal
 import sqlite3
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from memtui.limits import Limits
 from memtui.masking import mask_secrets
 from memtui.pageset import CODEC_ZLIB, PageSet
 from memtui.samples import (
+    SHARED_UNKNOWN,
     End,
     Event,
     GpuMemory,
@@ -200,7 +202,10 @@ class Recorder:
         processes = [self._without_strays(process) for process in window.processes]
         stored = [self._take_process(window.sample, process) for process in processes]
         troubled = next((p for p in processes if p.status != Status.OK), None)
-        self.wss_bytes = _sum(p.wss_bytes for p in processes)
+        self.wss_bytes, shared_bytes = _together(processes, window.shared_excess_bytes)
+        status, reason = (troubled.status, troubled.reason) if troubled else (Status.OK, processes[0].reason)
+        if self.wss_bytes is not None and shared_bytes is None:
+            reason = reason or SHARED_UNKNOWN
         self.rss_bytes = _sum(p.rss_bytes for p in processes)
         self._writer.insert(
             "sample",
@@ -217,13 +222,14 @@ class Recorder:
                     _sum(stored),
                     _sum(p.faulted_in_bytes for p in processes),
                     _sum(p.unknown_bytes for p in processes),
+                    shared_bytes,
                     self.rss_bytes,
                     window.sampler_cpu_ns,
                     time.process_time_ns(),
                     window.gaps,
                     window.disturbed,
-                    troubled.status if troubled else Status.OK,
-                    troubled.reason if troubled else processes[0].reason,
+                    status,
+                    reason,
                 )
             ],
         )
@@ -263,6 +269,8 @@ class Recorder:
             stored = self._store_pages(key, seen, process.pages, process.vma_wss_bytes or ())
         elif process.vma_wss_bytes is not None:
             self._store_counted("vma_wss", key, seen, process.vma_wss_bytes)
+        if process.vma_shared_bytes:
+            self._store_counted("vma_shared", key, seen, process.vma_shared_bytes)
         if process.resident is not None:
             self._store_by_vma("vma_rss", key, seen, process.resident)
         elif process.vma_rss_bytes is not None:
@@ -284,6 +292,7 @@ class Recorder:
                     stored,
                     process.faulted_in_bytes,
                     process.unknown_bytes,
+                    process.shared_bytes,
                     process.rss_bytes,
                     process.cpu_ns,
                     process.threads,
@@ -352,6 +361,18 @@ def _sum(values) -> int | None:
     """Sum, or None as soon as one part is not known: half a tree is not the tree."""
     parts = list(values)
     return None if any(p is None for p in parts) else sum(parts)
+
+
+def _together(processes: Sequence[ProcessWindow], excess_bytes: int | None) -> tuple[int | None, int | None]:
+    """(working set, shared part of it) of a tree: a page frame that several processes touched counts once.
+
+    Without ``excess_bytes`` the shared part is not known, and the working set an upper bound: it counts for each.
+    """
+    total, shared = _sum(p.wss_bytes for p in processes), _sum(p.shared_bytes for p in processes)
+    if total is None or shared is None or excess_bytes is None:
+        return total, 0 if total is not None and len(processes) == 1 else None
+    excess_bytes = min(excess_bytes, shared)  # without pages that lie in no mapping
+    return total - excess_bytes, shared - excess_bytes
 
 
 def _process_row(p: Process) -> tuple:

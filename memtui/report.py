@@ -15,7 +15,7 @@ from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.budget import allowed, seconds
 from memtui.export.source import open_source
 from memtui.foreign import visible
-from memtui.samples import GpuMemory, PowerReading, Status
+from memtui.samples import SHARED_UNKNOWN, GpuMemory, PowerReading, Status
 from memtui.session.reader import SessionReader
 from memtui.units import between, duration, energy, percent, size
 
@@ -57,6 +57,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "duration_s": (end_ns - begin_ns) / SECOND_NS,
         "samples": len(samples),
         "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)) | _approximate(reader),
+        "shared_bytes": _shared(reader),
         "rss_bytes": _summary(samples.rss_bytes, "no sample was taken"),
         "reuse": _reuse(reader),
         "budgeted_s": intervals_s(samples.interval_ns, 0)
@@ -110,7 +111,25 @@ def _approximate(reader: SessionReader) -> dict[str, Any]:
     """What to say of a working set some of which is not exact."""
     found = zip(reader.samples.status, reader.samples.reason, strict=True)
     reason = next((reason for status, reason in found if status == Status.APPROXIMATE), None)
+    if reason is None and _shared_unknown(reader):
+        reason = SHARED_UNKNOWN
     return {} if reason is None else {"status": Status.APPROXIMATE, "reason": reason}
+
+
+def _shared_unknown(reader: SessionReader) -> bool:
+    """Whether some working set counts for each process what several share."""
+    return bool((np.isnan(reader.samples.shared_bytes) & ~np.isnan(reader.samples.wss_bytes)).any())
+
+
+def _shared(reader: SessionReader) -> dict[str, Any]:
+    """The part of the working set that several processes touched."""
+    values = reader.samples.shared_bytes
+    if not _shared_unknown(reader):
+        return _summary(values, _wss_reason(reader))
+    if not (values > 0).any():  # known of a process that was alone only
+        return _summary(values * np.nan, "page frames of all processes were seen in no window")
+    lost = int(np.isnan(values).sum())
+    return _summary(values, "") | {"status": Status.APPROXIMATE, "reason": f"not known in {lost} windows"}
 
 
 def _median(values: np.ndarray) -> float | None:
@@ -140,7 +159,7 @@ def _processes(reader: SessionReader, rows: list[dict[str, Any]]) -> list[dict[s
     sums: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         of_process = sums[row["process"]]
-        for name in ("wss_bytes", "rss_bytes"):
+        for name in ("wss_bytes", "shared_bytes", "rss_bytes"):
             if row[name] is not None:
                 of_process[name].append(row[name])
 
@@ -155,6 +174,7 @@ def _processes(reader: SessionReader, rows: list[dict[str, Any]]) -> list[dict[s
             "generation": p.generation,
             "command": p.command,
             "wss_bytes": mean(p.key, "wss_bytes"),
+            "shared_bytes": mean(p.key, "shared_bytes"),
             "rss_bytes": mean(p.key, "rss_bytes"),
             **held[p.key],
         }
@@ -291,6 +311,7 @@ def format_report(report: dict[str, Any]) -> str:
         f"asked {between(*map(duration, report['intervals_s']))}, {budgeted(report)}"
         f"true {duration(report['true_interval_s'])}",
         f"working set  {_sizes(wss)}",
+        *_shared_words(report),
         f"resident     {_sizes(rss)}",
     ]
     if reuse["median_bytes"] is not None:
@@ -314,8 +335,9 @@ def format_report(report: dict[str, Any]) -> str:
         lines.append(f"power        {power['device']} {power['scope']}{shared}: {shown}{joules}{since}")
     listed = _largest(report["processes"])
     for process in listed:
+        shared_words = _of_it_shared(process) if len(report["processes"]) > 1 else ""
         lines.append(
-            f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}, "
+            f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}{shared_words}, "
             f"resident {size(process['rss_bytes'])}, {_gpu_words(process)}  {_one_line(process['command'])}"
         )
     if more := len(report["processes"]) - len(listed):
@@ -350,6 +372,21 @@ def budget_words(budget: dict[str, Any]) -> str:
 def budgeted(report: dict[str, Any]) -> str:
     """What a budget made of the interval, with a comma behind it; nothing without one."""
     return f"budgeted {between(*map(duration, report['budgeted_s']))}, " if report["budgeted_s"] else ""
+
+
+def _shared_words(report: dict[str, Any]) -> list[str]:
+    """What the processes of a tree have in common."""
+    shared = report["shared_bytes"]
+    if len(report["processes"]) < 2 or report["wss_bytes"]["mean"] is None:
+        return []
+    if shared["mean"] is None:
+        return [f"shared       n/a: {shared['reason']}"]
+    return [f"shared       {_sizes(shared)} of the working set, counted once"]
+
+
+def _of_it_shared(process: dict[str, Any]) -> str:
+    shared = process["shared_bytes"]
+    return "" if shared is None else f" ({size(shared)} shared)"
 
 
 def how_it_ended(kind: str) -> str:

@@ -28,10 +28,11 @@ from memtui.probes.gpu_holders import Holders
 from memtui.probes.host import read_clock, read_host
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.choice import NoTracker, choose, page_views
+from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.pause import PauseError
 from memtui.probes.power import PowerProbe
 from memtui.probes.process import UsageProbe, read_stat
-from memtui.probes.reading import Outcome, PageReader, Reading, Subject
+from memtui.probes.reading import Outcome, PageReader, Reading, Subject, shared_pages
 from memtui.probes.tree import ProcessTree
 from memtui.probes.vmas import parse_maps, read_maps
 from memtui.samples import (
@@ -310,7 +311,8 @@ class Sampler:
             self._resident_due_ns = time.monotonic_ns() + RESIDENT_EVERY_NS
         round_ = tuple(self._watched.values())
         outcomes = self._reader.read([watched.subject for watched in round_], want_resident=want_resident)
-        windows = [w for pair in zip(round_, outcomes, strict=True) if (w := self._window_of(*pair))]
+        shared, excess_bytes = shared_pages(outcomes)
+        windows = [w for of_one in zip(round_, outcomes, shared, strict=True) if (w := self._window_of(*of_one))]
         budgeted_ns = self._pace.budgeted_ns
         if why := self._pace.note(held_ns(windows, together=self._options.together) or 0):
             self._event("warning", why)
@@ -333,6 +335,7 @@ class Sampler:
                     tuple(windows),
                     self._gaps,
                     disturbed,
+                    excess_bytes if len(windows) == sum(one is not None for one in shared) else None,
                     budgeted_ns,
                     self._pace.budgeted_ns,
                 )
@@ -342,7 +345,7 @@ class Sampler:
         if root_ended is not None:
             raise root_ended
 
-    def _window_of(self, watched: Watched, outcome: Outcome) -> ProcessWindow | None:
+    def _window_of(self, watched: Watched, outcome: Outcome, shared: TouchedFrames | None) -> ProcessWindow | None:
         """One window of one process; None when it ended."""
         pid, start_ns = watched.process.pid, watched.start_ns
         pages: PageWindow | None = None
@@ -379,7 +382,7 @@ class Sampler:
         if watched.table_due:
             self._outbox.put(VmaTable(watched.process.key, self._sample, watched.vmas))
             watched.table_due = False
-        return watched.window(outcome, usage, start_ns, end_ns, (status, reason))
+        return watched.window(outcome, usage, start_ns, end_ns, (status, reason), shared)
 
     def _event(self, kind: str, text: str) -> None:
         self._outbox.put(Event(time.monotonic_ns(), kind, text))

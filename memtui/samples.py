@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # processes that know no pages (the GPU reader) do without nu
 
 VmaSizes = tuple[tuple[int, int | None], ...]  # (start of a VMA, bytes; None: cannot be known), zeros left out
 
+# Of the working set of several processes, where the tracker sees no page frames: it is an upper bound.
+SHARED_UNKNOWN = "pages that several processes share count once for each of them"
+
 
 class Status(StrEnum):
     """Why a value is there, or is not."""
@@ -170,6 +173,13 @@ class ProcessWindow:
     # In place of pages, of a tracker that counts by VMA; beside pages, the VMAs that they cannot speak of (hugetlb).
     vma_wss_bytes: VmaSizes | None = None
     vma_rss_bytes: VmaSizes | None = None  # in place of resident
+    # Part of the touched bytes: page frames that another process of the tree touched, too. None: not known.
+    vma_shared_bytes: VmaSizes | None = None
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """The touched bytes that another process of the tree touched, too."""
+        return None if self.vma_shared_bytes is None else sum(size or 0 for _, size in self.vma_shared_bytes)
 
     @property
     def wss_bytes(self) -> int | None:
@@ -190,6 +200,8 @@ class Window:
         next_ns: what it makes of it after this window.
         gaps: processes of the tree that were born or ended inside this window, so that part of it is missing.
         disturbed: who else cleared accessed bits in this window, or moved pages; empty when nobody is known to.
+        shared_excess_bytes: what the sum over the processes counts too much, because several touched the same page
+            frames; None: not known.
     """
 
     sample: int
@@ -200,6 +212,7 @@ class Window:
     processes: tuple[ProcessWindow, ...]
     gaps: int = 0
     disturbed: str = ""
+    shared_excess_bytes: int | None = None
     budgeted_ns: int | None = None
     next_ns: int | None = None
 

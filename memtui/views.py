@@ -245,6 +245,7 @@ class RangeRow:
     trend: tuple[int, ...] = ()  # 0..8 of the row's own maximum, oldest first
     pid: int | None = None  # only where there is more than one process
     left_out: str = ""  # the filter that greys it
+    shared_bytes: int | None = None  # part of the working set that other processes touched, too; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +276,7 @@ class ProcessRow:
     gpu_bytes: int | None = None  # on all GPUs together
     command: str = ""
     reason: str = ""  # why there is no working set, or what is wrong with it
+    shared_bytes: int | None = None  # part of the working set that others touched, too; None: not known
     gpu_reason: str = ""  # why it is not known what it holds on GPUs
 
 
@@ -282,6 +284,7 @@ class ProcessRow:
 class ProcessesView:
     rows: tuple[ProcessRow, ...] = ()
     only: int | None = None  # the pid that all panels are about
+    tree: ProcessRow | None = None  # all of them together, where there are several
 
 
 @dataclass(frozen=True, slots=True)

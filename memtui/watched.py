@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from memtui.probes.pages.base import PageWindow
 from memtui.probes.pages.first_mappings import FirstMappings
+from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.pause import NotPaused, PauseError
 from memtui.probes.process import Usage
 from memtui.probes.reading import FIRST_THREAD_ENDED, Lost, Outcome, Reading, Subject
@@ -48,9 +49,15 @@ class Watched:
             self.maps, self.vmas, self.table_due = maps, parse_maps(maps), True
 
     def window(
-        self, outcome: Outcome, usage: Usage, start_ns: int, end_ns: int, lost: tuple[Status, str]
+        self,
+        outcome: Outcome,
+        usage: Usage,
+        start_ns: int,
+        end_ns: int,
+        lost: tuple[Status, str],
+        shared: TouchedFrames | None,
     ) -> ProcessWindow:
-        """``lost``: status and reason where there is no reading."""
+        """``lost``: status and reason where there is no reading; ``shared``: what other processes touched, too."""
         reading = outcome if isinstance(outcome, Reading) else None
         pages = reading.window if reading is not None else None
         status, reason = lost
@@ -82,6 +89,7 @@ class Watched:
             major_faults=usage.major_faults,
             vma_wss_bytes=pages.vma_wss() if pages and pages.vma_wss else None,
             vma_rss_bytes=pages.vma_rss() if pages and pages.vma_rss else None,
+            vma_shared_bytes=shared.shared_sizes(self.vmas) if shared is not None else None,
         )
 
 

@@ -134,6 +134,7 @@ class FakeSession:
             gaps=np.zeros(count, np.int64),
             faulted_in_bytes=np.full(count, np.nan),
             unknown_bytes=np.full(count, np.nan),
+            shared_bytes=np.full(count, float(self.shared_bytes) if tracked else np.nan),
             disturbed=("",) * count,
             status=("ok",) * count,
             reason=("",) * count,
@@ -165,6 +166,7 @@ class FakeSession:
                 "end_ns": ORIGIN_NS + n * STEP_NS + 200_000_000,
                 "cpu_ns": n * STEP_NS // p.key,
                 "wss_bytes": self._size_of(n, p.key) if self.hello.wss.ok else None,
+                "shared_bytes": self._shared_of(p.key) if self.hello.wss.ok else None,
                 "rss_bytes": (1030 if p.key == 1 else 100 * p.key) * MIB,
             }
             for n in range(first_sample, last_sample + 1)
@@ -192,7 +194,18 @@ class FakeSession:
         return sum(size for row, size in self._touched(sample) if by_id[row] == process)
 
     def _wss(self, sample: int) -> int:
-        return sum(size for _, size in self._touched(sample))
+        return sum(size for _, size in self._touched(sample)) - max(self.children - 1, 0) * self.shared_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """All children touch the same part of their heaps."""
+        return 3 * MIB if self.children > 1 else 0
+
+    def _shared_of(self, process: int) -> int:
+        return self.shared_bytes if process > 1 else 0
+
+    def vma_shared(self, sample: int) -> dict[int, int]:
+        return {1000 + child: self.shared_bytes for child in range(1, self.children + 1) if self.shared_bytes}
 
     def vma_wss(self, first_sample: int, last_sample: int):
         samples, ids, values = [], [], []

@@ -46,7 +46,10 @@ PROCESS_WINDOWS = st.builds(
     pages=st.none() | page_sets(),
     resident=st.none() | page_sets(),
     rss_bytes=st.none() | BYTES,
+    vma_shared_bytes=st.none() | st.lists(st.tuples(BYTES, BYTES), max_size=3).map(tuple),
 )
+PROCESSES_OF_WINDOW = st.lists(PROCESS_WINDOWS, max_size=3).map(tuple)
+MAYBE_NS, MAYBE_BYTES = st.none() | NS, st.none() | BYTES
 WINDOWS = st.builds(
     Window,
     NS,
@@ -54,9 +57,10 @@ WINDOWS = st.builds(
     NS,
     NS,
     NS,
-    st.lists(PROCESS_WINDOWS, max_size=3).map(tuple),
-    budgeted_ns=st.none() | NS,
-    next_ns=st.none() | NS,
+    PROCESSES_OF_WINDOW,
+    shared_excess_bytes=MAYBE_BYTES,
+    budgeted_ns=MAYBE_NS,
+    next_ns=MAYBE_NS,
 )
 READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
 HELD = st.builds(GpuMemory, NS, NS, st.none() | BYTES, TEXT, TEXT)

@@ -50,8 +50,9 @@ def small_stream():
         at, end = sample * 203 * MS, sample * 203 * MS + 200 * MS
         pages = PageSet.from_pages(np.concatenate(((HEAP >> 12) + np.arange(8), (DATA >> 12) + np.arange(sample, 64))))
         made = {"pages": pages, "resident": pages if sample % 5 == 0 else None, "rss_bytes": 5 * MIB, "paused_ns": MS}
+        made["vma_shared_bytes"] = ((HEAP, 8 * 4096),)
         windows = tuple(ProcessWindow(key, at, end, cpu_ns=at, threads=1, **made) for key in (1, 2))
-        yield Window(sample, at, end, 200 * MS, sample * MS, windows)
+        yield Window(sample, at, end, 200 * MS, sample * MS, windows, shared_excess_bytes=8 * 4096)
         reading = PowerReading(at, "GPU 0", "board", "nvml", 300.0, 60.0 * sample, 700.0, name="H100")
         yield Power((reading,), (GpuMemory(at, 1, sample << 30), GpuMemory(at, 2, None, "failed", "stale")))
     yield Event(3, "mark", "epoch 1")
@@ -204,7 +205,7 @@ def gigabyte():
     return bomb()
 
 
-@pytest.mark.parametrize("table", ["page_set", "vma_wss", "vma_rss", "reuse", "reuse_checkpoint"])
+@pytest.mark.parametrize("table", ["page_set", "vma_wss", "vma_rss", "vma_shared", "reuse", "reuse_checkpoint"])
 def test_a_small_blob_does_not_become_a_large_memory(table, gigabyte, copy):
     head = ReuseHistogram().to_bytes()[:4] if table == "reuse_checkpoint" else b""
     data = bomb(struct.pack("<III", 14_000_000, 0, 0)) if table == "page_set" else head + gigabyte

@@ -141,7 +141,7 @@ class Room_:
         return sum(self.sets.values()) + sum(self.ranges.values())
 
     def delete_between(self, table: str, first: int, last: int) -> None:
-        {"page_set": self.sets, "vma_wss": self.ranges, "vma_rss": {}}[table].pop(first >> 20, None)
+        {"page_set": self.sets, "vma_wss": self.ranges, "vma_rss": {}, "vma_shared": {}}[table].pop(first >> 20, None)
 
 
 @settings(max_examples=50, deadline=None)

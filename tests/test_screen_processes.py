@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from memtui.present import Presenter, Room
+from memtui.present.processes import tree_row
 from memtui.probes.process import ranks_of
 from memtui.probes.tree import ProcessTree
 from memtui.views import ProcessesView, ProcessRow
@@ -73,6 +74,49 @@ async def test_processes_on_a_small_screen():
         assert {len(line) for line in d.text.splitlines()} <= set(range(81))
         await d.press("1")
         assert "where and when" in d.text
+
+
+@pytest.mark.parametrize(
+    ("width", "ranks", "columns"),
+    [
+        (80, True, "pid rank WSS private shared RSS GPU mem command"),
+        (80, False, "pid role WSS private shared RSS GPU mem command"),
+        (120, True, "pid role rank local WSS private shared RSS GPU mem of WSS CPU command"),
+        (54, True, "pid WSS shared RSS command"),
+    ],
+)
+async def test_what_they_share_counts_once_for_the_tree(width, ranks, columns):
+    rows = tuple(
+        ProcessRow(7 + n, "child", n if ranks else None, None, 5 * MIB, 9 * MIB, 0.5, shared_bytes=2 * MIB, gpu_bytes=0)
+        for n in range(2)
+    )
+    text = await drawn(ProcessTable(ProcessesView(rows, tree=tree_row(rows, 8 * MIB, 2 * MIB))), width, 7)
+    lines = [line[1:-1].split() for line in text.splitlines()]
+    assert lines[1] == columns.split()
+    tree = " ".join(lines[4])
+    assert tree.startswith("all 8.00 MiB")
+    assert ("6.00 MiB" in tree) == ("private" in columns)
+    assert "2.00 MiB 18.0 MiB" in tree
+    assert "3.00 MiB 2.00 MiB 9.00 MiB" in " ".join(lines[2]) or "private" not in columns
+
+
+async def test_a_tree_whose_shared_pages_are_not_known_says_so():
+    rows = tuple(ProcessRow(7 + n, "child", wss_bytes=5 * MIB, rss_bytes=9 * MIB) for n in range(2))
+    text = await drawn(ProcessTable(ProcessesView(rows, tree=tree_row(rows, 10 * MIB, None))), 100, 7)
+    assert text.splitlines()[4].split()[1:6] == ["all", "10.0", "MiB", "n/a", "n/a"]
+    assert "all: pages that several processes share count once for each of them" in text
+    assert tree_row(rows[:1], 5 * MIB, 0) is None
+
+
+async def test_the_row_of_all_is_not_one_to_choose():
+    async with running(family()) as d:
+        await d.press("p")
+        await d.until(lambda: len(d.view.processes.rows) == 3)
+        tree = d.view.processes.tree
+        assert tree.wss_bytes == sum(row.wss_bytes for row in d.view.processes.rows) - 3 * MIB
+        assert (tree.shared_bytes, tree.rss_bytes) == (3 * MIB, (1030 + 200 + 300) * MIB)
+        await d.press(*["down"] * 6)
+        await d.until(lambda: d.view.processes.only == 4244)
 
 
 async def test_a_process_that_could_not_be_read_says_why():

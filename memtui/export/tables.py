@@ -67,7 +67,7 @@ def _samples(reader: Source) -> Iterator[Row]:
         status = (table.status[i], table.reason[i])
         extent = (int(table.start_ns[i]), int(table.end_ns[i]))
         parts = (_whole(table.faulted_in_bytes[i]), _whole(table.unknown_bytes[i]))
-        tree = (int(table.gaps[i]), table.disturbed[i])
+        tree = (int(table.gaps[i]), table.disturbed[i], _whole(table.shared_bytes[i]))
         yield (sample, 0, *extent, *sizes, stored, "", *status, None, None, None, *parts, "", None, *tree)
         for row in by_sample.get(sample, ()):
             yield (
@@ -76,7 +76,7 @@ def _samples(reader: Source) -> Iterator[Row]:
                 *(row[n] for n in ("start_ns", "end_ns", "paused_ns", "wss_bytes", "rss_bytes", "stored_bytes")),
                 *(row[n] for n in ("flush", "status", "reason", "cpu_ns", "minor_faults", "major_faults")),
                 *(row[n] for n in ("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns")),
-                *(None, ""),
+                *(None, "", row["shared_bytes"]),
             )
 
 
@@ -183,7 +183,7 @@ TABLES: dict[str, Table] = {
     "samples": (
         (
             *(*_SAMPLE, "status", "reason", "cpu_ns", "minor_faults", "major_faults"),
-            *("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns", "gaps", "disturbed"),
+            *("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns", "gaps", "disturbed", "shared_bytes"),
         ),
         _samples,
     ),

@@ -26,7 +26,7 @@ from memtui.present.marks import MarkLog
 from memtui.present.output import OutputLog
 from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
-from memtui.present.processes import process_rows
+from memtui.present.processes import process_rows, tree_row
 from memtui.present.ranges import RangeTable, name_of
 from memtui.present.reuse import ReuseLog
 from memtui.present.series import Series, process_sizes, range_wss
@@ -76,6 +76,7 @@ class SessionLike(Protocol):
     def vma_rows(self, process: int | None = None) -> list[Any]: ...
     def vma_wss(self, first_sample: int, last_sample: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
     def vma_rss(self, sample: int) -> dict[int, int]: ...
+    def vma_shared(self, sample: int) -> dict[int, int]: ...
     def page_set(self, sample: int, process: int) -> PageSet | None: ...
     def reuse_until(self, sample: int) -> ReuseHistogram: ...
     def reuse_between(self, first_sample: int, last_sample: int) -> list[tuple[int, int, Any]]: ...
@@ -211,7 +212,8 @@ class Presenter:
         samples = self.reader.samples
         held = self.reader.gpu_memory_at(self.playhead.cursor_ns)
         rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes, held)
-        return ProcessesView(rows, self.ranges.pid)
+        wss, shared = (_known(values, at) for values in (samples.wss_bytes, samples.shared_bytes))
+        return ProcessesView(rows, self.ranges.pid, tree_row(rows, _whole(wss), _whole(shared)))
 
     def _header(self, at: int, processes: list[Process]) -> HeaderView:
         head, hello, samples = self.playhead, self.reader.hello, self.reader.samples
@@ -385,6 +387,8 @@ class Presenter:
             parts.append(f"{gaps} gap" + "s" * (gaps > 1))
         if samples.faulted_in_bytes[at] > 0:
             parts.append(f"first mapped {size(float(samples.faulted_in_bytes[at]))}")
+        if np.isnan(samples.shared_bytes[at]) and not np.isnan(samples.wss_bytes[at]):
+            parts.append("shared pages count for each process")
         return tuple(parts)
 
     def _heat_view(self, axis: TimeAxis, allowance: Allowance, processes: list[Process]) -> tuple[HeatView, bool]:
@@ -436,6 +440,10 @@ def _why_no_pages(hello: Hello) -> str:
 
 def _known(values: np.ndarray, at: int) -> float | None:
     return float(values[at]) if at >= 0 and np.isfinite(values[at]) else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def _short(text: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from memtui.samples import GpuMemory, Process, Status
+from memtui.samples import SHARED_UNKNOWN, GpuMemory, Process, Status
 from memtui.views import ProcessRow
 
 _RANK = re.compile(r"\b(RANK|LOCAL_RANK)=(\d+)")
@@ -51,5 +51,32 @@ def _row(
         None if held is None else held.gpu_bytes,
         process.command,
         reason,
+        row["shared_bytes"],
         "no reading yet" if held is None else held.reason,
     )
+
+
+def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: int | None) -> ProcessRow | None:
+    """All processes together, with the working set of the tree and the shared part of it; None of a single one.
+
+    Resident memory is the sum: what processes share is in each of them.
+    """
+    if len(rows) < 2:
+        return None
+    for_each = wss_bytes is not None and shared_bytes is None
+    return ProcessRow(
+        0,
+        "",
+        wss_bytes=wss_bytes,
+        rss_bytes=_sum(row.rss_bytes for row in rows),
+        cpu=_sum(row.cpu for row in rows),
+        gpu_bytes=_sum(row.gpu_bytes for row in rows),
+        reason=SHARED_UNKNOWN if for_each else "",
+        shared_bytes=shared_bytes,
+    )
+
+
+def _sum(values: Iterable[Any]) -> Any:
+    """None as soon as one part is not known."""
+    parts = list(values)
+    return None if any(part is None for part in parts) else sum(parts)

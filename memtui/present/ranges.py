@@ -48,6 +48,8 @@ class RangeTable:
         self.touched = wss
         rss = reader.vma_rss(sample)
         known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] in ("ok", "approximate"))
+        at = int(np.searchsorted(reader.samples.sample, sample))
+        shared = reader.vma_shared(sample) if np.isfinite(reader.samples.shared_bytes[at]) else None
         total = sum(max(size, 0) for size in wss.values())
         several = len({p.pid for p in processes}) > 1
         rows, left_out, unmatched = [], 0, 0
@@ -77,6 +79,7 @@ class RangeTable:
                 trend.get(row.id, (0,) * TREND if known else ()),
                 row.pid if several else None,
                 why,
+                None if shared is None or touched is None else shared.get(row.id, 0),
             )
             # Most ranges are as they were a second ago: the same object is made, compared and painted once.
             made = self._made.get(row.id)

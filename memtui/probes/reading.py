@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from memtui.probes.guard import Guard
 from memtui.probes.pages.base import PageTracker, PageWindow, TrackerError
+from memtui.probes.pages.sharing import TouchedFrames, in_common
 from memtui.probes.pause import NotPaused, Pause, PauseError, Pauser, PauseRefused
 from memtui.probes.process import read_stat
 from memtui.probes.vmas import read_maps
@@ -51,6 +52,7 @@ class Lost:
 
 
 Outcome = Reading | Lost
+Shared = tuple[list[TouchedFrames | None], int | None]  # see ``shared_pages``
 _Taken = tuple[PageWindow, bytes]  # pages, and the text of maps
 _ERRORS = (OSError, PauseError, TrackerError)  # whatever happens to one process must not end the whole recording
 
@@ -86,6 +88,7 @@ class PageReader:
     def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
         """A window of each, in their order."""
         self._guard.look()
+        self._tracker.begin_round(len(subjects))
         if self._together and self._pause and len(subjects) > 1:
             return self._read_together(subjects, want_resident)
         return [self._read_one(subject, want_resident) for subject in subjects]
@@ -180,6 +183,28 @@ class PageReader:
         except _ERRORS as error:
             return Lost(error)
         return Reading(window, maps, end_ns, time.monotonic_ns(), 0, running=why)
+
+
+def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
+    """The pages of each process that another one touched, too, and how many bytes their sum counts too much.
+
+    None where that is not known: the tracker sees no page frames, or not those of every process. To be asked after each
+    round. The processes are looked at one after another, so a frame that went from one to another in between passes
+    for one that both had.
+    """
+    shared: list[TouchedFrames | None] = [None] * len(outcomes)
+    gone = [isinstance(one, Lost) and isinstance(one.error, ProcessLookupError) for one in outcomes]
+    there = [n for n, ended in enumerate(gone) if not ended]
+    windows = [one.window for n in there if isinstance(one := outcomes[n], Reading) and one.window.knows_wss]
+    touched = [window.frames() for window in windows if window.frames is not None]
+    if len(windows) == 1:
+        touched = [TouchedFrames()]
+    if len(touched) < len(there) or not there:
+        return shared, None
+    found, excess_bytes = in_common(touched)
+    for n, in_others in zip(there, found, strict=True):
+        shared[n] = in_others
+    return shared, excess_bytes
 
 
 def _reading(taken: _Taken, pause: Pause, resumed_ns: int) -> Reading:

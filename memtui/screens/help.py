@@ -35,8 +35,9 @@ Address ranges                          what is mapped, and how much of it was t
 """,
     "processes": """\
 Processes                               of the tree, in the window at the cursor, by rank and then by pid
-  rank and local are what torchrun set when the process began; WSS, RSS and CPU are those of the window. n/a says that
-  a figure is not known, and why.
+  rank and local are what torchrun set when the process began; WSS, RSS and CPU are those of the window; shared is
+  what another process touched, too. The row of all counts that once in WSS, and for each in RSS. n/a says that a
+  figure is not known, and why.
 """,
     "output": """\
 Output of the program                   what it printed, of a program that memtui started (run, demo)

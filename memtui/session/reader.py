@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ _MAYBE = (
     "stored_bytes",
     "faulted_in_bytes",
     "unknown_bytes",
+    "shared_bytes",
     "rss_bytes",
 )
 _TEXTS = ("disturbed", "status", "reason")
@@ -107,6 +108,7 @@ class SampleTable:
     stored_bytes: NDArray[np.float64]
     faulted_in_bytes: NDArray[np.float64]
     unknown_bytes: NDArray[np.float64]
+    shared_bytes: NDArray[np.float64]
     rss_bytes: NDArray[np.float64]
     disturbed: tuple[str, ...]
     status: tuple[str, ...]
@@ -287,11 +289,15 @@ class SessionReader:
             at, process = split_row_id(row)
             by_process[process] = at, pairs
         self._resident = sample, by_process
-        found: dict[int, int] = {}
-        for _, (ids, values) in by_process.values():
-            for row, value in zip(self._unalias(ids).tolist(), values.tolist(), strict=True):
-                found[row] = found.get(row, 0) + value
-        return found
+        return self._by_row(pairs for _, pairs in by_process.values())
+
+    def vma_shared(self, sample: int) -> dict[int, int]:
+        """By VMA row, the part of its touched bytes that other processes touched, too; without rows that have none.
+
+        Whether that is known of a process is told by its ``process_samples``.
+        """
+        rows = self._all("SELECT id, data FROM vma_shared WHERE id >= ? AND id < ?", "ib", *_span(sample, sample))
+        return self._by_row(self._pairs(rows))
 
     def page_set(self, sample: int, process: int) -> PageSet | None:
         """The touched pages that filters kept; None when there are none stored. Raises SessionError on damage."""
@@ -430,6 +436,14 @@ class SessionReader:
             return decode_pairs(data)
         except ValueError as error:
             raise self._damaged(f"ranges of sample {split_row_id(row)[0]}: {error}") from None
+
+    def _by_row(self, pairs: Iterable[Pairs]) -> dict[int, int]:
+        """Sums by VMA row."""
+        found: dict[int, int] = {}
+        for ids, values in pairs:
+            for row, value in zip(self._unalias(ids).tolist(), values.tolist(), strict=True):
+                found[row] = found.get(row, 0) + value
+        return found
 
     def _meta(self) -> dict[str, Any]:
         try:

@@ -12,17 +12,20 @@ CREATE TABLE sample( -- one row per sample of the whole tree
     sample INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, asked_ns INTEGER NOT NULL,
     budgeted_ns INTEGER, next_ns INTEGER, -- what a budget made of the interval asked for, and does after this sample
     paused_ns INTEGER, wss_bytes INTEGER, stored_bytes INTEGER, faulted_in_bytes INTEGER, unknown_bytes INTEGER,
+    shared_bytes INTEGER, -- part of wss_bytes: what several processes touched, counted once; NULL: counted for each
     rss_bytes INTEGER, sampler_cpu_ns INTEGER NOT NULL, recorder_cpu_ns INTEGER NOT NULL, gaps INTEGER NOT NULL,
     disturbed TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL);
 
 CREATE TABLE process_sample(
     id INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, paused_ns INTEGER, walk_ns INTEGER,
     rearm_ns INTEGER, clear_gap_ns INTEGER, flush TEXT NOT NULL, rearm TEXT NOT NULL, wss_bytes INTEGER,
-    stored_bytes INTEGER, faulted_in_bytes INTEGER, unknown_bytes INTEGER, rss_bytes INTEGER, cpu_ns INTEGER,
-    threads INTEGER, minor_faults INTEGER, major_faults INTEGER, status TEXT NOT NULL, reason TEXT NOT NULL);
+    stored_bytes INTEGER, faulted_in_bytes INTEGER, unknown_bytes INTEGER,
+    shared_bytes INTEGER, -- part of wss_bytes: what another process of the tree touched, too; NULL: not known
+    rss_bytes INTEGER, cpu_ns INTEGER, threads INTEGER, minor_faults INTEGER, major_faults INTEGER, status TEXT NOT NULL, reason TEXT NOT NULL);
 
 CREATE TABLE page_set(id INTEGER PRIMARY KEY, codec INTEGER NOT NULL, data BLOB NOT NULL); -- what filters kept
 CREATE TABLE vma_wss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, touched bytes; -1: not known
+CREATE TABLE vma_shared(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, shared part of vma_wss
 CREATE TABLE vma_rss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, resident bytes
 CREATE TABLE reuse(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- exact distances and counts of one window
 CREATE TABLE reuse_checkpoint(sample INTEGER PRIMARY KEY, data BLOB NOT NULL); -- histogram of all windows up to here

@@ -15,7 +15,7 @@ from memtui.session.writer import SessionWriter
 _RESERVE = 8 << 20  # for the log, which holds a commit or two
 _FEWEST = 8  # samples of a table that are left in any case
 _BATCH = 16  # samples between two looks at how much room there is now
-STAGES = (("page_set",), ("vma_wss", "vma_rss"))
+STAGES = (("page_set",), ("vma_wss", "vma_rss", "vma_shared"))
 
 
 class Thinner:

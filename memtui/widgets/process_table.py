@@ -8,6 +8,14 @@ from memtui.widgets.panel import cut
 from memtui.widgets.raster import Line
 from memtui.widgets.rows import RowPanel
 
+SIZES = ("WSS", "private", "shared", "RSS", "GPU mem")
+COLUMNS = (
+    *(("pid", 10), ("role", 8), ("rank", 6), ("local", 7)),
+    *((name, 10) for name in SIZES),
+    *(("of WSS", 9), ("CPU", 9)),
+)
+FIRST_TO_GO = ("CPU", "of WSS", "local", "role", "GPU mem", "rank", "private")
+
 
 class ProcessTable(RowPanel):
     """One row for each; the chosen one is what all panels are about."""
@@ -26,7 +34,9 @@ class ProcessTable(RowPanel):
         return [("p", self.look["key"]), (": address ranges", self.look["dim"])]
 
     def footing(self) -> Line:
-        """Why GPU memory is not known: of all, or of the first of which it is not."""
+        """What the working set of all is, where that is less than exact; why GPU memory is not known."""
+        if self.view.tree is not None and self.view.tree.reason:
+            return [("all: ", self.look["warning"]), (self.look.plain(self.view.tree.reason), self.look["dim"])]
         without = [row for row in self.view.rows if row.gpu_bytes is None]
         if not without or not without[0].gpu_reason:
             return []
@@ -42,44 +52,54 @@ class ProcessTable(RowPanel):
         header: Line = [(" ", self.look["dim"])]
         for name, cells in columns:
             words = name if name in ("role", "command") else name.rjust(cells - 2)
-            words = name.rjust(4) if name in ("WSS", "RSS", "GPU mem") else words
+            words = name.rjust(4) if name in SIZES else words
             header.append((text.fit(words, cells), self.look["dim"]))
-        return [header] + [self._row(row, width, columns) for row in self.view.rows[self.top : self.top + height - 1]]
+        rows = [self._row(row, width, columns) for row in self.view.rows[self.top : self.top + self.in_sight]]
+        return [header, *rows, *([self._row(self.view.tree, width, columns)] if self.view.tree else [])]
+
+    @property
+    def in_sight(self) -> int:
+        """Rows there is room for above the one of all processes."""
+        return max(1, super().in_sight - (self.view is not None and self.view.tree is not None))
 
     def _columns(self, width: int) -> list[tuple[str, int]]:
-        columns = [("pid", 10), ("role", 8), ("rank", 6), ("local", 7), ("WSS", 10), ("RSS", 10)]
-        if width >= 76:
-            columns += [("GPU mem", 10)]
-        if width >= 86:
-            columns += [("of WSS", 9)]
-        if width >= 96:
-            columns += [("CPU", 9)]
+        """Those that have room; ranks only where there are any."""
+        ranks = any(row.rank is not None or row.local_rank is not None for row in self.view.rows)
+        columns = [column for column in COLUMNS if ranks or column[0] not in ("rank", "local")]
+        for name in FIRST_TO_GO:
+            if sum(cells for _, cells in columns) + 10 <= width:
+                break
+            columns = [column for column in columns if column[0] != name]
         return [*columns, ("command", max(8, width - 2 - sum(cells for _, cells in columns)))]
 
     def _row(self, row: ProcessRow, width: int, columns: list[tuple[str, int]]) -> Line:
         look, chosen = self.look, row.key == self.selected
         plain = look["selected"] if chosen else look["text"]
         dim = look["selected_dim"] if chosen else look["dim"]
+        tree = row is self.view.tree
+        absent = "" if tree else "-"
         figures = {
-            "pid": str(row.key),
-            "rank": "-" if row.rank is None else str(row.rank),
-            "local": "-" if row.local_rank is None else str(row.local_rank),
-            "of WSS": text.percent(row.share),
+            "pid": "all" if tree else str(row.key),
+            "rank": absent if row.rank is None else str(row.rank),
+            "local": absent if row.local_rank is None else str(row.local_rank),
+            "of WSS": "" if tree else text.percent(row.share),
             "CPU": text.percent(row.cpu),
         }
-        sizes = {"WSS": row.wss_bytes, "RSS": row.rss_bytes, "GPU mem": row.gpu_bytes}
+        sizes = {"WSS": row.wss_bytes, "shared": row.shared_bytes, "RSS": row.rss_bytes, "GPU mem": row.gpu_bytes}
+        known = row.wss_bytes is not None and row.shared_bytes is not None
+        sizes["private"] = max((row.wss_bytes or 0) - (row.shared_bytes or 0), 0) if known else None
         line: Line = [(" ", plain)]
         for name, cells in columns:
             if name in figures:
                 line.append((figures[name].rjust(cells - 2) + "  ", plain))
             elif name in sizes:
-                known = sizes[name]
-                words = " n/a    " if known is None else text.size_column(known)
-                line.append((words.rjust(8) + "  ", dim if known is None else plain))
+                size = sizes[name]
+                words = " n/a    " if size is None else text.size_column(size)
+                line.append((words.rjust(8) + "  ", dim if size is None else plain))
             elif name == "role":
                 line.append((text.fit(text.clean(row.role), cells), dim))
             else:
-                note = f"  ({text.clean(row.reason)})" if row.reason else ""
+                note = f"  ({text.clean(row.reason)})" if row.reason and not tree else ""
                 note = text.fit(note, min(text.width(note), cells // 2)) if note else ""
                 line.append((text.fit(text.clean(row.command), cells - text.width(note)), plain))
                 line.append((note, look["warning"]))

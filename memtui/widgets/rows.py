@@ -84,7 +84,7 @@ class RowPanel(Panel):
 
     def on_click(self, event: events.Click) -> None:
         place = self.top + event.y - 2
-        if self.view is not None and 2 <= event.y < self.size.height - 1 and place < len(self.view.rows):
+        if self.view is not None and 2 <= event.y < 2 + self.in_sight and place < len(self.view.rows):
             self.selected = self.view.rows[place].key
             self.repaint()
             self.post_message(self.Selected(self, self.selected))

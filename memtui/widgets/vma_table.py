@@ -79,6 +79,8 @@ class VmaTable(RowPanel):
 
     def _columns(self, width: int, pids: bool) -> list[tuple[str, int, Sort | None]]:
         columns: list[tuple[str, int, Sort | None]] = [("WSS", 10, Sort.WSS), ("RSS", 10, Sort.RSS)]
+        if pids and width >= 100:
+            columns.insert(1, ("shared", 10, None))
         if width >= 60:
             columns.append(("of WSS", 8, Sort.WSS))
         if width >= 72:
@@ -95,10 +97,10 @@ class VmaTable(RowPanel):
         look, line = self.look, []
         line.append((" ", look["dim"]))
         for name, cells, sort in self._columns(width, pids):
-            right = name in ("WSS", "RSS", "of WSS", "pid")
+            right = name in ("of WSS", "pid")
             # Size columns end in the unit: the word stands over the digits.
-            words = (name.rjust(cells - 6) + "      ") if name in ("WSS", "RSS") else name
-            words = name.rjust(cells - 1) + " " if right and name not in ("WSS", "RSS") else words
+            words = (name.rjust(cells - 6) + "      ") if name in ("WSS", "RSS", "shared") else name
+            words = name.rjust(cells - 1) + " " if right else words
             style = look["text"] if sort == self.view.sort and name == sort else look["dim"]
             line.append((text.fit(words, cells), style))
         return line
@@ -116,6 +118,9 @@ class VmaTable(RowPanel):
                     line.append((text.size_column(row.wss_bytes).rjust(8) + "  ", strong if row.wss_bytes else dim))
                 case "RSS":
                     line.append((text.size_column(row.rss_bytes).rjust(8) + "  ", plain))
+                case "shared":
+                    shared = text.size_column(row.shared_bytes).rjust(8)
+                    line.append((shared + "  ", plain if row.shared_bytes else dim))
                 case "of WSS":
                     share = text.percent(row.share) if row.share is not None else "–"
                     line.append((share.rjust(cells - 1) + " ", plain))

@@ -10,7 +10,7 @@ from memtui.analysis.lean import intervals_s
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.export.figures.svg import SMALL_PT, wrap
 from memtui.export.source import Source
-from memtui.samples import Status
+from memtui.samples import SHARED_UNKNOWN, Status
 from memtui.units import between, duration, percent, span
 
 LINES = 3  # of one sentence
@@ -46,6 +46,9 @@ def doubts(reader: Source) -> list[str]:
     lost = int(np.isnan(samples.wss_bytes).sum())
     if lost and reader.hello.wss.ok:
         found.append(f"{_windows(lost)} without a working set")
+    for_each = int((np.isnan(samples.shared_bytes) & ~np.isnan(samples.wss_bytes)).sum())
+    if for_each:
+        found.append(f"in {_windows(for_each)}, {SHARED_UNKNOWN}")
     with np.errstate(invalid="ignore"):
         notable = samples.unknown_bytes > NOTABLE_SHARE * samples.wss_bytes
     if notable.any():

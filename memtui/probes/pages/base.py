@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from memtui.pageset import PageSet
+from memtui.probes.pages.sharing import TouchedFrames
 from memtui.samples import Capability, Status, Vma, VmaSizes
 
 
@@ -34,6 +35,8 @@ class PageWindow:
     # the pause, as taking text apart takes time.
     vma_wss: Callable[[], VmaSizes] | None = None
     vma_rss: Callable[[], VmaSizes] | None = None  # when residents were asked for
+    # Of a round over several processes: the page frames behind the touched pages. To be asked before the next round.
+    frames: Callable[[], TouchedFrames] | None = None
 
     @property
     def knows_wss(self) -> bool:
@@ -56,6 +59,9 @@ class PageTracker(Protocol):
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency."""
+
+    def begin_round(self, processes: int) -> None:
+        """A window of each of so many processes comes next. Nothing is paused."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the marks, then clear them for the next window. Raises TrackerError; ProcessLookupError: it ended."""

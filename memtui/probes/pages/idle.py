@@ -27,6 +27,7 @@ from memtui.probes.pages.new_pages import NewPages
 from memtui.probes.pages.own_pages import misjudged, own_pages
 from memtui.probes.pages.page_frames import BITMAP, KPAGEFLAGS, IdleBitmap, Numbers, has
 from memtui.probes.pages.referenced import prove_flush
+from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
 from memtui.probes.vmas import parse_maps, read_maps
 from memtui.samples import Capability, Status, Vma
@@ -124,6 +125,9 @@ class IdleTracker:
             raise
         self._held[pid] = held
 
+    def begin_round(self, processes: int) -> None:
+        """Page frames are looked up anyway."""
+
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the bits, and set again those of touched pages. The process has to be paused over this call.
 
@@ -150,6 +154,7 @@ class IdleTracker:
             held.seen_by_others = held.seen_by_others[:0]
         # A page whose bit could not be set may have been touched or not; so may each page of a large folio.
         unknown = touched & ((~pages.marked & ~pages.born) | (pages.kinds == _LARGE))
+        in_common = touched & pages.shared
         walked = time.monotonic_ns()
         found = pages.chosen(touched)
         reason = self._reason(pages, unknown)
@@ -167,6 +172,7 @@ class IdleTracker:
             clear_gap_ns=cleared - begin,
             unknown_bytes=pages.chosen(unknown).size_bytes,
             vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
+            frames=lambda: TouchedFrames(pages.numbers[in_common], pages.frames[in_common]),
             reason=reason,
         )
 

@@ -4,8 +4,9 @@
  *
  * An iterator over the memory mappings (VMAs) of a task: the kernel calls walk() once per mapping, in rising order of
  * address, with the mmap lock of the process held. Each page-table page (512 entries, 2 MiB of address space) is
- * copied in one read and reduced to 512 bits; only bits leave the kernel. The program only reads, and a wrong address
- * is an error code, never a crash. x86-64 and arm64 with pages of 4 KiB, and 4 or 5 levels of tables.
+ * copied in one read and reduced to 512 bits; only bits leave the kernel, and on request those tables whose pages other
+ * processes may map, too. The program only reads, and a wrong address is an error code, never a crash. x86-64 and arm64
+ * with pages of 4 KiB, and 4 or 5 levels of tables.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -27,6 +28,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define E_PRESENT (1ULL << 0)
 #ifdef __TARGET_ARCH_arm64
 #define ACCESSED_SHIFT 10
+#define E_WRITABLE (1ULL << 51)
 #define E_KIND (1ULL << 1)
 #define E_CONTIGUOUS (1ULL << 52)
 #define SPECIAL_SHIFT 56
@@ -37,6 +39,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define E_UNCOMMON (E_CONTIGUOUS | 1ULL << SPECIAL_SHIFT)
 #else
 #define ACCESSED_SHIFT 5
+#define E_WRITABLE (1ULL << 1)
 #define E_KIND (1ULL << 7)
 #define E_CONTIGUOUS 0ULL
 #define SPECIAL_SHIFT 9
@@ -47,6 +50,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define E_ACCESSED (1ULL << ACCESSED_SHIFT)
 
 /* Flags of a mapping; the values are the same in every kernel that can load this. */
+#define VMA_SHARED 0x00000008ULL
 #define VMA_PFNMAP 0x00000400ULL
 #define VMA_LOCKED 0x00002000ULL
 #define VMA_IO 0x00004000ULL
@@ -57,6 +61,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define KIND_BLOCK 0
 #define KIND_HUGE 1
 #define KIND_GIANT 2
+/* Beside a kind: the next one of `tables` is the table of this block. */
+#define KEY_TABLE 4
+#define KEY_SHIFT 3
 
 /* What can be asked about pages. */
 #define ABOUT_NOTED 0	 /* accessed, though somebody else took the accessed bit away */
@@ -79,9 +86,12 @@ struct walk_state {
 	u64 about;	   /* what is asked */
 	u64 known_address; /* arm64: a page of the first process that is walked, ... */
 	u64 known_physical; /* ... and where it lies */
+	u64 want_tables;   /* put out the tables of blocks with an accessed page that another process may map, too */
+	u64 tables_used;   /* where the next table goes; the reader begins anew at 0 */
 	/* Set by the walk. */
 	u64 used;	   /* slots filled */
 	u64 skipped;	   /* slots that did not fit */
+	u64 tables_lost;   /* tables that did not fit */
 	u64 errors;	   /* reads that failed */
 	u64 vmas;	   /* mappings met */
 	u64 foreign;	   /* mappings of another address space: the kernel ignored the link's task */
@@ -95,8 +105,8 @@ struct walk_state {
 };
 
 struct slot {
-	u64 key; /* (address >> 21) << 2 | kind */
-	u64 accessed[8];
+	u64 key;	 /* (address >> 21) << 3 | KEY_TABLE | kind */
+	u64 accessed[8]; /* of a leaf: whether, and the entry */
 };
 
 struct bitmap {
@@ -148,6 +158,14 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 16);
 	__type(key, u32);
+	__type(value, struct table);
+} tables SEC(".maps"); /* whole, so that the reader finds the page frames; nothing is put out unless it is asked for */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16);
+	__type(key, u32);
 	__type(value, struct question);
 } questions SEC(".maps");
 
@@ -177,6 +195,8 @@ struct {
 struct walker {
 	u64 address; /* next to look at */
 	u64 end;
+	u64 start;  /* of the mapping */
+	u64 shared; /* others may write to it, too */
 	u64 pgd;
 	u64 direct_map;
 	u64 mask;
@@ -384,8 +404,8 @@ static __always_inline u64 joined(u64 accessed, u64 contiguous)
 	return accessed | ((any & 0x0001000100010001ULL) * 0xffff & contiguous);
 }
 
-/* 64 entries to 64 bits: accessed, present and not special. */
-static __always_inline u64 gather_accessed(const u64 *entries)
+/* 64 entries to 64 bits: accessed, present and not special. `common` loses the bits that an entry beside them lacks. */
+static __always_inline u64 gather_accessed(const u64 *entries, u64 *common)
 {
 	u64 any = 0, all = ~0ULL, bits = 0;
 
@@ -401,6 +421,7 @@ static __always_inline u64 gather_accessed(const u64 *entries)
 	}
 	if (!(any & E_ACCESSED))
 		return 0;
+	*common &= all;
 	if (any & E_UNCOMMON) {
 #pragma unroll
 		for (int i = 0; i < 64; i++) {
@@ -449,7 +470,7 @@ static __always_inline struct slot *next_slot(struct walk_state *s)
 	return slot;
 }
 
-static __always_inline void emit_leaf(struct walk_state *s, u64 address, u64 accessed, u64 kind)
+static __always_inline void emit_leaf(struct walk_state *s, u64 address, u64 entry, u64 accessed, u64 kind)
 {
 	struct slot *slot;
 
@@ -458,8 +479,9 @@ static __always_inline void emit_leaf(struct walk_state *s, u64 address, u64 acc
 	slot = next_slot(s);
 	if (!slot)
 		return;
-	slot->key = (address >> BLOCK_SHIFT) << 2 | kind;
+	slot->key = (address >> BLOCK_SHIFT) << KEY_SHIFT | kind;
 	slot->accessed[0] = !!accessed;
+	slot->accessed[1] = entry;
 	s->used++;
 }
 
@@ -478,6 +500,7 @@ struct gathering {
 	struct slot *slot;
 	struct bitmap *bitmap; /* NULL: residency is not asked for */
 	u64 all;
+	u64 common; /* bits that are set in every entry of a word with an accessed page */
 };
 
 /* One word of 64 pages. A callback, because the verifier looks at it once and not eight times. */
@@ -488,7 +511,7 @@ static long gather_word(u32 i, void *context)
 
 	if (i >= 8)
 		return 1;
-	bits = gather_accessed(&g->table->entry[i * 64]);
+	bits = gather_accessed(&g->table->entry[i * 64], &g->common);
 	g->slot->accessed[i] = bits;
 	g->all |= bits;
 	if (g->bitmap)
@@ -496,10 +519,32 @@ static long gather_word(u32 i, void *context)
 	return 0;
 }
 
+/*
+ * Private memory that is writable is mapped by nobody else: whoever shares it, since a fork or of a file, has to take a
+ * copy first. So a table is of interest only with an entry that is not, or where it belongs to other mappings, too.
+ */
+static __always_inline bool may_be_shared(struct walker *w, u64 address, u64 common)
+{
+	return w->shared || !(common & E_WRITABLE) || address < w->start || address + BLOCK > w->end;
+}
+
+static __always_inline u64 put_table(struct walk_state *s, struct table *table)
+{
+	u32 index = s->tables_used;
+	struct table *place = bpf_map_lookup_elem(&tables, &index);
+
+	if (!place || bpf_probe_read_kernel(place, sizeof(*place), table)) {
+		s->tables_lost++;
+		return 0;
+	}
+	s->tables_used++;
+	return KEY_TABLE;
+}
+
 static __always_inline void emit_table(struct walker *w, u64 address, u64 entry)
 {
 	struct walk_state *s = w->state;
-	struct gathering g = {};
+	struct gathering g = { .common = ~0ULL };
 	u32 zero = 0, index;
 
 	g.table = bpf_map_lookup_elem(&scratch, &zero);
@@ -525,8 +570,10 @@ static __always_inline void emit_table(struct walker *w, u64 address, u64 entry)
 			return;
 		}
 	}
-	g.slot->key = (address >> BLOCK_SHIFT) << 2 | KIND_BLOCK;
+	g.slot->key = (address >> BLOCK_SHIFT) << KEY_SHIFT | KIND_BLOCK;
 	bpf_loop(8, gather_word, &g, 0);
+	if (s->want_tables && g.all && may_be_shared(w, address, g.common))
+		g.slot->key |= put_table(s, g.table);
 	/* A block without an accessed page leaves its slot to the next one. */
 	if (g.all || s->want_resident)
 		s->used++;
@@ -550,7 +597,7 @@ static long step(u32 i, void *context)
 		if (is_leaf(entry) || !(entry & E_PRESENT)) {
 			/* clear_refs does not reach leaves of this size, so their accessed bit says nothing. */
 			if (is_leaf(entry))
-				emit_leaf(s, giant << GIANT_SHIFT, 0, KIND_GIANT);
+				emit_leaf(s, giant << GIANT_SHIFT, entry, 0, KIND_GIANT);
 			w->address = (giant + 1) << GIANT_SHIFT;
 			return 0;
 		}
@@ -561,7 +608,7 @@ static long step(u32 i, void *context)
 	w->address = ((address >> BLOCK_SHIFT) + 1) << BLOCK_SHIFT;
 	/* x86's bit of a leaf is never set in a swap or migration entry. */
 	if (is_leaf(entry))
-		emit_leaf(s, address, is_accessed_leaf(w, entry), KIND_HUGE);
+		emit_leaf(s, address, entry, is_accessed_leaf(w, entry), KIND_HUGE);
 	else if (entry & E_PRESENT)
 		emit_table(w, address, entry);
 	return 0;
@@ -609,7 +656,7 @@ static long answer_page(u32 i, void *context)
 static long answer_word(u32 i, void *context)
 {
 	struct answering *a = context;
-	u64 asked;
+	u64 asked, unused = 0;
 
 	if (i >= 8)
 		return 1;
@@ -618,7 +665,7 @@ static long answer_word(u32 i, void *context)
 		return 0;
 	a->yes = 0;
 	if (a->about == ABOUT_ACCESSED || a->about == ABOUT_MARKED)
-		a->yes = asked & gather_accessed(&a->table->entry[i * 64]);
+		a->yes = asked & gather_accessed(&a->table->entry[i * 64], &unused);
 	if (a->about != ABOUT_ACCESSED) {
 		a->word = i;
 		a->asked = asked & ~a->yes;
@@ -761,6 +808,8 @@ int walk(struct bpf_iter__task_vma *context)
 	if (first < end) {
 		w.address = first;
 		w.end = end;
+		w.start = vma->vm_start;
+		w.shared = flags & VMA_SHARED;
 		bpf_loop(1 << 23, step, &w, 0);
 		s->next = w.address;
 	}

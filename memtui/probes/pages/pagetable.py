@@ -10,6 +10,7 @@ import platform
 import random
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
@@ -87,6 +88,7 @@ class PageTableTracker:
         """
         self._held: dict[int, _Held] = {}
         self._others: tuple[str, ...] = ()
+        self._several = False  # processes are read in turn
         self._walker = Walker(skeleton, slots=slots, restrict=restrict)
         try:
             proofs = prove_flushes(self._walker) if flush == "auto" else ()
@@ -148,6 +150,12 @@ class PageTableTracker:
         elif walk.pages.page_count <= _FIRST_PAGES:
             held.before = walk.pages
 
+    def begin_round(self, processes: int) -> None:
+        """Of several processes, the page frames behind touched pages will be told. Nothing should be paused."""
+        self._several = processes > 1
+        if self._several:
+            self._walker.begin_round()
+
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the marks, flush, clear the marks. The process should be paused over this call.
 
@@ -160,7 +168,7 @@ class PageTableTracker:
             self.begin(pid, vmas)
             return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
         begin = time.monotonic_ns()
-        walk = self._walker.walk(pid, want_resident=want_resident)
+        walk = self._walker.walk(pid, want_resident=want_resident, want_tables=self._several)
         if walk.address_space != held.address_space:
             # A new address space begins without marks, so what is marked was touched since the exec.
             held.address_space = walk.address_space
@@ -188,6 +196,7 @@ class PageTableTracker:
             clear_gap_ns=cleared - begin,
             unknown_bytes=None if reason else unknown_bytes,
             vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
+            frames=partial(walk.tables.frames_behind, pages) if walk.tables is not None else None,
             status=Status.FAILED if reason else Status.APPROXIMATE if walk.changed else Status.OK,
             reason=reason or (f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""),
         )

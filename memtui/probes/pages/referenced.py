@@ -83,6 +83,9 @@ class ReferencedTracker:
         self._held[pid] = held = _open(pid)
         self._clear(held)
 
+    def begin_round(self, processes: int) -> None:
+        """Page frames are out of reach: pages that processes share count once for each."""
+
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read what was referenced, clear, flush. The process should be paused over this call.
 

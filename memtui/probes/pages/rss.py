@@ -26,6 +26,9 @@ class RssTracker:
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Nothing to clear."""
 
+    def begin_round(self, processes: int) -> None:
+        """Nothing to prepare."""
+
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """No page set, and why."""
         return PageWindow(None, status=Status.UNSUPPORTED, reason=REASON)

@@ -15,23 +15,26 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.pageset import PageSet
+from memtui.pageset import PAGE_SHIFT, PageSet
 from memtui.probes import pid_namespace
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.bpf import ARM64, Program, Skeleton, run_iterator
+from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.process import has_ended
 
 DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
 TOP = (1 << 64) - 1
 _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
-    *("second_look", "page_frames", "asked", "about", "known_address", "known_physical"),
-    *("used", "skipped", "errors", "vmas", "foreign", "hugetlb", "changed"),
+    *("second_look", "page_frames", "asked", "about", "known_address", "known_physical", "want_tables", "tables_used"),
+    *("used", "skipped", "tables_lost", "errors", "vmas", "foreign", "hugetlb", "changed"),
     *("anonymous", "mm", "exec_id", "next", "mappings"),
 )
 _FIELD = {name: index for index, name in enumerate(_STATE)}
 _OUTPUTS = slice(_FIELD["used"], len(_STATE))
 _SLOT_WORDS, _RESIDENT_WORDS, _QUESTION_WORDS = 9, 8, 9
+_TABLE_WORDS = 512
+_FEW_TABLES, _TABLES = 16, 1024  # page tables that are put out at once: of one process, of several (4 MiB)
 _QUESTIONS = 2048  # blocks that are asked about at once
 _ANONYMOUS = 65536  # no process has more mappings, unless vm.max_map_count was raised
 _HUGETLB = 4096  # mappings of that kind that are told apart
@@ -40,11 +43,46 @@ _WALK, _ASK = "walk", "ask"  # the programs
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
 _KNOWN = np.ones(1, np.uint64)
+_KEY_KIND, _KEY_TABLE, _KEY_SHIFT = np.uint64(3), np.uint64(4), np.uint64(3)
+_PRESENT = np.uint64(1)  # of an entry of a page table
 _MAX_SEARCH_STEPS = 1 << 16  # 64 TiB of physical address space in steps of 1 GiB
 
 
 class NotOnThisKernel(TrackerError):
     """The page tables cannot be read here at all."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """Page tables with an accessed page that another process may map, too; to be read before the next round.
+
+    An entry holds the number of a page frame, inverted where memory was made inaccessible for a while (PROT_NONE).
+
+    Attributes:
+        blocks: u8[n], rising; ``address >> 21`` of each table.
+        entries: u8[n, 512], in the memory that the next round writes to.
+        huge: u8[m], rising; ``address >> 21`` of each accessed 2 MiB page.
+        huge_entries: u8[m].
+        physical_mask: the bits of an entry that hold a physical address.
+    """
+
+    blocks: NDArray[np.uint64]
+    entries: NDArray[np.uint64]
+    huge: NDArray[np.uint64]
+    huge_entries: NDArray[np.uint64]
+    physical_mask: int
+
+    def frames_behind(self, pages: PageSet) -> TouchedFrames:
+        """The page frames of those of the walk's pages that lie in these tables."""
+        bits = pages.bits[np.searchsorted(pages.blocks, self.blocks)]
+        there = PageSet(self.blocks, bits, pages.huge, pages.giant).bit_matrix().view(bool)
+        numbers = (self.blocks[:, None] << np.uint64(9) | np.arange(_TABLE_WORDS, dtype=np.uint64))[there]
+        heads = self._frames_of(self.huge_entries) & ~np.uint64(511)  # a leaf uses the lowest bits for itself
+        return TouchedFrames(numbers, self._frames_of(self.entries[there]), self.huge, heads)
+
+    def _frames_of(self, entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        absent = (entries & _PRESENT) - np.uint64(1)  # all bits where it is not present
+        return ((entries ^ absent) & np.uint64(self.physical_mask)) >> np.uint64(PAGE_SHIFT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +99,7 @@ class Walk:
         anonymous: start and end addresses of the mappings of private anonymous memory, rising: u8[n] each.
         hugetlb: those of mappings whose accessed bits nobody can clear; their pages are never in ``pages``.
         errors: page tables that could not be read; above 0, ``pages`` is incomplete.
+        tables: those that tell the page frames behind ``pages``, when asked for and when there was room.
     """
 
     pages: PageSet
@@ -72,6 +111,7 @@ class Walk:
     errors: int
     anonymous: Extents
     hugetlb: Extents
+    tables: Tables | None = None
 
 
 class Walker:
@@ -89,22 +129,24 @@ class Walker:
         self._restrict = restrict
         self._links: dict[tuple[int, str], int] = {}  # by process and program; process 0: a link that visits every one
         self._program: Program | None = None
+        self._next_table = self._tables_missing = 0  # where the next one goes; those that did not fit in this round
         self._state: NDArray[np.uint64]
         self._entries: NDArray[np.uint64]
         self._resident: NDArray[np.uint64]
         self._questions: NDArray[np.uint64]
         self._anonymous: NDArray[np.uint64]
         self._hugetlb: NDArray[np.uint64]
-        self._load(slots)
+        self._tables: NDArray[np.uint64]
+        self._load(slots, _FEW_TABLES)
         try:
             self._find_direct_map()
         except BaseException:
             self.close()
             raise
 
-    def _load(self, slots: int) -> None:
-        """(Re)load with room for this many blocks; what the state says of the direct map is kept."""
-        sizes = {"slots": slots, "resident": slots, "questions": _QUESTIONS}
+    def _load(self, slots: int, tables: int) -> None:
+        """(Re)load with room for this many blocks and tables; what the state says of the direct map is kept."""
+        sizes = {"slots": slots, "resident": slots, "questions": _QUESTIONS, "tables": tables}
         sizes |= {"anonymous": _ANONYMOUS, "hugetlb": _HUGETLB}
         program = Program(self._skeleton, sizes)
         try:
@@ -114,6 +156,7 @@ class Walker:
             questions = np.frombuffer(program.view("questions", _QUESTIONS * _QUESTION_WORDS * 8), np.uint64)
             anonymous = np.frombuffer(program.view("anonymous", _ANONYMOUS * 16), np.uint64)
             hugetlb = np.frombuffer(program.view("hugetlb", _HUGETLB * 16), np.uint64)
+            put_out = np.frombuffer(program.view("tables", tables * _TABLE_WORDS * 8), np.uint64)
         except BaseException:
             program.close()
             raise
@@ -126,6 +169,7 @@ class Walker:
         self._questions = questions[: _QUESTIONS * _QUESTION_WORDS].reshape(-1, _QUESTION_WORDS)
         self._anonymous = anonymous[: _ANONYMOUS * 2].reshape(-1, 2)
         self._hugetlb = hugetlb[: _HUGETLB * 2].reshape(-1, 2)
+        self._tables, self._next_table = put_out.reshape(-1, _TABLE_WORDS), 0
 
     def _find_direct_map(self) -> None:
         """By walking over no address of this process. The kernel has one direct map, so once is enough."""
@@ -151,7 +195,16 @@ class Walker:
     def _set(self, name: str, value: int) -> None:
         self._state[_FIELD[name]] = value
 
-    def walk(self, pid: int, *, want_resident: bool = False, low: int = 0, high: int = TOP) -> Walk:
+    def begin_round(self) -> None:
+        """Let go of the tables that were put out, and make room for as many again. Nothing should be paused."""
+        room, wanted = len(self._tables), self._next_table + self._tables_missing
+        if room < _TABLES or wanted > room // 2:
+            self._load(self.slots, max(_TABLES, 2 * wanted))
+        self._next_table = self._tables_missing = 0
+
+    def walk(
+        self, pid: int, *, want_resident: bool = False, want_tables: bool = False, low: int = 0, high: int = TOP
+    ) -> Walk:
         """Accessed pages of a process in ``[low, high)``, rounded out to 2 MiB.
 
         Raises:
@@ -161,13 +214,18 @@ class Walker:
         while True:
             self._set_part(low, high)
             self._set("want_resident", int(want_resident))
+            self._set("want_tables", int(want_tables))
             self._visit(pid)
             skipped = self._get("skipped")
             if not skipped:
                 break
-            # Nothing was lost but time: with more room, walk again.
-            self._load((self._get("used") + skipped) * 5 // 4)
-        return self._result(want_resident)
+            # Nothing was lost but time: with more room, walk again. Tables that others hold stay in the old memory.
+            self._load((self._get("used") + skipped) * 5 // 4, len(self._tables))
+        # Tables are not worth the tenth of a second that loading adds to a pause: there is room in the next round.
+        lost = self._get("tables_lost")
+        self._tables_missing += lost
+        first_table, self._next_table = self._next_table, self._get("tables_used")
+        return self._result(want_resident, first_table if want_tables and not lost else None)
 
     @property
     def second_look(self) -> bool:
@@ -223,7 +281,7 @@ class Walker:
     def reserve(self, slots: int) -> None:
         """Have room for this many blocks before they are needed."""
         if slots > self.slots:
-            self._load(slots)
+            self._load(slots, len(self._tables))
 
     def forget(self, pid: int) -> None:
         for program in (_WALK, _ASK):
@@ -239,7 +297,7 @@ class Walker:
             self._program = None
         # A map's memory keeps a descriptor of its own until the last array over it is gone.
         self._state = self._entries = self._resident = self._questions = np.empty(0, np.uint64)
-        self._anonymous = self._hugetlb = self._state
+        self._anonymous = self._hugetlb = self._tables = self._state
 
     def _set_part(self, low: int, high: int) -> None:
         self._set("low", low)
@@ -265,27 +323,38 @@ class Walker:
         assert self._program
         self._set("tgid", tgid)
         self._state[_OUTPUTS] = 0
+        self._set("tables_used", self._next_table)
         if link not in self._links:
             pid, program = link
             self._links[link] = self._program.attach(program, pid)
         run_iterator(self._links[link])
 
-    def _result(self, want_resident: bool) -> Walk:
+    def _result(self, want_resident: bool, first_table: int | None) -> Walk:
         used = self._get("used")
         keys, accessed, present = self._entries[:used, 0], self._entries[:used, 1:], self._resident[:used]
-        numbers, no_pages = keys >> np.uint64(2), np.empty(0, np.uint64)
-        if not want_resident and not np.bitwise_or.reduce(keys) & np.uint64(3):
+        numbers, no_pages = keys >> _KEY_SHIFT, np.empty(0, np.uint64)
+        is_touched = np.empty(0, np.intp)
+        if not want_resident and not np.bitwise_or.reduce(keys) & _KEY_KIND:
             # The common case, within a pause: the walk went upwards, and left out blocks without an accessed page.
             pages, resident = PageSet(numbers, accessed.copy(), no_pages, no_pages), None
         else:
-            kinds = keys & np.uint64(3)
+            kinds = keys & _KEY_KIND
             is_huge, is_block = kinds == _KIND_HUGE, kinds == _KIND_BLOCK
             huge, giant = numbers[is_huge], numbers[kinds == _KIND_GIANT] >> np.uint64(9)
-            touched = huge[accessed[is_huge, 0] != 0]
-            pages = PageSet.from_blocks(numbers[is_block], accessed[is_block], touched)
+            is_touched = np.flatnonzero(is_huge & (accessed[:, 0] != 0))
+            pages = PageSet.from_blocks(numbers[is_block], accessed[is_block], numbers[is_touched])
             resident = None
             if want_resident:
                 resident = PageSet.from_blocks(numbers[is_block], present[is_block], huge, giant)
+        tables = None
+        if first_table is not None:
+            tables = Tables(
+                numbers[(keys & _KEY_TABLE) != 0],
+                self._tables[first_table : self._next_table],
+                numbers[is_touched],
+                accessed[is_touched, 1],
+                self._get("physical_mask"),
+            )
         identity = self._get("mm"), self._get("exec_id")
         anonymous = self._anonymous[: self._get("anonymous")].copy()
         hugetlb = self._hugetlb[: self._get("hugetlb")].copy()
@@ -299,6 +368,7 @@ class Walker:
             errors=self._get("errors"),
             anonymous=(anonymous[:, 0], anonymous[:, 1]),
             hugetlb=(hugetlb[:, 0], hugetlb[:, 1]),
+            tables=tables,
         )
 
 
