@@ -42,6 +42,7 @@ CHOSEN = {
     "test_disturbance.py": "real_limit",
     "test_mappings.py": "noticed or table_is",
     "test_reclaim.py": "swapped_out",
+    "test_damon.py": "real_kernel",
 }
 LEAST_PASSED = 40
 # /tmp in the guest is memory, so nothing that is written there comes back.
