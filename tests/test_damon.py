@@ -403,8 +403,9 @@ def test_what_somebody_else_set_meanwhile_stays(kernel):
     kernel.write("0/state", "off")
     someone_configures(kernel)
     theirs = everything(kernel)
-    with pytest.raises(Taken):
-        kernel.read_out(2)
+    for act in (lambda: kernel.read_out(2), kernel.stop, lambda: kernel.start(TARGETS, 10**9)):
+        with pytest.raises(Taken):
+            act()
     kernel.release()
     assert everything(kernel) == theirs
 
@@ -454,10 +455,10 @@ def scripted(monkeypatch):
         tracker.close()
 
 
-def window_of(tracker: DamonTracker, status: str, *, seconds: float = 20):
-    """The first window of this process that has this status."""
+def window_of(tracker: DamonTracker, status: str, *, seconds: float = 20, pid: int = 0):
+    """The first window of a process, this one when not given, that has this status."""
     end = time.monotonic() + seconds
-    pid = os.getpid()
+    pid = pid or os.getpid()
     while True:
         window = tracker.window(pid, vmas_of(pid), want_resident=True)
         if window.status == status or time.monotonic() > end:
@@ -526,6 +527,106 @@ def test_an_interval_that_is_too_short_for_damon_is_told(scripted):
     tracker = scripted(WORKER)
     tracker.pace(20_000_000)
     assert any("0.1 s at least" in tracker.notice() for _ in range(4))
+
+
+MODEL = """
+import sys
+from pathlib import Path
+from memtui.probes.pages import damon_worker
+from tests.test_damon import Kernel
+
+class AllTouched(Kernel):
+    "Everything was touched in every interval."
+    def command(self, name, value):
+        super().command(name, value)
+        if value == "update_schemes_tried_regions":
+            context = self._admin / "0/contexts/0"
+            for target in context.glob("targets/[0-9]*"):
+                for region in target.glob("regions/[0-9]*"):
+                    for end in ("start", "end"):
+                        found = f"0/contexts/0/schemes/{target.name}/tried_regions/{region.name}/{end}"
+                        self.put(found, (region / end).read_text().strip())
+
+damon_worker.REGIONS = 64
+damon_worker.Interface = lambda: AllTouched(Path(sys.argv[1]))
+sys.exit(damon_worker.main())
+"""
+
+
+@pytest.fixture
+def modelled(kernel, tmp_path, monkeypatch):
+    """Trackers with the real worker, on the model of the kernel's files."""
+    monkeypatch.setattr(damon, "worker_command", lambda: [sys.executable, "-c", MODEL, str(tmp_path)])
+    monkeypatch.setattr(damon, "Interface", lambda: kernel)
+    monkeypatch.setattr(damon, "_END_S", 60.0)  # folders of a file system are slower than the kernel's
+    made = []
+
+    def make() -> DamonTracker:
+        made.append(DamonTracker("off"))
+        return made[-1]
+
+    yield make
+    for tracker in made:
+        tracker.close()
+
+
+def resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+
+
+def test_the_worker_watches_what_is_resident_and_leaves_what_it_found(kernel, modelled):
+    someone_configures(kernel)
+    before = everything(kernel)
+    with pattern("loop", "--pages", 4000) as first, pattern("loop", "--pages", 12_000) as second:
+        tracker = modelled()
+        tracker.pace(150_000_000)
+        pids = [first["pid"], second["pid"]]
+        for pid in pids:
+            tracker.begin(pid, vmas_of(pid))
+        for pid in pids:
+            window = window_of(tracker, Status.APPROXIMATE, pid=pid, seconds=60)
+            assert window.vma_wss, window.reason
+            sizes = dict(window.vma_wss())
+            assert sum(sizes.values()) == pytest.approx(resident(pid), rel=0.1)
+            assert sum(dict(window.vma_rss()).values()) == pytest.approx(resident(pid), rel=0.05)
+        (row,) = [vma.start for vma in vmas_of(pid) if vma.start <= second["start"] < vma.end]
+        assert sizes[row] == pytest.approx(12_000 * PAGE, rel=0.05)
+        told = [(kernel._admin / f"0/contexts/0/targets/{n}/pid_target").read_text() for n in (1, 2)]
+        assert told == [f"{pid}\n" for pid in pids]
+        tracker.forget(pids[0])
+        tracker.begin(pids[0], vmas_of(pids[0]))
+        assert tracker.window(pids[0], (), want_resident=False).reason == damon.FIRST
+        assert window_of(tracker, Status.APPROXIMATE, pid=pids[0], seconds=60).vma_wss, "joined in"
+        tracker.pace(None)
+        assert until(lambda: kernel.read("0/state") == "off", 20)
+        tracker.close()
+    assert everything(kernel) == before
+
+
+@pytest.mark.parametrize("who", ["worker", "tracker"])
+def test_whoever_is_killed_what_was_found_is_put_back(who, kernel, modelled, tmp_path):
+    someone_configures(kernel)
+    before = everything(kernel)
+    if who == "worker":
+        tracker = modelled()
+        tracker.pace(10**8)
+        tracker.begin(os.getpid(), ())
+        assert window_of(tracker, Status.APPROXIMATE).vma_wss
+        tracker._worker.kill()
+        tracker._worker.wait()
+        window = window_of(tracker, Status.FAILED)
+        assert (window.vma_wss, window.reason) == (None, damon.WORKER_ENDED)
+        tracker.close()
+    else:
+        command = f"damon.worker_command = lambda: [sys.executable, '-c', {MODEL!r}, {str(tmp_path)!r}]"
+        holder = HOLDER.replace("tracker = ", f"{command}\ntracker = ", 1)
+        with subprocess.Popen([sys.executable, "-c", holder, str(os.getpid())], stdout=subprocess.PIPE) as child:
+            assert child.stdout
+            worker = int(child.stdout.readline())
+            assert until(lambda: (kernel._admin / "0/state").read_text() == "on\n")
+            child.kill()
+        assert until(lambda: not Path(f"/proc/{worker}").exists())
+    assert everything(kernel) == before
 
 
 def test_auto_never_chooses_it(monkeypatch):
@@ -628,8 +729,8 @@ def estimates_of(pid: int, count: int) -> list[int]:
 
 HOLDER = """
 import sys, time
-from memtui.probes.pages.damon import DamonTracker
-tracker = DamonTracker("off")
+from memtui.probes.pages import damon
+tracker = damon.DamonTracker("off")
 tracker.pace(500_000_000)
 tracker.begin(int(sys.argv[1]), ())
 print(tracker._worker.pid, flush=True)

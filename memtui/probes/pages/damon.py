@@ -70,6 +70,7 @@ class DamonTracker:
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice
         self._held: dict[int, _Held] = {}
+        self._found: Any = None
         self._serial = 0
         self._interval_ns: int | None = None
         self._notices = [f"{NAME}: {ESTIMATE}"]
@@ -189,7 +190,7 @@ class DamonTracker:
                 stream.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._worker.wait(_END_S)
-            if self._worker.returncode < 0:
+            if self._worker.returncode < 0 and self._found is not None:
                 with contextlib.suppress(OSError, Refused):
                     Interface().release(self._found)
 

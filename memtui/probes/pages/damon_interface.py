@@ -49,8 +49,11 @@ class Refused(TrackerError):
         self.reason, self.remedy = reason, remedy
 
 
-class Taken(Exception):
+class Taken(Refused):
     """Somebody else has changed what memtui had set: the interface is theirs now."""
+
+    def __init__(self) -> None:
+        super().__init__("somebody else has changed the settings of DAMON")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,11 @@ class Interface:
     # -- watching
 
     def start(self, targets: Sequence[Target], interval_ns: int) -> None:
-        """Watch these processes. The first target must be one region of this process: see ``read_out``."""
+        """Watch these processes. The first target must be one region of this process: see ``read_out``.
+
+        Nothing may be watched now. Raises Taken.
+        """
+        self._verify()
         self._configured = False
         self.write("0/contexts/nr_contexts", 1)  # all that was set before is gone
         context = "0/contexts/0"
@@ -255,8 +262,7 @@ class Interface:
             Taken: the settings are no longer memtui's.
             OSError: the kdamond ended.
         """
-        if not self.is_ours():
-            raise Taken("somebody else has changed the settings of DAMON")
+        self._verify()
         self.write("0/state", "update_schemes_tried_regions")
         found = [self._tried(self._admin / f"0/contexts/0/schemes/{number}/tried_regions") for number in range(count)]
         return found if found[0] else None
@@ -265,8 +271,13 @@ class Interface:
         names = [name for name in os.listdir(folder) if name.isdigit()]
         return sorted((_number(folder / name / "start"), _number(folder / name / "end")) for name in names)
 
+    def _verify(self) -> None:
+        if self._configured and not self.is_ours():
+            raise Taken
+
     def stop(self) -> None:
-        """Stop watching; no error when it has ended."""
+        """Stop watching; no error when it has ended. Raises Taken."""
+        self._verify()
         try:
             self.write("0/state", "off")
         except OSError as error:

@@ -72,7 +72,8 @@ class Worker:
         self._watched: list[_Watched] = []
         self._runs = False
         self._due_ns: int | None = None
-        self._anew_due_ns = 0
+        self._others = self._pace = False  # orders that are not carried out yet: other processes, another pace
+        self._anew_due_ns = self._join_due_ns = 0
         self._rest = b""
         self._new_pages = NewPages()
         self._own = mmap.mmap(-1, PAGE_BYTES)  # a page that DAMON always lists, which shows that it looked at all
@@ -85,7 +86,9 @@ class Worker:
             if select.select([0], [], [], left_s)[0]:
                 if not self._hear():
                     return
-                self._begin()
+                # Children that come and go must not keep it from ever ending an interval.
+                if self._pace or (self._others and (not self._runs or time.monotonic_ns() >= self._join_due_ns)):
+                    self._begin()
             elif self._runs:
                 self._read_out()
             else:
@@ -105,17 +108,17 @@ class Worker:
 
     def _obey(self, order: dict[str, Any]) -> None:
         if "watch" in order:
-            self._asked[order["watch"]] = order["serial"]
+            self._asked[order["watch"]], self._others = order["serial"], True
         elif "forget" in order:
-            self._asked.pop(order["forget"], None)
+            self._asked.pop(order["forget"], None)  # one that ended does no harm where it is watched still
         else:
-            self._interval_ns, self._flush_wanted = order["interval_ns"], order["flush"]
+            self._interval_ns, self._flush_wanted, self._pace = order["interval_ns"], order["flush"], True
 
     def _begin(self) -> None:
         """Cut the memory into regions and have it watched."""
         began_ns = time.monotonic_ns()
         self._interface.stop()
-        self._runs, self._due_ns = False, None
+        self._runs, self._due_ns, self._others, self._pace = False, None, False, False
         self._let_go()
         if self._interval_ns is None:
             return
@@ -132,6 +135,7 @@ class Worker:
         self._runs = True
         now_ns = time.monotonic_ns()
         self._flush()
+        self._join_due_ns = now_ns + interval_ns
         self._anew_due_ns = now_ns + max(_ANEW_WINDOWS * interval_ns, _ANEW_NS, _ANEW_COST * (now_ns - began_ns))
         self._plan(now_ns + _POLL_NS)
 
@@ -174,7 +178,7 @@ class Worker:
             told = zip(self._watched, found[1:], strict=True)
             say(t_ns=now_ns, touched=[(w.pid, w.serial, regions) for w, regions in told])
         self._plan(now_ns)
-        if now_ns >= self._anew_due_ns and self._has_changed():
+        if self._others or (now_ns >= self._anew_due_ns and self._has_changed()):
             self._begin()
 
     def _plan(self, end_ns: int) -> None:
