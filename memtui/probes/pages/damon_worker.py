@@ -36,6 +36,7 @@ REGIONS, LEAST_REGIONS = 512, 16  # of all processes together, and of each
 _POLL_NS = 100_000_000  # so late the kernel may notice that a command is done
 _EARLY_NS = 100_000_000  # a command that comes after the end of the interval waits for the end of the next one
 _SETTLE_S = 0.02  # orders come one by one when a tree is begun
+_AFTER_S = 0.01  # that it has cleared the marks of its pages, which a flush has to follow
 _ALIKE = 0.01  # a change of resident memory below that is none
 _ALIKE_PAGES = 64
 _ANEW_WINDOWS, _ANEW_NS, _ANEW_COST = 5, 1_000_000_000, 20  # regions are not cut anew more often than that
@@ -157,6 +158,9 @@ class Worker:
         sizes = [damon_regions.page_count(runs) for _, runs in found]
         for (watched, runs), count in zip(found, damon_regions.shares(sizes, REGIONS, LEAST_REGIONS), strict=True):
             watched.regions = damon_regions.regions_of(runs, count)
+        for watched in self._watched:
+            if not watched.regions:
+                os.close(watched.clear_refs)
         self._watched = [w for w in self._watched if w.regions]
 
     def _targets(self) -> list[Target]:
@@ -200,6 +204,7 @@ class Worker:
         """Make the CPUs forget translations, or they touch a page again without a note. DAMON itself does not."""
         self._new_pages.settle()  # DAMON overlooks pages that are in no list yet
         if self._flush_wanted:
+            time.sleep(_AFTER_S)
             for watched in self._watched:
                 try:
                     os.write(watched.clear_refs, b"4")
