@@ -715,7 +715,7 @@ def estimates_of(pid: int, count: int) -> list[int]:
     try:
         tracker.pace(INTERVAL_NS)
         tracker.begin(pid, vmas_of(pid))
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while len(found) < count and time.monotonic() < end:
             window = tracker.window(pid, vmas_of(pid), want_resident=False)
             if window.vma_wss:
@@ -738,7 +738,7 @@ time.sleep(600)
 """
 
 
-def until(condition, seconds: float = 60) -> bool:
+def until(condition, seconds: float = 180) -> bool:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.1)

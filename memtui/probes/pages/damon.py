@@ -36,7 +36,7 @@ ONLY_ASKED = "an estimate, of ranges and not of pages; only when asked for"
 NO_PAGES = "the damon tracker estimates touched bytes by range and knows no single pages"
 FIRST = "DAMON has not looked at this process for a whole interval yet"
 WORKER_ENDED = "the process that reads DAMON ended"
-_FIRST_WORD_S, _END_S = 20.0, 3.0
+_FIRST_WORD_S, _END_S = 120.0, 3.0
 _READ_BYTES = 1 << 20
 _STALE_INTERVALS, _STALE_NS = 3, 2_000_000_000
 
