@@ -4,6 +4,7 @@ Nothing is imported here, so that a help text costs nothing.
 """
 
 TRACKERS = ("auto", "pagetable", "idle", "damon", "referenced", "rss")
+ESTIMATES = ("damon",)  # trackers that estimate, which is said wherever people read their name
 FLUSHES = ("auto", "cold", "soft-dirty", "off")
 REARMS = ("auto", "working-set", "full")
 INTERVAL_NS = 10**6, 3_600 * 10**9  # 1 ms to 1 h
@@ -15,3 +16,8 @@ COMMAND_CHARACTERS = 1 << 14  # kept of a command line, which is there to be rea
 MARK_CHARACTERS = 500  # of one mark on the time axis
 LEAST_MAX_BYTES = 16 << 20  # of a session file; SQLite's log beside it may take half of that
 DEFAULT_MAX_BYTES = 2 << 30
+
+
+def tracker_label(tracker: str) -> str:
+    """The name of a tracker for people."""
+    return f"{tracker} (estimate)" if tracker in ESTIMATES else tracker

@@ -45,7 +45,7 @@ class Claims:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = _holder(fd)
+            holder = lock_holder(fd)
             os.close(fd)
             raise Claimed(pid, holder) from None
         except OSError:  # a kernel that cannot lock here
@@ -63,7 +63,7 @@ class Claims:
             self.release(pid)
 
 
-def _holder(fd: int) -> int:
+def lock_holder(fd: int) -> int:
     """Who holds the lock on an open file, from /proc/locks; 0 when it is not listed there."""
     file = os.fstat(fd)
     place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"

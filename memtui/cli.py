@@ -207,7 +207,7 @@ def _observation_options() -> _Parser:
         default="auto",
         metavar="T",
         help="how touches are seen: auto takes the first that works; pagetable and idle see pages, referenced "
-        "ranges (no root), rss none",
+        "ranges (no root), rss none; damon, never taken by auto, estimates ranges without holding the target",
     )
     group.add_argument(
         "--pause", action=argparse.BooleanOptionalAction, default=True, help="hold the target while its pages are read"

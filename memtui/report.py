@@ -13,6 +13,7 @@ import numpy as np
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.budget import allowed, seconds
+from memtui.choices import tracker_label
 from memtui.export.source import open_source
 from memtui.foreign import visible
 from memtui.samples import SHARED_UNKNOWN, GpuMemory, PowerReading, Status
@@ -307,7 +308,7 @@ def format_report(report: dict[str, Any]) -> str:
         f"target       {_one_line(target['command'])} (pid {target['pid']}) on {report['host']['hostname']}",
         f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
         f"{how_it_ended(report['end'])}" + (f" ({report['end_reason']})" if report["end_reason"] else ""),
-        f"tracker      {report['tracker']}, flush {report['flush']}, filter {report['filter']}, "
+        f"tracker      {tracker_label(report['tracker'])}, flush {report['flush']}, filter {report['filter']}, "
         f"asked {between(*map(duration, report['intervals_s']))}, {budgeted(report)}"
         f"true {duration(report['true_interval_s'])}",
         f"working set  {_sizes(wss)}",

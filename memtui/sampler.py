@@ -94,6 +94,7 @@ class Sampler:
         )
         if os.geteuid() == 0:
             capabilities.keep(capabilities.sampler_needs(self._tracker.name))
+        self._tracker.pace(self._options.interval_ns)
         self._reader = PageReader(self._tracker, pause=self._options.pause, together=self._options.together)
 
     def run(self) -> None:
@@ -161,14 +162,18 @@ class Sampler:
         wishes, now_ns, heeded = self._wishes, time.monotonic_ns(), False
         if wishes.interval_ns != self._options.interval_ns:
             self._options = replace(self._options, interval_ns=wishes.interval_ns)
+            if self._paused_since_ns is None:
+                self._tracker.pace(wishes.interval_ns)
             self._event("interval", f"the interval is {wishes.interval_ns / 1e9:g} s from here on")
             heeded = True
         if wishes.paused and self._paused_since_ns is None:
             self._paused_since_ns, heeded = now_ns, True
+            self._tracker.pace(None)
             self._event(
                 "gap", "sampling is paused (x goes on): the target is left alone, and what it touches is not seen"
             )
         elif not wishes.paused and self._paused_since_ns is not None:
+            self._tracker.pace(self._options.interval_ns)
             # The window over the pause is as long as that: it sets the marks back and is no sample.
             self._take_window(keep=False)
             self._event("gap", f"sampling goes on after {(now_ns - self._paused_since_ns) / 1e9:.1f} s")

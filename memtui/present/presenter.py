@@ -19,6 +19,7 @@ from memtui.analysis.lean import median
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.budget import allowed, seconds
+from memtui.choices import tracker_label
 from memtui.pageset import PageSet
 from memtui.present.allowance import Allowance
 from memtui.present.heat import HeatColumns
@@ -233,7 +234,7 @@ class Presenter:
             duration_s=seconds,
             speed=head.speed,
             ended=ended,
-            tracker=hello.tracker,
+            tracker=tracker_label(hello.tracker),
             flush="" if hello.flush in ("", "off") else hello.flush,
             asked_s=hello.options.interval_ns / 1e9,
             origin_ns=head.origin_ns,

@@ -63,7 +63,7 @@ class PageReader:
     def __init__(self, tracker: PageTracker, *, pause: bool, together: bool = False) -> None:
         """``together``: one pause over all processes, not one after the other."""
         self._tracker, self._together = tracker, together
-        self._pause = pause and tracker.wss.ok
+        self._pause = pause and tracker.pauses
         self._pauser = Pauser()
         self._guard = Guard()
         self._maps: dict[int, tuple[int, bytes]] = {}  # by process: which table it was, and its text

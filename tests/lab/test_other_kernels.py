@@ -33,6 +33,7 @@ CHOSEN = {
     "test_disturbance.py": "real_limit",
     "test_mappings.py": "noticed or table_is",
     "test_reclaim.py": "swapped_out",
+    "test_damon.py": "real_kernel",
 }
 LEAST_PASSED = 40
 SET_UP = """

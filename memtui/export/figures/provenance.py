@@ -8,6 +8,7 @@ import numpy as np
 
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.working_set import NOTABLE_SHARE
+from memtui.choices import tracker_label
 from memtui.export.figures.svg import SMALL_PT, wrap
 from memtui.export.source import Source
 from memtui.samples import SHARED_UNKNOWN, Status
@@ -22,7 +23,9 @@ def sentences(reader: Source) -> list[str]:
     lengths = (samples.end_ns - samples.start_ns) / 1e9
     true = f", {duration(float(np.median(lengths)))} true (median)" if len(samples) else ""
     span_s = (samples.end_ns[-1] - samples.start_ns[0]) / 1e9 if len(samples) else 0.0
-    how = f"tracker {hello.tracker}" + (f", flush {hello.flush}" if hello.flush not in ("", "off") else "")
+    how = f"tracker {tracker_label(hello.tracker)}" + (
+        f", flush {hello.flush}" if hello.flush not in ("", "off") else ""
+    )
     asked = between(*map(duration, intervals_s(samples.asked_ns, hello.options.interval_ns)))
     if len(samples) and hello.options.max_overhead_ppm:
         true = f", {between(*map(duration, intervals_s(samples.interval_ns, 0)))} budgeted{true}"

@@ -45,17 +45,21 @@ class PageWindow:
 
 
 class PageTracker(Protocol):
-    """Reads and re-arms the access information of processes. All calls come from one thread, the target paused."""
+    """Reads and re-arms the access information of processes. All calls come from one thread; the target is paused."""
 
     name: str
     flush: str  # the flush that was chosen
     rearm: str  # how marks will be cleared where that is possible: "working-set", "full", "off"
     wss: Capability  # not ok: this tracker knows no working set (rss), and why
     pages: Capability  # not ok: it knows no single pages, and why
+    pauses: bool  # reading needs the target to stand still, where it may be paused
     reads_running: bool  # it reads a process all the same that may not be paused (yama, a debugger), and says so
 
     def notice(self) -> str:
         """Something new the user should know about what is measured; empty when there is nothing. Nothing is paused."""
+
+    def pace(self, interval_ns: int | None) -> None:
+        """Windows will be so long; None: the targets are to be left alone until further notice."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency."""

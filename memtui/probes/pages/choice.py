@@ -43,6 +43,12 @@ def _referenced() -> _Entry:
     return _Entry(referenced.prove, lambda flush, _rearm, _paused: referenced.ReferencedTracker(flush))
 
 
+def _damon() -> _Entry:
+    from memtui.probes.pages import damon
+
+    return _Entry(damon.prove, lambda flush, _rearm, _paused: damon.DamonTracker(flush))
+
+
 def _rss() -> _Entry:
     from memtui.probes.pages.rss import RssTracker
 
@@ -52,17 +58,15 @@ def _rss() -> _Entry:
 _TRACKERS: dict[str, Callable[[], _Entry]] = {
     "pagetable": _pagetable,
     "idle": _idle,
+    "damon": _damon,
     "referenced": _referenced,
     "rss": _rss,
 }
-_PLANNED = ("damon",)  # names of the command-line contract that this version lacks
-NAMES = ("auto", *_TRACKERS, *_PLANNED)
+NAMES = ("auto", *_TRACKERS)
 
 
 def capability(name: str) -> Capability:
     """Whether one tracker works here, proven by trying."""
-    if name in _PLANNED:
-        return Capability(name, False, "this version of memtui does not have it", "use --tracker auto")
     if name != "rss" and (lacks := other_pages()):
         return Capability(name, False, *lacks)
     return _TRACKERS[name]().prove()
@@ -90,10 +94,12 @@ def choose(
             except TrackerError as error:
                 raise NoTracker(str(error)) from error
         rejected.append(found)
-    others = [c.name for c in capabilities() if c.ok]
+    working = [c.name for c in capabilities() if c.ok]
+    others = sorted(working, key=lambda name: (*AUTO_ORDER, name).index(name))
     cause = rejected[-1]
     remedy = f" ({cause.remedy})" if cause.remedy else ""
-    raise NoTracker(f"tracker {asked} does not work here: {cause.reason}{remedy}; these would: {', '.join(others)}")
+    would = f"these would: {', '.join(others)} (best first)"
+    raise NoTracker(f"tracker {asked} does not work here: {cause.reason}{remedy}; {would}")
 
 
 def page_views(tracker: PageTracker, rejected: tuple[Capability, ...]) -> Capability:

@@ -84,6 +84,7 @@ class IdleTracker:
     name = NAME
     rearm = WORKING_SET
     wss, pages = Capability("wss", True), Capability("pages", True)
+    pauses = True
     reads_running = False  # page frames change their place under a running process
 
     def __init__(self, flush: str = "auto") -> None:
@@ -107,6 +108,9 @@ class IdleTracker:
     def notice(self) -> str:
         """Once: what the flush costs, or what its absence does."""
         return self._flush.notice()
+
+    def pace(self, interval_ns: int | None) -> None:
+        """Windows may be of any length."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Set the idle bit of every page, so that the first window reports touches and not residency.

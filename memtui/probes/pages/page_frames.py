@@ -63,7 +63,7 @@ def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
     if not len(ranges):
         return ranges
     try:
-        found = _scan(pagemap, int(ranges[0, 0]) << 12, int(ranges[-1, 1]) << 12)
+        found = present_runs(pagemap, int(ranges[0, 0]) << 12, int(ranges[-1, 1]) << 12)
     except OSError as error:
         if error.errno not in (errno.ENOTTY, errno.EINVAL):
             raise
@@ -76,8 +76,8 @@ def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
     )
 
 
-def _scan(pagemap: int, start: int, end: int) -> NDArray[np.uint64]:
-    """u8[n, 2]: runs of present pages, in page numbers."""
+def present_runs(pagemap: int, start: int, end: int) -> NDArray[np.uint64]:
+    """u8[n, 2]: runs of present pages between two addresses, in page numbers. Raises OSError before Linux 6.7."""
     regions = np.empty((_REGIONS, _REGION_WORDS), np.uint64)
     parts = []
     while start < end:

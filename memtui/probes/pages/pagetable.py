@@ -61,6 +61,7 @@ class PageTableTracker:
 
     name = NAME
     wss, pages = Capability("wss", True), Capability("pages", True)
+    pauses = True
     reads_running = False
 
     def __init__(
@@ -121,6 +122,9 @@ class PageTableTracker:
             f"{who}; memtui reads back what it notes about pages touched lately, but a page first touched in a window "
             "may be missed"
         )
+
+    def pace(self, interval_ns: int | None) -> None:
+        """Windows may be of any length."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency.

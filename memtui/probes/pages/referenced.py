@@ -56,6 +56,7 @@ class ReferencedTracker:
     name = NAME
     rearm = FULL
     wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker (root)")
+    pauses = True
     reads_running = True  # a pause makes it exact; where that is refused, it reads all the same and says so
 
     def __init__(self, flush: str = "auto") -> None:
@@ -71,6 +72,9 @@ class ReferencedTracker:
     def notice(self) -> str:
         """Once: what the flush costs, or what its absence does."""
         return self._flush.notice()
+
+    def pace(self, interval_ns: int | None) -> None:
+        """Windows may be of any length."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency.

@@ -13,7 +13,7 @@ class RssTracker:
 
     name = "rss"
     flush = rearm = "off"
-    reads_running = False
+    pauses = reads_running = False
 
     def __init__(self, remedy: str = "") -> None:
         self.wss = Capability("wss", False, REASON, remedy)
@@ -22,6 +22,9 @@ class RssTracker:
     def notice(self) -> str:
         """There is nothing to tell."""
         return ""
+
+    def pace(self, interval_ns: int | None) -> None:
+        """Windows may be of any length."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Nothing to clear."""
