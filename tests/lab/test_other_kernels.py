@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.guest import boot
+from benchmarks.table import Skip
 from tests.lab.debian_kernel import NoKernel, fetch
 
 VARIABLE = "MEMTUI_LAB_KERNEL"
@@ -58,40 +58,32 @@ export TMPDIR=/tmp/disk PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=default OMP_NUM
 """
 
 
+def image(kernel: str) -> str:
+    """The kernel that a name stands for. Raises Skip where it cannot be had."""
+    if kernel != "debian":
+        return kernel
+    try:
+        return str(fetch(CACHE))
+    except NoKernel as error:
+        raise Skip(f"the stock kernel of Debian cannot be had: {error}") from error
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS or [None])
 def test_the_shipped_program_tells_the_truth_there(kernel, tmp_path):
     if not kernel:
         pytest.skip(f"set {VARIABLE} to kernel images, or to debian, to test on other kernels")
-    search = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
-    vng = shutil.which("vng", path=search)
-    if not vng or not shutil.which("qemu-system-x86_64"):
-        pytest.skip("booting another kernel needs virtme-ng (pip install virtme-ng) and qemu-system-x86_64")
-    if kernel == "debian":
-        try:
-            kernel = str(fetch(CACHE))
-        except NoKernel as error:
-            pytest.skip(f"the stock kernel of Debian cannot be had: {error}")
-
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", "--color=no", "--tb=short"]
     runs = [shlex.join([*command, f"tests/{name}", "-k", f"not fresh and ({tests})"]) for name, tests in CHOSEN.items()]
     script = "\n".join(
         [SET_UP, f"cd {shlex.quote(str(ROOT))}; bad=0", *(f"{r} || bad=$?" for r in runs), "echo guest-status=$bad"]
     )
-    where = tmp_path / "guest.sh"
-    where.write_text(script)
-    machine = ["--disable-kvm", "--force-9p", "--cpus", "2", "--memory", "2G", "--verbose", "--cwd", str(ROOT)]
-    # The guest's console comes out on either stream, depending on whether there is a terminal.
     console = tmp_path / "console"
     print(f"{kernel}: tail -f {console}", flush=True)
-    with console.open("wb") as output:
-        subprocess.run(
-            [sys.executable, vng, "--run", kernel, *machine, "--exec", f"bash {where} 2>&1"],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            env=os.environ | {"PATH": search}, timeout=2400,
-        )  # fmt: skip
-    # The exit status of the machine is not that of the script, hence the line that it prints.
-    said = console.read_text(errors="replace")[-12000:]
+    try:
+        said = boot(image(kernel), script, console)[-12000:]
+    except Skip as why:
+        pytest.skip(str(why))
     assert "guest-status=0" in said, said
     assert sum(map(int, re.findall(r"(\d+) passed", said))) >= LEAST_PASSED, said
     print(said)

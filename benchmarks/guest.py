@@ -1,0 +1,43 @@
+"""Boots another kernel in a virtual machine (virtme-ng on QEMU, in software) that shares this machine's files read-only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.run import ROOT
+from benchmarks.table import Skip
+
+
+def boot(kernel: str, script: str, console: Path, *, memory: str = "2G", seconds: float = 2400) -> str:
+    """Run a shell script there, as root; returns what the machine said.
+
+    The exit status of the machine is not that of the script: have it print what matters. /tmp in the guest is memory.
+
+    Args:
+        kernel: an image.
+        script: for bash, in the folder of this project.
+        console: gets everything while it runs; the script is kept beside it.
+        memory: of the guest.
+        seconds: after so many it is given up.
+
+    Raises Skip where that cannot be done, and subprocess.TimeoutExpired.
+    """
+    search = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+    vng = shutil.which("vng", path=search)
+    if not vng or not shutil.which("qemu-system-x86_64"):
+        raise Skip("booting another kernel needs virtme-ng (pip install virtme-ng) and qemu-system-x86_64")
+    where = console.with_suffix(".sh")
+    where.write_text(script)
+    machine = ["--disable-kvm", "--force-9p", "--cpus", "2", "--memory", memory, "--verbose", "--cwd", str(ROOT)]
+    # The guest's console comes out on either stream, depending on whether there is a terminal.
+    with console.open("wb") as output:
+        subprocess.run(
+            [sys.executable, vng, "--run", kernel, *machine, "--exec", f"bash {where} 2>&1"],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            env=os.environ | {"PATH": search}, timeout=seconds,
+        )  # fmt: skip
+    return console.read_text(errors="replace")

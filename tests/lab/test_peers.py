@@ -1,0 +1,34 @@
+"""What a sample costs beside MemSnoop's procedure and wss-v2, on a kernel with idle page tracking.
+
+As ``test_other_kernels``: ``MEMTUI_LAB_KERNEL`` names the kernels. The virtual machine is emulated, so its times mean
+nothing but beside each other.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import peers
+from benchmarks.table import Skip
+from tests.lab.test_other_kernels import KERNELS, VARIABLE, image
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", KERNELS or [None])
+def test_a_sample_is_many_times_cheaper_than_one_of_memsnoops(kernel, tmp_path):
+    if not kernel:
+        pytest.skip(f"set {VARIABLE} to a kernel with CONFIG_IDLE_PAGE_TRACKING")
+    try:
+        said = peers.in_guest(image(kernel), "--json")
+    except Skip as why:
+        pytest.skip(str(why))
+    print(said)
+    for costs in json.loads(said).values():
+        by_tool = {cost["tool"]: cost for cost in costs}
+        memsnoop = by_tool[peers.MEMSNOOP]
+        for name, times in peers.TIMES.items():
+            ours = by_tool[name]
+            assert ours["found"] == ours["touched"], name
+            assert memsnoop["whole_ms"] >= times * ours["whole_ms"], name
