@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.cost [--gib N ...] [--into docs/cost.md]``. The floor is the time to read the page table once,
 8 bytes a page, at the speed at which this machine reads memory as a stream. A page is what the hardware maps: 4 KiB or
-2 MiB. The target stands still. All its pages are touched before a walk, a flush and a clear; one hundredth in one
+2 MiB. The target is stopped. All its pages are touched before a walk, a flush and a clear; one hundredth in one
 piece before a re-arm by working set.
 """
 
@@ -105,11 +105,13 @@ def _one(walker: Walker, flusher: Flusher, gib: float, page_bytes: int) -> Cost:
             whole = []
             for _ in range(times + 1):  # the first is no measurement: it meets cold caches
                 target.touch(pages)
-                whole.append(_all_touched(walker, flusher, handle))
+                with target.still():
+                    whole.append(_all_touched(walker, flusher, handle))
             hot = []
             for _ in range(times + 1):
                 target.touch(pages // HOT_PARTS)
-                hot.append(_some_touched(walker, rearmer, handle))
+                with target.still():
+                    hot.append(_some_touched(walker, rearmer, handle))
         finally:
             rearmer.close()
             walker.forget(target.pid)

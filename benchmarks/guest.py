@@ -1,4 +1,4 @@
-"""Boots another kernel in a virtual machine (virtme-ng on QEMU, in software) that shares this machine's files read-only."""
+"""Boots another kernel in a virtual machine (virtme-ng on QEMU, in software) that shares this machine's files."""
 
 from __future__ import annotations
 

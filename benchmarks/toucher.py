@@ -1,11 +1,13 @@
 """A process with much memory that touches what it is told: ``python -m benchmarks.toucher PAGES [huge]``.
 
-Each line on its input is a number: it touches so many pages from the start, says so, and stands still again.
+Each line on its input is a number: it touches so many pages from the start, and says so.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,11 +27,21 @@ class Toucher:
         self.pid = process.pid
 
     def touch(self, pages: int) -> None:
-        """Have it touch so many pages; returns when it stands still again."""
+        """Have it touch so many pages; returns when that is done."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{pages}\n")
         self._process.stdin.flush()
         self.wait()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Stopped over the block: its interpreter would touch a few pages of its own."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def wait(self) -> None:
         """Until it has done what it was told."""

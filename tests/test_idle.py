@@ -47,6 +47,36 @@ def test_marking_sets_the_bits_of_these_frames_and_no_others(tmp_path_factory, f
         bitmap.close()
 
 
+@given(st.sets(st.integers(0, 700), max_size=60), st.lists(st.integers(1, 90), min_size=1, max_size=8), st.booleans())
+def test_present_pages_are_those_of_pagemap_inside_the_ranges(tmp_path_factory, present, lengths, dense):
+    path = tmp_path_factory.mktemp("idle") / "pagemap"
+    words = np.zeros(600, np.uint64)  # it ends before the last ranges may
+    for page in present:
+        if page < 600:
+            words[page] = np.uint64(1 << 63 | (page % 2) << 56 | 1 << 55 | page + 1000)
+    words[words == 0] = np.uint64(1 << 62 | 12345)  # swapped out
+    words.tofile(path)
+    edges = np.cumsum(lengths)
+    ranges = numbers([(a, b) for a, b in zip(edges[::2], edges[1::2], strict=False)]).reshape(-1, 2)
+    wanted = [p for a, b in ranges.tolist() for p in range(a, b) if p in present and p < 600]
+    with path.open("rb") as file:
+        entries = page_frames.read_entries(file.fileno(), ranges, dense=dense)
+        again = page_frames.read_entries(file.fileno(), ranges, dense=dense)
+    found, frames, exclusive = page_frames.present_pages(entries, ranges)
+    assert entries.same_as(again)
+    assert found.tolist() == wanted
+    assert frames.tolist() == [page + 1000 for page in wanted]
+    assert exclusive.tolist() == [page % 2 == 1 for page in wanted]
+
+
+def test_a_page_that_moved_is_not_the_same():
+    spans = numbers([[5, 7]])
+    here, there = (page_frames.Entries(spans, numbers([1 << 63 | frame, 0])) for frame in (8, 9))
+    assert here.same_as(here)
+    assert not here.same_as(there)
+    assert not here.same_as(page_frames.Entries(numbers([[6, 8]]), here.words))
+
+
 def test_frames_beyond_memory_are_not_idle(tmp_path, monkeypatch):
     path = tmp_path / "bitmap"
     path.write_bytes(b"\xff" * 8)
