@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memtui.probes.pages import idle, page_frames
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.idle import IdleTracker, _whole_blocks
-from memtui.probes.pages.page_frames import IdleBitmap, flags_of
+from memtui.probes.pages.page_frames import BitPlaces, IdleBitmap, flags_of
 from memtui.probes.pages.walk import Walker
 from memtui.session.reader import SessionReader
 from tests.live import pattern, truth_in
@@ -39,11 +39,11 @@ def test_marking_sets_the_bits_of_these_frames_and_no_others(tmp_path_factory, f
         patch.setattr(page_frames, "BITMAP", path)
         bitmap = IdleBitmap()
         # A file keeps what is written, the kernel adds to it: one call must not touch another's bits in a word twice.
-        bitmap.mark(numbers(sorted(first)))
-        every = np.arange(40_960, dtype=np.uint64)
+        bitmap.mark(BitPlaces(numbers(sorted(first))))
+        every = BitPlaces(np.arange(40_960, dtype=np.uint64))
         assert np.flatnonzero(bitmap.idle(every)).tolist() == sorted(first)
-        asked = numbers(sorted(second))
-        assert bitmap.idle(asked).tolist() == [frame in first for frame in sorted(second)]
+        asked = np.isin(np.arange(40_960), sorted(second))
+        assert bitmap.idle(every.part(asked)).tolist() == [frame in first for frame in sorted(second)]
         bitmap.close()
 
 
@@ -82,7 +82,7 @@ def test_frames_beyond_memory_are_not_idle(tmp_path, monkeypatch):
     path.write_bytes(b"\xff" * 8)
     monkeypatch.setattr(page_frames, "BITMAP", path)
     bitmap = IdleBitmap()
-    assert bitmap.idle(numbers([3, 64, 1 << 30])).tolist() == [True, False, False]
+    assert bitmap.idle(BitPlaces(numbers([3, 64, 1 << 30]))).tolist() == [True, False, False]
     bitmap.close()
 
 

@@ -167,7 +167,7 @@ class IdleTracker:
             self._held[pid] = held = new
         pages = held.pages = self._look(pid, held)
         trackable = pages.kinds < _HUGETLB
-        touched = trackable & ~self._bitmap.idle_at(pages.places)
+        touched = trackable & ~self._bitmap.idle(pages.places)
         self._tell_others(pid, pages.bits[touched & pages.shared])
         if len(held.seen_by_others):
             touched |= trackable & np.isin(pages.bits, held.seen_by_others)
@@ -245,12 +245,12 @@ class IdleTracker:
         """Set the idle bits of some pages, see which took it, and make the CPUs forget their translations."""
         pages = held.pages
         which = which & (pages.kinds < _HUGETLB)
-        bits = np.unique(pages.bits[which])
+        places = pages.places.part(which)
         self._new_pages.settle()  # a page that is in no list yet cannot be marked
-        self._bitmap.mark(bits)
+        self._bitmap.mark(places)
         if self.flush == SOFT_DIRTY:
             os.write(held.clear_refs, b"4")
-        pages.marked[which] = self._bitmap.idle(pages.bits[which])
+        pages.marked[which] = self._bitmap.idle(places)
 
     def _tell_others(self, pid: int, frames: Numbers) -> None:
         """Their bits are set again before the other processes of the tree are looked at."""
@@ -373,10 +373,11 @@ def _self_test() -> str:
             if len(numbers) != _PROOF_PAGES or not frames.all():
                 return "page frame numbers are hidden from this process (CAP_SYS_ADMIN)"
             new_pages.settle()
-            bitmap.mark(frames)
+            places = BitPlaces(frames)
+            bitmap.mark(places)
             mine.order(b"4")  # this process's own translations are stale, too
             mine.touch(touched)
-            seen = np.flatnonzero(~bitmap.idle(frames)).tolist()
+            seen = np.flatnonzero(~bitmap.idle(places)).tolist()
         finally:
             os.close(pagemap)
             new_pages.close()

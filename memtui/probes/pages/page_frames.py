@@ -174,11 +174,26 @@ class BitPlaces:
     def __init__(self, frames: Numbers) -> None:
         self.words, self._place = np.unique(frames >> np.uint64(6), return_inverse=True)
         self._bit = frames & np.uint64(63)
-        self.runs = _runs(self.words)
 
-    def of(self, words: Numbers) -> NDArray[np.bool_]:
-        """Whether the bits of the frames are set, from the values of ``words``."""
-        return words[self._place] >> self._bit & np.uint64(1) != 0
+    def of(self, values: Numbers) -> NDArray[np.bool_]:
+        """Whether the bit of each frame is set, from the values of ``words``."""
+        return values[self._place] >> self._bit & np.uint64(1) != 0
+
+    def masks(self) -> Numbers:
+        """For each of ``words`` the bits of these frames."""
+        masks = np.zeros(len(self.words), np.uint64)
+        np.bitwise_or.at(masks, self._place, np.uint64(1) << self._bit)
+        return masks
+
+    def part(self, which: NDArray[np.bool_]) -> BitPlaces:
+        """Those of some of the frames."""
+        found = BitPlaces.__new__(BitPlaces)
+        place = self._place[which]
+        used = np.zeros(len(self.words), bool)
+        used[place] = True
+        found.words, found._place = self.words[used], (np.cumsum(used) - 1)[place]
+        found._bit = self._bit[which]
+        return found
 
 
 class IdleBitmap:
@@ -188,26 +203,20 @@ class IdleBitmap:
         """Raises OSError where the kernel has none, or to others than root."""
         self._fd = os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC)
 
-    def idle(self, frames: Numbers) -> NDArray[np.bool_]:
+    def idle(self, frames: BitPlaces) -> NDArray[np.bool_]:
         """Whether the bit that was set is still set: nobody touched the page since."""
-        return self.idle_at(BitPlaces(frames))
-
-    def idle_at(self, places: BitPlaces) -> NDArray[np.bool_]:
-        """The same of frames whose places are known."""
-        wanted, words = places.words, np.zeros(len(places.words), np.uint64)
-        for first, last in places.runs:
+        wanted, words = frames.words, np.zeros(len(frames.words), np.uint64)
+        for first, last in _runs(wanted):
             begin, end = int(wanted[first]), int(wanted[last - 1]) + 1
             found = np.frombuffer(os.pread(self._fd, (end - begin) * 8, begin * 8), np.uint64)
             at = (wanted[first:last] - np.uint64(begin)).astype(np.intp)
             known = at < len(found)
             words[first:last][known] = found[at[known]]
-        return places.of(words)
+        return frames.of(words)
 
-    def mark(self, frames: Numbers) -> None:
+    def mark(self, frames: BitPlaces) -> None:
         """Set the bits of these frames and of no others. One that cannot be tracked stays as it is."""
-        wanted, place = np.unique(frames >> np.uint64(6), return_inverse=True)
-        words = np.zeros(len(wanted), np.uint64)
-        np.bitwise_or.at(words, place, np.uint64(1) << (frames & np.uint64(63)))
+        wanted, words = frames.words, frames.masks()
         for first, last in _runs(wanted):
             begin, end = int(wanted[first]), int(wanted[last - 1]) + 1
             block = np.zeros(end - begin, np.uint64)
