@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from memtui.session.reader import SessionReader, VmaRow
 
 LIMIT_PERCENT = 2
 WSS_PL_SECONDS = 0.5
+_NS_PER_PAGE = 800  # of CPU time: several times what a sweep takes, after which masim has surely come round
 _STRAY_PAGES = 16  # the C library keeps a few of its own beside the regions
 # Of smaps: the head of a mapping, whose path comes last, and its line of referenced bytes.
 _HEAD = re.compile(r"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ *(.*)$")
@@ -74,17 +75,19 @@ def record_whole(config: Config, folder: Path, path: Path, interval_s: float) ->
 
 
 def steady_windows(path: Path, config: Config) -> list[SteadyWindow]:
-    """The windows in which one region only was touched, and how much."""
+    """The windows in which one region only was swept, and how much was touched.
+
+    On a busy machine masim may get so little of a CPU in a window that it does not come round: that is no steady one.
+    """
     reader = SessionReader(path)
     try:
         process = reader.processes()[-1]
         where = regions_of(reader, process.key, config)
         samples, rows, touched = reader.vma_wss(0, int(reader.samples.sample[-1]))
         sizes = dict(zip(samples[rows == where.id].tolist(), touched[rows == where.id].tolist(), strict=True))
-        table = reader.samples
-        times = dict(
-            zip(table.sample.tolist(), zip(table.start_ns.tolist(), table.end_ns.tolist(), strict=True), strict=True)
-        )
+        windows = [w for w in reader.process_samples(0, int(reader.samples.sample[-1])) if w["process"] == process.key]
+        times = {window["sample"]: (window["start_ns"], window["end_ns"]) for window in windows}
+        ran_ns = {b["sample"]: b["cpu_ns"] - a["cpu_ns"] for a, b in pairwise(windows)}
         found, begin_ns = [], None  # of the phases
         for sample, size_bytes in sizes.items():
             pages = reader.page_set(sample, process.key)
@@ -94,7 +97,8 @@ def steady_windows(path: Path, config: Config) -> list[SteadyWindow]:
             start_ns, end_ns = times[sample]
             if begin_ns is None and len(swept) > 1:  # the first phase began in this window, or before it
                 begin_ns = end_ns + int(config.first_s * 1e9)
-            if len(swept) == 1 and begin_ns is not None and start_ns >= begin_ns:
+            came_round = ran_ns.get(sample, 0) >= _NS_PER_PAGE * (config.touched_bytes >> 12)
+            if len(swept) == 1 and begin_ns is not None and start_ns >= begin_ns and came_round:
                 found.append(SteadyWindow(sample, int(swept[0]), size_bytes))
         return found
     finally:

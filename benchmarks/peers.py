@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -36,10 +37,12 @@ from memtui.probes.pages.base import PageTracker
 from memtui.probes.pages.idle import IdleTracker
 from memtui.probes.pages.page_frames import BITMAP
 from memtui.probes.pages.pagetable import PageTableTracker
+from memtui.probes.pause import NotPaused
 from memtui.probes.process import read_stat
 from memtui.probes.reading import Lost, PageReader, Subject
 from memtui.probes.vmas import parse_maps, read_maps
 
+T = TypeVar("T")
 MIB, HOT, SAMPLES, WINDOW_S = 512, 0.1, 6, 0.5
 RESIDENT_EVERY = 2  # windows: memtui asks for residents about once a second
 TIMES = {"idle": 5, "pagetable": 15}
@@ -47,6 +50,7 @@ TIMES = {"idle": 5, "pagetable": 15}
 MEMSNOOP = "MemSnoop's procedure"
 # The peers read the idle bits of all memory, so their cost grows with the machine. This is a small one.
 GUEST_MEMORY = "12G"
+_ATTEMPTS = 20
 _BEGIN, _END = "begin-of-figures", "end-of-figures"
 
 
@@ -117,7 +121,7 @@ def _by_memtui(name: str, target: Target, samples: int, tracker: PageTracker) ->
     """As its sampler does it: pause, read, clear, let go."""
     subject = Subject(target.pid, None, read_stat(target.pid).start_ticks, parse_maps(read_maps(target.pid)))
     with closing(PageReader(tracker, pause=True)) as reader:
-        reader.begin(subject)
+        _patiently(lambda: reader.begin(subject))
         windows = 0
 
         def take() -> tuple[int, float | None]:
@@ -132,6 +136,16 @@ def _by_memtui(name: str, target: Target, samples: int, tracker: PageTracker) ->
         return _cost(name, target, samples, take)
 
 
+def _patiently(action: Callable[[], T]) -> T:
+    """Do it again where the target did not stand still in time, as on a busy emulated machine."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return action()
+        except NotPaused:
+            time.sleep(WINDOW_S)
+    return action()
+
+
 def _cost(
     tool: str, target: Target, samples: int, take: Callable[[], tuple[int, float | None]], *, waits: bool = False
 ) -> Cost:
@@ -143,9 +157,7 @@ def _cost(
     for sample in range(samples + 1):
         if not waits:
             time.sleep(WINDOW_S)
-        before, begin = resource.getrusage(who), time.perf_counter()
-        pages, paused_s = take()
-        end, after = time.perf_counter(), resource.getrusage(who)
+        before, begin, (pages, paused_s), end, after = _patiently(lambda: _timed(who, take))
         if sample == 0:
             continue
         whole += end - begin - (WINDOW_S if waits else 0.0)
@@ -156,6 +168,13 @@ def _cost(
     each = 1e3 / samples
     paused_ms = paused * each if pauses else None
     return Cost(tool, whole * each, system * each, own * each, paused_ms, int(np.median(found)), target.touched)
+
+
+def _timed(who: int, take: Callable[[], T]) -> tuple[resource.struct_rusage, float, T, float, resource.struct_rusage]:
+    """What it returns, between what was used and the time before it and after it."""
+    before, begin = resource.getrusage(who), time.perf_counter()
+    taken = take()
+    return before, begin, taken, time.perf_counter(), resource.getrusage(who)
 
 
 def table(costs: Sequence[Cost]) -> str:

@@ -57,7 +57,6 @@ def test_masim_climbs_stairs_of_known_size(tmp_path, needs_masim):
     path = known_truth.record_whole(config, tmp_path, tmp_path / "stairs.memtui", 0.1)
     windows = steady_windows(path, config)
     assert phases_seen(windows) == list(config.order)
-    assert len(windows) >= 3 * len(config.order)
     for window in windows:
         assert percent(window.touched_bytes, config.touched_bytes) <= known_truth.LIMIT_PERCENT, window
     assert hottest_steps(path, config, tmp_path / "csv", [w.sample for w in windows]) == list(config.order)
@@ -86,8 +85,8 @@ def hottest_steps(path, config, folder, samples) -> list[int]:
 @needs_root
 @needs_tracker
 def test_masim_zigzags_between_regions_of_known_size(tmp_path, needs_masim):
-    config = masim.zigzag(phases=3, first_s=0.6, phase_s=0.8)
-    path = known_truth.record_whole(config, tmp_path, tmp_path / "zigzag.memtui", 0.1)
+    config = masim.zigzag(phases=3, first_s=0.6, phase_s=1.6)
+    path = known_truth.record_whole(config, tmp_path, tmp_path / "zigzag.memtui", 0.3)
     windows = steady_windows(path, config)
     assert phases_seen(windows) == list(config.order)
     for window in windows:
