@@ -15,7 +15,7 @@ from memtui.probes.pages.idle import IdleTracker, _whole_blocks
 from memtui.probes.pages.page_frames import BitPlaces, IdleBitmap, flags_of
 from memtui.probes.pages.walk import Walker
 from memtui.session.reader import SessionReader
-from tests.live import pattern, truth_in
+from tests.live import needs_root, pattern, truth_in
 from tests.pagetable_targets import Observer, Target, drawn, need_pagetable, vmas_of, within
 from tests.test_cli import memtui
 
@@ -145,6 +145,69 @@ def test_asked_for_where_there_is_none(tmp_path):
     assert "tracker idle does not work here" in done.stderr
     assert "these would" in done.stderr
     assert done.stderr.count("\n") <= 2
+
+
+# -- the real page frames of a process, and idle bits that only this test knows
+
+
+class IdleBits:
+    """In place of the kernel's: what was set stays set, until this test says that the page was touched."""
+
+    def __init__(self) -> None:
+        self.frames: set[int] = set()
+
+    def idle(self, places: BitPlaces) -> np.ndarray:
+        return np.array([frame in self.frames for frame in frames_of(places)], bool)
+
+    def mark(self, places: BitPlaces) -> None:
+        self.frames.update(frames_of(places))
+
+    def close(self) -> None:
+        pass
+
+
+def frames_of(places: BitPlaces) -> list[int]:
+    return (places.words[places._place] << np.uint64(6) | places._bit).tolist()
+
+
+@needs_root
+def test_what_is_kept_between_windows_follows_pages_that_come_go_and_move(target, monkeypatch):
+    bits, pages = IdleBits(), 3000
+    monkeypatch.setattr(idle, "IdleBitmap", lambda: bits)
+    tracker = IdleTracker()
+
+    def window(*touched: int) -> list[int]:
+        """What is seen after these pages were touched."""
+        with open(f"/proc/{target.pid}/pagemap", "rb", buffering=0) as file:
+            for page in touched:
+                word = int.from_bytes(os.pread(file.fileno(), 8, (address // PAGE + page) * 8), "little")
+                bits.frames.discard(word & (1 << 55) - 1)
+        found = tracker.window(target.pid, (), want_resident=True)
+        assert within(found.resident, address, pages) == resident
+        assert found.unknown_bytes == 0
+        return within(found.pages, address, pages)
+
+    try:
+        address = target.do(f"a = anonymous({pages}); v = view(a, {pages}); v[:2000] = 1; answer = a")
+        resident = list(range(2000))
+        tracker.begin(target.pid, ())
+        assert window() == []
+        assert window(5, 700, 1999) == [5, 700, 1999]
+        assert window(5) == [5]
+        target.do("v[2500:2510] = 1")  # come: nobody marked them
+        resident += range(2500, 2510)
+        assert window(6) == [6, *range(2500, 2510)]
+        assert window(2501) == [2501]
+        target.do(f"libc.madvise(a + 100 * {PAGE}, 50 * {PAGE}, 4)")  # go
+        resident = [page for page in resident if not 100 <= page < 150]
+        assert window(99) == [99]
+        target.do("keep = anonymous(400); view(keep, 400)[:] = 1; v[100:150] = 1")  # elsewhere than before
+        resident = sorted({*resident, *range(100, 150)})
+        bits.frames.clear()  # frames that were freed are marked no more
+        assert window() == resident
+        assert window(120, 2509) == [120, 2509]
+    finally:
+        tracker.close()
 
 
 # -- the real kernel
