@@ -22,7 +22,7 @@ from memtui.session.reader import SessionReader, VmaRow
 
 LIMIT_PERCENT = 2
 WSS_PL_SECONDS = 0.5
-_NS_PER_PAGE = 800  # of CPU time: several times what a sweep takes, after which masim has surely come round
+_NS_PER_PAGE = 2000  # of CPU time: many times what a sweep takes, after which masim has surely come round
 _STRAY_PAGES = 16  # the C library keeps a few of its own beside the regions
 # Of smaps: the head of a mapping, whose path comes last, and its line of referenced bytes.
 _HEAD = re.compile(r"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ *(.*)$")

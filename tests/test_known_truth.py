@@ -85,8 +85,8 @@ def hottest_steps(path, config, folder, samples) -> list[int]:
 @needs_root
 @needs_tracker
 def test_masim_zigzags_between_regions_of_known_size(tmp_path, needs_masim):
-    config = masim.zigzag(phases=3, first_s=0.6, phase_s=1.6)
-    path = known_truth.record_whole(config, tmp_path, tmp_path / "zigzag.memtui", 0.3)
+    config = masim.zigzag(phases=3, first_s=0.6, phase_s=2.0)
+    path = known_truth.record_whole(config, tmp_path, tmp_path / "zigzag.memtui", 0.5)
     windows = steady_windows(path, config)
     assert phases_seen(windows) == list(config.order)
     for window in windows:
