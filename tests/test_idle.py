@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.probes.pages import idle, page_frames
@@ -31,6 +31,7 @@ def numbers(values) -> np.ndarray:
 # -- arrays of words
 
 
+@settings(deadline=None)  # files are slow on a busy machine
 @given(st.sets(st.integers(0, 40_000), max_size=200), st.sets(st.integers(0, 40_000), max_size=200))
 def test_marking_sets_the_bits_of_these_frames_and_no_others(tmp_path_factory, first, second):
     path = tmp_path_factory.mktemp("idle") / "bitmap"
@@ -47,6 +48,7 @@ def test_marking_sets_the_bits_of_these_frames_and_no_others(tmp_path_factory, f
         bitmap.close()
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 700), max_size=60), st.lists(st.integers(1, 90), min_size=1, max_size=8), st.booleans())
 def test_present_pages_are_those_of_pagemap_inside_the_ranges(tmp_path_factory, present, lengths, dense):
     path = tmp_path_factory.mktemp("idle") / "pagemap"
