@@ -7,7 +7,8 @@ SUDO ?= $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
-.PHONY: demo test lab-test lab-kernel bench soak lint types skeleton screenshot clean
+.PHONY: demo test lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-peers soak lint types
+.PHONY: skeleton screenshot clean
 
 demo: $(VENV)/installed $(VENV)/torch-asked
 	$(SUDO) $(BIN)/memtui demo
@@ -37,6 +38,22 @@ lab-kernel:
 
 bench: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks
+
+# These rewrite their tables in docs/. bench-known-truth needs masim and wss.pl, bench-peers wss-v2, each of which is looked
+# for on PATH and in the folders that MEMTUI_PEERS names (build/peers); bench-peers boots the kernel in PEERS_KERNEL, an
+# image with CONFIG_IDLE_PAGE_TRACKING, unless this machine has that itself.
+bench-trackers: $(VENV)/dev
+	$(SUDO) $(BIN)/python -m benchmarks trackers --into docs/measurements.md
+
+bench-known-truth: $(VENV)/dev
+	$(SUDO) $(BIN)/python -m benchmarks known_truth --into docs/measurements.md
+
+bench-cost: $(VENV)/dev
+	$(SUDO) $(BIN)/python -m benchmarks.cost --into docs/cost.md
+
+PEERS_KERNEL ?=
+bench-peers: $(VENV)/dev
+	$(SUDO) $(BIN)/python -m benchmarks.peers $(if $(PEERS_KERNEL),--kernel $(PEERS_KERNEL)) --into docs/measurements.md
 
 # Kills every part of memtui at random moments while its target is watched; half an hour unless told otherwise.
 SOAK_SECONDS ?= 1800

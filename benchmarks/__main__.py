@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME ...] [--quick] [-o FILE.md]``: a table of what memtui costs, never a test."""
+"""``python -m benchmarks [NAME ...] [--quick] [-o FILE.md] [--into DOC.md]``: what memtui costs, never a test."""
 
 from __future__ import annotations
 
@@ -11,11 +11,23 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import machine
+from benchmarks import documents, machine
 from benchmarks.run import Run, say
 from benchmarks.table import Row, Skip, markdown
 
-NAMES = ("walk", "sample", "recorder", "memory", "file", "startup", "seek", "viewer", "slowdown")
+NAMES = (
+    "walk",
+    "sample",
+    "recorder",
+    "memory",
+    "file",
+    "startup",
+    "seek",
+    "viewer",
+    "slowdown",
+    "trackers",
+    "known_truth",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,9 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all when none is given")
     parser.add_argument("--quick", action="store_true", help="fewer, shorter measurements: to see that it works")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.md", help="write the table there, too")
+    parser.add_argument(
+        "--into", type=Path, metavar="DOC.md", help="put the table of the one NAME into its place there"
+    )
     given = parser.parse_args(arguments)
     if unknown := [name for name in given.names if name not in NAMES]:
         parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
+    if given.into and len(given.names) != 1:
+        parser.error("--into takes the table of one benchmark: name it")
+    if given.into and not documents.has_place(given.into, given.names[0]):
+        parser.error(f"{given.into} has no place for {given.names[0]}: {documents.BEGIN.format(given.names[0])}")
 
     # What a shell runs in the background ignores SIGINT, and so does what that starts; recordings are ended by it.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -60,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if given.output:
         given.output.write_text(text + "\n")
+    if given.into:
+        documents.put(given.into, given.names[0], text)
     return 130 if interrupted else int(broken)
 
 

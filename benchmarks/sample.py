@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.run import ROOT, Run
 from benchmarks.table import Row, row
@@ -51,10 +52,20 @@ def _rows(name: str, pid: int, windows: int, run: Run) -> Iterator[Row]:
 
 
 def _windows(pid: int, windows: int, path: Path) -> list[dict[str, float]]:
-    """Seconds in each part of each window but the first, of the product's own sampler; ``cat`` takes its frames."""
-    duration_ns = (windows + 1) * (INTERVAL_NS + 50_000_000)
-    order = Order(pid, read_stat(pid).start_ticks, Options(INTERVAL_NS, "pagetable", duration_ns=duration_ns))
-    command = [sys.executable, "-m", "benchmarks.timed_sampler", str(path)]
+    """Seconds in each part of each window but the first, of the product's own sampler."""
+    found = windows_of(pid, windows, path, "benchmarks.timed_sampler", interval_s=INTERVAL_NS / 1e9)
+    return [window for window in found if "walk" in window]
+
+
+def windows_of(
+    pid: int, windows: int, path: Path, module: str, *, interval_s: float, tracker: str = "pagetable"
+) -> list[dict[str, Any]]:
+    """What a sampler that is watched notes of each window but the first; ``cat`` takes its frames."""
+    interval_ns = int(interval_s * 1e9)
+    duration_ns = (windows + 1) * (interval_ns + 50_000_000)
+    options = Options(interval_ns, tracker, duration_ns=duration_ns, children=False)
+    order = Order(pid, read_stat(pid).start_ticks, options)
+    command = [sys.executable, "-m", module, str(path)]
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as cat:
         assert cat.stdin is not None
         sampler = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=cat.stdin)
@@ -69,5 +80,4 @@ def _windows(pid: int, windows: int, path: Path) -> list[dict[str, float]]:
             sampler.wait()
     if code:
         raise RuntimeError(f"the sampler exited with {code}")
-    found = json.loads(path.read_text())[1:]
-    return [window for window in found if "walk" in window]
+    return json.loads(path.read_text())[1:]

@@ -103,12 +103,16 @@ def number(value: float) -> str:
 
 
 def markdown(rows: Iterable[Row]) -> str:
-    """The table, in columns that also read well as plain text."""
-    lines: list[Sequence[str]] = [HEAD, *(r.cells() for r in rows)]
+    """The table of some figures."""
+    return columns([HEAD, *(r.cells() for r in rows)])
+
+
+def columns(lines: Iterable[Sequence[str]]) -> str:
+    """Head and lines as a table, in columns that also read well as plain text."""
     lines = [tuple(cell.replace("|", "\\|") for cell in line) for line in lines]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     rule = tuple("-" * width for width in widths)
     padded = [
-        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in (HEAD, rule, *lines[1:])
+        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in (lines[0], rule, *lines[1:])
     ]
     return "\n".join("| " + " | ".join(line) + " |" for line in padded)

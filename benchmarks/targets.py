@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,6 +95,13 @@ def training(**how: int) -> Iterator[Training]:
 @contextmanager
 def pattern(*words: object) -> Iterator[int]:
     """The pid of a running access pattern (see ``memtui.workloads.patterns``); all its pages are resident."""
+    with pattern_of(*words) as said:
+        yield said["pid"]
+
+
+@contextmanager
+def pattern_of(*words: object) -> Iterator[dict[str, Any]]:
+    """The same, and what it says of itself."""
     command = [sys.executable, "-m", "memtui.workloads.patterns", *map(str, words), "--exit-with-parent"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -101,8 +109,9 @@ def pattern(*words: object) -> Iterator[int]:
             line = child.stdout.readline()
             if not line:
                 raise RuntimeError(f"{' '.join(map(str, words))}: the pattern did not start")
-            assert json.loads(line)["pid"] == child.pid
-            yield child.pid
+            said = json.loads(line)
+            assert said["pid"] == child.pid
+            yield said
         finally:
             child.kill()
 

@@ -63,8 +63,13 @@ class PageSet:
     @classmethod
     def from_pages(cls, pages) -> PageSet:
         """Build from 4 KiB page numbers (``address >> 12``) in any order."""
-        pages = np.unique(np.asarray(pages, np.uint64))
-        blocks, row = np.unique(pages >> np.uint64(9), return_inverse=True)
+        pages = np.asarray(pages, np.uint64)
+        if not (pages[1:] > pages[:-1]).all():
+            pages = np.unique(pages)
+        numbers = pages >> np.uint64(9)
+        first = np.ones(len(numbers), bool)
+        np.not_equal(numbers[1:], numbers[:-1], out=first[1:])
+        blocks, row = numbers[first], np.cumsum(first) - 1
         bits = np.zeros((len(blocks), PAGES_PER_BLOCK), np.uint8)
         bits[row, (pages & np.uint64(511)).astype(np.intp)] = 1
         words = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64, copy=False)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import machine, sample, seek, synthetic, table, viewer
+from benchmarks import cost_figure, documents, machine, peers, programs, sample, seek, synthetic, table, viewer
+from benchmarks.cost import Cost
 from benchmarks.run import Run
 from benchmarks.startup import painted
 from benchmarks.targets import Training, pattern
 from benchmarks.timed_sampler import PARTS, Stopwatch
+from memtui.probes.pages.rearm import FULL, WORKING_SET
 from memtui.session.reader import SessionReader
 from tests.live import needs_root, needs_tracker
 
@@ -139,6 +141,88 @@ def test_an_unknown_name_is_one_word_and_exit_2():
     done = bench("nonsense")
     assert done.returncode == 2
     assert "no benchmark 'nonsense'" in done.stderr
+
+
+def test_a_table_goes_into_its_place_in_a_document(tmp_path):
+    path = tmp_path / "doc.md"
+    path.write_text("before\n<!-- measured: walk -->\nold\n<!-- end of walk -->\nafter\n")
+    documents.put(path, "walk", "| new |")
+    assert path.read_text() == "before\n<!-- measured: walk -->\n\n| new |\n\n<!-- end of walk -->\nafter\n"
+    documents.put(path, "walk", "| newer |")
+    assert path.read_text().count("new") == 1
+    assert not documents.has_place(path, "cost")
+    with pytest.raises(ValueError, match="no place for cost"):
+        documents.put(path, "cost", "")
+
+
+@pytest.mark.parametrize("name", ["trackers", "known_truth", "peers"])
+def test_the_documents_have_a_place_for_what_make_writes(name):
+    assert documents.has_place(ROOT / "docs" / "measurements.md", name)
+    assert documents.has_place(ROOT / "docs" / "cost.md", "cost")
+
+
+def test_a_table_needs_one_name_and_a_place(tmp_path):
+    done = bench("--into", str(ROOT / "docs" / "measurements.md"))
+    assert (done.returncode, "name it" in done.stderr) == (2, True)
+    (tmp_path / "doc.md").write_text("")
+    done = bench("walk", "--into", str(tmp_path / "doc.md"))
+    assert (done.returncode, "has no place for walk" in done.stderr) == (2, True)
+
+
+def test_programs_of_others_are_found_where_the_user_says(tmp_path, monkeypatch):
+    monkeypatch.setenv(programs.VARIABLE, f"{tmp_path / 'none'}:{tmp_path}")
+    with pytest.raises(table.Skip, match=r"masim is neither in .* nor on PATH \(https://github.com/sjp38/masim\)"):
+        programs.find("masim")
+    (tmp_path / "masim").mkdir()
+    program = tmp_path / "masim" / "masim"
+    program.write_text("")
+    program.chmod(0o755)
+    assert programs.find("masim") == program
+
+
+def test_peers_are_told_as_multiples_of_ours():
+    costs = [
+        peers.Cost(peers.MEMSNOOP, 100, 60, 40, 100, 990, 1000),
+        peers.Cost("idle", 20, 12, 8, 19, 1000, 1000),
+        peers.Cost("wss-v2", 400, 390, 10, None, 1024, 1000),
+    ]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in peers.table(costs).splitlines()]
+    assert [line[-1] for line in lines[2:]] == ["1.0", "5.0", "0.2"]
+    assert lines[4][:5] == ["wss-v2", "400", "390", "10", ""]
+    assert lines[2][5] == "990 of 1,000"
+
+
+def test_the_figure_of_costs_has_a_panel_for_each_kind_of_page():
+    costs = [
+        Cost(gib, page_bytes, 1000, 3.0, 60.0, 0.5, 2.0, 200.0, 10.0, 4.0)
+        for page_bytes in (4096, 2 << 20)
+        for gib in (1, 2, 4)
+    ]
+    text = cost_figure.draw(costs, 0.7, "a machine").document()
+    for words in ("4 KiB pages", "2 MiB pages", "floor", "re-arm 1 %", "4 GiB", "a machine"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "first", "last"), [(0.6, 130, "0.1", "1000"), (1, 10, "1", "10"), (2, 3, "1", "10")]
+)
+def test_decades(low, high, first, last):
+    scale = cost_figure.decades(low, high)
+    assert (scale.ticks[0][1], scale.ticks[-1][1]) == (first, last)
+    assert scale.low <= low <= high <= scale.high
+
+
+@needs_root
+@needs_tracker
+def test_every_full_clear_has_a_reason(tmp_path):
+    with pattern("random", "--pages", 20_000, "--touched", 9_000) as pid:
+        found = sample.windows_of(pid, 12, tmp_path / "all.json", "benchmarks.counting_sampler", interval_s=0.1)
+    with pattern("stairs", "--pages", 400, "--regions", 100, "--step-seconds", 1000) as pid:
+        found += sample.windows_of(pid, 12, tmp_path / "few.json", "benchmarks.counting_sampler", interval_s=0.1)
+    found = [window for window in found if window["wss_bytes"] is not None]
+    assert {window["rearm"] for window in found} == {FULL, WORKING_SET}
+    assert all(bool(window["why"]) == (window["rearm"] == FULL) for window in found)
+    assert all(window["paused_ns"] > 0 for window in found)
 
 
 @needs_root

@@ -6,15 +6,15 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.probes.pages import idle, page_frames
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.idle import IdleTracker, _whole_blocks
-from memtui.probes.pages.page_frames import IdleBitmap, flags_of
+from memtui.probes.pages.page_frames import BitPlaces, IdleBitmap, flags_of
 from memtui.session.reader import SessionReader
-from tests.live import pattern, truth_in
+from tests.live import needs_root, pattern, truth_in
 from tests.pagetable_targets import Observer, Target, drawn, within
 from tests.test_cli import memtui
 
@@ -30,6 +30,7 @@ def numbers(values) -> np.ndarray:
 # -- arrays of words
 
 
+@settings(deadline=None)  # files are slow on a busy machine
 @given(st.sets(st.integers(0, 40_000), max_size=200), st.sets(st.integers(0, 40_000), max_size=200))
 def test_marking_sets_the_bits_of_these_frames_and_no_others(tmp_path_factory, first, second):
     path = tmp_path_factory.mktemp("idle") / "bitmap"
@@ -38,12 +39,43 @@ def test_marking_sets_the_bits_of_these_frames_and_no_others(tmp_path_factory, f
         patch.setattr(page_frames, "BITMAP", path)
         bitmap = IdleBitmap()
         # A file keeps what is written, the kernel adds to it: one call must not touch another's bits in a word twice.
-        bitmap.mark(numbers(sorted(first)))
-        every = np.arange(40_960, dtype=np.uint64)
+        bitmap.mark(BitPlaces(numbers(sorted(first))))
+        every = BitPlaces(np.arange(40_960, dtype=np.uint64))
         assert np.flatnonzero(bitmap.idle(every)).tolist() == sorted(first)
-        asked = numbers(sorted(second))
-        assert bitmap.idle(asked).tolist() == [frame in first for frame in sorted(second)]
+        asked = np.isin(np.arange(40_960), sorted(second))
+        assert bitmap.idle(every.part(asked)).tolist() == [frame in first for frame in sorted(second)]
         bitmap.close()
+
+
+@settings(deadline=None)
+@given(st.sets(st.integers(0, 700), max_size=60), st.lists(st.integers(1, 90), min_size=1, max_size=8), st.booleans())
+def test_present_pages_are_those_of_pagemap_inside_the_ranges(tmp_path_factory, present, lengths, dense):
+    path = tmp_path_factory.mktemp("idle") / "pagemap"
+    words = np.zeros(600, np.uint64)  # it ends before the last ranges may
+    for page in present:
+        if page < 600:
+            words[page] = np.uint64(1 << 63 | (page % 2) << 56 | 1 << 55 | page + 1000)
+    words[words == 0] = np.uint64(1 << 62 | 12345)  # swapped out
+    words.tofile(path)
+    edges = np.cumsum(lengths)
+    ranges = numbers([(a, b) for a, b in zip(edges[::2], edges[1::2], strict=False)]).reshape(-1, 2)
+    wanted = [p for a, b in ranges.tolist() for p in range(a, b) if p in present and p < 600]
+    with path.open("rb") as file:
+        entries = page_frames.read_entries(file.fileno(), ranges, dense=dense)
+        again = page_frames.read_entries(file.fileno(), ranges, dense=dense)
+    found, frames, exclusive = page_frames.present_pages(entries, ranges)
+    assert entries.same_as(again)
+    assert found.tolist() == wanted
+    assert frames.tolist() == [page + 1000 for page in wanted]
+    assert exclusive.tolist() == [page % 2 == 1 for page in wanted]
+
+
+def test_a_page_that_moved_is_not_the_same():
+    spans = numbers([[5, 7]])
+    here, there = (page_frames.Entries(spans, numbers([1 << 63 | frame, 0])) for frame in (8, 9))
+    assert here.same_as(here)
+    assert not here.same_as(there)
+    assert not here.same_as(page_frames.Entries(numbers([[6, 8]]), here.words))
 
 
 def test_frames_beyond_memory_are_not_idle(tmp_path, monkeypatch):
@@ -51,7 +83,7 @@ def test_frames_beyond_memory_are_not_idle(tmp_path, monkeypatch):
     path.write_bytes(b"\xff" * 8)
     monkeypatch.setattr(page_frames, "BITMAP", path)
     bitmap = IdleBitmap()
-    assert bitmap.idle(numbers([3, 64, 1 << 30])).tolist() == [True, False, False]
+    assert bitmap.idle(BitPlaces(numbers([3, 64, 1 << 30]))).tolist() == [True, False, False]
     bitmap.close()
 
 
@@ -114,6 +146,69 @@ def test_asked_for_where_there_is_none(tmp_path):
     assert "tracker idle does not work here" in done.stderr
     assert "these would" in done.stderr
     assert done.stderr.count("\n") <= 2
+
+
+# -- the real page frames of a process, and idle bits that only this test knows
+
+
+class IdleBits:
+    """In place of the kernel's: what was set stays set, until this test says that the page was touched."""
+
+    def __init__(self) -> None:
+        self.frames: set[int] = set()
+
+    def idle(self, places: BitPlaces) -> np.ndarray:
+        return np.array([frame in self.frames for frame in frames_of(places)], bool)
+
+    def mark(self, places: BitPlaces) -> None:
+        self.frames.update(frames_of(places))
+
+    def close(self) -> None:
+        pass
+
+
+def frames_of(places: BitPlaces) -> list[int]:
+    return (places.words[places._place] << np.uint64(6) | places._bit).tolist()
+
+
+@needs_root
+def test_what_is_kept_between_windows_follows_pages_that_come_go_and_move(target, monkeypatch):
+    bits, pages = IdleBits(), 3000
+    monkeypatch.setattr(idle, "IdleBitmap", lambda: bits)
+    tracker = IdleTracker()
+
+    def window(*touched: int) -> list[int]:
+        """What is seen after these pages were touched."""
+        with open(f"/proc/{target.pid}/pagemap", "rb", buffering=0) as file:
+            for page in touched:
+                word = int.from_bytes(os.pread(file.fileno(), 8, (address // PAGE + page) * 8), "little")
+                bits.frames.discard(word & (1 << 55) - 1)
+        found = tracker.window(target.pid, (), want_resident=True)
+        assert within(found.resident, address, pages) == resident
+        assert found.unknown_bytes == 0
+        return within(found.pages, address, pages)
+
+    try:
+        address = target.do(f"a = anonymous({pages}); v = view(a, {pages}); v[:2000] = 1; answer = a")
+        resident = list(range(2000))
+        tracker.begin(target.pid, ())
+        assert window() == []
+        assert window(5, 700, 1999) == [5, 700, 1999]
+        assert window(5) == [5]
+        target.do("v[2500:2510] = 1")  # come: nobody marked them
+        resident += range(2500, 2510)
+        assert window(6) == [6, *range(2500, 2510)]
+        assert window(2501) == [2501]
+        target.do(f"libc.madvise(a + 100 * {PAGE}, 50 * {PAGE}, 4)")  # go
+        resident = [page for page in resident if not 100 <= page < 150]
+        assert window(99) == [99]
+        target.do("keep = anonymous(400); view(keep, 400)[:] = 1; v[100:150] = 1")  # elsewhere than before
+        resident = sorted({*resident, *range(100, 150)})
+        bits.frames.clear()  # frames that were freed are marked no more
+        assert window() == resident
+        assert window(120, 2509) == [120, 2509]
+    finally:
+        tracker.close()
 
 
 # -- the real kernel

@@ -11,20 +11,17 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from benchmarks.guest import boot, cannot_boot
 from tests.lab.debian_kernel import NoKernel, fetch
 
 VARIABLE, CACHE_VARIABLE = "MEMTUI_LAB_KERNEL", "MEMTUI_LAB_CACHE"
 ROOT = Path(__file__).parents[2]
 KERNELS = [kernel for kernel in os.environ.get(VARIABLE, "").split(",") if kernel]
-_MACHINE = ("--disable-kvm", "--force-9p", "--cpus", "2", "--memory", "2G", "--verbose")
 
 each_kernel = pytest.mark.parametrize("kernel", KERNELS or [None])
 
@@ -45,7 +42,6 @@ def lab_image() -> Path:
 class Machine:
     """One kernel, ready to boot."""
 
-    vng: str
     kernel: str
     folder: Path  # of the test, for the script and the console
 
@@ -54,20 +50,12 @@ class Machine:
 
         ``$SCRATCH`` is the one directory whose files come back; it is ``folder / "scratch"`` here.
         """
-        scratch, console, file = (self.folder / name for name in ("scratch", "console", "guest.sh"))
+        scratch, console = self.folder / "scratch", self.folder / "console"
         scratch.mkdir()
         # The exit status of the machine is not that of the script, hence the line at its end.
-        file.write_text(f"export SCRATCH={shlex.quote(str(scratch))}\nbad=0\n{script}\necho guest-status=$bad\n")
-        command = [sys.executable, self.vng, "--run", self.kernel, *_MACHINE, "--cwd", str(ROOT)]
-        # The guest's console comes out on either stream, depending on whether there is a terminal.
+        script = f"export SCRATCH={shlex.quote(str(scratch))}\nbad=0\n{script}\necho guest-status=$bad\n"
         print(f"{self.kernel}: tail -f {console}", flush=True)
-        with console.open("wb") as output:
-            subprocess.run(
-                [*command, "--rwdir", str(scratch), "--exec", f"bash {shlex.quote(str(file))} 2>&1"],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env=os.environ | {"PATH": _search()}, timeout=seconds, check=False,
-            )  # fmt: skip
-        said = console.read_text(errors="replace")
+        said = boot(self.kernel, script, console, seconds=seconds, scratch=scratch)
         assert "guest-status=0" in said, said[-12000:]
         return said
 
@@ -76,9 +64,8 @@ def machine(kernel: str | None, folder: Path) -> Machine:
     """A machine with this kernel. Skips, with the reason, where there is none."""
     if not kernel:
         pytest.skip(f"set {VARIABLE} to kernel images, or to debian or lab, to test on other kernels")
-    vng = shutil.which("vng", path=_search())
-    if not vng or not shutil.which("qemu-system-x86_64"):
-        pytest.skip("booting another kernel needs virtme-ng (pip install virtme-ng) and qemu-system-x86_64")
+    if why := cannot_boot():
+        pytest.skip(why)
     if kernel == "debian":
         try:
             kernel = str(fetch(cache()))
@@ -90,8 +77,4 @@ def machine(kernel: str | None, folder: Path) -> Machine:
             pytest.skip(f"{kernel} is missing: make lab-kernel builds it")
     elif not Path(kernel).exists():
         pytest.fail(f"{VARIABLE} names {kernel}, which is not there")
-    return Machine(vng, kernel, folder)
-
-
-def _search() -> str:
-    return f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+    return Machine(kernel, folder)

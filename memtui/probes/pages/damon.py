@@ -113,6 +113,9 @@ class DamonTracker:
         """Have it watched from now on. Raises ProcessLookupError."""
         self._watch(pid, address_space.identity(pid), 0)
 
+    def begin_round(self, processes: int) -> None:
+        """Regions have no page frames: memory that processes share counts once for each."""
+
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """What DAMON saw in its last interval. Raises ProcessLookupError and TrackerError."""
         identity = address_space.identity(pid)

@@ -25,7 +25,7 @@ from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.flush import SOFT_DIRTY
 from memtui.probes.pages.new_pages import NewPages
 from memtui.probes.pages.own_pages import misjudged, own_pages
-from memtui.probes.pages.page_frames import BITMAP, KPAGEFLAGS, IdleBitmap, Numbers, has
+from memtui.probes.pages.page_frames import BITMAP, KPAGEFLAGS, BitPlaces, Entries, IdleBitmap, Numbers, has
 from memtui.probes.pages.referenced import prove_flush
 from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
@@ -49,11 +49,33 @@ class _Pages:
     bits: Numbers  # the frame whose idle bit speaks of this page
     marked: NDArray[np.bool_]  # that bit was set, and was seen to be
     born: NDArray[np.bool_]  # not there, or elsewhere, when bits were last set
+    _places: BitPlaces | None = None  # of their idle bits
+    _resident: PageSet | None = None
 
     @classmethod
     def none(cls) -> _Pages:
         numbers, flags = np.empty(0, np.uint64), np.empty(0, bool)
         return cls(numbers, numbers, flags, np.empty(0, np.uint8), numbers, flags, flags)
+
+    @property
+    def places(self) -> BitPlaces:
+        """Where their idle bits lie."""
+        if self._places is None:
+            self._places = BitPlaces(self.bits)
+        return self._places
+
+    @property
+    def resident(self) -> PageSet:
+        """All that is the target's to count."""
+        if self._resident is None:
+            self._resident = self.chosen(self.kinds < _NONE)
+        return self._resident
+
+    def sort(self, which: NDArray[np.intp], kinds: NDArray[np.uint8], bits: Numbers) -> None:
+        """Take in what some of them are, and the frames whose bits speak of them."""
+        if not np.array_equal(self.kinds[which], kinds) or not np.array_equal(self.bits[which], bits):
+            self.kinds[which], self.bits[which] = kinds, bits
+            self._places = self._resident = None
 
     def chosen(self, mask: NDArray[np.bool_]) -> PageSet:
         """A set of some of them, in the size in which they are told apart."""
@@ -73,6 +95,8 @@ class _Held:
     generation: int = 0
     maps: bytes = b""
     ranges: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 2), np.uint64))
+    dense: bool = False  # more than half of the ranges is present
+    entries: Entries | None = None  # what pagemap said of them
     pages: _Pages = field(default_factory=_Pages.none)
     # Shared frames that were found touched, and marked again, on behalf of another process of the tree.
     seen_by_others: Numbers = field(default_factory=lambda: np.empty(0, np.uint64))
@@ -151,7 +175,7 @@ class IdleTracker:
             self._held[pid] = held = new
         pages = held.pages = self._look(pid, held)
         trackable = pages.kinds < _HUGETLB
-        touched = trackable & ~self._bitmap.idle(pages.bits)
+        touched = trackable & ~self._bitmap.idle(pages.places)
         self._tell_others(pid, pages.bits[touched & pages.shared])
         if len(held.seen_by_others):
             touched |= trackable & np.isin(pages.bits, held.seen_by_others)
@@ -167,7 +191,7 @@ class IdleTracker:
         hugetlb = _starts_of(held.ranges, pages.numbers[pages.kinds == _HUGETLB])
         return PageWindow(
             found,
-            pages.chosen(pages.kinds < _NONE) if want_resident else None,
+            pages.resident if want_resident else None,
             flush=self.flush,
             rearm=WORKING_SET,
             generation=held.generation,
@@ -188,10 +212,17 @@ class IdleTracker:
             held.ranges = np.array(
                 [(v.start >> PAGE_SHIFT, v.end >> PAGE_SHIFT) for v in parse_maps(text)], np.uint64
             ).reshape(-1, 2)
-        numbers, frames, exclusive = page_frames.present_pages(held.pagemap, held.ranges)
+            held.entries, held.dense = None, False
+        last, held.entries = held.entries, page_frames.read_entries(held.pagemap, held.ranges, dense=held.dense)
+        before = held.pages
+        if last is not None and last.same_as(held.entries):
+            before.born[:] = False
+            self._look_again(before, np.flatnonzero((before.kinds != _SMALL) | ~before.marked))
+            return before
+        numbers, frames, exclusive = page_frames.present_pages(held.entries, held.ranges)
         if len(frames) and not frames.any():
             raise PermissionError("page frame numbers are hidden from this process (CAP_SYS_ADMIN)")
-        before = held.pages
+        held.dense = 2 * len(numbers) > int((held.ranges[:, 1] - held.ranges[:, 0]).sum())
         place = np.searchsorted(before.numbers, numbers)
         place[place == len(before.numbers)] = 0
         same = np.zeros(len(numbers), bool)
@@ -200,10 +231,14 @@ class IdleTracker:
         kinds, bits, marked = np.zeros(len(numbers), np.uint8), frames.copy(), np.zeros(len(numbers), bool)
         old = place[same]
         kinds[same], bits[same], marked[same] = before.kinds[old], before.bits[old], before.marked[old]
-        # A folio may have been split or made large in its place, so what is no plain page is looked at again.
-        again = np.flatnonzero(~same | (kinds != _SMALL) | ~marked)
-        kinds[again], bits[again] = self._sort(numbers[again], frames[again])
-        return _Pages(numbers, frames, ~exclusive, kinds, bits, marked, ~same)
+        pages = _Pages(numbers, frames, ~exclusive, kinds, bits, marked, ~same)
+        self._look_again(pages, np.flatnonzero(~same | (kinds != _SMALL) | ~marked))
+        return pages
+
+    def _look_again(self, pages: _Pages, which: NDArray[np.intp]) -> None:
+        """A folio may have been split or made large in its place: what is no plain page is looked at every time."""
+        if len(which):
+            pages.sort(which, *self._sort(pages.numbers[which], pages.frames[which]))
 
     def _sort(self, numbers: Numbers, frames: Numbers) -> tuple[NDArray[np.uint8], Numbers]:
         """(kind, frame of the idle bit) of pages."""
@@ -220,16 +255,16 @@ class IdleTracker:
         """Set the idle bits of some pages, see which took it, and make the CPUs forget their translations."""
         pages = held.pages
         which = which & (pages.kinds < _HUGETLB)
-        bits = np.unique(pages.bits[which])
+        places = pages.places.part(which)
         self._new_pages.settle()  # a page that is in no list yet cannot be marked
-        self._bitmap.mark(bits)
+        self._bitmap.mark(places)
         if self.flush == SOFT_DIRTY:
             os.write(held.clear_refs, b"4")
-        pages.marked[which] = self._bitmap.idle(pages.bits[which])
+        pages.marked[which] = self._bitmap.idle(places)
 
     def _tell_others(self, pid: int, frames: Numbers) -> None:
         """Their bits are set again before the other processes of the tree are looked at."""
-        if len(frames):
+        if len(frames) and len(self._held) > 1:
             for other, held in self._held.items():
                 if other != pid:
                     held.seen_by_others = np.union1d(held.seen_by_others, frames)
@@ -344,14 +379,15 @@ def _self_test() -> str:
         pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
         try:
             ranges = np.array([[mine.first, mine.first + _PROOF_PAGES]], np.uint64)
-            numbers, frames, _ = page_frames.present_pages(pagemap, ranges)
+            numbers, frames, _ = page_frames.present_pages(page_frames.read_entries(pagemap, ranges), ranges)
             if len(numbers) != _PROOF_PAGES or not frames.all():
                 return "page frame numbers are hidden from this process (CAP_SYS_ADMIN)"
             new_pages.settle()
-            bitmap.mark(frames)
+            places = BitPlaces(frames)
+            bitmap.mark(places)
             mine.order(b"4")  # this process's own translations are stale, too
             mine.touch(touched)
-            seen = np.flatnonzero(~bitmap.idle(frames)).tolist()
+            seen = np.flatnonzero(~bitmap.idle(places)).tolist()
         finally:
             os.close(pagemap)
             new_pages.close()

@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import os
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -37,23 +38,52 @@ _BLOCK_WORDS = 512  # the bitmap gives and takes 4096 bytes at a time
 _GAP_WORDS = 4
 
 
-def present_pages(pagemap: int, ranges: NDArray[np.uint64]) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
-    """Pages that are present: their numbers, rising, their page frames, and whether nobody else maps the frame.
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """What pagemap says of the parts of an address space that are worth reading.
+
+    Attributes:
+        spans: u8[n, 2], rising; these parts, in page numbers.
+        words: u8 for each page of them; 0 where it is not present.
+    """
+
+    spans: NDArray[np.uint64]
+    words: Numbers
+
+    def same_as(self, other: Entries) -> bool:
+        """Whether the same pages lie in the same page frames."""
+        return np.array_equal(self.spans, other.spans) and np.array_equal(self.words, other.words)
+
+
+def read_entries(pagemap: int, ranges: NDArray[np.uint64], *, dense: bool = False) -> Entries:
+    """Read pagemap.
 
     Args:
         pagemap: a descriptor of /proc/PID/pagemap, opened with CAP_SYS_ADMIN, or frames are 0.
         ranges: u8[n, 2], rising; start and end of the mappings, in page numbers.
+        dense: most of the ranges is present, so that to look first where costs more than it saves.
     """
-    words = [_read_pagemap(pagemap, first, last) for first, last in _populated(pagemap, ranges).tolist()]
-    if not words:
+    spans = _near(ranges) if dense else _populated(pagemap, ranges)
+    parts = [_read_pagemap(pagemap, first, last) for first, last in spans.tolist()]
+    words = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    words &= np.negative(words >> np.uint64(63)) & (_PRESENT | _EXCLUSIVE | _FRAME)
+    return Entries(spans, words)
+
+
+def present_pages(entries: Entries, ranges: NDArray[np.uint64]) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
+    """Pages that are present: their numbers, rising, their page frames, and whether nobody else maps the frame."""
+    found = np.flatnonzero(entries.words)
+    if not len(found):
         none = np.empty(0, np.uint64)
         return none, none, np.empty(0, bool)
-    numbers, found = np.concatenate([n for n, _ in words]), np.concatenate([f for _, f in words])
+    ends = np.cumsum(entries.spans[:, 1] - entries.spans[:, 0])
+    span = np.searchsorted(ends, found.astype(np.uint64), side="right")
+    numbers = found.astype(np.uint64) + (entries.spans[:, 1] - ends)[span]
     # What lies in a gap that was read as well may belong to no mapping of these.
     place = np.searchsorted(ranges[:, 0], numbers, side="right") - 1
     kept = (place >= 0) & (numbers < ranges[place, 1])
-    found = found[kept]
-    return numbers[kept], found & _FRAME, (found & _EXCLUSIVE) != 0
+    words = entries.words[found[kept]]
+    return numbers[kept], words & _FRAME, (words & _EXCLUSIVE) != 0
 
 
 def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -68,11 +98,16 @@ def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
         if error.errno not in (errno.ENOTTY, errno.EINVAL):
             raise
         found = ranges
-    if len(found) < 2:
-        return found
-    breaks = np.flatnonzero(found[1:, 0] - found[:-1, 1] > _GAP_PAGES)
+    return _near(found)
+
+
+def _near(ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The ranges, those near each other joined."""
+    if len(ranges) < 2:
+        return ranges
+    breaks = np.flatnonzero(ranges[1:, 0] - ranges[:-1, 1] > _GAP_PAGES)
     return np.stack(
-        (found[np.concatenate(([0], breaks + 1)), 0], found[np.concatenate((breaks, [len(found) - 1])), 1]), axis=1
+        (ranges[np.concatenate(([0], breaks + 1)), 0], ranges[np.concatenate((breaks, [len(ranges) - 1])), 1]), axis=1
     )
 
 
@@ -90,20 +125,16 @@ def present_runs(pagemap: int, start: int, end: int) -> NDArray[np.uint64]:
     return np.concatenate(parts) if parts else np.empty((0, 2), np.uint64)
 
 
-def _read_pagemap(pagemap: int, first: int, last: int) -> tuple[Numbers, Numbers]:
-    """(numbers, words) of the present pages in a range of page numbers."""
-    numbers, words = [], []
-    while first < last:
-        count = min(last - first, _CHUNK_PAGES)
-        found = np.frombuffer(os.pread(pagemap, count * 8, first * 8), np.uint64)
-        if not len(found):
+def _read_pagemap(pagemap: int, first: int, last: int) -> Numbers:
+    """The words of a range of page numbers; 0 beyond the end of the address space."""
+    words = np.zeros(last - first, np.uint64)
+    for begin in range(0, len(words), _CHUNK_PAGES):
+        count = min(len(words) - begin, _CHUNK_PAGES)
+        found = np.frombuffer(os.pread(pagemap, count * 8, (first + begin) * 8), np.uint64)
+        words[begin : begin + len(found)] = found
+        if len(found) < count:
             break
-        present = np.flatnonzero(found & _PRESENT)
-        numbers.append(present.astype(np.uint64) + np.uint64(first))
-        words.append(found[present])
-        first += len(found)
-    none = [np.empty(0, np.uint64)]
-    return np.concatenate(numbers or none), np.concatenate(words or none)
+    return words
 
 
 def flags_of(kpageflags: int, frames: Numbers) -> tuple[Numbers, Numbers]:
@@ -137,6 +168,34 @@ def has(flags: Numbers, bit: int) -> NDArray[np.bool_]:
     return flags >> np.uint64(bit) & np.uint64(1) != 0
 
 
+class BitPlaces:
+    """Where the idle bits of some page frames lie. To find that takes longer than to read them, so it can be kept."""
+
+    def __init__(self, frames: Numbers) -> None:
+        self.words, self._place = np.unique(frames >> np.uint64(6), return_inverse=True)
+        self._bit = frames & np.uint64(63)
+
+    def of(self, values: Numbers) -> NDArray[np.bool_]:
+        """Whether the bit of each frame is set, from the values of ``words``."""
+        return values[self._place] >> self._bit & np.uint64(1) != 0
+
+    def masks(self) -> Numbers:
+        """For each of ``words`` the bits of these frames."""
+        masks = np.zeros(len(self.words), np.uint64)
+        np.bitwise_or.at(masks, self._place, np.uint64(1) << self._bit)
+        return masks
+
+    def part(self, which: NDArray[np.bool_]) -> BitPlaces:
+        """Those of some of the frames."""
+        found = BitPlaces.__new__(BitPlaces)
+        place = self._place[which]
+        used = np.zeros(len(self.words), bool)
+        used[place] = True
+        found.words, found._place = self.words[used], (np.cumsum(used) - 1)[place]
+        found._bit = self._bit[which]
+        return found
+
+
 class IdleBitmap:
     """The idle bits of page frames. Setting one clears the accessed bits of the page, in all its mappings."""
 
@@ -144,25 +203,20 @@ class IdleBitmap:
         """Raises OSError where the kernel has none, or to others than root."""
         self._fd = os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC)
 
-    def idle(self, frames: Numbers) -> NDArray[np.bool_]:
+    def idle(self, frames: BitPlaces) -> NDArray[np.bool_]:
         """Whether the bit that was set is still set: nobody touched the page since."""
-        if not len(frames):
-            return np.empty(0, bool)
-        wanted, place = np.unique(frames >> np.uint64(6), return_inverse=True)
-        words = np.zeros(len(wanted), np.uint64)
+        wanted, words = frames.words, np.zeros(len(frames.words), np.uint64)
         for first, last in _runs(wanted):
             begin, end = int(wanted[first]), int(wanted[last - 1]) + 1
             found = np.frombuffer(os.pread(self._fd, (end - begin) * 8, begin * 8), np.uint64)
             at = (wanted[first:last] - np.uint64(begin)).astype(np.intp)
             known = at < len(found)
             words[first:last][known] = found[at[known]]
-        return words[place] >> (frames & np.uint64(63)) & np.uint64(1) != 0
+        return frames.of(words)
 
-    def mark(self, frames: Numbers) -> None:
+    def mark(self, frames: BitPlaces) -> None:
         """Set the bits of these frames and of no others. One that cannot be tracked stays as it is."""
-        wanted, place = np.unique(frames >> np.uint64(6), return_inverse=True)
-        words = np.zeros(len(wanted), np.uint64)
-        np.bitwise_or.at(words, place, np.uint64(1) << (frames & np.uint64(63)))
+        wanted, words = frames.words, frames.masks()
         for first, last in _runs(wanted):
             begin, end = int(wanted[first]), int(wanted[last - 1]) + 1
             block = np.zeros(end - begin, np.uint64)

@@ -1,0 +1,77 @@
+"""The sampler as it is, which also notes how and why it cleared marks: ``python -m benchmarks.counting_sampler FILE``.
+
+FILE gets one JSON object per window and process.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from typing import Any
+
+from memtui import outbox, sampler
+from memtui.probes.pages.rearm import FULL, Rearmer
+from memtui.samples import ProcessWindow, Window
+
+RESTING, DEARER, STAYED = "rests after an earlier one", "costs less than by working set", "marks stayed"
+
+
+class Notes:
+    """What happened in the windows so far."""
+
+    def __init__(self) -> None:
+        self.windows: list[dict[str, Any]] = []
+        self._why = ""
+
+    def attach(self) -> None:
+        """Look over the shoulder of ``Rearmer``."""
+        rearm, is_worth_it, put = Rearmer.rearm, Rearmer._is_worth_it, outbox.Outbox.put
+
+        @functools.wraps(is_worth_it)
+        def asking(rearmer: Rearmer, pid: int, *of: int) -> bool:
+            rests = rearmer._rest.get(pid, 0) > 0
+            worth = is_worth_it(rearmer, pid, *of)
+            self._why = "" if worth else RESTING if rests else DEARER
+            return worth
+
+        @functools.wraps(rearm)
+        def rearming(*of: Any) -> Any:
+            done = rearm(*of)
+            self._why = (self._why or STAYED) if done.rearm == FULL else ""
+            return done
+
+        @functools.wraps(put)
+        def putting(to: outbox.Outbox, message: Any) -> None:
+            if isinstance(message, Window):
+                self.windows += [self._of(window) for window in message.processes]
+            put(to, message)
+
+        Rearmer.rearm, Rearmer._is_worth_it = rearming, asking  # type: ignore[method-assign]
+        outbox.Outbox.put = putting  # type: ignore[method-assign]
+
+    def _of(self, window: ProcessWindow) -> dict[str, Any]:
+        why, self._why = self._why, ""
+        return {
+            "rearm": window.rearm,
+            "why": why,
+            "status": window.status,
+            "wss_bytes": window.wss_bytes,
+            "unknown_bytes": window.unknown_bytes,
+            "paused_ns": window.paused_ns,
+        }
+
+
+def main() -> int:
+    """Exit as the sampler does."""
+    notes = Notes()
+    notes.attach()
+    try:
+        return sampler.main()
+    finally:
+        with open(sys.argv[1], "w") as file:
+            json.dump(notes.windows, file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
