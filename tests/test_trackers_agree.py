@@ -20,6 +20,7 @@ from memtui.samples import Vma
 from tests.pagetable_targets import Observer, Target, need_pagetable, vmas_of, within
 
 PAGES, HUGE, TURNS = 4096, 4, 50
+KPF_ANON = 12  # include/uapi/linux/kernel-page-flags.h
 KINDS = ("read", "write", "huge", "file", "fork")
 SET_UP = f"""
 a = anonymous({PAGES}); v = view(a, {PAGES}); v[:] = 1
@@ -178,6 +179,7 @@ def test_page_tables_and_idle_bits_agree_on_every_page(patterns, walker, monkeyp
     monkeypatch.setattr(tracker, "_reason", spy)
     try:
         observer.begin(pid)
+        observer.paused(pid, lambda: clear(pid))  # setting idle bits leaves notes, which count as referenced
         for turn in range(TURNS):
             truth = patterns.touch(turn)
             walked, sizes, window, vmas = observer.paused(
@@ -187,16 +189,18 @@ def test_page_tables_and_idle_bits_agree_on_every_page(patterns, walker, monkeyp
                     referenced(pid),
                     tracker.window(pid, vmas_of(pid), want_resident=False),
                     anonymous_vmas(pid),
-                    clear(pid),  # of the notes that setting idle bits leaves, which count as referenced
+                    clear(pid),
                 )[:4],
             )
             assert patterns.found(walked) == patterns.found(window.pages) == truth, f"turn {turn}"
             # All other private memory of the process, too, but for what is unknown.
             doubtful = PageSet.from_pages(unknown)
             for vma in vmas:
-                assert sizes.get(vma.start, 0) == size_within(walked, vma), vma
+                assert sizes.get(vma.start, 0) == size_within(walked, vma), (turn, vma)
                 seen, expected = (size_within(p.difference(doubtful), vma) for p in (window.pages, walked))
-                assert seen == expected, vma
+                # The mark is the page frame's: what a child touches of its own, as it starts, is marked for both.
+                forked = KINDS[turn % len(KINDS)] == "fork"
+                assert (seen >= expected) if forked else (seen == expected), (turn, vma, seen, expected)
             # Each page that cannot be tracked is counted in the reason, by its cause.
             assert sum(map(int, re.findall(r"(\d+) pages", window.reason))) == len(unknown)
             first = np.uint64(patterns.anonymous >> PAGE_SHIFT)
@@ -220,5 +224,8 @@ def causes(frames: np.ndarray) -> dict[str, int]:
         os.close(fd)
     folio = has(flags, page_frames.COMPOUND_HEAD) | has(flags, page_frames.COMPOUND_TAIL)
     unlisted = ~folio & ~has(flags, page_frames.LRU)
-    counts = {"large folio": folio, "in no list": unlisted, "none": ~folio & ~unlisted}
+    # Of a file that others run, too: they touch it while its bit is being set.
+    of_file = ~folio & ~unlisted & ~has(flags, KPF_ANON)
+    none = ~folio & ~unlisted & ~of_file
+    counts = {"large folio": folio, "in no list": unlisted, "of a file": of_file, "none": none}
     return {cause: int(mask.sum()) for cause, mask in counts.items() if mask.any()}
