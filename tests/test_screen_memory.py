@@ -493,6 +493,21 @@ def test_playhead_at_the_ends():
     assert empty.axis().span_ns > 0
 
 
+def test_all_of_a_growing_session_is_cut_anew_seldom():
+    """Another length of the axis cuts the heat map's columns anew, and the page sets of all of them are decoded."""
+    head = grown(5000, span_ns=None)
+    spans = set()
+    for count in range(5000, 6000, 5):
+        head.grow(0, np.arange(1, count + 1) * STEP_NS, recording=True)
+        axis = head.axis()
+        assert axis.end_ns == head.latest_ns
+        assert head.latest_ns <= axis.span_ns <= head.latest_ns * 33 / 32
+        spans.add(axis.span_ns)
+    assert len(spans) <= 13
+    head.grow(0, np.arange(1, 6001) * STEP_NS, recording=False)
+    assert head.axis().span_ns == head.latest_ns, "nothing grows any more"
+
+
 @pytest.mark.parametrize(
     ("words", "seconds"),
     [

@@ -150,6 +150,7 @@ class Playhead:
         whole = max(self.latest_ns - self.origin_ns, _NS)
         if self.span_ns is None:
             self._window_end = self.latest_ns
+            whole = _seldom(whole) if self.recording else whole
             return TimeAxis(self.origin_ns, self.latest_ns - whole, self.latest_ns, self.cursor_ns, self._at_edge)
         span = self.span_ns
         if self.follow or self.cursor_ns > self._window_end:
@@ -163,6 +164,12 @@ class Playhead:
     @property
     def _at_edge(self) -> bool:
         return self.follow and self.recording
+
+
+def _seldom(whole_ns: int) -> int:
+    """A growing length in steps of a 32nd or less: every other length cuts time anew, and all of the heat map with it."""
+    step = max(1, (1 << whole_ns.bit_length() - 1) >> 5)
+    return -(-whole_ns // step) * step
 
 
 _NUMBER = r"\d+(?:\.\d*)?|\.\d+"
