@@ -167,7 +167,7 @@ class Playhead:
 
 
 def _seldom(whole_ns: int) -> int:
-    """A growing length in steps of a 32nd or less: every other length cuts time anew, and all of the heat map with it."""
+    """A growing length in steps of a 32nd or less: each new one cuts time anew, and all of the heat map with it."""
     step = max(1, (1 << whole_ns.bit_length() - 1) >> 5)
     return -(-whole_ns // step) * step
 
