@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from memtui.present import Presenter, Room
+from memtui.present.allowance import Allowance
 from memtui.present.series import POINTS, Series, range_wss
 from memtui.session.reader import SessionReader
 from memtui.units import clock
@@ -203,8 +204,7 @@ def test_a_line_over_a_long_session_asks_for_few_windows():
     asked = []
     fetch = range_wss(1)
     series = Series(lambda reader, first, last: asked.append(last - first + 1) or fetch(reader, first, last), (0.0,))
-    far = time.perf_counter() + 60
-    (line,), whole = series.view(session, 0, 9000, 8999, far)
+    (line,), whole = series.view(session, 0, 9000, 8999, Allowance(60.0))
     assert whole
     assert sum(asked) <= POINTS + 1
     known = np.isfinite(line)
@@ -212,17 +212,17 @@ def test_a_line_over_a_long_session_asks_for_few_windows():
     expected = [dict(session._touched(int(n)))[1] for n in np.flatnonzero(known)]
     assert line[known].tolist() == expected
     asked.clear()
-    series.view(session, 0, 9000, 8999, far)
+    series.view(session, 0, 9000, 8999, Allowance(60.0))
     assert not asked
 
 
 def test_a_line_stops_at_the_deadline_and_goes_on():
     session, series = FakeSession(400), Series(range_wss(2), (0.0,))
-    (line,), whole = series.view(session, 0, 400, 399, 0.0)
+    (line,), whole = series.view(session, 0, 400, 399, Allowance(0.0))
     assert not whole
     assert np.isfinite(line[-60:]).all()  # the newest first
     assert not np.isfinite(line[0])
     for _ in range(10):
-        (line,), whole = series.view(session, 0, 400, 399, 0.0)
+        (line,), whole = series.view(session, 0, 400, 399, Allowance(0.0))
     assert whole
     assert np.isfinite(line).all()

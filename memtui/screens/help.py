@@ -145,7 +145,7 @@ def wrapped(lines: list[str], width: int) -> list[str]:
     for line in lines:
         indent = _HANGING.match(line)
         space = " " * (len(indent[0]) if indent and len(indent[0]) < width // 2 else 2)
-        out += textwrap.wrap(line, max(20, width), subsequent_indent=space, drop_whitespace=True) or [""]
+        out += textwrap.wrap(line, max(20, width), subsequent_indent=space, break_on_hyphens=False) or [""]
     return out
 
 
