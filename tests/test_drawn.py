@@ -43,6 +43,15 @@ def test_a_terminal_shows_the_same(line, system):
     assert shown(drawn.render(on) + "x") == shown(plain.render(on) + "x"), "nothing is left behind it"
 
 
+def test_what_the_compositor_does_to_a_whole_line_makes_no_segments():
+    drawn = Drawn([("ab", Style()), ("c", Style(bold=True))], 3)
+    assert drawn.divide(cut for cut in (3,)) == [drawn]
+    drawn.render(console("256"))
+    with pytest.raises(AttributeError):
+        Strip._segments.__get__(drawn)
+    assert [strip.text for strip in drawn.divide([2, 3])] == ["ab", "c"]
+
+
 @settings(deadline=None)
 @given(LINES, st.integers(0, 20), st.integers(0, 20))
 def test_cut_it_is_a_strip_like_others(line, start, cells):

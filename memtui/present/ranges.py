@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -218,11 +219,16 @@ class RangeTable:
 
 def name_of(row: Any) -> str:
     """What the table calls a range: the file's last part, the kernel's name, or ``anon`` and where it is."""
-    if row.name.startswith("/"):
-        return row.name.rpartition("/")[2] or row.name
-    if row.name and not is_anonymous(row.name):
-        return row.name
-    return f"{row.name or 'anon'} {row.start:012x}"
+    return _name_of(row.name, row.start)
+
+
+@lru_cache(1 << 14)  # asked of every range in every picture
+def _name_of(name: str, start: int) -> str:
+    if name.startswith("/"):
+        return name.rpartition("/")[2] or name
+    if name and not is_anonymous(name):
+        return name
+    return f"{name or 'anon'} {start:012x}"
 
 
 def short_label(row: Any) -> str:

@@ -6,6 +6,7 @@ each segment, was a third of what the whole screen took.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.color import ColorSystem
@@ -41,6 +42,11 @@ class Drawn(Strip):
             raise AttributeError(name)
         super().__init__([_tuple(Segment, (run, style, None)) for run, style in self._line], self._cell_length)
         return getattr(self, name)
+
+    def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:
+        """As every strip is; the compositor divides all of them, and nearly always at their end."""
+        cuts = list(cuts)
+        return [self] if cuts == [self._cell_length] else super().divide(cuts)
 
     def render(self, console: Console) -> str:
         """Text and escape codes. Codes are reset only where the next ones would leave something of the last."""
