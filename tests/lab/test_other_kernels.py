@@ -45,7 +45,8 @@ dd if=/dev/zero of=/tmp/disk/swap bs=1M count=192 status=none && chmod 600 /tmp/
 mkswap -q /tmp/disk/swap && swapon /tmp/disk/swap
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
 echo +memory > /sys/fs/cgroup/cgroup.subtree_control
-export TMPDIR=/tmp/disk HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=default OMP_NUM_THREADS=1
+export TMPDIR=/tmp/disk HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis
+export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=default OMP_NUM_THREADS=1
 """
 
 
