@@ -6,11 +6,11 @@ FILE gets one JSON object per window and process.
 from __future__ import annotations
 
 import functools
-import json
 import sys
 from typing import Any
 
-from memtui import outbox, sampler
+from benchmarks.timed_sampler import run
+from memtui import outbox
 from memtui.probes.pages.rearm import FULL, Rearmer
 from memtui.samples import ProcessWindow, Window
 
@@ -66,11 +66,7 @@ def main() -> int:
     """Exit as the sampler does."""
     notes = Notes()
     notes.attach()
-    try:
-        return sampler.main()
-    finally:
-        with open(sys.argv[1], "w") as file:
-            json.dump(notes.windows, file)
+    return run(notes.windows)
 
 
 if __name__ == "__main__":

@@ -92,15 +92,20 @@ def attach(watch: Stopwatch) -> None:
     watch.part(outbox.Outbox, "put", "send")
 
 
-def main() -> int:
-    """Exit as the sampler does."""
-    watch = Stopwatch()
-    attach(watch)
+def run(windows: list[Any]) -> int:
+    """The sampler, to its end; what was noted of its windows then goes into FILE. Exits as the sampler does."""
     try:
         return sampler.main()
     finally:
         with open(sys.argv[1], "w") as file:
-            json.dump(watch.windows, file)
+            json.dump(windows, file)
+
+
+def main() -> int:
+    """Exit as the sampler does."""
+    watch = Stopwatch()
+    attach(watch)
+    return run(watch.windows)
 
 
 if __name__ == "__main__":

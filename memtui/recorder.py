@@ -22,6 +22,7 @@ import numpy as np
 
 from memtui import capabilities
 from memtui.analysis.filters import Filter, parse_filter
+from memtui.analysis.lean import whole_sum
 from memtui.analysis.ranges import RangeMerger
 from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ReuseHistogram
@@ -206,7 +207,7 @@ class Recorder:
         status, reason = (troubled.status, troubled.reason) if troubled else (Status.OK, processes[0].reason)
         if self.wss_bytes is not None and shared_bytes is None:
             reason = reason or SHARED_UNKNOWN
-        self.rss_bytes = _sum(p.rss_bytes for p in processes)
+        self.rss_bytes = whole_sum(p.rss_bytes for p in processes)
         self._writer.insert(
             "sample",
             [
@@ -219,9 +220,9 @@ class Recorder:
                     window.next_ns,
                     held_ns(processes, together=self.hello is not None and self.hello.options.together),
                     self.wss_bytes,
-                    _sum(stored),
-                    _sum(p.faulted_in_bytes for p in processes),
-                    _sum(p.unknown_bytes for p in processes),
+                    whole_sum(stored),
+                    whole_sum(p.faulted_in_bytes for p in processes),
+                    whole_sum(p.unknown_bytes for p in processes),
                     shared_bytes,
                     self.rss_bytes,
                     window.sampler_cpu_ns,
@@ -357,18 +358,12 @@ class Recorder:
         return True
 
 
-def _sum(values) -> int | None:
-    """Sum, or None as soon as one part is not known: half a tree is not the tree."""
-    parts = list(values)
-    return None if any(p is None for p in parts) else sum(parts)
-
-
 def _together(processes: Sequence[ProcessWindow], excess_bytes: int | None) -> tuple[int | None, int | None]:
     """(working set, shared part of it) of a tree: a page frame that several processes touched counts once.
 
     Without ``excess_bytes`` the shared part is not known, and the working set an upper bound: it counts for each.
     """
-    total, shared = _sum(p.wss_bytes for p in processes), _sum(p.shared_bytes for p in processes)
+    total, shared = whole_sum(p.wss_bytes for p in processes), whole_sum(p.shared_bytes for p in processes)
     if total is None or shared is None or excess_bytes is None:
         return total, 0 if total is not None and len(processes) == 1 else None
     excess_bytes = min(excess_bytes, shared)  # without pages that lie in no mapping

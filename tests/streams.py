@@ -43,6 +43,12 @@ class Stream:
 
 def sample(pid: int, seconds: float, **options: Any) -> Stream:
     """Run the sampler on a process for so long, or until it ends by itself."""
+    options.setdefault("duration_ns", int(seconds * 1e9))
+    return finish(ordered(order_for(pid, **options)))
+
+
+def ordered(order: Order, words: bytes = b"") -> subprocess.Popen[bytes]:
+    """A sampler that was given its order, and words after it."""
     child = subprocess.Popen(
         [sys.executable, "-P", "-m", "memtui.sampler"],
         stdin=subprocess.PIPE,
@@ -50,11 +56,10 @@ def sample(pid: int, seconds: float, **options: Any) -> Stream:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    options.setdefault("duration_ns", int(seconds * 1e9))
     assert child.stdin is not None
-    child.stdin.write(order_for(pid, **options).to_line())
+    child.stdin.write(order.to_line() + words)
     child.stdin.flush()
-    return finish(child)
+    return child
 
 
 def finish(child: subprocess.Popen[bytes], seconds: float = 120) -> Stream:

@@ -19,7 +19,7 @@ from memtui.session.reader import SessionReader
 from memtui.values import overhead
 from tests.live import TRACKER
 from tests.sessions import MS, messages, write_session
-from tests.streams import finish, order_for
+from tests.streams import finish, order_for, ordered
 from tests.test_cli import memtui
 
 S = 10**9
@@ -270,18 +270,8 @@ def test_the_interval_of_a_real_recording_is_stretched_to_its_budget(tmp_path):
 def test_the_recorders_words_bring_no_window_before_its_time():
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as target:
         try:
-            child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "memtui.sampler"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-            assert child.stdin is not None
-            child.stdin.write(order_for(target.pid, tracker="rss", interval_ns=S, duration_ns=5 * S // 2).to_line())
-            child.stdin.write(b"".join(b"recorder %d\n" % n for n in range(1000)))
-            child.stdin.flush()
-            found = finish(child)
+            order = order_for(target.pid, tracker="rss", interval_ns=S, duration_ns=5 * S // 2)
+            found = finish(ordered(order, b"".join(b"recorder %d\n" % n for n in range(1000))))
         finally:
             target.kill()
     assert found.returncode == 0

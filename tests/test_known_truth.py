@@ -50,15 +50,21 @@ def test_files_and_anonymous_memory_of_smaps_are_told_apart():
     assert known_truth.referenced_bytes(text, files=False) == 112 * 1024
 
 
-@needs_root
-@needs_tracker
-def test_masim_climbs_stairs_of_known_size(tmp_path, needs_masim):
-    config = masim.stairs(steps=5, first_s=0.6, phase_s=1.0)
-    path = known_truth.record_whole(config, tmp_path, tmp_path / "stairs.memtui", 0.1)
+def seen_in_phases(config, folder, interval_s):
+    """The session of a whole run and its steady windows: every phase in its turn, each window of the known size."""
+    path = known_truth.record_whole(config, folder, folder / "masim.memtui", interval_s)
     windows = steady_windows(path, config)
     assert phases_seen(windows) == list(config.order)
     for window in windows:
         assert percent(window.touched_bytes, config.touched_bytes) <= known_truth.LIMIT_PERCENT, window
+    return path, windows
+
+
+@needs_root
+@needs_tracker
+def test_masim_climbs_stairs_of_known_size(tmp_path, needs_masim):
+    config = masim.stairs(steps=5, first_s=0.6, phase_s=1.0)
+    path, windows = seen_in_phases(config, tmp_path, 0.1)
     assert hottest_steps(path, config, tmp_path / "csv", [w.sample for w in windows]) == list(config.order)
 
 
@@ -85,12 +91,7 @@ def hottest_steps(path, config, folder, samples) -> list[int]:
 @needs_root
 @needs_tracker
 def test_masim_zigzags_between_regions_of_known_size(tmp_path, needs_masim):
-    config = masim.zigzag(phases=3, first_s=0.6, phase_s=2.0)
-    path = known_truth.record_whole(config, tmp_path, tmp_path / "zigzag.memtui", 0.5)
-    windows = steady_windows(path, config)
-    assert phases_seen(windows) == list(config.order)
-    for window in windows:
-        assert percent(window.touched_bytes, config.touched_bytes) <= known_truth.LIMIT_PERCENT, window
+    seen_in_phases(masim.zigzag(phases=3, first_s=0.6, phase_s=2.0), tmp_path, 0.5)
 
 
 @needs_root

@@ -6,6 +6,9 @@ for before that.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
 
@@ -30,6 +33,12 @@ def median(values: np.ndarray) -> float:
     rising = np.sort(values)
     middle = len(rising) // 2
     return float(rising[middle]) if len(rising) % 2 else (float(rising[middle - 1]) + float(rising[middle])) / 2
+
+
+def whole_sum(values: Iterable[Any]) -> Any:
+    """Sum, or None as soon as one part is not known: half a tree is not the tree."""
+    parts = list(values)
+    return None if any(part is None for part in parts) else sum(parts)
 
 
 def _new(rising: np.ndarray) -> np.ndarray:

@@ -284,6 +284,11 @@ class Presenter:
             f"stopped {share * 100:.0f} %: raise interval{how}",
         )
 
+    def _cpu_ns(self, first: int, at: int) -> float:
+        """CPU time of sampler and recorder between two samples."""
+        samples = self.reader.samples
+        return sum(float(c[at]) - float(c[first]) for c in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
+
     def _with_budget(self, view: HeaderView, at: int, most: float) -> HeaderView:
         """What a budget makes of the interval, and what was spent of it over the last windows."""
         samples = self.reader.samples
@@ -298,8 +303,7 @@ class Presenter:
         )
         if first >= at:
             return view
-        cpu = sum(float(c[at]) - float(c[first]) for c in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
-        cost = cpu + float(np.nansum(samples.paused_ns[first + 1 : at + 1]))
+        cost = self._cpu_ns(first, at) + float(np.nansum(samples.paused_ns[first + 1 : at + 1]))
         spent = cost / float(samples.end_ns[at] - samples.end_ns[first])
         true_s = float(samples.end_ns[at] - samples.end_ns[at - 1]) / 1e9  # of the window that the budgeted one is of
         view = replace(view, spent=spent, true_s=true_s)
@@ -316,8 +320,7 @@ class Presenter:
         if first >= at:
             return None
         wall = float(samples.end_ns[at] - samples.end_ns[first])
-        used = sum(float(c[at]) - float(c[first]) for c in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
-        cost = used / wall if wall > 0 else None
+        cost = self._cpu_ns(first, at) / wall if wall > 0 else None
         now = time.monotonic(), time.process_time()
         if cost is not None and self.playhead.state is State.LIVE and now[0] >= self._own_from:
             self._own = [*(p for p in self._own if now[0] - p[0] <= COST_WINDOW_NS / 1e9), now]

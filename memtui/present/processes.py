@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from memtui.analysis.lean import whole_sum
 from memtui.samples import SHARED_UNKNOWN, GpuMemory, Process, Status
 from memtui.views import ProcessRow
 
@@ -68,15 +69,9 @@ def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: in
         0,
         "",
         wss_bytes=wss_bytes,
-        rss_bytes=_sum(row.rss_bytes for row in rows),
-        cpu=_sum(row.cpu for row in rows),
-        gpu_bytes=_sum(row.gpu_bytes for row in rows),
+        rss_bytes=whole_sum(row.rss_bytes for row in rows),
+        cpu=whole_sum(row.cpu for row in rows),
+        gpu_bytes=whole_sum(row.gpu_bytes for row in rows),
         reason=SHARED_UNKNOWN if for_each else "",
         shared_bytes=shared_bytes,
     )
-
-
-def _sum(values: Iterable[Any]) -> Any:
-    """None as soon as one part is not known."""
-    parts = list(values)
-    return None if any(part is None for part in parts) else sum(parts)

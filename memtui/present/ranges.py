@@ -38,7 +38,7 @@ class RangeTable:
         self._read_at = -READ_EVERY_S
         self._surveyed = 0
         self._left_out: dict[tuple[int, int, int], str] = {}
-        self._made: dict[int, tuple[tuple, RangeRow]] = {}  # rows as last made, by their number
+        self._made: dict[int, tuple[tuple, RangeRow]] = {}  # rows of the last view and of what, by their number
 
     def view(self, reader: Any, sample: int, processes: Sequence[Process]) -> TableView:
         """The table at a sample."""
@@ -50,9 +50,11 @@ class RangeTable:
         rss = reader.vma_rss(sample)
         known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] in ("ok", "approximate"))
         at = int(np.searchsorted(reader.samples.sample, sample))
-        shared = reader.vma_shared(sample) if np.isfinite(reader.samples.shared_bytes[at]) else None
+        of_all = reader.samples.shared_bytes[at]  # of a process that is alone it is 0: nothing to ask
+        shared = None if np.isnan(of_all) else reader.vma_shared(sample) if of_all else {}
         total = sum(max(size, 0) for size in wss.values())
         several = len({p.pid for p in processes}) > 1
+        made: dict[int, tuple[tuple, RangeRow]] = {}
         rows, left_out, unmatched = [], 0, 0
         for row in self._rows:
             if sample < row.first_sample or (sample > row.last_sample and not row.open):
@@ -83,10 +85,10 @@ class RangeTable:
                 None if shared is None or touched is None else shared.get(row.id, 0),
             )
             # Most ranges are as they were a second ago: the same object is made, compared and painted once.
-            made = self._made.get(row.id)
-            if made is None or made[0] != values:
-                made = self._made[row.id] = values, RangeRow(*values)
-            rows.append(made[1])
+            before = self._made.get(row.id)
+            made[row.id] = before if before is not None and before[0] == values else (values, RangeRow(*values))
+            rows.append(made[row.id][1])
+        self._made = made
         rows.sort(key=self._key, reverse=self.descending)
         return TableView(
             tuple(rows), left_out, unmatched, self.filters_on, self.words, self.sort, self.descending, only=self.pid

@@ -21,7 +21,8 @@ CREATE TABLE process_sample(
     rearm_ns INTEGER, clear_gap_ns INTEGER, flush TEXT NOT NULL, rearm TEXT NOT NULL, wss_bytes INTEGER,
     stored_bytes INTEGER, faulted_in_bytes INTEGER, unknown_bytes INTEGER,
     shared_bytes INTEGER, -- part of wss_bytes: what another process of the tree touched, too; NULL: not known
-    rss_bytes INTEGER, cpu_ns INTEGER, threads INTEGER, minor_faults INTEGER, major_faults INTEGER, status TEXT NOT NULL, reason TEXT NOT NULL);
+    rss_bytes INTEGER, cpu_ns INTEGER, threads INTEGER, minor_faults INTEGER, major_faults INTEGER, status TEXT NOT NULL,
+    reason TEXT NOT NULL);
 
 CREATE TABLE page_set(id INTEGER PRIMARY KEY, codec INTEGER NOT NULL, data BLOB NOT NULL); -- what filters kept
 CREATE TABLE vma_wss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, touched bytes; -1: not known
