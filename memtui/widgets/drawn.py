@@ -56,12 +56,14 @@ class Drawn(Strip):
             out: list[str] = []
             last, last_whole = "", True
             for run, style in self._line:
+                if not run:
+                    continue
                 found = codes.get(style)
                 if found is None:
                     found = codes[style] = _code(style, system)
                 code, whole = found
                 if code != last:
-                    out.append(code if whole and last_whole else "\x1b[0m" + code)
+                    out.append(code if whole and last_whole or not last else "\x1b[0m" + code)
                     last, last_whole = code, whole
                 out.append(run)
             if last:
