@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.pageset import PageSet
-from memtui.probes.pages import rearm
+from memtui.probes.pages import hands, rearm
 from memtui.probes.pages.flush import Flusher, Handle, madvise_cold_ranges
+from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.pagetable import PageTableTracker
 from memtui.probes.pages.rearm import (
     FULL,
     WORKING_SET,
     Rearmer,
+    cut,
     flushed_in,
     flushing_ranges,
     intersect,
@@ -29,7 +31,7 @@ from memtui.probes.pages.walk import Walker
 from memtui.samples import Capability
 from tests.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable, within
 
-LANE = 65536
+LANE = 32768
 BASE = 0x7F00_0000_0000
 
 
@@ -38,19 +40,19 @@ def extents(pairs) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(st.sets(st.integers(0, 4000), max_size=60), st.sets(st.integers(8, 12), max_size=3))
-def test_lanes_are_those_with_a_page(pages, huge):
+def test_runs_go_from_touched_page_to_touched_page_over_small_gaps_only(pages, huge):
     small = PageSet.from_pages(sorted(p for p in pages if p // 512 not in huge))
     touched = PageSet(small.blocks, small.bits, np.array(sorted(huge), np.uint64), small.giant)
-    wanted = {p // 16 for p in small.pages().tolist()} | {h * 32 + i for h in huge for i in range(32)}
-    assert lanes_of(touched).tolist() == sorted(wanted)
-
-
-@given(st.sets(st.integers(0, 200), max_size=60))
-def test_runs_cover_the_lanes_and_nothing_else(lanes):
-    starts, ends = runs_of(np.array(sorted(lanes), np.uint64))
-    covered = [lane for a, b in zip(starts, ends, strict=True) for lane in range(int(a) // LANE, int(b) // LANE)]
-    assert covered == sorted(lanes)
-    assert (starts[1:] > ends[:-1]).all()
+    wanted = {*small.pages().tolist(), *(h * 512 + i for h in huge for i in range(512))}
+    starts, ends = (side // np.uint64(4096) for side in runs_of(lanes_of(touched)))
+    covered = [page for a, b in zip(starts.tolist(), ends.tolist(), strict=True) for page in range(a, b)]
+    assert covered == sorted(set(covered))
+    assert wanted <= set(covered)
+    assert {*starts.tolist(), *(ends - np.uint64(1)).tolist()} <= wanted
+    lanes = {page // 8 for page in wanted}
+    assert {page // 8 for page in covered} == lanes, (
+        "no lane without a touched page: nobody looked for large folios there"
+    )
 
 
 @st.composite
@@ -66,12 +68,23 @@ def test_parts_of_runs_lie_in_one_mapping_each(runs, mappings):
     assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == naive
 
 
-def test_only_long_whole_runs_without_huge_pages_flush():
-    runs = extents([(0, 4 * LANE), (8 * LANE, 11 * LANE), (32 * LANE, 72 * LANE), (96 * LANE, 100 * LANE)])
-    cut = extents([(0, 4 * LANE), (8 * LANE, 11 * LANE), (32 * LANE, 72 * LANE), (96 * LANE, 99 * LANE)])
+@given(rising(200), st.integers(1, 20))
+def test_cut_ranges_are_the_same_addresses_in_pieces(ranges, pages):
+    starts, ends = cut(extents(ranges), pages * 4096)
+    pieces = list(zip(starts.tolist(), ends.tolist(), strict=True))
+    assert [at for a, b in pieces for at in range(a, b, 4096)] == [at for a, b in ranges for at in range(a, b, 4096)]
+    assert all(0 < b - a <= pages * 4096 for a, b in pieces)
+    borders = {at for pair in ranges for at in pair}
+    assert all(at in borders or at % (pages * 4096) == 0 for pair in pieces for at in pair)
+
+
+def test_only_long_ranges_without_huge_pages_flush():
+    """Of 64 pages that were cut off of touched memory, the first and the last touched one are 34 apart at least."""
+    pages = [(0, 64), (128, 191), (512, 1152), (1536, 1600)]
+    ranges = extents([(a * 4096, b * 4096) for a, b in pages])
     none = np.empty(0, np.uint64)
-    assert flushing_ranges(runs, cut, none)[0].tolist() == [0, 32 * LANE]
-    assert flushing_ranges(runs, cut, np.array([1], np.uint64))[0].tolist() == [0]
+    assert (flushing_ranges(ranges, none)[0] // np.uint64(4096)).tolist() == [0, 512, 1536]
+    assert (flushing_ranges(ranges, np.array([1], np.uint64))[0] // np.uint64(4096)).tolist() == [0, 1536]
 
 
 @pytest.mark.parametrize(
@@ -98,15 +111,15 @@ def test_marks_that_stayed_within_a_range_do_not_keep_it_from_flushing(left, flu
 def test_an_unknown_rearm_is_refused():
     walker = Walker.__new__(Walker)
     with pytest.raises(ValueError, match="one of auto"):
-        Rearmer(walker, Flusher(walker, "cold"), "half")
+        Rearmer(walker, Flusher(walker, "cold"), Hands(1), "half")
 
 
 def test_auto_leaves_the_order_of_reclaim_alone_when_another_flush_was_chosen():
     walker = Walker.__new__(Walker)
     works = (Capability("soft-dirty", True),)
-    assert Rearmer(walker, Flusher(walker, "auto", works)).choice == FULL
-    assert Rearmer(walker, Flusher(walker, "auto", works), WORKING_SET).choice == WORKING_SET
-    assert Rearmer(walker, Flusher(walker, "cold")).choice == WORKING_SET
+    assert Rearmer(walker, Flusher(walker, "auto", works), Hands(1)).choice == FULL
+    assert Rearmer(walker, Flusher(walker, "auto", works), Hands(1), WORKING_SET).choice == WORKING_SET
+    assert Rearmer(walker, Flusher(walker, "cold"), Hands(1)).choice == WORKING_SET
 
 
 @pytest.fixture
@@ -311,7 +324,8 @@ def _splits() -> list[str]:
     return re.findall(r"^thp_split_(?:page|pmd) (\d+)", Path("/proc/vmstat").read_text(), re.M)
 
 
-def test_auto_takes_the_cheaper_way(target):
+def test_auto_takes_the_cheaper_way(target, monkeypatch):
+    monkeypatch.setattr(hands, "MOST_HANDS", 1)  # several CPUs would clear even all of it faster than one
     target.do("a = anonymous(32768); v = view(a, 32768); v[:] = 1")
     tracker, observer = _track(target, "auto")
     target.do("v[:1000] = 2")

@@ -63,7 +63,7 @@ class Drawn(Strip):
                     found = codes[style] = _code(style, system)
                 code, whole = found
                 if code != last:
-                    out.append(code if whole and last_whole or not last else "\x1b[0m" + code)
+                    out.append(code if (whole and last_whole) or not last else "\x1b[0m" + code)
                     last, last_whole = code, whole
                 out.append(run)
             if last:

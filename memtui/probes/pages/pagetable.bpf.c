@@ -69,7 +69,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define ABOUT_NOTED 0	 /* accessed, though somebody else took the accessed bit away */
 #define ABOUT_ACCESSED 1 /* the accessed bit is set */
 #define ABOUT_LARGE 2	 /* a part of a folio of several pages, mapped page by page */
-#define ABOUT_MARKED 3	 /* one of the first two */
 
 struct walk_state {
 	/* Set by the reader before a walk. */
@@ -664,11 +663,11 @@ static long answer_word(u32 i, void *context)
 	if (!asked)
 		return 0;
 	a->yes = 0;
-	if (a->about == ABOUT_ACCESSED || a->about == ABOUT_MARKED)
+	if (a->about == ABOUT_ACCESSED) {
 		a->yes = asked & gather_accessed(&a->table->entry[i * 64], &unused);
-	if (a->about != ABOUT_ACCESSED) {
+	} else {
 		a->word = i;
-		a->asked = asked & ~a->yes;
+		a->asked = asked;
 		bpf_loop(64, answer_page, a, 0);
 	}
 	a->question->page[i] = a->yes;
@@ -688,9 +687,7 @@ static long answer(u32 i, void *context)
 		return 1;
 	entry = middle_entry(w, a.question->block << BLOCK_SHIFT);
 	if (!(entry & E_PRESENT) || is_leaf(entry)) {
-		bool bits = w->state->about == ABOUT_ACCESSED || w->state->about == ABOUT_MARKED;
-
-		if (!(bits && is_leaf(entry) && entry & E_ACCESSED))
+		if (!(w->state->about == ABOUT_ACCESSED && is_leaf(entry) && entry & E_ACCESSED))
 			__builtin_memset(a.question->page, 0, sizeof(a.question->page));
 		return 0;
 	}

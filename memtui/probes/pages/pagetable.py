@@ -17,9 +17,11 @@ from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.bpf import BpfError, Skeleton
 from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
+from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.observers import other_observers
 from memtui.probes.pages.own_pages import misjudged, other_pages, own_pages
 from memtui.probes.pages.rearm import Rearmer
+from memtui.probes.pages.split_walk import SplitWalker
 from memtui.probes.pages.walk import DEFAULT_SLOTS, Walk, Walker, blocks_of
 from memtui.samples import Capability, Status, Vma
 
@@ -40,15 +42,23 @@ class _Held:
     address_space: tuple[int, int]
     generation: int = 0
     resident_pages: int = 0
+    cuts: tuple[int, ...] = ()  # where another walker goes on
     unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose marks could not be cleared
+    touched: PageSet | None = None  # of the last window, not among the following yet
     recent: PageSet = field(default_factory=PageSet.empty)  # touched in the last windows, the newest half ...
     earlier: PageSet = field(default_factory=PageSet.empty)  # ... and the one before it
-    before: PageSet = field(default_factory=PageSet.empty)  # touched before the first window
+    known: PageSet = field(default_factory=PageSet.empty)  # both; in the first window, what was touched before it
     recent_windows: int = 0
 
-    def note_resident(self, walk: Walk) -> None:
-        if walk.resident is not None:
-            self.resident_pages = walk.resident.page_count
+    def take_in(self) -> None:
+        """Add what the last window saw to the recent ones. It takes a while: best when nothing is paused."""
+        if self.touched is None:
+            return
+        self.recent_windows += 1
+        if self.recent_windows % _RECENT_WINDOWS == 0:
+            self.earlier, self.recent = self.recent, PageSet.empty()
+        self.recent = self.recent.union(self.touched)
+        self.known, self.touched = self.earlier.union(self.recent), None
 
 
 class PageTableTracker:
@@ -90,11 +100,14 @@ class PageTableTracker:
         self._held: dict[int, _Held] = {}
         self._others: tuple[str, ...] = ()
         self._several = False  # processes are read in turn
+        self._paused = paused
+        self._hands = Hands()
         self._walker = Walker(skeleton, slots=slots, restrict=restrict)
+        self._split = SplitWalker(self._walker, self._hands, skeleton)
         try:
             proofs = prove_flushes(self._walker) if flush == "auto" else ()
             self._flusher = Flusher(self._walker, flush, proofs)
-            self._rearmer = Rearmer(self._walker, self._flusher, rearm, paused=paused)
+            self._rearmer = Rearmer(self._walker, self._flusher, self._hands, rearm, paused=paused)
         except BaseException:
             self._walker.close()
             raise
@@ -146,19 +159,23 @@ class PageTableTracker:
             self._walker.forget(pid)
             raise
         held = self._held[pid] = _Held(handle, walk.address_space)
-        held.note_resident(walk)
+        self._note_resident(held, walk)
         self._rearmer.look_at(pid)
         # What was touched before may be all that is resident: too much to ask about in every window.
         if walk.pages.page_count <= _RECENT_PAGES:
-            held.recent = walk.pages
+            held.recent = held.known = walk.pages
         elif walk.pages.page_count <= _FIRST_PAGES:
-            held.before = walk.pages
+            held.known = walk.pages
 
     def begin_round(self, processes: int) -> None:
         """Of several processes, the page frames behind touched pages will be told. Nothing should be paused."""
         self._several = processes > 1
         if self._several:
             self._walker.begin_round()
+        if self._walker.second_look:
+            for held in self._held.values():
+                held.take_in()
+        self._split.prepare(1 + max((len(held.cuts) for held in self._held.values()), default=0))
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the marks, flush, clear the marks. The process should be paused over this call.
@@ -172,17 +189,19 @@ class PageTableTracker:
             self.begin(pid, vmas)
             return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
         begin = time.monotonic_ns()
-        walk = self._walker.walk(pid, want_resident=want_resident, want_tables=self._several)
+        walk = self._split.walk(pid, held.cuts, want_resident=want_resident, want_tables=self._several)
         if walk.address_space != held.address_space:
             # A new address space begins without marks, so what is marked was touched since the exec.
             held.address_space = walk.address_space
             held.generation += 1
-            held.before = held.recent = held.earlier = held.unknown = PageSet.empty()
-        held.note_resident(walk)
-        pages = self._with_noted(held, pid, walk.pages) if self._walker.second_look else walk.pages
+            held.touched, held.recent = None, PageSet.empty()
+            held.known = held.earlier = held.unknown = held.recent
+        self._note_resident(held, walk)
+        noted = self._noted(held, pid, walk.pages) if self._walker.second_look else PageSet.empty()
         walked = time.monotonic_ns()
-        done = self._rearmer.rearm(held.handle, walk, pages, held.resident_pages)
+        done = self._rearmer.rearm(held.handle, walk, noted, held.resident_pages)
         cleared = time.monotonic_ns()
+        pages = held.touched = walk.pages.union(noted) if noted.touch_count else walk.pages
         unknown_bytes = pages.size_bytes - pages.difference(held.unknown).size_bytes if held.unknown.touch_count else 0
         held.unknown = done.unknown
 
@@ -205,16 +224,15 @@ class PageTableTracker:
             reason=reason or (f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""),
         )
 
-    def _with_noted(self, held: _Held, pid: int, pages: PageSet) -> PageSet:
-        """Add pages whose mark another observer took. Only lately touched ones are asked: all would cost too much."""
-        held.recent_windows += 1
-        if held.recent_windows % _RECENT_WINDOWS == 0:
-            held.earlier, held.recent = held.recent, PageSet.empty()
-        known = held.earlier.union(held.recent).union(held.before)
-        held.before = PageSet.empty()
-        pages = pages.union(self._walker.noted(pid, known.difference(pages)))
-        held.recent = held.recent.union(pages)
-        return pages
+    def _note_resident(self, held: _Held, walk: Walk) -> None:
+        if walk.resident is not None:
+            held.resident_pages = walk.resident.page_count
+            held.cuts = self._split.cuts(walk.resident) if self._paused else ()
+
+    def _noted(self, held: _Held, pid: int, pages: PageSet) -> PageSet:
+        """Pages whose mark another observer took. Only lately touched ones are asked: all would cost too much."""
+        held.take_in()
+        return self._walker.noted(pid, held.known.difference(pages))
 
     def forget(self, pid: int) -> None:
         """Release what is held for a process that ended."""
@@ -222,6 +240,7 @@ class PageTableTracker:
         if held:
             held.handle.close()
         self._walker.forget(pid)
+        self._split.forget(pid)
         self._rearmer.forget(pid)
 
     def close(self) -> None:
@@ -229,6 +248,8 @@ class PageTableTracker:
         for pid in tuple(self._held):
             self.forget(pid)
         self._rearmer.close()
+        self._hands.close()
+        self._split.close()
         self._walker.close()
 
     def __enter__(self) -> PageTableTracker:

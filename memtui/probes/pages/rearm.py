@@ -2,30 +2,31 @@
 
 * **full**: ``1`` into ``clear_refs`` visits every page of the process, touched or not: some 10 to 20 ms per GiB.
 * **working-set**: only touched pages can be marked, so only their neighbourhood is cleared: private anonymous memory by
-  ``process_madvise(MADV_COLD)`` over the 64 KiB around each touched page, files and shared memory by ``3`` into
-  ``clear_refs``. Then the touched pages are read once more. What is still marked may be so new that the kernel had it
-  in no list yet, and is tried again. A mark that stays (a page that is shared since a fork) makes its page *unknown* in
-  the next window, and more than one hundredth of them are cleared in full. Side effect: what is touched becomes the
-  first candidate for reclaim until it is touched again, so ``auto`` leaves it alone where reclaim is near, or when it
-  would not be cheaper.
+  ``process_madvise(MADV_COLD)`` from each touched page to the next that is near, files and shared memory by ``3`` into
+  ``clear_refs``. Then the touched pages are read once more. A mark that stays (a page that is shared since a fork)
+  makes its page *unknown* in the next window, and more than one hundredth of them are cleared in full. Side effect:
+  what is touched becomes the first candidate for reclaim until it is touched again, so ``auto`` leaves it alone where
+  reclaim is near, or when it would not be cheaper.
 
 MADV_COLD on a part of a large folio would split it. So whole huge pages are covered, and of folios between those sizes
-none: their pages stay for the full clear.
+none: their pages stay for the full clear. Several CPUs clear at once, which ``clear_refs`` cannot.
 """
 
 from __future__ import annotations
 
 import glob
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
+from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, PageSet
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.bpf import ARM64
 from memtui.probes.pages.flush import COLD, FULL_FLUSH_PAGES, NOT_ON_ARM64, Flusher, Handle, madvise_cold_ranges
+from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.new_pages import NewPages
 from memtui.probes.pages.walk import Extents, Walk, Walker
 from memtui.probes.pressure import reclaim_is_near
@@ -33,13 +34,19 @@ from memtui.probes.pressure import reclaim_is_near
 FULL, WORKING_SET = "full", "working-set"
 REARMS = (WORKING_SET, FULL)
 
-_LANE_PAGES = 16
-_LANE_BYTES = _LANE_PAGES * PAGE_BYTES
-_LANES_PER_BLOCK = BLOCK_BYTES // _LANE_BYTES
-# First and last touched page of a range of this many lanes lie far enough apart, wherever in their lanes they are.
-_FLUSHING_LANES = -(-(FULL_FLUSH_PAGES + 2 * (_LANE_PAGES - 1)) // _LANE_PAGES)
+Lanes = tuple[NDArray[np.uint64], NDArray[np.uint8]]  # rising numbers, and which pages of each are touched
+_LANE_PAGES = 8
+_LANE_SHIFT = np.uint64(15)
+_LANES_PER_BLOCK = PAGES_PER_BLOCK // _LANE_PAGES
+_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+_BEFORE_FIRST = np.argmax(_BYTES, axis=1).astype(np.uint64) * np.uint64(PAGE_BYTES)  # by the pages of a lane, in bytes
+_TO_LAST = (np.uint64(_LANE_PAGES) - np.argmax(_BYTES[:, ::-1], axis=1).astype(np.uint64)) * np.uint64(PAGE_BYTES)
+# However a range was cut: its first and last touched page are less than two lanes from its ends.
+_FLUSHING_PAGES = FULL_FLUSH_PAGES + 2 * (2 * _LANE_PAGES - 1)
 _UNKNOWN_SHARE, _UNKNOWN_BYTES = 0.01, 8 * PAGE_BYTES  # more than both is cleared in full
-_PAGE_COST, _RANGE_COST = 2.2, 20  # of MADV_COLD, where clear_refs takes 1 for a page (measured: 100 ns, 1 us, 55 ns)
+_PAGE_COST, _RANGE_COST = 1.5, 20  # of MADV_COLD, where clear_refs takes 1 for a page (measured: 85 ns, 1.1 us, 57 ns)
+_HAND_GAIN = 0.6  # of every CPU more that clears at once (measured with two: 0.6 to 1.2)
+_PART_COST = 20_000  # that is worth another thread: some ms
 _HOPELESS_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
 _REST_WINDOWS = 16  # so many windows go by before it is tried again
 
@@ -56,12 +63,15 @@ class Rearmed:
 class Rearmer:
     """Flushes and clears, one process at a time."""
 
-    def __init__(self, walker: Walker, flusher: Flusher, asked: str = "auto", *, paused: bool = True) -> None:
+    def __init__(
+        self, walker: Walker, flusher: Flusher, hands: Hands, asked: str = "auto", *, paused: bool = True
+    ) -> None:
         """Choose.
 
         Args:
             walker: for reading marks again.
             flusher: for flushing where clearing does not do it on the way.
+            hands: that clear.
             asked: ``auto``, ``working-set`` or ``full``.
             paused: the target stands still meanwhile; only then can marks that stayed be told from new ones.
 
@@ -72,7 +82,7 @@ class Rearmer:
             raise ValueError(f"unknown rearm {asked!r}: one of auto, {', '.join(REARMS)}")
         if asked == WORKING_SET and ARM64:
             raise TrackerError(f"rearm {WORKING_SET} does not work here: {NOT_ON_ARM64}; auto and {FULL} would")
-        self._walker, self._flusher, self._asked, self._paused = walker, flusher, asked, paused
+        self._walker, self._flusher, self._hands, self._asked, self._paused = walker, flusher, hands, asked, paused
         # Who chose another flush than cold may want the order of reclaim left alone.
         self._allowed = asked == WORKING_SET or (asked == "auto" and flusher.choice == COLD)
         self._rest: dict[int, int] = {}  # windows left in which a process is cleared in full
@@ -96,20 +106,20 @@ class Rearmer:
     def close(self) -> None:
         self._new_pages.close()
 
-    def rearm(self, handle: Handle, walk: Walk, touched: PageSet, resident_pages: int) -> Rearmed:
+    def rearm(self, handle: Handle, walk: Walk, noted: PageSet, resident_pages: int) -> Rearmed:
         """Flush and clear, so that the next walk sees what was touched since.
 
         Args:
             handle: of the process.
             walk: what the walk of this window met.
-            touched: its pages, and those whose marks somebody else took: all that may be marked in any way.
+            noted: pages whose marks somebody else took.
             resident_pages: about how many pages a full clear would visit.
         """
-        used = ""
+        used, touched = "", walk.pages.union(noted) if noted.touch_count else walk.pages
         lanes = lanes_of(touched)
         runs = runs_of(lanes)
-        if self._is_worth_it(handle.pid, lanes.size * _LANE_PAGES, len(runs[0]), resident_pages):
-            used, left = self._by_working_set(handle, walk, touched, lanes)
+        if self._is_worth_it(handle.pid, runs, resident_pages):
+            used, left = self._by_working_set(handle, walk, touched, noted, lanes, runs)
             if left.size_bytes <= max(_UNKNOWN_SHARE * touched.size_bytes, _UNKNOWN_BYTES):
                 # A flush looks for marks to clear; those of the first walk are gone.
                 used = used or self._flusher.flush(handle, self._walker.walk(handle.pid))
@@ -121,64 +131,93 @@ class Rearmer:
         handle.clear()
         return Rearmed(used, FULL, PageSet.empty())
 
-    def _is_worth_it(self, pid: int, pages: int, ranges: int, resident_pages: int) -> bool:
+    def _is_worth_it(self, pid: int, runs: Extents, resident_pages: int) -> bool:
         if not self._allowed:
             return False
         if rest := self._rest.pop(pid, 0):
             if rest > 1:
                 self._rest[pid] = rest - 1
             return False
-        return self._asked == WORKING_SET or _PAGE_COST * pages + _RANGE_COST * ranges < resident_pages
+        if self._asked == WORKING_SET:
+            return True
+        cost = float(_costs(runs).sum())
+        return cost / (1 + _HAND_GAIN * (self._parts(cost) - 1)) < resident_pages
 
     def _by_working_set(
-        self, handle: Handle, walk: Walk, touched: PageSet, lanes: NDArray[np.uint64]
+        self, handle: Handle, walk: Walk, touched: PageSet, noted: PageSet, lanes: Lanes, runs: Extents
     ) -> tuple[str, PageSet]:
         """(the flush that came with it, or nothing; pages whose marks stayed)."""
-        kept = self._without_large_folios(handle.pid, touched, lanes) if self._flusher.large_folios else lanes
-        runs = runs_of(kept)
+        kept = lanes
+        if self._flusher.large_folios:
+            kept = self._without_large_folios(handle.pid, touched, lanes)
+            runs = runs_of(kept)
         ranges = intersect(runs, walk.anonymous)
-        flushing = flushing_ranges(runs, ranges, touched.huge)
+        everything = len(kept[0]) == len(lanes[0]) and _length(ranges) == _length(runs)
+        ranges = cut(ranges)
+        flushing = flushing_ranges(ranges, touched.huge)
         used = "" if len(flushing[0]) else self._flusher.flush(handle, walk)
-        madvise_cold_ranges(handle.pidfd, *ranges)
-        if len(kept) < len(lanes) or _length(ranges) < _length(runs):
+        if self._paused:
+            self._new_pages.settle()
+        self._clear(handle.pidfd, ranges)
+        if not everything:
             handle.clear_mapped_files()
         if not self._paused:
             return used or COLD, PageSet.empty()
         left = self._walker.marked(handle.pid, touched)
+        if noted.touch_count:
+            left = left.union(self._walker.noted(handle.pid, noted))
         if not used and flushed_in(flushing, touched, left):
             used = COLD
-        again = intersect(runs_of(np.intersect1d(lanes_of(left), kept, assume_unique=True)), walk.anonymous)
-        if len(again[0]):
-            self._new_pages.settle()
-            madvise_cold_ranges(handle.pidfd, *again)
-            left = self._walker.marked(handle.pid, left)
         return used, left
 
-    def _without_large_folios(self, pid: int, touched: PageSet, lanes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def _clear(self, pidfd: int, ranges: Extents) -> None:
+        """Several threads, each its part of the addresses."""
+        total = np.cumsum(_costs(ranges))
+        parts = self._parts(float(total[-1]) if len(total) else 0)
+        places = np.searchsorted(total, [total[-1] * n / parts for n in range(1, parts)])
+        starts, ends = (np.split(side, places) for side in ranges)
+        calls = [partial(madvise_cold_ranges, pidfd, *part) for part in zip(starts, ends, strict=True)]
+        self._hands.together(calls)
+
+    def _parts(self, cost: float) -> int:
+        return max(1, min(self._hands.count, int(cost / _PART_COST)))
+
+    def _without_large_folios(self, pid: int, touched: PageSet, lanes: Lanes) -> Lanes:
         """Lanes without a page of a large folio that is mapped page by page. A huge page is one, but mapped whole."""
-        around = np.where(touched.bits.view("<u2") != 0, np.uint16(0xFFFF), np.uint16(0)).view(np.uint64)
+        around = np.where(_lane_bytes(touched) != 0, np.uint8(0xFF), np.uint8(0)).view("<u8").astype(np.uint64)
         large = self._walker.large(pid, PageSet.from_blocks(touched.blocks, around))
-        return np.setdiff1d(lanes, lanes_of(large), assume_unique=True)
+        numbers, pages = lanes
+        keep = ~np.isin(numbers, lanes_of(large)[0], assume_unique=True)
+        return numbers[keep], pages[keep]
 
 
-def lanes_of(pages: PageSet) -> NDArray[np.uint64]:
-    """Numbers (``address >> 16``) of the 64 KiB with a page of the set, rising; a huge page has all of its block."""
-    row, column = np.nonzero(pages.bits.view("<u2").reshape(-1, _LANES_PER_BLOCK))
-    found = pages.blocks[row] * np.uint64(_LANES_PER_BLOCK) + column.astype(np.uint64)
+def lanes_of(pages: PageSet) -> Lanes:
+    """Numbers (``address >> 15``) of the 32 KiB with a page of the set, rising; a huge page has all of its block."""
+    lanes = _lane_bytes(pages)
+    row, column = np.nonzero(lanes)
+    numbers, touched = pages.blocks[row] * np.uint64(_LANES_PER_BLOCK) + column.astype(np.uint64), lanes[row, column]
     if not len(pages.huge):
-        return found
+        return numbers, touched
     every = np.arange(_LANES_PER_BLOCK, dtype=np.uint64)
-    huge = pages.huge[:, None] * np.uint64(_LANES_PER_BLOCK) + every
-    return np.union1d(found, huge.ravel())
+    huge = (pages.huge[:, None] * np.uint64(_LANES_PER_BLOCK) + every).ravel()
+    numbers, touched = np.concatenate((numbers, huge)), np.concatenate((touched, np.full(len(huge), 0xFF, np.uint8)))
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], touched[order]
 
 
-def runs_of(lanes: NDArray[np.uint64]) -> Extents:
-    """Start and end addresses of neighbouring lanes."""
-    if not len(lanes):
-        return lanes, lanes
-    breaks = np.flatnonzero(np.diff(lanes) != 1)
-    first, last = lanes[np.concatenate(([0], breaks + 1))], lanes[np.concatenate((breaks, [len(lanes) - 1]))]
-    return first * np.uint64(_LANE_BYTES), (last + np.uint64(1)) * np.uint64(_LANE_BYTES)
+def _lane_bytes(pages: PageSet) -> NDArray[np.uint8]:
+    return pages.bits.astype("<u8", copy=False).view(np.uint8)
+
+
+def runs_of(lanes: Lanes) -> Extents:
+    """Start and end addresses: from the first touched page of neighbouring lanes to the last."""
+    numbers, touched = lanes
+    if not len(numbers):
+        return numbers, numbers
+    breaks = np.flatnonzero(np.diff(numbers) != 1)
+    first, last = np.concatenate(([0], breaks + 1)), np.concatenate((breaks, [len(numbers) - 1]))
+    starts = (numbers[first] << _LANE_SHIFT) + _BEFORE_FIRST[touched[first]]
+    return starts, (numbers[last] << _LANE_SHIFT) + _TO_LAST[touched[last]]
 
 
 def intersect(runs: Extents, mappings: Extents) -> Extents:
@@ -191,20 +230,31 @@ def intersect(runs: Extents, mappings: Extents) -> Extents:
     return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
 
 
-def flushing_ranges(runs: Extents, ranges: Extents, huge: NDArray[np.uint64]) -> Extents:
+def cut(ranges: Extents, most_bytes: int = 8 * BLOCK_BYTES) -> Extents:
+    """The same without long ranges: these end where an address is a multiple of ``most_bytes``."""
+    starts, ends = ranges
+    size = np.uint64(most_bytes)
+    first = starts // size
+    count = ((ends - np.uint64(1)) // size - first + np.uint64(1)).astype(np.intp)
+    if not len(starts) or count.max() == 1:
+        return ranges
+    which = np.repeat(np.arange(len(starts)), count)
+    part = (np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)).astype(np.uint64) + first[which]
+    return np.maximum(starts[which], part * size), np.minimum(ends[which], (part + np.uint64(1)) * size)
+
+
+def flushing_ranges(ranges: Extents, huge: NDArray[np.uint64]) -> Extents:
     """Ranges over which MADV_COLD flushes the whole address space, when it clears every mark in them.
 
-    It flushes from the first to the last mark that it cleared in one mapping. Of a run that no mapping cut, the first
-    and the last lane have a touched page each. Huge pages count by 2 MiB, so ranges with one are left out.
+    It flushes from the first to the last mark that it cleared. Huge pages count by 2 MiB, so ranges with one are left
+    out.
     """
     starts, ends = ranges
-    run = np.searchsorted(runs[1], starts, side="right")  # in which each of them lies
-    whole = (runs[0][run] == starts) & (runs[1][run] == ends)
-    whole &= ends - starts >= np.uint64(_FLUSHING_LANES * _LANE_BYTES)
+    long = ends - starts >= np.uint64(_FLUSHING_PAGES * PAGE_BYTES)
     if len(huge):
         at = huge * np.uint64(BLOCK_BYTES)
-        whole &= np.searchsorted(at, starts) == np.searchsorted(at, ends)
-    return starts[whole], ends[whole]
+        long &= np.searchsorted(at, starts) == np.searchsorted(at, ends)
+    return starts[long], ends[long]
 
 
 def flushed_in(ranges: Extents, touched: PageSet, left: PageSet) -> bool:
@@ -237,3 +287,8 @@ def large_folios_exist() -> bool:
 
 def _length(ranges: Extents) -> int:
     return int((ranges[1] - ranges[0]).sum())
+
+
+def _costs(ranges: Extents) -> NDArray[np.float64]:
+    """Of clearing each by MADV_COLD, in pages of a full clear."""
+    return (ranges[1] - ranges[0]).astype(np.float64) * (_PAGE_COST / PAGE_BYTES) + _RANGE_COST

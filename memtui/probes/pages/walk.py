@@ -38,7 +38,7 @@ _FEW_TABLES, _TABLES = 16, 1024  # page tables that are put out at once: of one 
 _QUESTIONS = 2048  # blocks that are asked about at once
 _ANONYMOUS = 65536  # no process has more mappings, unless vm.max_map_count was raised
 _HUGETLB = 4096  # mappings of that kind that are told apart
-_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_MARKED = range(4)
+_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = range(3)
 _WALK, _ASK = "walk", "ask"  # the programs
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
@@ -228,6 +228,11 @@ class Walker:
         return self._result(want_resident, first_table if want_tables and not lost else None)
 
     @property
+    def restricted(self) -> bool:
+        """Whether a walk visits the one process only."""
+        return self._restrict
+
+    @property
     def second_look(self) -> bool:
         """Whether pages are asked for what another observer of accessed bits noted about them."""
         return bool(self._get("second_look"))
@@ -250,12 +255,8 @@ class Walker:
         return self._ask(pid, pages, _ABOUT_NOTED) if self.knows_page_frames else PageSet.empty()
 
     def marked(self, pid: int, pages: PageSet) -> PageSet:
-        """Those of the pages, huge ones included, whose accessed bit is set, or noted as ``noted`` says it.
-
-        Raises as ``walk``.
-        """
-        about = _ABOUT_MARKED if self.second_look and self.knows_page_frames else _ABOUT_ACCESSED
-        small = self._ask(pid, pages, about)
+        """Those of the pages, huge ones included, whose accessed bit is set. Raises as ``walk``."""
+        small = self._ask(pid, pages, _ABOUT_ACCESSED)
         if not len(pages.huge):
             return small
         every = PageSet.from_blocks(pages.huge, np.full((len(pages.huge), 8), TOP, np.uint64))

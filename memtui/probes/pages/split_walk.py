@@ -1,0 +1,92 @@
+"""Reads the page tables of a large process in several parts at once: a walk is by address, and waits for memory."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from memtui.pageset import BLOCK_SHIFT, PageSet
+from memtui.probes.pages.bpf import Skeleton
+from memtui.probes.pages.hands import Hands
+from memtui.probes.pages.walk import TOP, Extents, Walk, Walker
+
+_PART_TABLES = 512  # a GiB: to read less takes little longer than to wake a thread for it
+
+
+class SplitWalker:
+    """A walker for each part. The first one belongs to the caller, who also uses it alone."""
+
+    def __init__(self, first: Walker, hands: Hands, skeleton: Skeleton | None = None) -> None:
+        self._first, self._hands, self._skeleton = first, hands, skeleton
+        self._others: list[Walker] = []
+
+    def cuts(self, resident: PageSet) -> tuple[int, ...]:
+        """Addresses between parts with about as many page tables each; none where it is not worth the trouble."""
+        parts = min(self._hands.count, len(resident.blocks) // _PART_TABLES)
+        places = [len(resident.blocks) * n // parts for n in range(1, parts)]
+        return tuple(int(block) << BLOCK_SHIFT for block in resident.blocks[places])
+
+    def prepare(self, parts: int) -> None:
+        """Have walkers for so many parts, with as much room as the first one. Takes a while: nothing should be paused.
+
+        Raises OSError and TrackerError as every walker.
+        """
+        while len(self._others) < parts - 1:
+            self._others.append(Walker(self._skeleton, slots=self._first.slots))
+        for other in self._others:
+            other.reserve(self._first.slots)
+            other.second_look = self._first.second_look
+
+    def walk(self, pid: int, cuts: tuple[int, ...], *, want_resident: bool, want_tables: bool) -> Walk:
+        """As ``Walker.walk``, over a process that stands still.
+
+        Args:
+            pid: of the process.
+            cuts: where parts begin, as far as walkers were prepared for them.
+            want_resident: pages that are there, too.
+            want_tables: page tables, too; the process is read in one part then.
+        """
+        used = () if want_tables or not self._first.restricted else cuts[: len(self._others)]
+        walk = partial(Walker.walk, pid=pid, want_resident=want_resident, want_tables=want_tables)
+        parts = zip((self._first, *self._others), (0, *used), (*used, TOP), strict=False)
+        return joined(self._hands.together([partial(walk, one, low=low, high=high) for one, low, high in parts]))
+
+    def forget(self, pid: int) -> None:
+        for other in self._others:
+            other.forget(pid)
+
+    def close(self) -> None:
+        for other in self._others:
+            other.close()
+
+
+def joined(walks: list[Walk]) -> Walk:
+    """The walk over all of a process, from walks over parts of it, rising."""
+    if len(walks) == 1:
+        return walks[0]
+    one = walks[0]
+    residents = [walk.resident for walk in walks if walk.resident is not None]
+    return Walk(
+        _union([walk.pages for walk in walks]),
+        _union(residents) if residents else None,
+        one.address_space,
+        vmas=one.vmas,  # every walk meets all mappings
+        mappings=one.mappings,
+        changed=sum(walk.changed for walk in walks),
+        errors=sum(walk.errors for walk in walks),
+        anonymous=_either([walk.anonymous for walk in walks]),
+        hugetlb=_either([walk.hugetlb for walk in walks]),
+    )
+
+
+def _union(parts: list[PageSet]) -> PageSet:
+    """Of sets that lie one above the other."""
+    fields = ("blocks", "bits", "huge", "giant")
+    return PageSet(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+
+
+def _either(extents: list[Extents]) -> Extents:
+    """A mapping that reaches from one part into the next is told by both walks."""
+    starts, ends = (np.unique(np.concatenate([extent[side] for extent in extents])) for side in (0, 1))
+    return starts, ends

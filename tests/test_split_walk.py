@@ -1,0 +1,116 @@
+"""A large process is read and cleared in parts, by several threads: what comes out is what one of them would find."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from memtui.pageset import PageSet
+from memtui.probes.pages import hands, rearm, split_walk
+from memtui.probes.pages.hands import Hands
+from memtui.probes.pages.pagetable import PageTableTracker
+from memtui.probes.pages.split_walk import SplitWalker
+from memtui.probes.pages.walk import Walker
+from tests.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable
+
+HANDS = 3
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Threads for processes of any size, on machines with any number of CPUs."""
+    monkeypatch.setattr(split_walk, "_PART_TABLES", 4)
+    monkeypatch.setattr(rearm, "_PART_COST", 50)
+    monkeypatch.setattr(hands, "MOST_HANDS", HANDS)
+    monkeypatch.setattr(hands.os, "sched_getaffinity", lambda _pid: set(range(HANDS)))
+
+
+@pytest.fixture
+def target():
+    need_pagetable()
+    with Target() as target:
+        yield target
+
+
+def test_parts_have_about_as_many_page_tables_each(eager):
+    split = SplitWalker(Walker.__new__(Walker), Hands())
+
+    def cuts(blocks: int) -> list[int]:
+        resident = PageSet.from_blocks(range(100, 100 + blocks), np.ones((blocks, 8)))
+        return [address >> 21 for address in split.cuts(resident)]
+
+    assert [cuts(blocks) for blocks in (0, 7, 8, 11, 12, 90)] == [[], [], [104], [105], [104, 108], [130, 160]]
+
+
+def test_all_calls_have_ended_when_one_of_them_failed():
+    pool, ended = Hands(2), threading.Event()
+
+    def slow() -> None:
+        time.sleep(0.1)
+        ended.set()
+
+    def fails() -> None:
+        raise ProcessLookupError("gone")
+
+    for calls in ([fails, slow], [slow, fails]):
+        ended.clear()
+        with pytest.raises(ProcessLookupError, match="gone"):
+            pool.together(calls)
+        assert ended.is_set()
+    assert pool.together([lambda: 1, lambda: 2, lambda: 3]) == [1, 2, 3]
+    assert pool.together([]) == []
+    pool.close()
+
+
+def test_parts_together_are_the_whole(eager, target):
+    target.do(
+        "a = anonymous(20000); v = view(a, 20000); v[::3] = 1; b = anonymous(4 * 512, 14, align=1 << 21); "
+        "view(b, 2048)[:] = 1; f = open('/usr/bin/env', 'rb'); m = mmap.mmap(f.fileno(), 0, prot=1); m[:]"
+    )
+    pool, first = Hands(), Walker()
+    split = SplitWalker(first, pool)
+    try:
+        whole = first.walk(target.pid, want_resident=True)
+        cuts = split.cuts(whole.resident)
+        assert len(cuts) == HANDS - 1
+        inside = [(whole.anonymous[0] < cut) & (whole.anonymous[1] > cut) for cut in cuts]
+        assert any(one.any() for one in inside), "a mapping lies in two parts"
+        split.prepare(HANDS)
+        parts = split.walk(target.pid, cuts, want_resident=True, want_tables=False)
+        for name in ("blocks", "bits", "huge", "giant"):
+            assert np.array_equal(getattr(parts.resident, name), getattr(whole.resident, name)), name
+        assert not parts.pages.difference(whole.pages).touch_count
+        assert whole.pages.difference(parts.pages).page_count <= 80, "DAMON, where it runs, takes some marks"
+        for side in (0, 1):
+            assert np.array_equal(parts.anonymous[side], whole.anonymous[side])
+        assert (parts.address_space, parts.vmas, parts.mappings) == (whole.address_space, whole.vmas, whole.mappings)
+        first.begin_round()
+        tables = split.walk(target.pid, cuts, want_resident=False, want_tables=True).tables
+        assert tables is not None, "the page frames of several processes are told all the same"
+    finally:
+        split.close()
+        first.close()
+        pool.close()
+
+
+@pytest.mark.parametrize("kind", ["full", "working-set"])
+@pytest.mark.parametrize(("pages", "touched"), [(20000, 17), (65536, 5000), (65536, 65536)])
+def test_every_window_is_exact(eager, target, kind, pages, touched):
+    address = target.touch_for_ever(pages, touched, seed=5, write=True)
+    tracker = PageTableTracker("cold", rearm=kind)
+    observer = Observer(tracker)
+    observer.begin(target.pid)
+    try:
+        for _ in range(8):
+            target.let_run(0.005)
+            tracker.begin_round(1)
+            window = observer.window(target.pid)
+            assert window.rearm == kind
+            assert_touched(target.pid, window.pages, address, pages, drawn(pages, touched, 5))
+        assert len(threading.enumerate()) > 1
+    finally:
+        observer.close()
+        tracker.close()
