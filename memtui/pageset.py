@@ -97,17 +97,23 @@ class PageSet:
 
     def union(self, other: PageSet) -> PageSet:
         """Pages that are in either."""
-        blocks = np.union1d(self.blocks, other.blocks)
-        bits = np.zeros((len(blocks), 8), np.uint64)
-        for part in (self, other):
-            bits[np.searchsorted(blocks, part.blocks)] |= part.bits
+        blocks = self.blocks
+        if np.array_equal(blocks, other.blocks):
+            bits = self.bits | other.bits
+        else:
+            blocks = np.union1d(blocks, other.blocks)
+            bits = np.zeros((len(blocks), 8), np.uint64)
+            for part in (self, other):
+                bits[np.searchsorted(blocks, part.blocks)] |= part.bits
         return PageSet(blocks, bits, np.union1d(self.huge, other.huge), np.union1d(self.giant, other.giant))
 
     def difference(self, other: PageSet) -> PageSet:
         """Pages that are in this one only."""
         bits = self.bits.copy()
-        _, mine, theirs = np.intersect1d(self.blocks, other.blocks, assume_unique=True, return_indices=True)
-        bits[mine] &= ~other.bits[theirs]
+        if len(other.blocks):
+            place = np.minimum(np.searchsorted(other.blocks, self.blocks), len(other.blocks) - 1)
+            both = other.blocks[place] == self.blocks
+            bits[both] &= ~other.bits[place[both]]
         used = bits.any(axis=1)
         huge, giant = np.setdiff1d(self.huge, other.huge), np.setdiff1d(self.giant, other.giant)
         return PageSet(self.blocks[used], bits[used], huge, giant)

@@ -107,7 +107,7 @@ class PageTableTracker:
         try:
             proofs = prove_flushes(self._walker) if flush == "auto" else ()
             self._flusher = Flusher(self._walker, flush, proofs)
-            self._rearmer = Rearmer(self._walker, self._flusher, self._hands, rearm, paused=paused)
+            self._rearmer = Rearmer(self._split, self._flusher, rearm, paused=paused)
         except BaseException:
             self._walker.close()
             raise

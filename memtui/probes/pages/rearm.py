@@ -22,13 +22,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, PageSet
+from memtui.pageset import BLOCK_BYTES, BLOCK_SHIFT, PAGE_BYTES, PageSet
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.bpf import ARM64
 from memtui.probes.pages.flush import COLD, FULL_FLUSH_PAGES, NOT_ON_ARM64, Flusher, Handle, madvise_cold_ranges
-from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.new_pages import NewPages
-from memtui.probes.pages.walk import Extents, Walk, Walker
+from memtui.probes.pages.split_walk import SplitWalker
+from memtui.probes.pages.walk import Extents, Walk
 from memtui.probes.pressure import reclaim_is_near
 
 FULL, WORKING_SET = "full", "working-set"
@@ -37,7 +37,8 @@ REARMS = (WORKING_SET, FULL)
 Lanes = tuple[NDArray[np.uint64], NDArray[np.uint8]]  # rising numbers, and which pages of each are touched
 _LANE_PAGES = 8
 _LANE_SHIFT = np.uint64(15)
-_LANES_PER_BLOCK = PAGES_PER_BLOCK // _LANE_PAGES
+_LANE_BITS = 6
+_LANES_PER_BLOCK = 1 << _LANE_BITS
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _BEFORE_FIRST = np.argmax(_BYTES, axis=1).astype(np.uint64) * np.uint64(PAGE_BYTES)  # by the pages of a lane, in bytes
 _TO_LAST = (np.uint64(_LANE_PAGES) - np.argmax(_BYTES[:, ::-1], axis=1).astype(np.uint64)) * np.uint64(PAGE_BYTES)
@@ -63,15 +64,12 @@ class Rearmed:
 class Rearmer:
     """Flushes and clears, one process at a time."""
 
-    def __init__(
-        self, walker: Walker, flusher: Flusher, hands: Hands, asked: str = "auto", *, paused: bool = True
-    ) -> None:
+    def __init__(self, readers: SplitWalker, flusher: Flusher, asked: str = "auto", *, paused: bool = True) -> None:
         """Choose.
 
         Args:
-            walker: for reading marks again.
+            readers: for reading marks again; their hands clear.
             flusher: for flushing where clearing does not do it on the way.
-            hands: that clear.
             asked: ``auto``, ``working-set`` or ``full``.
             paused: the target stands still meanwhile; only then can marks that stayed be told from new ones.
 
@@ -82,7 +80,8 @@ class Rearmer:
             raise ValueError(f"unknown rearm {asked!r}: one of auto, {', '.join(REARMS)}")
         if asked == WORKING_SET and ARM64:
             raise TrackerError(f"rearm {WORKING_SET} does not work here: {NOT_ON_ARM64}; auto and {FULL} would")
-        self._walker, self._flusher, self._hands, self._asked, self._paused = walker, flusher, hands, asked, paused
+        self._readers, self._walker, self._hands = readers, readers.first, readers.hands
+        self._flusher, self._asked, self._paused = flusher, asked, paused
         # Who chose another flush than cold may want the order of reclaim left alone.
         self._allowed = asked == WORKING_SET or (asked == "auto" and flusher.choice == COLD)
         self._rest: dict[int, int] = {}  # windows left in which a process is cleared in full
@@ -163,7 +162,7 @@ class Rearmer:
             handle.clear_mapped_files()
         if not self._paused:
             return used or COLD, PageSet.empty()
-        left = self._walker.marked(handle.pid, touched)
+        left = self._readers.marked(handle.pid, touched)
         if noted.touch_count:
             left = left.union(self._walker.noted(handle.pid, noted))
         if not used and flushed_in(flushing, touched, left):
@@ -193,13 +192,16 @@ class Rearmer:
 
 def lanes_of(pages: PageSet) -> Lanes:
     """Numbers (``address >> 15``) of the 32 KiB with a page of the set, rising; a huge page has all of its block."""
-    lanes = _lane_bytes(pages)
-    row, column = np.nonzero(lanes)
-    numbers, touched = pages.blocks[row] * np.uint64(_LANES_PER_BLOCK) + column.astype(np.uint64), lanes[row, column]
+    lanes = _lane_bytes(pages).reshape(-1)
+    found = np.flatnonzero(lanes != 0)
+    numbers = (pages.blocks[found >> _LANE_BITS] << np.uint64(_LANE_BITS)) + (found & _LANES_PER_BLOCK - 1).view(
+        np.uint64
+    )
+    touched = lanes[found]
     if not len(pages.huge):
         return numbers, touched
     every = np.arange(_LANES_PER_BLOCK, dtype=np.uint64)
-    huge = (pages.huge[:, None] * np.uint64(_LANES_PER_BLOCK) + every).ravel()
+    huge = ((pages.huge << np.uint64(_LANE_BITS))[:, None] + every).ravel()
     numbers, touched = np.concatenate((numbers, huge)), np.concatenate((touched, np.full(len(huge), 0xFF, np.uint8)))
     order = np.argsort(numbers, kind="stable")
     return numbers[order], touched[order]
@@ -225,22 +227,26 @@ def intersect(runs: Extents, mappings: Extents) -> Extents:
     first = np.searchsorted(mappings[1], runs[0], side="right")
     last = np.searchsorted(mappings[0], runs[1], side="left")
     count = np.maximum(last - first, 0)
+    if count.max(initial=0) <= 1:  # the common case, and there may be many
+        run = np.flatnonzero(count)
+        mapping = first[run]
+        return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
     run = np.repeat(np.arange(len(count)), count)
     mapping = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count) + first[run]
     return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
 
 
-def cut(ranges: Extents, most_bytes: int = 8 * BLOCK_BYTES) -> Extents:
-    """The same without long ranges: these end where an address is a multiple of ``most_bytes``."""
+def cut(ranges: Extents, shift: int = BLOCK_SHIFT + 3) -> Extents:
+    """The same, when one is twice as long, in pieces that end where an address is a multiple of ``1 << shift``."""
     starts, ends = ranges
-    size = np.uint64(most_bytes)
-    first = starts // size
-    count = ((ends - np.uint64(1)) // size - first + np.uint64(1)).astype(np.intp)
-    if not len(starts) or count.max() == 1:
+    if (ends - starts).max(initial=0) < 2 << shift:
         return ranges
+    by = np.uint64(shift)
+    first, last = starts >> by, ends - np.uint64(1) >> by
+    count = (last - first).astype(np.intp) + 1
     which = np.repeat(np.arange(len(starts)), count)
     part = (np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)).astype(np.uint64) + first[which]
-    return np.maximum(starts[which], part * size), np.minimum(ends[which], (part + np.uint64(1)) * size)
+    return np.maximum(starts[which], part << by), np.minimum(ends[which], part + np.uint64(1) << by)
 
 
 def flushing_ranges(ranges: Extents, huge: NDArray[np.uint64]) -> Extents:

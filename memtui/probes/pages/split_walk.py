@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,12 +19,12 @@ class SplitWalker:
     """A walker for each part. The first one belongs to the caller, who also uses it alone."""
 
     def __init__(self, first: Walker, hands: Hands, skeleton: Skeleton | None = None) -> None:
-        self._first, self._hands, self._skeleton = first, hands, skeleton
+        self.first, self.hands, self._skeleton = first, hands, skeleton
         self._others: list[Walker] = []
 
     def cuts(self, resident: PageSet) -> tuple[int, ...]:
         """Addresses between parts with about as many page tables each; none where it is not worth the trouble."""
-        parts = min(self._hands.count, len(resident.blocks) // _PART_TABLES)
+        parts = min(self.hands.count, len(resident.blocks) // _PART_TABLES)
         places = [len(resident.blocks) * n // parts for n in range(1, parts)]
         return tuple(int(block) << BLOCK_SHIFT for block in resident.blocks[places])
 
@@ -33,10 +34,10 @@ class SplitWalker:
         Raises OSError and TrackerError as every walker.
         """
         while len(self._others) < parts - 1:
-            self._others.append(Walker(self._skeleton, slots=self._first.slots))
+            self._others.append(Walker(self._skeleton, slots=self.first.slots))
         for other in self._others:
-            other.reserve(self._first.slots)
-            other.second_look = self._first.second_look
+            other.reserve(self.first.slots)
+            other.second_look = self.first.second_look
 
     def walk(self, pid: int, cuts: tuple[int, ...], *, want_resident: bool, want_tables: bool) -> Walk:
         """As ``Walker.walk``, over a process that stands still.
@@ -47,10 +48,24 @@ class SplitWalker:
             want_resident: pages that are there, too.
             want_tables: page tables, too; the process is read in one part then.
         """
-        used = () if want_tables or not self._first.restricted else cuts[: len(self._others)]
+        used = () if want_tables or not self.first.restricted else cuts[: len(self._others)]
         walk = partial(Walker.walk, pid=pid, want_resident=want_resident, want_tables=want_tables)
-        parts = zip((self._first, *self._others), (0, *used), (*used, TOP), strict=False)
-        return joined(self._hands.together([partial(walk, one, low=low, high=high) for one, low, high in parts]))
+        parts = zip((self.first, *self._others), (0, *used), (*used, TOP), strict=False)
+        return joined(self.hands.together([partial(walk, one, low=low, high=high) for one, low, high in parts]))
+
+    def marked(self, pid: int, pages: PageSet) -> PageSet:
+        """As ``Walker.marked``."""
+        parts = min(1 + len(self._others), self.hands.count, len(pages.blocks) // _PART_TABLES)
+        if parts < 2 or not self.first.restricted:
+            return self.first.marked(pid, pages)
+        fields = zip(np.array_split(pages.blocks, parts), np.array_split(pages.bits, parts), strict=True)
+        sets = [PageSet(blocks, bits, pages.huge[:0], pages.giant[:0]) for blocks, bits in fields]
+        sets[0] = replace(sets[0], huge=pages.huge)
+        walkers = (self.first, *self._others)
+        found = self.hands.together(
+            [partial(walker.marked, pid, one) for walker, one in zip(walkers, sets, strict=False)]
+        )
+        return _union(found)
 
     def forget(self, pid: int) -> None:
         for other in self._others:
