@@ -26,10 +26,12 @@ from benchmarks.run import say
 from benchmarks.table import Skip, columns, number
 from benchmarks.targets import PATTERN_PAGES_PER_GIB, needs_root
 from benchmarks.toucher import toucher
-from memtui.pageset import BLOCK_BYTES, PAGE_BYTES
+from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.flush import Flusher, Handle, prove_flushes
+from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.rearm import WORKING_SET, Rearmer
-from memtui.probes.pages.walk import Walker, blocks_of
+from memtui.probes.pages.split_walk import SplitWalker
+from memtui.probes.pages.walk import Walk, Walker, blocks_of
 from memtui.sampler import HIGHEST_PRIORITY
 
 SIZES_GIB = (1, 2, 4, 8, 16)
@@ -37,14 +39,15 @@ HOT_PARTS = 100
 SPARE_GIB = 2.5  # left to everything else on the machine
 _STREAM_BYTES, _STREAM_TIMES = 1 << 30, 5
 _ENTRY_BYTES = 8
+Cuts = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Medians of one size, in ns a resident page.
 
-    ``all_ms``: walk, flush and clear of a window in which all was touched; ``hot_ms``: walk and re-arm of one in which
-    one hundredth was.
+    ``all_ms``: a window in which all was touched, cleared in the way that is chosen; ``hot_ms``: walk and re-arm of
+    one in which one hundredth was.
     """
 
     gib: float
@@ -75,7 +78,8 @@ def stream_bytes_per_ns() -> float:
 def measure(sizes: Sequence[float]) -> Iterator[Cost]:
     """Both kinds of pages in each size; a size for which there is not enough memory is left out, and said."""
     needs_root()
-    walker = Walker()
+    walker, hands = Walker(), Hands()
+    readers = SplitWalker(walker, hands)
     niceness = os.getpriority(os.PRIO_PROCESS, 0)
     try:
         os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
@@ -85,36 +89,50 @@ def measure(sizes: Sequence[float]) -> Iterator[Cost]:
                 if psutil.virtual_memory().available < (gib + SPARE_GIB) * 2**30:
                     say(f"cost: {gib:g} GiB left out: not {gib + SPARE_GIB:g} GiB of memory are free")
                     continue
-                found = _one(walker, flusher, gib, page_bytes)
+                found = _one(readers, flusher, gib, page_bytes)
                 say(f"cost: {found}")
                 yield found
     finally:
         os.setpriority(os.PRIO_PROCESS, 0, niceness)
+        hands.close()
+        readers.close()
         walker.close()
 
 
-def _one(walker: Walker, flusher: Flusher, gib: float, page_bytes: int) -> Cost:
+def _one(readers: SplitWalker, flusher: Flusher, gib: float, page_bytes: int) -> Cost:
     pages = round(gib * PATTERN_PAGES_PER_GIB)
     times = 5 if gib > 4 else 11
     huge = page_bytes == BLOCK_BYTES
     with toucher(pages, huge=huge) as target:
-        handle, rearmer = Handle.open(target.pid), Rearmer(walker, flusher, WORKING_SET)
+        handle, rearmer = Handle.open(target.pid), Rearmer(readers, flusher, WORKING_SET)
         rearmer.look_around(())
         try:
-            walker.reserve(blocks_of(target.pid) * 5 // 4)
-            whole = []
+            readers.first.reserve(blocks_of(target.pid) * 5 // 4)
+            resident = readers.first.walk(target.pid, want_resident=True).resident
+            assert resident is not None
+            cuts = readers.cuts(resident)
+            readers.prepare(1 + len(cuts))
+            whole, windows = [], []
             for _ in range(times + 1):  # the first is no measurement: it meets cold caches
                 target.touch(pages)
                 with target.still():
-                    whole.append(_all_touched(walker, flusher, handle))
+                    whole.append(_all_touched(readers, cuts, flusher, handle))
+            automatic = Rearmer(readers, flusher)
+            automatic.look_around(())
+            for _ in range(times + 1):
+                target.touch(pages)
+                with target.still():
+                    windows.append(_window(readers, cuts, automatic, handle, resident.page_count))
+            automatic.close()
             hot = []
             for _ in range(times + 1):
                 target.touch(pages // HOT_PARTS)
                 with target.still():
-                    hot.append(_some_touched(walker, rearmer, handle))
+                    hot.append(_some_touched(readers, cuts, rearmer, handle))
         finally:
             rearmer.close()
-            walker.forget(target.pid)
+            readers.forget(target.pid)
+            readers.first.forget(target.pid)
             handle.close()
     walk, flush, clear, small, large = np.median(whole[1:], axis=0)
     count = int(large if huge else small)
@@ -131,15 +149,15 @@ def _one(walker: Walker, flusher: Flusher, gib: float, page_bytes: int) -> Cost:
         flush_ns=flush * each,
         rearm_ns=rearm * each,
         rearm_touched_ns=rearm / touched,
-        all_ms=(walk + flush + clear) / 1e6,
+        all_ms=float(np.median(windows[1:])) / 1e6,
         hot_ms=(hot_walk + rearm) / 1e6,
     )
 
 
-def _all_touched(walker: Walker, flusher: Flusher, handle: Handle) -> tuple[float, ...]:
+def _all_touched(readers: SplitWalker, cuts: Cuts, flusher: Flusher, handle: Handle) -> tuple[float, ...]:
     """Ns of a walk, a flush and a clear, and how many small and huge pages were touched."""
     times = [time.perf_counter_ns()]
-    walk = walker.walk(handle.pid)
+    walk = _walk(readers, cuts, handle)
     times.append(time.perf_counter_ns())
     flusher.flush(handle, walk)
     times.append(time.perf_counter_ns())
@@ -148,16 +166,27 @@ def _all_touched(walker: Walker, flusher: Flusher, handle: Handle) -> tuple[floa
     return *np.diff(times).tolist(), walk.pages.page_count, len(walk.pages.huge)
 
 
-def _some_touched(walker: Walker, rearmer: Rearmer, handle: Handle) -> tuple[float, ...]:
+def _window(readers: SplitWalker, cuts: Cuts, rearmer: Rearmer, handle: Handle, resident_pages: int) -> float:
+    """Ns of a walk and of clearing in the way that is chosen."""
+    begin = time.perf_counter_ns()
+    rearmer.rearm(handle, _walk(readers, cuts, handle), PageSet.empty(), resident_pages)
+    return time.perf_counter_ns() - begin
+
+
+def _some_touched(readers: SplitWalker, cuts: Cuts, rearmer: Rearmer, handle: Handle) -> tuple[float, ...]:
     """Ns of a walk and of a re-arm by working set, flush and second look included, and how many pages were touched."""
     begin = time.perf_counter_ns()
-    walk = walker.walk(handle.pid)
+    walk = _walk(readers, cuts, handle)
     walked = time.perf_counter_ns()
-    done = rearmer.rearm(handle, walk, walk.pages, 0)
+    done = rearmer.rearm(handle, walk, PageSet.empty(), 0)
     end = time.perf_counter_ns()
     if done.rearm != WORKING_SET:
         raise RuntimeError("marks stayed after a re-arm by working set")
     return walked - begin, end - walked, walk.pages.touch_count
+
+
+def _walk(readers: SplitWalker, cuts: Cuts, handle: Handle) -> Walk:
+    return readers.walk(handle.pid, cuts, want_resident=False, want_tables=False)
 
 
 def table(costs: Sequence[Cost], floor_ns: float) -> str:
