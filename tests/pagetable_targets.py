@@ -196,6 +196,7 @@ class Observer:
 
     def begin(self, pid: int) -> None:
         self.tracker.notice()
+        self.tracker.approach(pid)
         self.paused(pid, lambda: self.tracker.begin(pid, vmas_of(pid)))
 
     def window(self, pid: int, *, want_resident: bool = False):

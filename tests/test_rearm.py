@@ -155,6 +155,31 @@ def test_every_window_is_exact(target, pages, touched, write):
     tracker.close()
 
 
+def test_much_memory_is_cleared_before_the_first_pause(target, monkeypatch):
+    """A loop over so few pages that all stay translated would be missed, were there no mark left to flush with."""
+    target.do("big = anonymous(100000); w = view(big, 100000); w[:] = 1")
+    address = target.touch_for_ever(256, 256, seed=3)
+    cleared, clear = [], Handle.clear
+    monkeypatch.setattr(Handle, "clear", lambda handle: (cleared.append(handle.pid), clear(handle)))
+    tracker = PageTableTracker("cold", rearm=WORKING_SET)
+    tracker.notice()
+    tracker.approach(target.pid)
+    marked = Walker()
+    left = len(marked.walk(target.pid).pages.pages())
+    observer = Observer(tracker)
+    observer.paused(target.pid, lambda: tracker.begin(target.pid, ()))
+    assert 34 <= left < 20000, "most is cleared, and what is left is enough for a flush"
+    assert not cleared
+    for _ in range(3):
+        target.let_run(0.005)
+        window = observer.window(target.pid)
+        assert_touched(target.pid, window.pages, address, 256, range(256))
+        assert window.pages.page_count < 5000, "the rest was touched before"
+    marked.close()
+    observer.close()
+    tracker.close()
+
+
 def test_what_was_not_touched_again_is_not_seen_again(target):
     address = target.do("a = anonymous(8192); v = view(a, 8192); v[:] = 1; answer = a")
     tracker, observer = _track(target)

@@ -76,6 +76,7 @@ class PageReader:
             return 0
         try:
             self._check(subject)
+            self._tracker.approach(subject.pid)
             with self._pauser.paused(subject.pid, subject.pidfd) as pause:
                 self._tracker.begin(subject.pid, subject.vmas)
         except PauseRefused:

@@ -61,6 +61,9 @@ class PageTracker(Protocol):
     def pace(self, interval_ns: int | None) -> None:
         """Windows will be so long; None: the targets are to be left alone until further notice."""
 
+    def approach(self, pid: int) -> None:
+        """What is long and can be done while it still runs, before the pause in which ``begin`` is called."""
+
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency."""
 

@@ -109,6 +109,9 @@ class DamonTracker:
         self._interval_ns = interval_ns
         self._order(interval_ns=interval_ns, flush=self.flush != OFF)
 
+    def approach(self, pid: int) -> None:
+        """Nothing can be done before the first pause."""
+
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Have it watched from now on. Raises ProcessLookupError."""
         self._watch(pid, address_space.identity(pid), 0)

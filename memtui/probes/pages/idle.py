@@ -136,6 +136,9 @@ class IdleTracker:
     def pace(self, interval_ns: int | None) -> None:
         """Windows may be of any length."""
 
+    def approach(self, pid: int) -> None:
+        """Nothing can be done before the first pause."""
+
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Set the idle bit of every page, so that the first window reports touches and not residency.
 

@@ -20,7 +20,7 @@ from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flush
 from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.observers import other_observers
 from memtui.probes.pages.own_pages import misjudged, other_pages, own_pages
-from memtui.probes.pages.rearm import Rearmer
+from memtui.probes.pages.rearm import Rearmed, Rearmer
 from memtui.probes.pages.split_walk import SplitWalker
 from memtui.probes.pages.walk import DEFAULT_SLOTS, Walk, Walker, blocks_of
 from memtui.samples import Capability, Status, Vma
@@ -40,6 +40,7 @@ class _Held:
 
     handle: Handle
     address_space: tuple[int, int]
+    begun: bool = False
     generation: int = 0
     resident_pages: int = 0
     cuts: tuple[int, ...] = ()  # where another walker goes on
@@ -139,8 +140,8 @@ class PageTableTracker:
     def pace(self, interval_ns: int | None) -> None:
         """Windows may be of any length."""
 
-    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
-        """Clear all marks, so that the first window reports touches and not residency.
+    def approach(self, pid: int) -> None:
+        """Clear most marks while it runs. The first pause is short then, however much memory there is.
 
         Raises:
             ProcessLookupError: the process ended.
@@ -152,20 +153,35 @@ class PageTableTracker:
         try:
             self._walker.reserve(blocks_of(pid) * 5 // 4)
             walk = self._walker.walk(pid, want_resident=True)
-            self._flusher.flush(handle, walk)
-            handle.clear()
+            self._rearmer.look_at(pid)
+            self._rearmer.thin(handle, walk)
         except BaseException:
             handle.close()
             self._walker.forget(pid)
             raise
         held = self._held[pid] = _Held(handle, walk.address_space)
         self._note_resident(held, walk)
-        self._rearmer.look_at(pid)
+        self._split.prepare(1 + len(held.cuts))
         # What was touched before may be all that is resident: too much to ask about in every window.
         if walk.pages.page_count <= _RECENT_PAGES:
             held.recent = held.known = walk.pages
         elif walk.pages.page_count <= _FIRST_PAGES:
             held.known = walk.pages
+
+    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+        """Clear all marks, so that the first window reports touches and not residency.
+
+        Raises as ``approach``, which it does itself where nobody did.
+        """
+        if pid not in self._held or self._held[pid].begun:
+            self.approach(pid)
+        held = self._held[pid]
+        try:
+            self._read(held, pid)
+        except BaseException:
+            self.forget(pid)
+            raise
+        held.begun = True
 
     def begin_round(self, processes: int) -> None:
         """Of several processes, the page frames behind touched pages will be told. Nothing should be paused."""
@@ -185,25 +201,13 @@ class PageTableTracker:
             TrackerError: no mapping was met, or the tracker cannot read page tables here.
         """
         held = self._held.get(pid)
-        if held is None:
+        if held is None or not held.begun:
             self.begin(pid, vmas)
             return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
-        begin = time.monotonic_ns()
-        walk = self._split.walk(pid, held.cuts, want_resident=want_resident, want_tables=self._several)
-        if walk.address_space != held.address_space:
-            # A new address space begins without marks, so what is marked was touched since the exec.
-            held.address_space = walk.address_space
-            held.generation += 1
-            held.touched, held.recent = None, PageSet.empty()
-            held.known = held.earlier = held.unknown = held.recent
-        self._note_resident(held, walk)
-        noted = self._noted(held, pid, walk.pages) if self._walker.second_look else PageSet.empty()
-        walked = time.monotonic_ns()
-        done = self._rearmer.rearm(held.handle, walk, noted, held.resident_pages)
+        begin, unknown = time.monotonic_ns(), held.unknown
+        walk, pages, done, walked = self._read(held, pid, want_resident=want_resident, want_tables=self._several)
         cleared = time.monotonic_ns()
-        pages = held.touched = walk.pages.union(noted) if noted.touch_count else walk.pages
-        unknown_bytes = pages.size_bytes - pages.difference(held.unknown).size_bytes if held.unknown.touch_count else 0
-        held.unknown = done.unknown
+        unknown_bytes = pages.size_bytes - pages.difference(unknown).size_bytes if unknown.touch_count else 0
 
         hugetlb = walk.hugetlb[0].tolist()
         reason = f"{walk.errors} page tables could not be read" if walk.errors else ""
@@ -223,6 +227,25 @@ class PageTableTracker:
             status=Status.FAILED if reason else Status.APPROXIMATE if walk.changed else Status.OK,
             reason=reason or (f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""),
         )
+
+    def _read(
+        self, held: _Held, pid: int, *, want_resident: bool = False, want_tables: bool = False
+    ) -> tuple[Walk, PageSet, Rearmed, int]:
+        """Read the marks, flush, clear them: what was met, what was touched, what was done, when the reading ended."""
+        walk = self._split.walk(pid, held.cuts, want_resident=want_resident, want_tables=want_tables)
+        if walk.address_space != held.address_space:
+            # A new address space begins without marks, so what is marked was touched since the exec.
+            held.address_space = walk.address_space
+            held.generation += 1
+            held.touched, held.recent = None, PageSet.empty()
+            held.known = held.earlier = held.unknown = held.recent
+        self._note_resident(held, walk)
+        noted = self._noted(held, pid, walk.pages) if self._walker.second_look else PageSet.empty()
+        walked = time.monotonic_ns()
+        done = self._rearmer.rearm(held.handle, walk, noted, held.resident_pages)
+        pages = held.touched = walk.pages.union(noted) if noted.touch_count else walk.pages
+        held.unknown = done.unknown
+        return walk, pages, done, walked
 
     def _note_resident(self, held: _Held, walk: Walk) -> None:
         if walk.resident is not None:

@@ -25,7 +25,15 @@ from numpy.typing import NDArray
 from memtui.pageset import BLOCK_BYTES, BLOCK_SHIFT, PAGE_BYTES, PageSet
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.bpf import ARM64
-from memtui.probes.pages.flush import COLD, FULL_FLUSH_PAGES, NOT_ON_ARM64, Flusher, Handle, madvise_cold_ranges
+from memtui.probes.pages.flush import (
+    COLD,
+    FULL_FLUSH_PAGES,
+    NOT_ON_ARM64,
+    Flusher,
+    Handle,
+    madvise_cold_ranges,
+    spans,
+)
 from memtui.probes.pages.new_pages import NewPages
 from memtui.probes.pages.split_walk import SplitWalker
 from memtui.probes.pages.walk import Extents, Walk
@@ -48,6 +56,7 @@ _UNKNOWN_SHARE, _UNKNOWN_BYTES = 0.01, 8 * PAGE_BYTES  # more than both is clear
 _PAGE_COST, _RANGE_COST = 1.5, 20  # of MADV_COLD, where clear_refs takes 1 for a page (measured: 85 ns, 1.1 us, 57 ns)
 _HAND_GAIN = 0.6  # of every CPU more that clears at once (measured with two: 0.6 to 1.2)
 _PART_COST = 20_000  # that is worth another thread: some ms
+_THIN_PAGES = 1 << 16  # less than that a full clear takes few milliseconds for
 _HOPELESS_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
 _REST_WINDOWS = 16  # so many windows go by before it is tried again
 
@@ -105,6 +114,24 @@ class Rearmer:
     def close(self) -> None:
         self._new_pages.close()
 
+    def thin(self, handle: Handle, walk: Walk) -> None:
+        """Clear most marks of a process that runs, so that its first pause finds few.
+
+        Those of one place stay: a flush will look for marks to clear.
+        """
+        if not self._allowed or handle.pid in self._rest or walk.pages.page_count < _THIN_PAGES:
+            return
+        span = next(spans(handle, walk.pages, walk.anonymous), None)
+        if span is None:
+            return
+        starts, ends = intersect(runs_of(self._clearable(handle.pid, walk.pages)), walk.anonymous)
+        first, last = np.uint64(span.start), np.uint64(span.end)
+        starts, ends = (
+            np.concatenate(sides) for sides in ((starts, np.maximum(starts, last)), (np.minimum(ends, first), ends))
+        )
+        there = starts < ends
+        self._clear(handle.pidfd, cut((starts[there], ends[there])))
+
     def rearm(self, handle: Handle, walk: Walk, noted: PageSet, resident_pages: int) -> Rearmed:
         """Flush and clear, so that the next walk sees what was touched since.
 
@@ -146,10 +173,8 @@ class Rearmer:
         self, handle: Handle, walk: Walk, touched: PageSet, noted: PageSet, lanes: Lanes, runs: Extents
     ) -> tuple[str, PageSet]:
         """(the flush that came with it, or nothing; pages whose marks stayed)."""
-        kept = lanes
-        if self._flusher.large_folios:
-            kept = self._without_large_folios(handle.pid, touched, lanes)
-            runs = runs_of(kept)
+        kept = self._clearable(handle.pid, touched, lanes)
+        runs = runs if kept is lanes else runs_of(kept)
         ranges = intersect(runs, walk.anonymous)
         everything = len(kept[0]) == len(lanes[0]) and _length(ranges) == _length(runs)
         ranges = cut(ranges)
@@ -181,8 +206,11 @@ class Rearmer:
     def _parts(self, cost: float) -> int:
         return max(1, min(self._hands.count, int(cost / _PART_COST)))
 
-    def _without_large_folios(self, pid: int, touched: PageSet, lanes: Lanes) -> Lanes:
+    def _clearable(self, pid: int, touched: PageSet, lanes: Lanes | None = None) -> Lanes:
         """Lanes without a page of a large folio that is mapped page by page. A huge page is one, but mapped whole."""
+        lanes = lanes or lanes_of(touched)
+        if not self._flusher.large_folios:
+            return lanes
         around = np.where(_lane_bytes(touched) != 0, np.uint8(0xFF), np.uint8(0)).view("<u8").astype(np.uint64)
         large = self._walker.large(pid, PageSet.from_blocks(touched.blocks, around))
         numbers, pages = lanes

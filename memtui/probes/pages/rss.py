@@ -26,6 +26,9 @@ class RssTracker:
     def pace(self, interval_ns: int | None) -> None:
         """Windows may be of any length."""
 
+    def approach(self, pid: int) -> None:
+        """Nothing can be done before the first pause."""
+
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Nothing to clear."""
 
