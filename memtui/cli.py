@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from memtui import values
 from memtui.choices import (
@@ -37,6 +37,16 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         print(visible(f"{self.prog}: {message}; see {self.prog} --help"), file=sys.stderr)
         sys.exit(BAD_INPUT)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """As always, but an option that is nearly one of ours is told from a word too many."""
+        options, unknown = super().parse_known_args(args, namespace)
+        for word in (word.partition("=")[0] for word in unknown if word.startswith("--")):
+            from difflib import get_close_matches
+
+            if near := get_close_matches(word, self._option_string_actions, 1, 0.75):
+                self.error(f"there is no {word}; did you mean {near[0]}?")
+        return options, unknown
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -52,6 +52,9 @@ def other():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["record", "--intervall", "0.2", "1"], "there is no --intervall; did you mean --interval?"),
+        (["record", "--max-overhed=1%", "1"], "there is no --max-overhed; did you mean --max-overhead?"),
+        (["record", "--frobnicate", "1"], "unrecognized arguments: --frobnicate"),
         (["record", "--interval", "0", "1"], "must be above 0"),
         (["record", "--interval", "-0.5", "1"], "must be above 0"),
         (["record", "--interval", "nan", "1"], "must be above 0"),
