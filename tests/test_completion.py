@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from memtui.cli import _build_parser
+from memtui.arguments import build_parser
+from memtui.cli import COMMANDS
 from memtui.completion import commands_of
 
 
@@ -53,7 +54,7 @@ def bash(script: Path, folder: Path, *words: str) -> list[str]:
 
 
 def test_every_command_and_option_is_offered(scripts, folder):
-    commands = commands_of(_build_parser())
+    commands = commands_of(build_parser(COMMANDS))
     assert {"attach", "record", "export", "completion"} <= {command.name for command in commands}
     assert set(bash(scripts["bash"], folder, "")) == {*(c.name for c in commands), "--help", "--version"}
     for command in commands:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from memtui import cli
+from memtui.arguments import build_parser
 from tests.sessions import messages, write_session
 from tests.users import temporary_user
 
@@ -33,7 +34,7 @@ def config(tmp_path, monkeypatch):
 
 def options(*words: str):
     """What a command is called with."""
-    parser = cli._build_parser()
+    parser = build_parser(cli.COMMANDS)
     return cli._with_config(parser, list(words), parser.parse_args(list(words)))
 
 
