@@ -46,7 +46,7 @@ def _rows() -> list[SimpleNamespace]:
     return [
         SimpleNamespace(
             id=number, process=1, pid=4242, start=start, end=start + size, perms=perms, name=name,
-            first_sample=0, last_sample=1 << 40, filtered=filtered,
+            first_sample=0, last_sample=1 << 40, filtered=filtered, open=True,
         )
         for number, (start, size, perms, name, filtered) in enumerate(big + small + noaccess)
     ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +18,42 @@ from memtui.units import short_size
 from memtui.views import TREND, RangeRow, Sort, TableView
 
 READ_EVERY_S = 3.0  # the ranges of a growing session
+_FOR_EVER = 1 << 62
 TREND_SAMPLES = 48  # windows before the cursor that the trend shows
+
+
+_Found = tuple[Any, str, str]  # a range, its name, why the filter would leave it out
+
+
+class _Mapped:
+    """Ranges and the samples in which they were mapped. There may be thousands that were, for a moment each."""
+
+    def __init__(self, found: list[_Found]) -> None:
+        self._found = found
+        self._first = np.array([row.first_sample for row, _, _ in found], np.int64)
+        self._last = np.array([_FOR_EVER if row.open else row.last_sample for row, _, _ in found], np.int64)
+
+    def _there(self, sample: int) -> np.ndarray:
+        return (self._first <= sample) & (sample <= self._last)
+
+    def at(self, sample: int) -> list[_Found]:
+        """Those that were mapped in a sample."""
+        return [self._found[place] for place in np.flatnonzero(self._there(sample)).tolist()]
+
+    def count(self, sample: int) -> int:
+        """How many there were."""
+        return int(self._there(sample).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class _Sifted:
+    """All rows in three parts, and what parted them."""
+
+    rows: list[Any]
+    by: tuple[object, ...]
+    shown: _Mapped
+    left_out: _Mapped
+    unmatched: _Mapped
 
 
 class RangeTable:
@@ -37,6 +73,7 @@ class RangeTable:
         self._ids: set[int] = set()
         self._read_at = -READ_EVERY_S
         self._surveyed = 0
+        self._sifted: _Sifted | None = None
         self._left_out: dict[tuple[int, int, int], str] = {}
         self._made: dict[int, tuple[tuple, RangeRow]] = {}  # rows of the last view and of what, by their number
 
@@ -55,18 +92,9 @@ class RangeTable:
         total = sum(max(size, 0) for size in wss.values())
         several = len({p.pid for p in processes}) > 1
         made: dict[int, tuple[tuple, RangeRow]] = {}
-        rows, left_out, unmatched = [], 0, 0
-        for row in self._rows:
-            if sample < row.first_sample or (sample > row.last_sample and not row.open):
-                continue
-            why = self._why_left_out(row)
-            if why and self.filters_on:
-                left_out += 1
-                continue
-            name = name_of(row)
-            if not self._matches(row):
-                unmatched += 1
-                continue
+        rows = []
+        sifted = self._sift()
+        for row, name, why in sifted.shown.at(sample):
             touched = wss.get(row.id, None if row.filtered or not known else 0)
             if touched is not None and touched < 0:
                 touched = None  # the tracker cannot know it (hugetlb)
@@ -91,8 +119,32 @@ class RangeTable:
         self._made = made
         rows.sort(key=self._key, reverse=self.descending)
         return TableView(
-            tuple(rows), left_out, unmatched, self.filters_on, self.words, self.sort, self.descending, only=self.pid
+            tuple(rows),
+            sifted.left_out.count(sample),
+            sifted.unmatched.count(sample),
+            self.filters_on,
+            self.words,
+            self.sort,
+            self.descending,
+            only=self.pid,
         )
+
+    def _sift(self) -> _Sifted:
+        """The rows by what the filter and the typed words make of them: the same until one of these changes."""
+        by = (self.filter, self.filters_on, self.words, self.pid)
+        if self._sifted is not None and self._sifted.rows is self._rows and self._sifted.by == by:
+            return self._sifted
+        shown: list[_Found] = []
+        left_out: list[_Found] = []
+        unmatched: list[_Found] = []
+        for row in self._rows:
+            why = self._why_left_out(row)
+            if why and self.filters_on:
+                left_out.append((row, "", why))
+            else:
+                (shown if self._matches(row) else unmatched).append((row, name_of(row), why))
+        self._sifted = _Sifted(self._rows, by, _Mapped(shown), _Mapped(left_out), _Mapped(unmatched))
+        return self._sifted
 
     def row(self, key: int) -> Any | None:
         """A range by its number; None when it was merged into another one or the process is not looked at."""
