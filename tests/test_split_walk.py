@@ -83,7 +83,7 @@ def test_parts_together_are_the_whole(eager, target):
         for name in ("blocks", "bits", "huge", "giant"):
             assert np.array_equal(getattr(parts.resident, name), getattr(whole.resident, name)), name
         assert not parts.pages.difference(whole.pages).touch_count
-        assert whole.pages.difference(parts.pages).page_count <= 80, "DAMON, where it runs, takes some marks"
+        assert whole.pages.difference(parts.pages).page_count <= 1000, "DAMON, where it runs, takes some marks"
         for side in (0, 1):
             assert np.array_equal(parts.anonymous[side], whole.anonymous[side])
         assert (parts.address_space, parts.vmas, parts.mappings) == (whole.address_space, whole.vmas, whole.mappings)

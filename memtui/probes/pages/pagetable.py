@@ -181,7 +181,10 @@ class PageTableTracker:
         except BaseException:
             self.forget(pid)
             raise
-        held.begun = True
+        held.begun, held.touched = True, None  # the first window asks about all that was touched before
+        # How much of all that was ever touched could not be cleared singly says nothing about a window.
+        self._rearmer.forget(pid)
+        self._rearmer.look_at(pid)
 
     def begin_round(self, processes: int) -> None:
         """Of several processes, the page frames behind touched pages will be told. Nothing should be paused."""

@@ -3,10 +3,10 @@
 * **full**: ``1`` into ``clear_refs`` visits every page of the process, touched or not: some 10 to 20 ms per GiB.
 * **working-set**: only touched pages can be marked, so only their neighbourhood is cleared: private anonymous memory by
   ``process_madvise(MADV_COLD)`` from each touched page to the next that is near, files and shared memory by ``3`` into
-  ``clear_refs``. Then the touched pages are read once more. A mark that stays (a page that is shared since a fork)
-  makes its page *unknown* in the next window, and more than one hundredth of them are cleared in full. Side effect:
-  what is touched becomes the first candidate for reclaim until it is touched again, so ``auto`` leaves it alone where
-  reclaim is near, or when it would not be cheaper.
+  ``clear_refs``. Then the touched pages are read once more. A mark that stays when tried again (a page that is shared
+  since a fork) makes its page *unknown* in the next window, and more than one hundredth of them are cleared in full.
+  Side effect: what is touched becomes the first candidate for reclaim until it is touched again, so ``auto`` leaves it
+  alone where reclaim is near, or when it would not be cheaper.
 
 MADV_COLD on a part of a large folio would split it. So whole huge pages are covered, and of folios between those sizes
 none: their pages stay for the full clear. Several CPUs clear at once, which ``clear_refs`` cannot.
@@ -187,12 +187,20 @@ class Rearmer:
             handle.clear_mapped_files()
         if not self._paused:
             return used or COLD, PageSet.empty()
-        left = self._readers.marked(handle.pid, touched)
-        if noted.touch_count:
-            left = left.union(self._walker.noted(handle.pid, noted))
+        left = self._still_marked(handle.pid, touched, noted)
         if not used and flushed_in(flushing, touched, left):
             used = COLD
+        again = intersect(runs_of(_both(lanes_of(left), kept)), walk.anonymous)
+        if len(again[0]):
+            # Something else (reclaim, compaction, another observer) may have held them for a moment.
+            self._new_pages.settle()
+            madvise_cold_ranges(handle.pidfd, *again)
+            left = self._still_marked(handle.pid, left, noted)
         return used, left
+
+    def _still_marked(self, pid: int, pages: PageSet, noted: PageSet) -> PageSet:
+        left = self._readers.marked(pid, pages)
+        return left.union(self._walker.noted(pid, noted)) if noted.touch_count else left
 
     def _clear(self, pidfd: int, ranges: Extents) -> None:
         """Several threads, each its part of the addresses."""
@@ -233,6 +241,12 @@ def lanes_of(pages: PageSet) -> Lanes:
     numbers, touched = np.concatenate((numbers, huge)), np.concatenate((touched, np.full(len(huge), 0xFF, np.uint8)))
     order = np.argsort(numbers, kind="stable")
     return numbers[order], touched[order]
+
+
+def _both(lanes: Lanes, others: Lanes) -> Lanes:
+    """Those of the lanes, which are few, that are among the others, too."""
+    keep = np.searchsorted(others[0], lanes[0], side="right") > np.searchsorted(others[0], lanes[0])
+    return lanes[0][keep], lanes[1][keep]
 
 
 def _lane_bytes(pages: PageSet) -> NDArray[np.uint8]:
