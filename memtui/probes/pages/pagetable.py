@@ -40,6 +40,7 @@ class _Held:
 
     handle: Handle
     address_space: tuple[int, int]
+    thinned: bool  # most marks were cleared before the first pause
     begun: bool = False
     generation: int = 0
     resident_pages: int = 0
@@ -141,7 +142,7 @@ class PageTableTracker:
         """Windows may be of any length."""
 
     def approach(self, pid: int) -> None:
-        """Clear most marks while it runs. The first pause is short then, however much memory there is.
+        """Clear most marks of a large process while it runs. Its first pause is short then.
 
         Raises:
             ProcessLookupError: the process ended.
@@ -154,12 +155,12 @@ class PageTableTracker:
             self._walker.reserve(blocks_of(pid) * 5 // 4)
             walk = self._walker.walk(pid, want_resident=True)
             self._rearmer.look_at(pid)
-            self._rearmer.thin(handle, walk)
+            thinned = self._rearmer.thin(handle, walk)
         except BaseException:
             handle.close()
             self._walker.forget(pid)
             raise
-        held = self._held[pid] = _Held(handle, walk.address_space)
+        held = self._held[pid] = _Held(handle, walk.address_space, thinned)
         self._note_resident(held, walk)
         self._split.prepare(1 + len(held.cuts))
         # What was touched before may be all that is resident: too much to ask about in every window.
@@ -177,7 +178,13 @@ class PageTableTracker:
             self.approach(pid)
         held = self._held[pid]
         try:
-            self._read(held, pid)
+            if held.thinned:
+                self._read(held, pid)
+            else:
+                walk = self._walker.walk(pid)
+                held.address_space = walk.address_space
+                self._flusher.flush(held.handle, walk)
+                held.handle.clear()
         except BaseException:
             self.forget(pid)
             raise

@@ -56,7 +56,7 @@ _UNKNOWN_SHARE, _UNKNOWN_BYTES = 0.01, 8 * PAGE_BYTES  # more than both is clear
 _PAGE_COST, _RANGE_COST = 1.5, 20  # of MADV_COLD, where clear_refs takes 1 for a page (measured: 85 ns, 1.1 us, 57 ns)
 _HAND_GAIN = 0.6  # of every CPU more that clears at once (measured with two: 0.6 to 1.2)
 _PART_COST = 20_000  # that is worth another thread: some ms
-_THIN_PAGES = 1 << 16  # less than that a full clear takes few milliseconds for
+THIN_PAGES = 1 << 18  # a GiB: less is cleared in full within some 15 ms
 _HOPELESS_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
 _REST_WINDOWS = 16  # so many windows go by before it is tried again
 
@@ -114,16 +114,16 @@ class Rearmer:
     def close(self) -> None:
         self._new_pages.close()
 
-    def thin(self, handle: Handle, walk: Walk) -> None:
-        """Clear most marks of a process that runs, so that its first pause finds few.
+    def thin(self, handle: Handle, walk: Walk) -> bool:
+        """Clear most marks of a large process that runs, so that its first pause finds few; whether that was done.
 
         Those of one place stay: a flush will look for marks to clear.
         """
-        if not self._allowed or handle.pid in self._rest or walk.pages.page_count < _THIN_PAGES:
-            return
+        if not self._allowed or handle.pid in self._rest or walk.pages.page_count < THIN_PAGES:
+            return False
         span = next(spans(handle, walk.pages, walk.anonymous), None)
         if span is None:
-            return
+            return False
         starts, ends = intersect(runs_of(self._clearable(handle.pid, walk.pages)), walk.anonymous)
         first, last = np.uint64(span.start), np.uint64(span.end)
         starts, ends = (
@@ -131,6 +131,7 @@ class Rearmer:
         )
         there = starts < ends
         self._clear(handle.pidfd, cut((starts[there], ends[there])))
+        return True
 
     def rearm(self, handle: Handle, walk: Walk, noted: PageSet, resident_pages: int) -> Rearmed:
         """Flush and clear, so that the next walk sees what was touched since.
