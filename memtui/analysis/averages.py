@@ -1,0 +1,131 @@
+"""A mean, a mean without outliers and a median of the same readings, and what it says when they differ.
+
+Energy is a mean: the median of a load that comes in bursts says nothing of what it draws. The other two are asked
+whether that mean may be believed. When they disagree, the reason is looked for in the readings: a trend, a load with
+two levels, or outliers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import atan, cos, pi, sin, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FEW = 10  # of so few values, none lies 3 standard deviations from a mean that it is a part of
+RESOLUTION = 0.01  # two averages that differ by less are the same
+SECOND_LEVEL = 0.25  # more values than these, far from the median, are no outliers but another level
+SIGMAS = 3.0
+_MAD_TO_SIGMA = 1.4826  # of a normal distribution
+_MEDIAN_ERROR = 1.2533  # standard error of a median by that of a mean, of a normal distribution: sqrt(pi / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Averages:
+    """Three averages of the same values, in their unit.
+
+    Attributes:
+        mean: of all of them.
+        mean_3s: of those within 3 sample standard deviations of it; rejected once, not again and again.
+        median: of all of them.
+        best: the one to believe: ``mean``, or the mean without outliers where there are some.
+        error: standard error of the mean.
+        verdict: ``agree``, ``too few``, ``drift``, ``two levels`` or ``outliers``.
+    """
+
+    mean: float
+    mean_3s: float
+    median: float
+    best: float
+    error: float
+    verdict: str
+
+
+def averages(values: ArrayLike, independent: float | None = None) -> Averages | None:
+    """The averages of readings in the order of time.
+
+    Args:
+        values: f8[n]; nan is left out.
+        independent: how many of them are, where a sensor gives each of its values several times.
+
+    Returns:
+        None without a value.
+    """
+    found = np.asarray(values, np.float64)
+    found = found[np.isfinite(found)]
+    if not len(found):
+        return None
+    mean, median = float(found.mean()), float(np.median(found))
+    deviation = float(found.std(ddof=1)) if len(found) > 1 else 0.0
+    mean_3s = float(found[np.abs(found - mean) <= SIGMAS * deviation].mean())
+    error = deviation / sqrt(min(max(independent or len(found), 1), len(found)))
+    verdict, best = "agree", mean
+    if abs(mean_3s - median) > max(RESOLUTION * abs(median), 2 * error * sqrt(1 + _MEDIAN_ERROR**2)):
+        verdict, best = _cause(found, mean, median)
+    return Averages(mean, mean_3s, median, best, error, verdict)
+
+
+def _cause(values: NDArray[np.float64], mean: float, median: float) -> tuple[str, float]:
+    """Why the averages differ, and the one to believe."""
+    if len(values) <= FEW:
+        return "too few", mean
+    if _drifts(values):
+        return "drift", mean
+    near = np.abs(values - median) <= SIGMAS * _MAD_TO_SIGMA * float(np.median(np.abs(values - median)))
+    if 1 - near.mean() > SECOND_LEVEL:
+        return "two levels", mean
+    return "outliers", float(values[near].mean())
+
+
+def _drifts(values: NDArray[np.float64]) -> bool:
+    """Whether most of what the values vary by is a straight line through time."""
+    time = np.linspace(-1, 1, len(values))
+    return float(np.corrcoef(time, values)[0, 1]) ** 2 > 0.5
+
+
+def mean_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float] | None:
+    """(mean, low, high) by Student's t; None with fewer than two values.
+
+    Args:
+        values: f8[n], independent of one another: one for each window.
+        confidence: that the true mean lies between low and high, above 0 and below 1.
+    """
+    found = np.asarray(values, np.float64)
+    if len(found) < 2:
+        return None
+    half = student_t((1 + confidence) / 2, len(found) - 1) * float(found.std(ddof=1)) / sqrt(len(found))
+    mean = float(found.mean())
+    return mean, mean - half, mean + half
+
+
+def student_t(p: float, degrees: int) -> float:
+    """Quantile of Student's t distribution, for p from 0.5 and below 1.
+
+    The distribution function has a closed form for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4);
+    it is inverted by halving.
+
+    Raises:
+        ValueError: p or the degrees are out of range.
+    """
+    if not (0.5 <= p < 1 and degrees >= 1):
+        raise ValueError(f"no quantile at {p} with {degrees} degrees of freedom")
+    low, high = 0.0, 1.0
+    while _within(high, degrees) < 2 * p - 1:
+        low, high = high, 2 * high
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, degrees) < 2 * p - 1 else (low, middle)
+    return high
+
+
+def _within(t: float, degrees: int) -> float:
+    """Probability that a value lies between -t and t."""
+    angle = atan(t / sqrt(degrees))
+    total = term = cos(angle) if degrees % 2 else 1.0
+    for k in range(3 if degrees % 2 else 2, degrees, 2):
+        term *= cos(angle) ** 2 * (k - 1) / k
+        total += term
+    if degrees % 2 == 0:
+        return sin(angle) * total
+    return 2 / pi * (angle + (sin(angle) * total if degrees > 1 else 0.0))

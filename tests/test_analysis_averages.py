@@ -1,0 +1,111 @@
+"""Three averages and what they say, against readings of which the fault is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.averages import averages, mean_interval, student_t
+
+TRUE_W, SIGMA_W, COUNT = 250.0, 2.0, 300
+
+
+def clean(count: int = COUNT, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).normal(TRUE_W, SIGMA_W, count)
+
+
+def ramp(share: float) -> np.ndarray:
+    values, many = clean(), int(share * COUNT)
+    values[:many] *= np.linspace(60 / TRUE_W, 1, many)
+    return values
+
+
+def idle(share: float) -> np.ndarray:
+    values = clean()
+    values[np.random.default_rng(2).permutation(COUNT)[: int(share * COUNT)]] = 60
+    return values
+
+
+def test_clean_readings_agree():
+    found = averages(clean())
+    assert found.verdict == "agree"
+    assert found.best == found.mean == pytest.approx(TRUE_W, abs=0.5)
+    assert found.error == pytest.approx(SIGMA_W / np.sqrt(COUNT), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("share", "mean", "mean_3s"), [(0.05, 245.2, 249.2), (0.15, 235.8, 242.6), (0.40, 211.9, 211.9)]
+)
+def test_a_ramp_pulls_the_means_down(share, mean, mean_3s):
+    found = averages(ramp(share))
+    assert found.mean == pytest.approx(mean, abs=0.7)
+    assert found.mean_3s == pytest.approx(mean_3s, abs=0.7)
+    assert found.median == pytest.approx(TRUE_W, abs=2.5)
+
+
+def test_the_cause_of_a_long_ramp_is_a_drift():
+    assert averages(ramp(0.4)).verdict == "drift"
+
+
+def test_one_pass_of_rejection_fails_from_a_tenth_on():
+    """At 9 % of readings at idle the rejection works, at 11 % none is rejected: 3 standard deviations hold them all."""
+    assert averages(idle(0.09)).mean_3s == pytest.approx(TRUE_W, abs=0.5)
+    many = averages(idle(0.11))
+    assert many.mean_3s == many.mean < 231
+    assert (many.verdict, many.best) == ("outliers", pytest.approx(TRUE_W, abs=0.5))
+
+
+def test_bursts_are_no_fault_and_their_median_is_no_mean():
+    values = np.where(np.arange(COUNT) % 5 < 3, 300.0, 120.0) + np.random.default_rng(3).normal(0, 1, COUNT)
+    found = averages(values)
+    assert found.median == pytest.approx(300, abs=1)
+    assert (found.verdict, found.best) == ("two levels", pytest.approx(228, abs=1))
+
+
+@given(st.lists(st.floats(1, 1000), min_size=1, max_size=10))
+def test_ten_values_reject_none(values):
+    found = averages(values)
+    assert found.mean_3s == pytest.approx(found.mean)
+    assert found.verdict in ("agree", "too few")
+
+
+def test_readings_that_failed_are_left_out():
+    assert averages([np.nan, 5.0, np.nan]).mean == 5
+    assert averages([np.nan]) is None
+
+
+def test_values_that_are_told_twice_say_no_more():
+    once = averages(clean(50))
+    twice = averages(np.repeat(clean(50), 2), independent=50)
+    assert twice.error == pytest.approx(once.error, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("p", "degrees", "t"),
+    [
+        (0.975, 1, 12.706),
+        (0.975, 2, 4.3027),
+        (0.975, 4, 2.7764),
+        (0.975, 9, 2.2622),
+        (0.95, 5, 2.0150),
+        (0.995, 30, 2.75),
+    ],
+)
+def test_students_t_is_that_of_the_tables(p, degrees, t):
+    assert student_t(p, degrees) == pytest.approx(t, rel=1e-4)
+
+
+def test_students_t_nears_the_normal_distribution():
+    assert student_t(0.975, 100_000) == pytest.approx(1.95996, abs=1e-4)
+    with pytest.raises(ValueError, match="degrees"):
+        student_t(0.4, 3)
+
+
+def test_an_interval_of_five_windows_covers_the_mean_as_often_as_it_says():
+    random = np.random.default_rng(4)
+    intervals = [mean_interval(random.normal(10, 1, 5)) for _ in range(2000)]
+    covered = np.mean([low <= 10 <= high for _, low, high in intervals])
+    assert covered == pytest.approx(0.95, abs=0.015)
+    assert mean_interval([1.0]) is None

@@ -1,0 +1,150 @@
+"""Energy from a counter and from a sensor, against loads whose energy is known in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memtui.analysis.energy import NS, Energy, agreement, edges, from_counter, from_power, tick_ns
+
+MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Load:
+    """Power over time: a plateau, a ramp that ends in one, or bursts."""
+
+    kind: str
+    watts: float = 250.0
+    low: float = 60.0
+    ramp_s: float = 1.0
+    period_s: float = 0.3
+
+    def energy_j(self, t_s):
+        """Drawn since 0."""
+        t = np.asarray(t_s, float)
+        if self.kind == "plateau":
+            return self.watts * t
+        if self.kind == "ramp":
+            on = np.minimum(t, self.ramp_s)
+            return self.low * on + (self.watts - self.low) * on**2 / (2 * self.ramp_s) + self.watts * (t - on)
+        whole, part = np.divmod(t, self.period_s)
+        high = np.minimum(part, 0.6 * self.period_s)
+        each = (0.6 * self.watts + 0.4 * self.low) * self.period_s
+        return whole * each + self.watts * high + self.low * (part - high)
+
+    def power_w(self, t_s):
+        step = 1e-6
+        return (self.energy_j(np.asarray(t_s) + step) - self.energy_j(np.asarray(t_s) - step)) / (2 * step)
+
+
+def polled(load: Load, tick_s: float, phase_s: float, until_s: float, seed: int = 0):
+    """A counter in millijoules that is brought up to date every tick, read every half to whole millisecond."""
+    t = np.cumsum(np.random.default_rng(seed).uniform(0.5e-3, 1e-3, int(until_s / 0.5e-3)))
+    t = t[t < until_s]
+    updated = np.maximum(np.floor((t - phase_s) / tick_s) * tick_s + phase_s, 0)
+    return (t * NS).astype(np.int64), np.floor(load.energy_j(updated) * 1e3) / 1e3
+
+
+def off(found: Energy, load: Load) -> float:
+    """Relative error against the energy that was really drawn in the measured stretch."""
+    assert found.energy_j is not None, found.reason
+    true = load.energy_j(found.end_ns / NS) - load.energy_j(found.begin_ns / NS)
+    return abs(found.energy_j / float(true) - 1)
+
+
+@given(
+    st.sampled_from([("plateau", 0.005), ("ramp", 0.01), ("bursts", 0.01)]),
+    st.floats(0.02, 0.1),
+    st.floats(0, 1),
+    st.floats(0.5, 5),
+    st.floats(0.2, 0.9),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_window_on_the_counters_own_edges_is_right(kind, tick_s, phase, window_s, begin_s):
+    load, tolerance = Load(kind[0]), kind[1]
+    t, e = polled(load, tick_s, phase * tick_s, begin_s + window_s + 0.3)
+    found = from_counter(t, e, int(begin_s * NS), int((begin_s + window_s) * NS))
+    assert off(found, load) <= tolerance
+    assert found.begin_ns >= begin_s * NS
+    assert found.end_ns - (begin_s + window_s) * NS <= (tick_s + 0.002) * NS
+    assert tick_ns(t, e) == pytest.approx(tick_s * NS, abs=1.1 * MS)
+
+
+def test_the_naive_window_is_not():
+    """Half a second on a counter of 100 ms, read at its begin and end: wrong by up to a fifth."""
+    load = Load("plateau")
+    t, e = polled(load, 0.1, 0.03, 2.0)
+    worst = 0.0
+    for begin_s in np.arange(0.3, 0.5, 0.01):
+        here = np.searchsorted(t, [begin_s * NS, (begin_s + 0.55) * NS])
+        naive = e[here[1]] - e[here[0]]
+        worst = max(worst, abs(naive / (load.watts * 0.55) - 1))
+        assert off(from_counter(t, e, int(begin_s * NS), int((begin_s + 0.55) * NS)), load) <= 0.005
+    assert worst > 0.05
+
+
+def test_constant_power_is_no_reason_for_0_j():
+    """A sensor that never changes has no edges, and an integral all the same."""
+    t = np.arange(0, 3 * NS, 50 * MS)
+    found = from_power(t, np.full(len(t), 300.0), NS, 2 * NS)
+    assert found.energy_j == pytest.approx(300)
+    assert found.power_w == pytest.approx(300)
+
+
+@given(st.sampled_from(["plateau", "ramp"]), st.floats(0.5, 5))
+@settings(max_examples=30, deadline=None)
+def test_the_integral_of_a_sensor_is_right(kind, window_s):
+    load = Load(kind)
+    t = np.arange(0.001, window_s + 1, 0.02)
+    found = from_power((t * NS).astype(np.int64), load.power_w(t), int(0.3 * NS), int((0.3 + window_s) * NS))
+    assert off(found, load) <= 0.01
+
+
+def test_a_reset_is_no_measurement():
+    t, e = polled(Load("plateau"), 0.05, 0, 3)
+    e[len(e) // 2 :] -= 100
+    found = from_counter(t, e, NS // 2, 2 * NS)
+    assert (found.energy_j, found.power_w) == (None, None)
+    assert "reset" in found.reason
+
+
+def test_a_counter_that_stands_still_is_not_0_j():
+    t = np.arange(0, NS, MS)
+    found = from_counter(t, np.full(len(t), 5.0), 0, NS // 2)
+    assert (found.energy_j, found.reason) == (None, "the energy counter did not change")
+
+
+def test_a_counter_that_was_not_read_long_enough_says_so():
+    t, e = polled(Load("plateau"), 0.1, 0, 1.05)
+    found = from_counter(t, e, NS // 2, int(1.04 * NS))
+    assert (found.energy_j, found.reason) == (None, "the energy counter was not read until its next step")
+
+
+def test_readings_that_failed_are_left_out():
+    load = Load("plateau")
+    t, e = polled(load, 0.05, 0, 3)
+    e[np.random.default_rng(1).random(len(e)) < 0.2] = np.nan
+    assert off(from_counter(t, e, NS // 2, 2 * NS), load) <= 0.005
+    assert np.isfinite(edges(t, e)[1]).all()
+    assert from_power(t, np.full(len(t), np.nan), 0, NS).reason == "no reading of the power in this time"
+
+
+def test_more_than_the_board_can_draw_is_no_measurement():
+    t, e = polled(Load("plateau", watts=500), 0.05, 0, 3)
+    assert from_counter(t, e, NS, 2 * NS, limit_w=450).energy_j is not None
+    assert from_counter(t, e, NS, 2 * NS, limit_w=400).reason == "500 W is more than a limit of 400 W lets"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"), [(1.0, "ok"), (0.975, "ok"), (1.06, "note"), (327 / 187, "sensor_disagreement")]
+)
+def test_two_sensors_are_held_against_each_other_and_never_blended(ratio, verdict):
+    counter, integral = Energy(0, NS, 187.0), Energy(0, 2 * NS, 2 * 187.0 * ratio)
+    found = agreement(counter, integral)
+    assert (round(found.ratio, 6), found.verdict) == (round(ratio, 6), verdict)
+    assert agreement(Energy(0, NS, None, "absent"), integral) is None
