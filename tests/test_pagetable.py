@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memtui.analysis.working_set import bytes_by_range
 from memtui.probes import pid_namespace
 from memtui.probes.pages import build_skeleton, pagetable
 from memtui.probes.pages.base import PageTracker, TrackerError
@@ -169,7 +170,7 @@ def test_resident_pages_are_those_that_the_kernel_counts(shipped, target):
     resident = shipped.window(target.pid, want_resident=True).resident
     assert_resident(resident, address, 3000, range(0, 3000, 3))
     anonymous = [v for v in vmas_of(target.pid) if v.name in ("", "[heap]", "[stack]")]
-    ours = sum(len(within(resident, v.start, v.size_bytes // PAGE)) for v in anonymous)
+    ours = bytes_by_range(resident, [v.start for v in anonymous], [v.end for v in anonymous]).sum() // PAGE
     kernels = 0
     smaps = Path(f"/proc/{target.pid}/smaps").read_text()
     for v in anonymous:

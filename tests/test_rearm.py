@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from memtui.pageset import PageSet
 from memtui.probes.pages import hands, rearm
 from memtui.probes.pages.flush import Flusher, Handle, madvise_cold_ranges
-from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.pagetable import PageTableTracker
 from memtui.probes.pages.rearm import (
     FULL,
@@ -114,13 +113,13 @@ def test_marks_that_stayed_within_a_range_do_not_keep_it_from_flushing(left, flu
 def test_an_unknown_rearm_is_refused():
     walker = Walker.__new__(Walker)
     with pytest.raises(ValueError, match="one of auto"):
-        Rearmer(SplitWalker(walker, Hands(1)), Flusher(walker, "cold"), "half")
+        Rearmer(SplitWalker(walker), Flusher(walker, "cold"), "half")
 
 
 def test_auto_leaves_the_order_of_reclaim_alone_when_another_flush_was_chosen():
     walker = Walker.__new__(Walker)
     works = (Capability("soft-dirty", True),)
-    readers = SplitWalker(walker, Hands(1))
+    readers = SplitWalker(walker)
     assert Rearmer(readers, Flusher(walker, "auto", works)).choice == FULL
     assert Rearmer(readers, Flusher(walker, "auto", works), WORKING_SET).choice == WORKING_SET
     assert Rearmer(readers, Flusher(walker, "cold")).choice == WORKING_SET

@@ -36,7 +36,7 @@ def target():
 
 
 def test_parts_have_about_as_many_page_tables_each(eager):
-    split = SplitWalker(Walker.__new__(Walker), Hands())
+    split = SplitWalker(Walker.__new__(Walker))
 
     def cuts(blocks: int) -> list[int]:
         resident = PageSet.from_blocks(range(100, 100 + blocks), np.ones((blocks, 8)))
@@ -70,8 +70,8 @@ def test_parts_together_are_the_whole(eager, target):
         "a = anonymous(20000); v = view(a, 20000); v[::3] = 1; b = anonymous(4 * 512, 14, align=1 << 21); "
         "view(b, 2048)[:] = 1; f = open('/usr/bin/env', 'rb'); m = mmap.mmap(f.fileno(), 0, prot=1); m[:]"
     )
-    pool, first = Hands(), Walker()
-    split = SplitWalker(first, pool)
+    first = Walker()
+    split = SplitWalker(first)
     try:
         whole = first.walk(target.pid, want_resident=True)
         cuts = split.cuts(whole.resident)
@@ -92,8 +92,6 @@ def test_parts_together_are_the_whole(eager, target):
         assert tables is not None, "the page frames of several processes are told all the same"
     finally:
         split.close()
-        first.close()
-        pool.close()
 
 
 @pytest.mark.parametrize("kind", ["full", "working-set"])

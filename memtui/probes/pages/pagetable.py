@@ -17,7 +17,6 @@ from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.bpf import BpfError, Skeleton
 from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
-from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.observers import other_observers
 from memtui.probes.pages.own_pages import misjudged, other_pages, own_pages
 from memtui.probes.pages.rearm import Rearmed, Rearmer
@@ -103,15 +102,14 @@ class PageTableTracker:
         self._others: tuple[str, ...] = ()
         self._several = False  # processes are read in turn
         self._paused = paused
-        self._hands = Hands()
         self._walker = Walker(skeleton, slots=slots, restrict=restrict)
-        self._split = SplitWalker(self._walker, self._hands, skeleton)
+        self._split = SplitWalker(self._walker, skeleton)
         try:
             proofs = prove_flushes(self._walker) if flush == "auto" else ()
             self._flusher = Flusher(self._walker, flush, proofs)
             self._rearmer = Rearmer(self._split, self._flusher, rearm, paused=paused)
         except BaseException:
-            self._walker.close()
+            self._split.close()
             raise
         self.flush = self._flusher.choice
         self.rearm = self._rearmer.choice
@@ -180,6 +178,8 @@ class PageTableTracker:
         try:
             if held.thinned:
                 self._read(held, pid)
+                # How much of all that was ever touched could not be cleared singly says nothing about a window.
+                self._rearmer.forget(pid)
             else:
                 walk = self._walker.walk(pid)
                 held.address_space = walk.address_space
@@ -189,9 +189,6 @@ class PageTableTracker:
             self.forget(pid)
             raise
         held.begun, held.touched = True, None  # the first window asks about all that was touched before
-        # How much of all that was ever touched could not be cleared singly says nothing about a window.
-        self._rearmer.forget(pid)
-        self._rearmer.look_at(pid)
 
     def begin_round(self, processes: int) -> None:
         """Of several processes, the page frames behind touched pages will be told. Nothing should be paused."""
@@ -252,9 +249,9 @@ class PageTableTracker:
         self._note_resident(held, walk)
         noted = self._noted(held, pid, walk.pages) if self._walker.second_look else PageSet.empty()
         walked = time.monotonic_ns()
-        done = self._rearmer.rearm(held.handle, walk, noted, held.resident_pages)
-        pages = held.touched = walk.pages.union(noted) if noted.touch_count else walk.pages
-        held.unknown = done.unknown
+        pages = walk.pages.union(noted)
+        done = self._rearmer.rearm(held.handle, walk, pages, noted, held.resident_pages)
+        held.touched, held.unknown = pages, done.unknown
         return walk, pages, done, walked
 
     def _note_resident(self, held: _Held, walk: Walk) -> None:
@@ -272,7 +269,6 @@ class PageTableTracker:
         held = self._held.pop(pid, None)
         if held:
             held.handle.close()
-        self._walker.forget(pid)
         self._split.forget(pid)
         self._rearmer.forget(pid)
 
@@ -281,9 +277,7 @@ class PageTableTracker:
         for pid in tuple(self._held):
             self.forget(pid)
         self._rearmer.close()
-        self._hands.close()
         self._split.close()
-        self._walker.close()
 
     def __enter__(self) -> PageTableTracker:
         return self

@@ -133,16 +133,17 @@ class Rearmer:
         self._clear(handle.pidfd, cut((starts[there], ends[there])))
         return True
 
-    def rearm(self, handle: Handle, walk: Walk, noted: PageSet, resident_pages: int) -> Rearmed:
+    def rearm(self, handle: Handle, walk: Walk, touched: PageSet, noted: PageSet, resident_pages: int) -> Rearmed:
         """Flush and clear, so that the next walk sees what was touched since.
 
         Args:
             handle: of the process.
             walk: what the walk of this window met.
+            touched: its pages and the noted ones: all that may be marked in any way.
             noted: pages whose marks somebody else took.
             resident_pages: about how many pages a full clear would visit.
         """
-        used, touched = "", walk.pages.union(noted) if noted.touch_count else walk.pages
+        used = ""
         lanes = lanes_of(touched)
         runs = runs_of(lanes)
         if self._is_worth_it(handle.pid, runs, resident_pages):
@@ -200,8 +201,7 @@ class Rearmer:
         return used, left
 
     def _still_marked(self, pid: int, pages: PageSet, noted: PageSet) -> PageSet:
-        left = self._readers.marked(pid, pages)
-        return left.union(self._walker.noted(pid, noted)) if noted.touch_count else left
+        return self._readers.marked(pid, pages).union(self._walker.noted(pid, noted))
 
     def _clear(self, pidfd: int, ranges: Extents) -> None:
         """Several threads, each its part of the addresses."""
@@ -274,8 +274,8 @@ def intersect(runs: Extents, mappings: Extents) -> Extents:
         run = np.flatnonzero(count)
         mapping = first[run]
         return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
-    run = np.repeat(np.arange(len(count)), count)
-    mapping = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count) + first[run]
+    run, place = _each(count)
+    mapping = first[run] + place
     return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
 
 
@@ -286,9 +286,8 @@ def cut(ranges: Extents, shift: int = BLOCK_SHIFT + 3) -> Extents:
         return ranges
     by = np.uint64(shift)
     first, last = starts >> by, ends - np.uint64(1) >> by
-    count = (last - first).astype(np.intp) + 1
-    which = np.repeat(np.arange(len(starts)), count)
-    part = (np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)).astype(np.uint64) + first[which]
+    which, place = _each((last - first).astype(np.intp) + 1)
+    part = first[which] + place.astype(np.uint64)
     return np.maximum(starts[which], part << by), np.minimum(ends[which], part + np.uint64(1) << by)
 
 
@@ -336,6 +335,12 @@ def large_folios_exist() -> bool:
 
 def _length(ranges: Extents) -> int:
     return int((ranges[1] - ranges[0]).sum())
+
+
+def _each(counts: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(whose it is, its number among them) of so many of each."""
+    whose = np.repeat(np.arange(len(counts)), counts)
+    return whose, np.arange(len(whose)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _costs(ranges: Extents) -> NDArray[np.float64]:

@@ -16,11 +16,11 @@ _PART_TABLES = 1024  # 2 GiB: waking an idle CPU takes longer than it saves for 
 
 
 class SplitWalker:
-    """A walker for each part. The first one belongs to the caller, who also uses it alone."""
+    """A walker for each part, and the hands that move them. Takes the first walker over, and closes it at the end."""
 
-    def __init__(self, first: Walker, hands: Hands, skeleton: Skeleton | None = None) -> None:
-        self.first, self.hands, self._skeleton = first, hands, skeleton
-        self._others: list[Walker] = []
+    def __init__(self, first: Walker, skeleton: Skeleton | None = None) -> None:
+        self.first, self.hands, self._skeleton = first, Hands(), skeleton
+        self._walkers = [first]
 
     def cuts(self, resident: PageSet) -> tuple[int, ...]:
         """Addresses between parts with about as many page tables each; none where it is not worth the trouble."""
@@ -33,9 +33,9 @@ class SplitWalker:
 
         Raises OSError and TrackerError as every walker.
         """
-        while len(self._others) < parts - 1:
-            self._others.append(Walker(self._skeleton, slots=self.first.slots))
-        for other in self._others:
+        while len(self._walkers) < parts:
+            self._walkers.append(Walker(self._skeleton, slots=self.first.slots))
+        for other in self._walkers[1:]:
             other.reserve(self.first.slots)
             other.second_look = self.first.second_look
 
@@ -48,32 +48,30 @@ class SplitWalker:
             want_resident: pages that are there, too.
             want_tables: page tables, too; the process is read in one part then.
         """
-        used = () if want_tables or not self.first.restricted else cuts[: len(self._others)]
+        used = () if want_tables or not self.first.restricted else cuts[: len(self._walkers) - 1]
         walk = partial(Walker.walk, pid=pid, want_resident=want_resident, want_tables=want_tables)
-        parts = zip((self.first, *self._others), (0, *used), (*used, TOP), strict=False)
+        parts = zip(self._walkers, (0, *used), (*used, TOP), strict=False)
         return joined(self.hands.together([partial(walk, one, low=low, high=high) for one, low, high in parts]))
 
     def marked(self, pid: int, pages: PageSet) -> PageSet:
         """As ``Walker.marked``."""
-        parts = min(1 + len(self._others), self.hands.count, len(pages.blocks) // _PART_TABLES)
+        parts = min(len(self._walkers), self.hands.count, len(pages.blocks) // _PART_TABLES)
         if parts < 2 or not self.first.restricted:
             return self.first.marked(pid, pages)
         fields = zip(np.array_split(pages.blocks, parts), np.array_split(pages.bits, parts), strict=True)
         sets = [PageSet(blocks, bits, pages.huge[:0], pages.giant[:0]) for blocks, bits in fields]
         sets[0] = replace(sets[0], huge=pages.huge)
-        walkers = (self.first, *self._others)
-        found = self.hands.together(
-            [partial(walker.marked, pid, one) for walker, one in zip(walkers, sets, strict=False)]
-        )
-        return _union(found)
+        each = zip(self._walkers, sets, strict=False)
+        return _union(self.hands.together([partial(walker.marked, pid, one) for walker, one in each]))
 
     def forget(self, pid: int) -> None:
-        for other in self._others:
-            other.forget(pid)
+        for walker in self._walkers:
+            walker.forget(pid)
 
     def close(self) -> None:
-        for other in self._others:
-            other.close()
+        self.hands.close()
+        for walker in self._walkers:
+            walker.close()
 
 
 def joined(walks: list[Walk]) -> Walk:

@@ -268,6 +268,8 @@ class Walker:
 
     def _ask(self, pid: int, pages: PageSet, about: int) -> PageSet:
         """Those of the 4 KiB pages for which the answer is yes."""
+        if not len(pages.blocks):
+            return PageSet.empty()
         found = np.empty_like(pages.bits)
         self._set("about", about)
         for first in range(0, len(pages.blocks), _QUESTIONS):
