@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
 
 def open_session(path: Path, *, patience_s: float = 0.0) -> SessionReader:
-    """Open a session, waiting up to ``patience_s`` for a recorder to begin it.
+    """Open a session for the screen, waiting up to ``patience_s`` for a recorder to begin it.
 
     Raises:
         SessionError: with one line that says what is wrong with the file.
@@ -42,7 +42,7 @@ def open_session(path: Path, *, patience_s: float = 0.0) -> SessionReader:
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            return SessionReader(path)
+            return SessionReader(path, glance=True)
         except SessionError:
             if time.monotonic() >= deadline:
                 raise

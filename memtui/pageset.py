@@ -97,6 +97,8 @@ class PageSet:
 
     def union(self, other: PageSet) -> PageSet:
         """Pages that are in either."""
+        if not other.memory_bytes:
+            return self
         blocks = self.blocks
         if np.array_equal(blocks, other.blocks):
             bits = self.bits | other.bits

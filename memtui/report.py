@@ -61,7 +61,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "shared_bytes": _shared(reader),
         "rss_bytes": _summary(samples.rss_bytes, "no sample was taken"),
         "reuse": _reuse(reader),
-        "budgeted_s": intervals_s(samples.interval_ns, 0)
+        "budgeted_s": intervals_s(samples.intervals_ns(), 0)
         if allowed(hello.options.max_overhead_ppm) and len(samples)
         else None,
         "overhead": _overhead(reader, rows, end_ns - begin_ns),

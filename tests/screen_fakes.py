@@ -52,6 +52,13 @@ def _rows() -> list[SimpleNamespace]:
     ]  # fmt: skip
 
 
+class FakeSamples(SimpleNamespace):
+    """A table of samples of 0.2 s."""
+
+    def intervals_ns(self, of: slice = slice(None)) -> np.ndarray:
+        return np.full(len(self.sample), 200_000_000)[of]
+
+
 class FakeSession:
     """``count`` samples are there; with ``growing`` more appear as time passes (``clock`` in seconds)."""
 
@@ -89,6 +96,7 @@ class FakeSession:
         self.ended_at: dict[int, int] = {}  # process -> the sample in which it ended
         self.released = self.gave_way = self.asked_pages = 0
         self.thinned_to_bytes: int | None = None
+        self.partial = False
         self._sums: list[int] = []
         self.refresh()
 
@@ -117,12 +125,11 @@ class FakeSession:
         self._sums += [self._wss(s) for s in range(len(self._sums), count)]
         wss = np.array(self._sums[:count], float)
         tracked = self.hello.wss.ok
-        self.samples = SimpleNamespace(
+        self.samples = FakeSamples(
             sample=n,
             start_ns=start,
             end_ns=start + 200_000_000,
             asked_ns=np.full(count, 200_000_000),
-            interval_ns=np.full(count, 200_000_000),
             budgeted_ns=np.full(count, np.nan),
             next_ns=np.full(count, np.nan),
             paused_ns=np.full(count, 3_100_000.0 if tracked else np.nan),

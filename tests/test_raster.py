@@ -62,10 +62,12 @@ def test_quantise_keeps_sparse_touches_visible():
 
 
 def test_runs_merge_cells_of_one_style():
-    codes = np.array([ord(c) for c in "abcd"], np.uint32)
-    assert raster.runs(codes, np.array([0, 0, 1, 1]), [A, B]) == [("ab", A), ("cd", B)]
-    assert raster.runs(codes, np.zeros(4, int), [A]) == [("abcd", A)]
-    assert raster.runs(codes[:0], np.zeros(0, int), [A]) == []
+    codes = np.array([[ord(c) for c in word] for word in ("abcd", "efgh")], np.uint32)
+    assert raster.lines(codes, np.array([[0, 0, 1, 1], [0, 0, 0, 0]]), [A, B]) == [
+        [("ab", A), ("cd", B)],
+        [("efgh", A)],
+    ]
+    assert raster.lines(codes[:, :0], np.zeros((2, 0), int), [A]) == [[], []]
 
 
 def test_half_blocks_use_two_levels_a_cell():
@@ -83,25 +85,25 @@ def test_shades_take_the_hotter_pixel():
 
 def test_bins_take_the_largest_and_hold_a_long_window():
     begin, end = np.array([0.0, 10, 20]), np.array([10.0, 20, 30])
-    values = np.array([5.0, 7, 6])
-    assert raster.bin_samples(begin, end, values, 0, 15.0, 2).tolist() == [5, 7]
-    assert raster.bin_samples(begin, end, values, 0, 5.0, 6).tolist() == [5, 5, 7, 7, 6, 6]
+    values = np.array([[5.0, 7, 6], [1, 0, 2]])
+    assert raster.bin_samples(begin, end, values, 0, 15.0, 2).tolist() == [[5, 7], [1, 2]]
+    assert raster.bin_samples(begin, end, values, 0, 5.0, 6).tolist() == [[5, 5, 7, 7, 6, 6], [1, 1, 0, 0, 2, 2]]
 
 
 def test_bins_leave_a_gap_open():
     begin, end = np.array([0.0, 40]), np.array([10.0, 50])
-    found = raster.bin_samples(begin, end, np.array([1.0, 2]), 0, 10.0, 6)
-    np.testing.assert_array_equal(found, [1, np.nan, np.nan, np.nan, 2, np.nan])
-    assert np.isnan(raster.bin_samples(begin, end, np.array([np.nan, np.nan]), 0, 10.0, 6)).all()
+    found = raster.bin_samples(begin, end, np.array([[1.0, 2], [3, np.nan]]), 0, 10.0, 6)
+    np.testing.assert_array_equal(found, [[1, *[np.nan] * 3, 2, np.nan], [3, *[np.nan] * 5]])
+    assert np.isnan(raster.bin_samples(begin, end, np.array([[np.nan, np.nan]]), 0, 10.0, 6)).all()
 
 
 def test_bins_of_a_moving_window_do_not_change():
     """A picture that moves on by one bin shows the same values one column further left."""
     end = np.arange(1, 400) * 0.21
-    values = np.random.default_rng(1).random(len(end))
+    values = np.random.default_rng(1).random((2, len(end)))
     one = raster.bin_samples(end - 0.2, end, values, 10, 0.5, 60)
     two = raster.bin_samples(end - 0.2, end, values, 11, 0.5, 60)
-    np.testing.assert_array_equal(one[1:], two[:-1])
+    np.testing.assert_array_equal(one[:, 1:], two[:, :-1])
 
 
 @pytest.mark.parametrize("value", [1, 5, 1000, 1025, 3 << 20, 140 << 20, 1.3e9])

@@ -19,6 +19,8 @@ BIN_COUNT = (_LAST_SHIFT - _FIRST_SHIFT) * BINS_PER_OCTAVE + 1
 # Powers of two are exact, so counts up to 1 MiB, 1 GiB ... are exact too.
 BIN_EDGES = np.floor(np.exp2(_FIRST_SHIFT + np.arange(BIN_COUNT) / BINS_PER_OCTAVE)).astype(np.int64)
 """i8[289], bytes: bin k holds distances above edge k-1 up to and including edge k; the last one takes all above too."""
+_LARGEST = BIN_EDGES // PAGE_BYTES * PAGE_BYTES  # multiple of a page in each bin
+_SMALLEST = np.concatenate(([0], _LARGEST[:-1])) + PAGE_BYTES
 
 _HEAD = struct.Struct("<BBH")  # codec, bins per octave, bins
 _CODEC = 1
@@ -48,12 +50,16 @@ class ReuseHistogram:
         """All touches, first ones included."""
         return self.first_touches + int(self.upper.sum())
 
-    def add(self, sample: ReuseSample) -> None:
-        """Count one window."""
-        self.first_touches += sample.first_touches
-        self.first_touch_bytes += sample.first_touch_bytes
-        for bins, distances in ((self.lower, sample.lower_bytes), (self.upper, sample.upper_bytes)):
-            np.add.at(bins, bin_of(distances), sample.counts)
+    def add(self, *samples: ReuseSample) -> None:
+        """Count some windows: one or more."""
+        self.first_touches += sum(sample.first_touches for sample in samples)
+        self.first_touch_bytes += sum(sample.first_touch_bytes for sample in samples)
+        counts = np.concatenate([sample.counts for sample in samples])
+        for bins, bounds in (
+            (self.lower, [sample.lower_bytes for sample in samples]),
+            (self.upper, [sample.upper_bytes for sample in samples]),
+        ):
+            np.add.at(bins, bin_of(np.concatenate(bounds)), counts)
 
     def __iadd__(self, other: ReuseHistogram) -> ReuseHistogram:
         self.lower += other.lower
@@ -93,10 +99,7 @@ class ReuseHistogram:
         """
         counts = _pick(bound, self.lower, self.upper)
         used = np.flatnonzero(counts)
-        if bound == "upper":
-            return BIN_EDGES[used] // PAGE_BYTES * PAGE_BYTES, counts[used]
-        below = np.concatenate(([0], BIN_EDGES[:-1]))[used]
-        return below // PAGE_BYTES * PAGE_BYTES + PAGE_BYTES, counts[used]
+        return _pick(bound, _SMALLEST, _LARGEST)[used], counts[used]
 
     def quantile(self, q: float) -> tuple[int, int] | None:
         """Distance that the share q of returning touches does not exceed, to 9 % and on the safe side of each bound.

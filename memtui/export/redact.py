@@ -74,7 +74,7 @@ class RedactedSource(Source):
         found = []
         for row in super().vma_rows(process):
             base = self._bases[row.id]
-            found.append(replace(self._shown(row), start=base, end=base + row.end - row.start))
+            found.append(self._shown(row)._replace(start=base, end=base + row.end - row.start))
         return found
 
     def drawn_rows(self, process: int) -> list[VmaRow]:
@@ -132,7 +132,7 @@ class RedactedSource(Source):
 
     def _shown(self, row: VmaRow) -> VmaRow:
         perms = row.perms if re.fullmatch(r"[rwxsp-]{4}", row.perms) else "????"
-        return replace(row, name=self._name(row.name), perms=perms, filtered=_terms(row.filtered))
+        return row._replace(name=self._name(row.name), perms=perms, filtered=_terms(row.filtered))
 
     def _name(self, name: str) -> str:
         """A label for what somebody named; two mappings of one file share it."""

@@ -46,6 +46,7 @@ class HeatColumns:
         self._columns: OrderedDict[int, Column] = OrderedDict()  # by sample
         self._bins: dict[int, Column] = {}  # finished columns of the picture by their number on the grid
         self._grid: tuple[float, int] = (0.0, 0)
+        self._stride = 0
         self._groups: dict[int, NDArray[np.uint64]] = {}  # process -> groups of blocks seen touched
         self.place: Place | None = None  # the cursor, once it is used
         self.zooms: list[Interval] = []  # the last one is in sight
@@ -57,6 +58,10 @@ class HeatColumns:
         self._hottest: Place | None = None
         self._wanted: int | None = None  # a range that the cursor is to be put on
         self.keep: int | None = None  # a range that is drawn however small it is
+
+    def forget(self) -> None:
+        """Make the columns of the picture anew: there are more samples between those it was made of."""
+        self._bins.clear()
 
     def view(
         self,
@@ -83,12 +88,13 @@ class HeatColumns:
         self._lay_out(ranges, cells, mapped)
         width, first = axis.bins(columns)
         if self._grid != (width, axis.origin_ns):
-            self._grid = width, axis.origin_ns
+            self._grid, self._stride = (width, axis.origin_ns), 0
             self._bins.clear()
         blank = np.full(cells * 2, np.nan, np.float32)
         ends, starts = reader.samples.end_ns, reader.samples.start_ns
         edges = axis.origin_ns + (first + np.arange(columns + 1)) * width
         place = np.searchsorted(ends, edges, side="right").tolist()
+        stride = self._stride = _stride(ends[place[0] : place[-1]], width, self._stride)
         picture: list[Column] = [blank] * columns
         complete = True
         # The right edge first: that is where the eye is when time runs out.
@@ -98,7 +104,7 @@ class HeatColumns:
                 picture[column] = kept
                 continue
             low, high = place[column], place[column + 1]
-            wanted = _picked(low, high) or _held(low, starts, ends, edges[column : column + 2])
+            wanted = _picked(low, high, stride) or _held(low, starts, ends, edges[column : column + 2])
             samples = [int(reader.samples.sample[n]) for n in wanted]
             if samples and reader.thinned_to_bytes is not None:
                 samples = _stored(reader, samples, int(reader.samples.sample[max(low, high - 1)]))
@@ -352,12 +358,24 @@ def _mean(columns: list[Column]) -> Column:
     return columns[0] if len(columns) == 1 else (columns[0] + columns[1]) * np.float32(0.5)
 
 
-def _picked(low: int, high: int) -> tuple[int, ...]:
-    """Windows looked at for one column: two of the many it may cover; more would cost and hardly show."""
-    if high - low < 2:
-        return (low,) if high > low else ()
-    quarter = (high - low) // 4
-    return low + quarter, high - 1 - quarter
+def _stride(ends: np.ndarray, width: float, before: int) -> int:
+    """Of how many windows one is looked at: a power of two, so that a column has one or two of the many it may cover.
+
+    More would cost and hardly show. Which ones they are holds still while time goes by: the stride that was taken
+    ``before`` is kept as long as it is nearly right (0: there was none).
+    """
+    each = width * (len(ends) - 1) / float(ends[-1] - ends[0]) if len(ends) > 1 else 1.0
+    if before and (before == 1 or each >= 0.9 * before) and each < 2.2 * before:
+        return before
+    return 1 << max(int(each), 1).bit_length() - 1
+
+
+def _picked(low: int, high: int, stride: int) -> Sequence[int]:
+    """Windows looked at for one column, by their places: one at least where there is any, two at most."""
+    if high <= low:
+        return ()
+    found = range(-(-low // stride) * stride, high, stride)
+    return found[:2] or (low,)
 
 
 def _held(low: int, starts: np.ndarray, ends: np.ndarray, edges: np.ndarray) -> tuple[int, ...]:

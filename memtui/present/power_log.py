@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -18,19 +20,19 @@ class _Device:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.times: list[int] = []
-        self.watts: list[float] = []
-        self.joules: list[float] = []
+        self.times = array("q")  # hours of ten readings a second: no lists
+        self.watts = array("d")
+        self.joules = array("d")
         self.shared: list[str] = []  # whose power each reading is
         self.limit: float | None = None
         self.reason = ""
         self.silences: list[tuple[int, str]] = []  # moments from which on there was no reading, and why
 
     def view(self, cursor_ns: int) -> DevicePower:
-        until = int(np.searchsorted(np.asarray(self.times, np.int64), cursor_ns, side="right"))
+        until = bisect_right(self.times, cursor_ns)
         if not until:
             return DevicePower(self.name, reason=self.reason or "no reading yet")
-        watts, joules = np.array(self.watts[:until]), np.array(self.joules[:until])
+        watts, joules = np.frombuffer(self.watts)[:until], np.frombuffer(self.joules)[:until]
         known = joules[np.isfinite(joules)]
         now: float | None = float(watts[-1])
         if cursor_ns - self.times[until - 1] > STALE_NS or now != now:

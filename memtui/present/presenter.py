@@ -45,6 +45,7 @@ from memtui.views import (
     TimeAxis,
 )
 
+SILENCE_NS = 500_000_000  # without a window: something may have happened
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 COST_WINDOWS = 5  # but no fewer windows than these, where a budget is judged
 NOTABLE_WAIT_S = 2.0  # for the next window
@@ -62,6 +63,8 @@ class SessionLike(Protocol):
 
     @property
     def samples(self) -> Any: ...
+    @property
+    def partial(self) -> bool: ...
     @property
     def file_bytes(self) -> int: ...
     @property
@@ -106,6 +109,7 @@ class Presenter:
         self.room = Room()
         self.processes_shown = False  # the list of them costs a question to the session
         self.shown = False  # whether any view was made
+        self._begun = False  # whether one was tried
         self.complete = True  # False: the last view lacks parts that the next one will have
         self.heat = HeatColumns()
         self.output = OutputLog(reader.path)
@@ -118,24 +122,35 @@ class Presenter:
         self._sizes: Series | None = None  # of the process that is
         self._own: list[tuple[float, float]] = []
         self._own_from = time.monotonic() + 3.0  # opening a session is no part of watching it
-        self.refresh()
+        if reader.partial:
+            self._grow(reader.alive)
+        else:
+            self.refresh()
         if not follow:
             self.playhead.to_end()
             self.playhead.follow = False
 
     def refresh(self) -> bool:
         """Look for new data; True when there is some."""
-        reader = self.reader
+        reader, partial = self.reader, self.reader.partial
         new = reader.refresh()
-        if not reader.alive and reader.end is None:
+        if partial:  # what counts samples by their places begins anew
+            self._marks = MarkLog()
+            self.heat.forget()
+            self._reuse.forget()
+        alive = reader.alive
+        if not alive and reader.end is None:
             # It may have written its last words and gone between the two questions.
             new = reader.refresh() or new
-        samples = reader.samples
-        if len(samples.sample):
-            self.playhead.grow(int(samples.start_ns[0]), samples.end_ns, recording=reader.alive)
-        else:
-            self.playhead.recording = reader.alive
+        self._grow(alive)
         return new
+
+    def _grow(self, alive: bool) -> None:
+        samples = self.reader.samples
+        if len(samples.sample):
+            self.playhead.grow(int(samples.start_ns[0]), samples.end_ns, recording=alive)
+        else:
+            self.playhead.recording = alive
 
     def to_mark(self, by: int) -> None:
         """Stop at the next (1) or previous (-1) mark, if there is one."""
@@ -183,13 +198,17 @@ class Presenter:
     def view(self, budget_s: float = 0.04) -> MemoryView:
         """The screen at the cursor. Spends about ``budget_s`` on parts that can wait; see ``complete``."""
         allowance = Allowance(budget_s)
+        if self._begun and self.reader.partial:
+            self.refresh()
+        self._begun = True
         axis, at = self.playhead.axis(), self.playhead.index
         sample = int(self.reader.samples.sample[at]) if at >= 0 else -1
         processes = self.reader.processes()
         table = self.ranges.view(self.reader, sample, processes)
         self._power.update(self.reader, self.playhead)
         self._marks.update(self.reader, self.playhead.latest_ns)
-        heat, self.complete = self._heat_view(axis, allowance, processes)
+        heat, whole = self._heat_view(axis, allowance, processes)
+        self.complete = whole and (self.ranges.surveyed or sample < 0) and not self.reader.partial
         graph = self._graph(axis, at, allowance)
         reuse = self._reuse_view(sample, allowance)
         self.shown = True
@@ -242,8 +261,9 @@ class Presenter:
         )
         if at < 0:
             return view
-        if head.state is State.LIVE:  # why nothing arrives
-            since = self.reader.events(int(samples.end_ns[-1]), 1 << 62)
+        newest_ns = int(samples.end_ns[-1])
+        if head.state is State.LIVE and time.monotonic_ns() - newest_ns > SILENCE_NS:  # why does nothing arrive?
+            since = self.reader.events(newest_ns, 1 << 62)
             view = replace(view, notice=next((_short(e.text) for e in reversed(since) if e.kind == "gap"), ""))
         paused = samples.paused_ns[max(0, at - 9) : at + 1]
         paused = paused[np.isfinite(paused)]
@@ -262,7 +282,7 @@ class Presenter:
     def _pids(self, at: int, processes: list[Process]) -> set[int]:
         """Pids of the tree in the window at the cursor: those that had ended before are no part of it."""
         pids = {p.key: p.pid for p in processes}
-        if at < 0:
+        if at < 0 or len(pids) < 2:
             return set(pids.values())
         sample = int(self.reader.samples.sample[at])
         rows = self.reader.process_samples(sample, sample)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,11 @@ from memtui.samples import Process
 from memtui.units import short_size
 from memtui.views import TREND, RangeRow, Sort, TableView
 
-READ_EVERY_S = 3.0  # the ranges of a growing session
+READ_EVERY_S = 5.0  # the ranges of a growing session
 _FOR_EVER = 1 << 62
 TREND_SAMPLES = 48  # windows before the cursor that the trend shows
+SURVEY, GLANCE = 48, 6  # windows that say how much of each range is ever touched; of the first picture, which is soon
+_EACH = TREND_SAMPLES // TREND  # windows in a cell of it
 
 
 _Found = tuple[Any, str, str]  # a range, its name, why the filter would leave it out
@@ -29,7 +30,7 @@ class _Mapped:
     """Ranges and the samples in which they were mapped. There may be thousands that were, for a moment each."""
 
     def __init__(self, found: list[_Found]) -> None:
-        self._found = found
+        self.found = found
         self._first = np.array([row.first_sample for row, _, _ in found], np.int64)
         self._last = np.array([_FOR_EVER if row.open else row.last_sample for row, _, _ in found], np.int64)
 
@@ -38,7 +39,7 @@ class _Mapped:
 
     def at(self, sample: int) -> list[_Found]:
         """Those that were mapped in a sample."""
-        return [self._found[place] for place in np.flatnonzero(self._there(sample)).tolist()]
+        return [self.found[place] for place in np.flatnonzero(self._there(sample)).tolist()]
 
     def count(self, sample: int) -> int:
         """How many there were."""
@@ -73,9 +74,11 @@ class RangeTable:
         self._ids: set[int] = set()
         self._read_at = -READ_EVERY_S
         self._surveyed = 0
+        self._glanced = False
+        self.surveyed = False  # the last view was made of more than a glance at the session
         self._sifted: _Sifted | None = None
         self._left_out: dict[tuple[int, int, int], str] = {}
-        self._made: dict[int, tuple[tuple, RangeRow]] = {}  # rows of the last view and of what, by their number
+        self._made: dict[int, tuple[_Found, tuple, RangeRow]] = {}  # rows of the last view and of what, by number
 
     def view(self, reader: Any, sample: int, processes: Sequence[Process]) -> TableView:
         """The table at a sample."""
@@ -87,35 +90,41 @@ class RangeTable:
         rss = reader.vma_rss(sample)
         known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] in ("ok", "approximate"))
         at = int(np.searchsorted(reader.samples.sample, sample))
-        of_all = reader.samples.shared_bytes[at]  # of a process that is alone it is 0: nothing to ask
-        shared = None if np.isnan(of_all) else reader.vma_shared(sample) if of_all else {}
+        shared_bytes = reader.samples.shared_bytes[at]  # of a process that is alone it is 0: nothing to ask
+        shared = None if np.isnan(shared_bytes) else reader.vma_shared(sample) if shared_bytes else {}
         total = sum(max(size, 0) for size in wss.values())
         several = len({p.pid for p in processes}) > 1
-        made: dict[int, tuple[tuple, RangeRow]] = {}
-        rows = []
+        made: dict[int, tuple[_Found, tuple, RangeRow]] = {}
         sifted = self._sift()
-        for row, name, why in sifted.shown.at(sample):
+        cold = (0,) * TREND if known else ()
+        for found in sifted.shown.at(sample):
+            row, name, why = found
             touched = wss.get(row.id, None if row.filtered or not known else 0)
             if touched is not None and touched < 0:
                 touched = None  # the tracker cannot know it (hugetlb)
-            values = (
-                row.id,
-                row.start,
-                row.end,
-                row.perms,
-                name,
-                touched,
-                rss.get(row.id),
-                touched / total if touched is not None and total else None,
-                trend.get(row.id, (0,) * TREND if known else ()),
-                row.pid if several else None,
-                why,
-                None if shared is None or touched is None else shared.get(row.id, 0),
-            )
+            of_all = touched / total if touched is not None and total else None
+            of_others = None if shared is None or touched is None else shared.get(row.id, 0)
+            values = (touched, rss.get(row.id), of_all, trend.get(row.id, cold), several, of_others)
             # Most ranges are as they were a second ago: the same object is made, compared and painted once.
             before = self._made.get(row.id)
-            made[row.id] = before if before is not None and before[0] == values else (values, RangeRow(*values))
-            rows.append(made[row.id][1])
+            if before is None or before[0] is not found or before[1] != values:
+                made_now = RangeRow(
+                    row.id,
+                    row.start,
+                    row.end,
+                    row.perms,
+                    name,
+                    wss_bytes=touched,
+                    rss_bytes=values[1],
+                    share=of_all,
+                    trend=values[3],
+                    pid=row.pid if several else None,
+                    left_out=why,
+                    shared_bytes=of_others,
+                )
+                before = found, values, made_now
+            made[row.id] = before
+        rows = [row for _, _, row in made.values()]
         self._made = made
         rows.sort(key=self._key, reverse=self.descending)
         return TableView(
@@ -158,15 +167,10 @@ class RangeTable:
         """The ranges worth drawing: all that pass the filter and were ever touched, at any time of the session."""
         several = len({p.pid for p in processes}) > 1
         out = []
-        for row in self._rows:
-            weight = self._most.get(row.id, 0)
-            if weight and self._matches(row) and not (self.filters_on and self._why_left_out(row)):
-                label = short_label(row)
-                out.append(
-                    ProcessRange(
-                        row.process, row.id, row.start, row.end, f"{row.pid} {label}" if several else label, weight
-                    )
-                )
+        for row, _, _ in self._sift().shown.found:
+            if weight := self._most.get(row.id, 0):
+                label = f"{row.pid} {short_label(row)}" if several else short_label(row)
+                out.append(ProcessRange(row.process, row.id, row.start, row.end, label, weight))
         return out
 
     def next_sort(self) -> None:
@@ -220,33 +224,38 @@ class RangeTable:
         if self._rows_at == (newest, len(samples)):
             return
         now = time.monotonic()
-        _, ids, _ = reader.vma_wss(newest, newest)
+        new = self._surveyed + 1 if newest - self._surveyed <= TREND_SAMPLES else newest
+        _, ids, _ = reader.vma_wss(min(new, newest), newest)
         # Ranges are many and change seldom: look when a new one was touched, and now and then.
         if now - self._read_at >= READ_EVERY_S or not self._ids.issuperset(ids.tolist()):
             self._rows, self._read_at = reader.vma_rows(), now
             self._ids = {row.id for row in self._rows}
-        self._rows_at = (newest, len(samples))
-        if newest - self._surveyed <= TREND_SAMPLES and sample == newest:
-            self._surveyed = newest  # the trend is about to look at them
+        if newest - self._surveyed <= TREND_SAMPLES - _EACH and sample == newest:
+            # The trend is about to look at them.
+            self._surveyed, self._rows_at = newest, (newest, len(samples))
+            self._glanced = self.surveyed = True
             return
-        if newest - self._surveyed > 256:
-            spread = distinct(np.linspace(max(0, self._surveyed), newest, 48).astype(int))
+        self.surveyed, self._glanced = self._glanced, True
+        if newest - self._surveyed > 256 or not self.surveyed:
+            count = SURVEY if self.surveyed else GLANCE
+            spread = distinct(np.linspace(max(0, self._surveyed), newest, count).astype(int))
             spans = [(int(s), int(s)) for s in spread]
         else:
             spans = [(self._surveyed, newest)]
         for first, last in spans:
             _, ids, touched = reader.vma_wss(first, last)
-            self._note(ids, touched)
-        self._surveyed = newest
-
-    def _note(self, ids: np.ndarray, touched: np.ndarray) -> None:
-        if len(ids):
             rows, place = ranked(ids)
             most = np.zeros(len(rows), np.int64)
             np.maximum.at(most, place, touched)
-            for row, value in zip(rows.tolist(), most.tolist(), strict=True):
-                if value > self._most.get(row, 0):
-                    self._most[row] = value
+            self._note(rows, most)
+        if self.surveyed:
+            self._surveyed, self._rows_at = newest, (newest, len(samples))
+
+    def _note(self, rows: np.ndarray, most: np.ndarray) -> None:
+        """The most that was touched of distinct rows."""
+        for row, value in zip(rows.tolist(), most.tolist(), strict=True):
+            if value > self._most.get(row, 0):
+                self._most[row] = value
 
     def _trends(self, reader: Any, sample: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
         """Touched bytes per row at a sample, and its last windows as levels 0..8 of the row's own largest."""
@@ -254,35 +263,30 @@ class RangeTable:
         samples, ids, touched = reader.vma_wss(max(0, first), sample)
         if not len(ids):
             return {}, {}
-        self._note(ids, touched)
         rows, place = ranked(ids)
         # Time in buckets on a fixed grid: the trend moves on by whole cells instead of flickering.
-        each = TREND_SAMPLES // TREND
-        bucket = samples // each - (sample // each - TREND + 1)
-        inside = bucket >= 0
-        picture = np.zeros((len(rows), TREND))
-        np.maximum.at(picture, (place[inside], bucket[inside]), touched[inside])
-        high = picture.max(axis=1, keepdims=True)
-        levels = np.where(high > 0, np.ceil(picture / np.maximum(high, 1) * 8), 0).astype(int)
-        here = samples == sample
+        bucket = samples // _EACH - (sample // _EACH - TREND + 1)
+        inside = int(np.searchsorted(bucket, 0))
+        picture = np.zeros((len(rows), TREND), np.int64)
+        np.maximum.at(picture, (place[inside:], bucket[inside:]), touched[inside:])
+        high = picture.max(axis=1)
+        self._note(rows, high)
+        # 8 eighths, rounded up; a row that was not touched has none.
+        levels = -(picture * -8 // np.maximum(high, 1)[:, None])
+        here = int(np.searchsorted(samples, sample))
         now: dict[int, int] = {}
-        for row, value in zip(ids[here].tolist(), touched[here].tolist(), strict=True):
+        for row, value in zip(ids[here:].tolist(), touched[here:].tolist(), strict=True):
             now[row] = now.get(row, 0) + value
-        return now, {row: tuple(line) for row, line in zip(rows.tolist(), levels.tolist(), strict=True)}
+        return now, dict(zip(rows.tolist(), map(tuple, levels.tolist()), strict=True))
 
 
 def name_of(row: Any) -> str:
     """What the table calls a range: the file's last part, the kernel's name, or ``anon`` and where it is."""
-    return _name_of(row.name, row.start)
-
-
-@lru_cache(1 << 14)  # asked of every range in every picture
-def _name_of(name: str, start: int) -> str:
-    if name.startswith("/"):
-        return name.rpartition("/")[2] or name
-    if name and not is_anonymous(name):
-        return name
-    return f"{name or 'anon'} {start:012x}"
+    if row.name.startswith("/"):
+        return row.name.rpartition("/")[2] or row.name
+    if row.name and not is_anonymous(row.name):
+        return row.name
+    return f"{row.name or 'anon'} {row.start:012x}"
 
 
 def short_label(row: Any) -> str:

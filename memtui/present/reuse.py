@@ -15,6 +15,8 @@ from memtui.views import ReuseView
 
 FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
 AT_ONCE = 64  # windows of one process added between two looks at the clock
+# A bin reaches up to its edge; the first one has no lower edge of its own.
+_EDGES = np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float)))
 LEVEL = 0.02  # of the whole drop of the miss ratio: what is less counts as none
 
 
@@ -24,6 +26,11 @@ class ReuseLog:
     def __init__(self, keys: frozenset[int] | None = None, whose: str = "") -> None:
         self._keys, self._whose = keys, whose
         self._histogram, self._view, self._until = ReuseHistogram(), ReuseView(), -1
+        self._intervals = _Intervals()
+
+    def forget(self) -> None:
+        """Add up anew: there are more windows between those that were looked at."""
+        self._histogram, self._until, self._intervals = ReuseHistogram(), -1, _Intervals()
 
     def view(self, reader: Any, sample: int, allowance: Allowance) -> tuple[ReuseView, bool]:
         """The distances up to a sample, and whether all of them are in it."""
@@ -33,13 +40,12 @@ class ReuseLog:
             if self._keys is not None:
                 self._add_process(reader, sample, self._keys, allowance)
             elif 0 <= self._until < sample <= self._until + FEW_SAMPLES:
-                for _, _, reuse in reader.reuse_between(self._until + 1, sample):
-                    self._histogram.add(reuse)
+                if new := reader.reuse_between(self._until + 1, sample):
+                    self._histogram.add(*(reuse for _, _, reuse in new))
                 self._until = sample
             else:
                 self._histogram, self._until = reader.reuse_until(sample), sample
-            lengths = reader.samples.interval_ns[: int(np.searchsorted(reader.samples.sample, sample, side="right"))]
-            self._view = reuse_view(self._histogram, *intervals_s(lengths, reader.hello.options.interval_ns))
+            self._view = reuse_view(self._histogram, *self._intervals.until(reader, sample))
         whole = self._until == sample
         return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
 
@@ -57,6 +63,27 @@ class ReuseLog:
                 return
 
 
+class _Intervals:
+    """Shortest and longest interval of the windows up to one. Following a session looks at the new ones only."""
+
+    def __init__(self) -> None:
+        self._count, self._sample = 0, -1  # windows looked at, and the last of them
+        self._shortest_s, self._longest_s = np.inf, 0.0
+
+    def until(self, reader: Any, sample: int) -> tuple[float, float]:
+        """Both in seconds."""
+        samples = reader.samples
+        count = int(np.searchsorted(samples.sample, sample, side="right"))
+        if count < self._count or (self._count and samples.sample[self._count - 1] != self._sample):
+            self._count, self._shortest_s, self._longest_s = 0, np.inf, 0.0
+        if count > self._count:
+            new = samples.intervals_ns(slice(self._count, count))
+            shortest, longest = intervals_s(new, reader.hello.options.interval_ns)
+            self._shortest_s, self._longest_s = min(self._shortest_s, shortest), max(self._longest_s, longest)
+            self._count, self._sample = count, sample
+        return self._shortest_s, self._longest_s
+
+
 def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | None = None) -> ReuseView:
     """The histogram as shares of all touches, its median bounds and the miss-ratio curve it implies.
 
@@ -69,26 +96,25 @@ def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | 
     if not returning:
         share = 1.0 if touches else None
         return ReuseView(first_share=share, touches=touches, interval=interval)
-    # The median of all touches, those that never came back included.
-    rank = 0.5 * touches / returning
-    half = histogram.quantile(rank) if rank <= 1 else None
+    curve = MissRatioCurve.of(histogram)
+    # The median of all touches, those that never came back included: what half of them would not miss.
+    half_low, half_high = curve.size_for(0.5, first_touches=True)
     used = np.flatnonzero(histogram.upper + histogram.lower)
     # An octave of level ground on both sides of the drop. The few touches that come back at once are no drop: they
     # would stretch the axis down to a single page.
-    low, high = MissRatioCurve.of(histogram).miss_ratio_at(BIN_EDGES)
+    low, high = curve.miss_ratio_at(BIN_EDGES)
     last = min(len(BIN_EDGES), int(used[-1]) + 2 + BINS_PER_OCTAVE)
     level = np.flatnonzero(high < 1 - LEVEL * (1 - high[-1]))
     first = min(max(0, (int(level[0]) if len(level) else int(used[0])) - BINS_PER_OCTAVE), last - 2)
     sizes, low, high = BIN_EDGES[first:last], low[first:last], high[first:last]
     return ReuseView(
-        # A bin reaches up to its edge; the first one has no lower edge of its own.
-        edges_bytes=np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float))),
+        edges_bytes=_EDGES,
         upper=histogram.upper / touches,
         lower=histogram.lower / touches,
         first_share=histogram.first_touches / touches,
         touches=touches,
-        half_low_bytes=half[0] if half else None,
-        half_high_bytes=half[1] if half else None,
+        half_low_bytes=half_low,
+        half_high_bytes=half_high,
         size_bytes=sizes.astype(float),
         miss_low=low,
         miss_high=high,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from memtui.session.checks import (
     parse_json,
 )
 from memtui.session.codec import decode_pairs, decode_reuse
+from memtui.session.kept_rows import KeptRows, Pairs, Rows
+from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, Growing
 from memtui.session.store import (
     SessionError,
     connect_reader,
@@ -41,37 +43,21 @@ from memtui.session.store import (
     unreadable,
 )
 
-_INTEGERS = ("sample", "start_ns", "end_ns", "asked_ns", "sampler_cpu_ns", "recorder_cpu_ns", "gaps")
-_MAYBE = (
-    "budgeted_ns",
-    "next_ns",
-    "paused_ns",
-    "wss_bytes",
-    "stored_bytes",
-    "faulted_in_bytes",
-    "unknown_bytes",
-    "shared_bytes",
-    "rss_bytes",
-)
-_TEXTS = ("disturbed", "status", "reason")
-_SCALARS = ", ".join((*_INTEGERS, *_MAYBE, *_TEXTS))
-_SCALAR_KINDS = "i" * len(_INTEGERS) + "I" * len(_MAYBE) + "t" * len(_TEXTS)
+_SCALARS = ", ".join((*INTEGERS, *MAYBE, *TEXTS))
+_SCALAR_KINDS = "i" * len(INTEGERS) + "I" * len(MAYBE) + "t" * len(TEXTS)
 _READING = (
     "t_ns, device, scope, source, power_w, energy_j, limit_w, memory_used_bytes, utilization, name, status, reason, "
     "processes"
 )
 _READING_KINDS = "itttrrrIrtttI"
 _HELD, _HELD_KINDS = "g.t_ns, g.process, g.gpu_bytes, g.status, g.reason", "iiItt"
+_MANY, _GLANCE, _LAST = 4096, 1024, 128  # samples: more than these are glanced at; so many of them, and the last ones
 _REUSE_AT_ONCE = 256  # windows whose distances are in memory together
 _MAX_PAIR_BYTES = 64 << 20  # of one answer about VMAs
-_KEEP_PAIRS = 512  # decoded blobs, for those who look at the newest windows again and again
 _RESIDENT_SAMPLES = 2048  # what was resident is told about once a second: it was longer ago for nobody who is there
 
-Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
-
-@dataclass(frozen=True, slots=True)
-class VmaRow:
+class VmaRow(NamedTuple):
     """A VMA, overlap-merged over the session.
 
     ``filtered`` names the filter term that kept its pages out; ``open``: still mapped, so ``last_sample`` goes on.
@@ -90,58 +76,33 @@ class VmaRow:
     open: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SampleTable:
-    """The scalars of all samples of the tree, a value per sample; nan where it could not be measured."""
-
-    sample: NDArray[np.int64]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-    asked_ns: NDArray[np.int64]
-    sampler_cpu_ns: NDArray[np.int64]
-    recorder_cpu_ns: NDArray[np.int64]
-    gaps: NDArray[np.int64]
-    budgeted_ns: NDArray[np.float64]
-    next_ns: NDArray[np.float64]
-    paused_ns: NDArray[np.float64]
-    wss_bytes: NDArray[np.float64]
-    stored_bytes: NDArray[np.float64]
-    faulted_in_bytes: NDArray[np.float64]
-    unknown_bytes: NDArray[np.float64]
-    shared_bytes: NDArray[np.float64]
-    rss_bytes: NDArray[np.float64]
-    disturbed: tuple[str, ...]
-    status: tuple[str, ...]
-    reason: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.sample)
-
-    @property
-    def interval_ns(self) -> NDArray[np.int64]:
-        """The interval of each window: what the budget made of the one asked for, where there is a budget."""
-        return np.where(np.isnan(self.budgeted_ns), self.asked_ns, self.budgeted_ns).astype(np.int64)
-
-
 class SessionReader:
     """One session. ``refresh`` picks up what was committed since; everything else answers from that state.
 
     Raises SessionError when the file is missing, foreign, truncated, newer or empty.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, glance: bool = False) -> None:
+        """Open it.
+
+        Args:
+            path: the file.
+            glance: of a long session read only some of the samples, spread over all of it, and the last ones: soon is
+                better than whole. ``partial`` says that it was so; ``refresh`` reads them all.
+        """
         self.path = path
         self._connection: sqlite3.Connection | None = None
         self._has_log = False  # as of the moment it was opened
-        self._pairs_of: dict[int, Pairs] = {}  # decoded blobs of ``vma_wss`` by row key; they never change
-        self._pairs_bytes = 0
+        self._touched = KeptRows(self._read_touched)
         self._resident: tuple[int, dict[int, tuple[int, Pairs]]] = -1, {}
         self._aliases: dict[int, int] | None = None  # as of the last look
         self.hello: Hello
         self.end: End | None = None
         self.recorder_pid = 0
         self.thinned_to_bytes: int | None = None  # the size that page sets had to make room for, if they had to
-        self.samples = _table([])
+        self._growing = Growing()
+        self.samples = self._growing.table
+        self.partial = False
         self._open()
         meta = self._meta()
         if "hello" not in meta:
@@ -153,7 +114,13 @@ class SessionReader:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             self.release()
             raise SessionError(f"{path}: damaged description: {error}") from None
-        self.refresh()
+        if not (glance and self._glance()):
+            self.refresh()
+
+    @property
+    def _newest(self) -> int:
+        """Number of the last sample; -1 without any."""
+        return int(self.samples.sample[-1]) if len(self.samples) else -1
 
     @property
     def file_bytes(self) -> int:
@@ -174,27 +141,52 @@ class SessionReader:
     def refresh(self) -> bool:
         """Look for newly committed rows; True when there are any, or when the recording ended meanwhile."""
         self._aliases = None
-        last = int(self.samples.sample[-1]) if len(self.samples) else -1
+        if self.partial:
+            self._growing = Growing()
+        last = int(self._growing.table.sample[-1]) if len(self._growing.table) else -1
         new = self._all(f"SELECT {_SCALARS} FROM sample WHERE sample > ? ORDER BY sample", _SCALAR_KINDS, last)
-        if new:
-            table = _joined(self.samples, _table(new))
-            # Every search in time relies on this.
-            ordered = (np.diff(table.sample) > 0).all() and (np.diff(table.end_ns) > 0).all()
-            if not ordered or table.sample[-1] >= MAX_SAMPLE or (table.start_ns > table.end_ns).any():
-                raise self._damaged("its samples are not in the order of time")
-            self.samples = table
-        ended = False
-        if self.end is None:
-            meta = self._meta()
-            pid = meta.get("recorder_pid", 0)
-            if type(pid) is not int or not 0 <= pid <= MAX_PID:
-                raise self._damaged("the recorder's pid is none")
-            self.recorder_pid = pid
-            self.thinned_to_bytes = self._read_thinned(meta.get("thinned"))
-            if "end" in meta:
-                self.end = self._read_end(meta["end"])
-                ended = True
-        return bool(new) or ended
+        self._take(new)
+        self.partial = False
+        return self._look_at_recorder() or bool(new)
+
+    def _glance(self) -> bool:
+        """Read some of very many samples; False where there are not so many."""
+        # Each by itself: SQLite goes through the whole table for both at once.
+        query = "SELECT (SELECT min(sample) FROM sample), (SELECT max(sample) FROM sample)"
+        ((first, last),) = self._all(query, "II")
+        if first is None or last - first < _MANY:
+            return False
+        wanted = [*range(first, last - _LAST, (last - first) // _GLANCE), *range(last - _LAST, last + 1)]
+        query = f"SELECT {_SCALARS} FROM sample WHERE sample IN ({', '.join(map(str, wanted))}) ORDER BY sample"
+        self._take(self._all(query, _SCALAR_KINDS))
+        self._look_at_recorder()
+        self.partial = True
+        return True
+
+    def _take(self, rows: list[tuple[Any, ...]]) -> None:
+        if not rows:
+            return
+        if rows[-1][0] >= MAX_SAMPLE:
+            raise self._damaged("a sample has no possible number")
+        try:
+            self.samples = self._growing.add(rows)
+        except ValueError as error:
+            raise self._damaged(str(error)) from None
+
+    def _look_at_recorder(self) -> bool:
+        """Who records it, and what became of that; True when it ended since the last look."""
+        if self.end is not None:
+            return False
+        meta = self._meta("hello")
+        pid = meta.get("recorder_pid", 0)
+        if type(pid) is not int or not 0 <= pid <= MAX_PID:
+            raise self._damaged("the recorder's pid is none")
+        self.recorder_pid = pid
+        self.thinned_to_bytes = self._read_thinned(meta.get("thinned"))
+        if "end" not in meta:
+            return False
+        self.end = self._read_end(meta["end"])
+        return True
 
     def _read_thinned(self, plain: Any) -> int | None:
         if plain is None:
@@ -261,16 +253,13 @@ class SessionReader:
 
         Bytes of -1 (``codec.UNKNOWN_BYTES``): the tracker cannot know them.
         """
-        rows = self._all(
-            "SELECT id, data FROM vma_wss WHERE id >= ? AND id < ? ORDER BY id", "ib", *_span(first_sample, last_sample)
-        )
+        rows = self._touched.between(*_span(first_sample, last_sample), row_id(self._newest + 1, 0))
         if not rows:
             none = np.empty(0, np.int64)
             return none, none, none
-        pairs = self._kept_pairs(rows)
-        samples = np.repeat([split_row_id(row)[0] for row, _ in rows], [len(ids) for ids, _ in pairs])
-        ids = self._unalias(np.concatenate([ids for ids, _ in pairs]))
-        return samples.astype(np.int64), ids, np.concatenate([values for _, values in pairs])
+        samples = np.repeat([split_row_id(row)[0] for row, _ in rows], [len(ids) for _, (ids, _) in rows])
+        ids = self._unalias(np.concatenate([ids for _, (ids, _) in rows]))
+        return samples.astype(np.int64), ids, np.concatenate([values for _, (_, values) in rows])
 
     def vma_rss(self, sample: int) -> dict[int, int]:
         """Resident bytes by VMA row, the newest known at or before a sample. Rows of processes without any: absent."""
@@ -340,7 +329,7 @@ class SessionReader:
                 sample, process = split_row_id(row)
                 try:
                     # A window has one distance for every earlier window and page size, and no more.
-                    reuse = decode_reuse(data, 3 * len(self.samples))
+                    reuse = decode_reuse(data, 3 * (self._newest + 1))
                 except ValueError as error:
                     raise self._damaged(f"reuse distances of sample {sample}: {error}") from None
                 yield sample, process, reuse
@@ -362,13 +351,9 @@ class SessionReader:
         return histogram
 
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
-        """Readings of a half-open time range; of an absent source the newest word before its end, whenever it came."""
+        """Readings of a half-open time range. A source that is absent says so once, when that is found."""
         query = f"SELECT {_READING} FROM power WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"
-        found = [PowerReading(*row) for row in self._all(query, _READING_KINDS, first_ns, last_ns)]
-        there = {(r.device, r.scope) for r in found}
-        absent = f"SELECT {_READING}, max(t_ns) FROM power WHERE t_ns < ? AND status != 'ok' GROUP BY device, scope"
-        older = [PowerReading(*row[:-1]) for row in self._all(absent, _READING_KINDS + "i", last_ns)]
-        return [r for r in older if (r.device, r.scope) not in there] + found
+        return [PowerReading(*row) for row in self._all(query, _READING_KINDS, first_ns, last_ns)]
 
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:
         """What processes held on GPUs, in a half-open time range: one for each change, each holds until the next."""
@@ -418,18 +403,9 @@ class SessionReader:
                 raise self._damaged(f"its ranges unpack to more than {_MAX_PAIR_BYTES} bytes")
         return found
 
-    def _kept_pairs(self, rows: list[tuple[Any, ...]]) -> list[Pairs]:
-        """``_pairs`` for those who look at the newest windows again and again: what was decoded before is kept."""
-        kept = self._pairs_of
-        new = self._pairs([row for row in rows if row[0] not in kept])
-        self._pairs_bytes += sum(map(_nbytes, new))
-        fresh = dict(zip((row for row, _ in rows if row not in kept), new, strict=True))
-        found = [fresh[row] if row in fresh else kept[row] for row, _ in rows]
-        if self._pairs_bytes > _MAX_PAIR_BYTES or len(kept) > _KEEP_PAIRS:
-            kept.clear()
-            self._pairs_bytes = sum(map(_nbytes, new))
-        kept.update(fresh)
-        return found
+    def _read_touched(self, low: int, high: int) -> Rows:
+        rows = self._all("SELECT id, data FROM vma_wss WHERE id >= ? AND id < ? ORDER BY id", "ib", low, high)
+        return list(zip((row for row, _ in rows), self._pairs(rows), strict=True))
 
     def _decoded(self, row: int, data: bytes) -> Pairs:
         try:
@@ -445,9 +421,10 @@ class SessionReader:
                 found[row] = found.get(row, 0) + value
         return found
 
-    def _meta(self) -> dict[str, Any]:
+    def _meta(self, without: str = "") -> dict[str, Any]:
         try:
-            return {key: parse_json(value) for key, value in self._all("SELECT key, value FROM meta", "tt")}
+            rows = self._all("SELECT key, value FROM meta WHERE key != ?", "tt", without)
+            return {key: parse_json(value) for key, value in rows}
         except ValueError as error:
             raise self._damaged(f"its description: {error}") from None
 
@@ -481,22 +458,9 @@ def _span(first_sample: int, last_sample: int) -> tuple[int, int]:
     return row_id(first_sample, 0), row_id(last_sample + 1, 0)
 
 
+@cache
 def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return platform.node()  # no Linux: what is recorded elsewhere is never alive here
-
-
-def _table(rows: list[tuple[Any, ...]]) -> SampleTable:
-    names = (*_INTEGERS, *_MAYBE, *_TEXTS)
-    columns: dict[str, Any] = dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
-    columns |= {name: np.array(columns[name], np.int64) for name in _INTEGERS}
-    columns |= {name: np.array(columns[name], np.float64) for name in _MAYBE}  # None becomes nan
-    return SampleTable(**columns)
-
-
-def _joined(old: SampleTable, new: SampleTable) -> SampleTable:
-    arrays: dict[str, Any] = {n: np.concatenate((getattr(old, n), getattr(new, n))) for n in (*_INTEGERS, *_MAYBE)}
-    texts: dict[str, Any] = {n: getattr(old, n) + getattr(new, n) for n in _TEXTS}
-    return SampleTable(**arrays, **texts)

@@ -36,20 +36,27 @@ _SPACE = ord(" ")
 
 
 def text_of(codes: Codes) -> str:
-    """The string of a row of code points."""
+    """The string of code points, row after row."""
     return codes.astype("<u4").tobytes().decode("utf-32-le")
 
 
-def runs(codes: Codes, index: NDArray[np.integer], styles: Sequence[Style]) -> Line:
-    """Merge a row of code points and style numbers into runs."""
-    if not len(codes):
-        return []
+def lines(codes: Codes, index: NDArray[np.integer], styles: Sequence[Style]) -> list[Line]:
+    """Merge the cells of each row, u4[rows, columns] code points and as many style numbers, into runs."""
+    rows, columns = codes.shape
+    if not columns:
+        return [[] for _ in range(rows)]
     text = text_of(codes)
-    cuts = (np.flatnonzero(index[1:] != index[:-1]) + 1).tolist()
-    if not cuts:
-        return [(text, styles[int(index[0])])]
-    of = index.tolist()
-    return [(text[a:b], styles[of[a]]) for a, b in pairwise([0, *cuts, len(of)])]
+    found: list[Line] = []
+    changes = index[:, 1:] != index[:, :-1]
+    for y, change in enumerate(changes.any(axis=1).tolist()):
+        row = text[y * columns : (y + 1) * columns]
+        if change:
+            of = index[y].tolist()
+            cuts = (np.flatnonzero(changes[y]) + 1).tolist()
+            found.append([(row[a:b], styles[of[a]]) for a, b in pairwise([0, *cuts, columns])])
+        else:
+            found.append([(row, styles[int(index[y, 0])])])
+    return found
 
 
 def area(values: ArrayLike, rows: int, *, glyphs: str = "braille") -> Codes:
@@ -132,11 +139,26 @@ def bin_samples(
 
     A bin narrower than a window takes the window it lies in, so a slow sampler draws steps and not a comb, while a
     real gap stays open. Times are relative to the grid's origin.
+
+    Args:
+        begin: f8[n], rising.
+        end: f8[n], rising.
+        values: f8[series, n], nan where nothing is known.
+        first: number of the first bin.
+        width: of a bin, in the unit of the times.
+        count: of bins.
+
+    Returns:
+        f8[series, count].
     """
-    out = np.full(count, np.nan)
+    out = np.full((len(values), count), np.nan)
     known = np.isfinite(values)
-    begin, end, values = begin[known], end[known], values[known]
-    if not len(values):
+    if not known.all():
+        for row, there, one in zip(out, known, values, strict=True):
+            if there.any():
+                row[:] = bin_samples(begin[there], end[there], one[None, there], first, width, count)[0]
+        return out
+    if not len(end):
         return out
     centre = (first + np.arange(count) + 0.5) * width
     inside = np.searchsorted(end, centre, side="left")
@@ -145,13 +167,13 @@ def bin_samples(
     # What lies between two windows is the pause of the target, not a gap: allow for a quarter of a window.
     slack = 0.25 * median(end - begin)
     held = inside_ok & (begin[window] - slack <= centre)
-    out[held] = values[window[held]]
+    out[:, held] = values[:, window[held]]
     place = np.ceil(end / width - 1e-9).astype(np.int64) - 1 - first
-    seen = (place >= 0) & (place < count)
-    if seen.any():
-        place, values = place[seen], values[seen]
+    low, high = np.searchsorted(place, (0, count)).tolist()
+    if low < high:
+        place = place[low:high]
         starts = np.flatnonzero(np.diff(place, prepend=-1))
-        out[place[starts]] = np.maximum.reduceat(values, starts)
+        out[:, place[starts]] = np.maximum.reduceat(values[:, low:high], starts, axis=1)
     return out
 
 

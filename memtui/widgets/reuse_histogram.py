@@ -125,13 +125,8 @@ class ReuseHistogram(Panel):
         labels[0] = f"{top * 100:.0f} %"
         if rows >= 6:
             labels[rows // 2] = f"{top * 50:.3g} %"
-        return [
-            [
-                (labels[y].rjust(AXIS - 1) + " ", look["dim"]),
-                *raster.runs(codes[y], index[y], [*look.heat, look["cursor"]]),
-            ]
-            for y in range(rows)
-        ]
+        lines = raster.lines(codes, index, [*look.heat, look["cursor"]])
+        return [[(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *line] for y, line in enumerate(lines)]
 
     def _sizes(self, edges: np.ndarray, each: int, columns: int) -> Line:
         """Powers of two under the bars, as many as fit with air between them."""

@@ -8,10 +8,11 @@ from textual.message import Message
 
 from memtui.views import TREND, RangeRow, Sort, TableView
 from memtui.widgets import raster, text
-from memtui.widgets.panel import cut
+from memtui.widgets.panel import Exact, cut
 from memtui.widgets.raster import Line
 from memtui.widgets.rows import RowPanel
 
+Column = tuple[str, int, Sort | None]  # name, cells, what a click on it sorts by
 ADDRESS_CELLS = 150  # inside the frame; with less there is no column of addresses
 
 
@@ -71,14 +72,17 @@ class VmaTable(RowPanel):
                     "no range has that text (Esc shows all)" if view.not_matching else "all are filtered (f shows them)"
                 )
             return self.message(words or "no address ranges yet", width, height)
-        wide = any(row.pid is not None for row in view.rows)
-        lines = [self._header(width, wide)]
+        columns = self._columns(width, any(row.pid is not None for row in view.rows))
+        spare = width - 1 - sum(cells for _, cells, _ in columns)
+        lines = [self._header(columns)]
         for row in view.rows[self.top : self.top + height - 1]:
-            lines.append(self._row(row, width, wide))
+            line = self._row(row, columns)
+            # Every column has its cells whatever stands in it: a row need not be measured where all of them fit.
+            lines.append(cut(line, width) if spare < 0 else Exact([*line, (" " * spare, self.look["text"])]))
         return lines
 
-    def _columns(self, width: int, pids: bool) -> list[tuple[str, int, Sort | None]]:
-        columns: list[tuple[str, int, Sort | None]] = [("WSS", 10, Sort.WSS), ("RSS", 10, Sort.RSS)]
+    def _columns(self, width: int, pids: bool) -> list[Column]:
+        columns: list[Column] = [("WSS", 10, Sort.WSS), ("RSS", 10, Sort.RSS)]
         if pids and width >= 100:
             columns.insert(1, ("shared", 10, None))
         if width >= 60:
@@ -93,10 +97,10 @@ class VmaTable(RowPanel):
         columns.append(("name", max(8, width - 2 - sum(c[1] for c in columns)), Sort.NAME))
         return columns
 
-    def _header(self, width: int, pids: bool) -> Line:
+    def _header(self, columns: list[Column]) -> Line:
         look, line = self.look, []
         line.append((" ", look["dim"]))
-        for name, cells, sort in self._columns(width, pids):
+        for name, cells, sort in columns:
             right = name in ("of WSS", "pid")
             # Size columns end in the unit: the word stands over the digits.
             words = (name.rjust(cells - 6) + "      ") if name in ("WSS", "RSS", "shared") else name
@@ -105,14 +109,14 @@ class VmaTable(RowPanel):
             line.append((text.fit(words, cells), style))
         return line
 
-    def _row(self, row: RangeRow, width: int, pids: bool) -> Line:
+    def _row(self, row: RangeRow, columns: list[Column]) -> Line:
         look = self.look
         grey, chosen = bool(row.left_out), row.key == self.selected
         plain = look["selected"] if chosen else look["dim" if grey else "text"]
         dim = look["selected_dim"] if chosen else look["faint" if grey else "dim"]
         strong = look["selected"] if chosen else look["dim" if grey else "bright"]
         line: Line = [(" ", plain)]
-        for name, cells, _ in self._columns(width, pids):
+        for name, cells, _ in columns:
             match name:
                 case "WSS":
                     line.append((text.size_column(row.wss_bytes).rjust(8) + "  ", strong if row.wss_bytes else dim))
@@ -139,8 +143,7 @@ class VmaTable(RowPanel):
                     note = note if text.width(note) + 8 <= cells else ""
                     line.append((text.fit(text.clean(row.name), cells - text.width(note)), plain))
                     line.append((note, dim))
-        line = [(look.plain(run), style) for run, style in cut(line, width)]
-        return line
+        return [(look.plain(run), style) for run, style in line]
 
     def _warm(self, row: RangeRow, plain: Style) -> Style:
         """Colour of a trend by the row's share of the working set: many small rows must not shout."""

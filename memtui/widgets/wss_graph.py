@@ -76,7 +76,7 @@ class WssGraph(Panel):
         columns = width - AXIS
         if columns < 4 or not len(view.end_ns):
             return self.message(view.note or "waiting for the first window", width, height)
-        area, line = self._binned(columns)
+        area, line, focus = self._binned(columns)
         top, off_scale = self._scale(area, line)
         head: list[Line] = []
         if off_scale:
@@ -86,8 +86,8 @@ class WssGraph(Panel):
         index = np.repeat(self._row_colours(rows)[:, None], columns, axis=1)
         if not off_scale and not view.note and np.isfinite(line).any():
             self._draw_rss(codes, index, line / top, rows)
-        if view.focus_bytes is not None:
-            self._draw_focus(codes, index, self._bins_of(view.focus_bytes, columns) / top, rows)
+        if focus is not None:
+            self._draw_focus(codes, index, focus / top, rows)
         column = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
         self._draw_marks(codes, index, column)
         if column is not None:
@@ -95,22 +95,22 @@ class WssGraph(Panel):
         styles = [*look.heat, look["rss"], look["cursor"], *look.focus_on_heat, look["focus"]]
         styles += [look["key"], look["warning"], look["dim"]]
         labels = self._labels(rows, top)
-        lines = [raster.runs(codes[y], index[y], styles) for y in range(rows)]
+        lines = raster.lines(codes, index, styles)
         if view.marks:
             lines = [[(ticks.without_rests(run), style) for run, style in line] for line in lines]
         return head + [Exact([(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *line]) for y, line in enumerate(lines)]
 
-    def _binned(self, columns: int) -> tuple[np.ndarray, np.ndarray]:
-        rss = self._bins_of(self.view.rss_bytes, columns)
-        return (rss, rss) if self.view.note else (self._bins_of(self.view.wss_bytes, columns), rss)
-
-    def _bins_of(self, values: np.ndarray, columns: int) -> np.ndarray:
+    def _binned(self, columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """What is drawn, two values a column: the area, the resident set and the range that is looked at, if any."""
         view = self.view
+        series = [view.rss_bytes, *([] if view.note else [view.wss_bytes])]
+        series += [] if view.focus_bytes is None else [view.focus_bytes]
         count = columns if self.look.ascii_only else columns * 2
         width, first = view.axis.bins(columns)
         width, first = width * columns / count, first * (count // columns)
         begin, end = view.begin_ns - view.axis.origin_ns, view.end_ns - view.axis.origin_ns
-        return raster.bin_samples(begin, end, values, first, width, count)
+        bins = raster.bin_samples(begin, end, np.stack(series), first, width, count)
+        return bins[0 if view.note else 1], bins[0], None if view.focus_bytes is None else bins[-1]
 
     def _scale(self, area: np.ndarray, line: np.ndarray) -> tuple[float, bool]:
         """Value of the upper edge, and whether RSS lies above it."""

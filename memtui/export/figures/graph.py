@@ -14,7 +14,7 @@ from memtui.export.figures.axes import Frame, bytes_scale, footnote, time_scale
 from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
 from memtui.export.source import Source
 from memtui.samples import Event
-from memtui.session.reader import SampleTable
+from memtui.session.sample_table import SampleTable
 from memtui.units import duration
 
 Floats = NDArray[np.float64]

@@ -28,7 +28,7 @@ def sentences(reader: Source) -> list[str]:
     )
     asked = between(*map(duration, intervals_s(samples.asked_ns, hello.options.interval_ns)))
     if len(samples) and hello.options.max_overhead_ppm:
-        true = f", {between(*map(duration, intervals_s(samples.interval_ns, 0)))} budgeted{true}"
+        true = f", {between(*map(duration, intervals_s(samples.intervals_ns(), 0)))} budgeted{true}"
     found = [
         f"{reader.short_title}: {hello.target.command} (pid {hello.target.pid})",
         f"memtui {hello.memtui_version}, {how}, filter {hello.options.filter}; window "

@@ -47,7 +47,7 @@ def draw(reader: Source, exact: ExactReuse) -> Drawing | None:
 def _notes(reader: Source, exact: ExactReuse) -> list[str]:
     """What the reader of the figure has to know about its touches."""
     returning, first = exact.touches - exact.first_touches, exact.first_touches
-    lengths = intervals_s(reader.samples.interval_ns, reader.hello.options.interval_ns)
+    lengths = intervals_s(reader.samples.intervals_ns(), reader.hello.options.interval_ns)
     window = between(*(f"{interval:.3g} s" for interval in lengths))
     notes = [
         f"A touch is one per page and window of {window}. Order inside a window is not known, so distances and "
