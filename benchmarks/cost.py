@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,28 +17,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 from benchmarks import documents, machine
 from benchmarks.cost_figure import draw
+from benchmarks.readers import Cuts, make_ready, split_walker
 from benchmarks.run import say
 from benchmarks.table import Skip, columns, number
-from benchmarks.targets import PATTERN_PAGES_PER_GIB, needs_root
+from benchmarks.targets import PATTERN_PAGES_PER_GIB, lacks_memory, needs_root
 from benchmarks.toucher import toucher
 from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.flush import Flusher, Handle, prove_flushes
-from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.rearm import WORKING_SET, Rearmer
 from memtui.probes.pages.split_walk import SplitWalker
-from memtui.probes.pages.walk import Walk, Walker, blocks_of
-from memtui.sampler import HIGHEST_PRIORITY
+from memtui.probes.pages.walk import Walk
 
 SIZES_GIB = (1, 2, 4, 8, 16)
 HOT_PARTS = 100
-SPARE_GIB = 2.5  # left to everything else on the machine
 _STREAM_BYTES, _STREAM_TIMES = 1 << 30, 5
 _ENTRY_BYTES = 8
-Cuts = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +73,16 @@ def stream_bytes_per_ns() -> float:
 def measure(sizes: Sequence[float]) -> Iterator[Cost]:
     """Both kinds of pages in each size; a size for which there is not enough memory is left out, and said."""
     needs_root()
-    walker, hands = Walker(), Hands()
-    readers = SplitWalker(walker, hands)
-    niceness = os.getpriority(os.PRIO_PROCESS, 0)
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
-        flusher = Flusher(walker, "auto", prove_flushes(walker))
+    with split_walker() as readers:
+        flusher = Flusher(readers.first, "auto", prove_flushes(readers.first))
         for page_bytes in (PAGE_BYTES, BLOCK_BYTES):
             for gib in sizes:
-                if psutil.virtual_memory().available < (gib + SPARE_GIB) * 2**30:
-                    say(f"cost: {gib:g} GiB left out: not {gib + SPARE_GIB:g} GiB of memory are free")
+                if reason := lacks_memory(gib):
+                    say(f"cost: {gib:g} GiB left out: {reason}")
                     continue
                 found = _one(readers, flusher, gib, page_bytes)
                 say(f"cost: {found}")
                 yield found
-    finally:
-        os.setpriority(os.PRIO_PROCESS, 0, niceness)
-        hands.close()
-        readers.close()
-        walker.close()
 
 
 def _one(readers: SplitWalker, flusher: Flusher, gib: float, page_bytes: int) -> Cost:
@@ -107,11 +93,7 @@ def _one(readers: SplitWalker, flusher: Flusher, gib: float, page_bytes: int) ->
         handle, rearmer = Handle.open(target.pid), Rearmer(readers, flusher, WORKING_SET)
         rearmer.look_around(())
         try:
-            readers.first.reserve(blocks_of(target.pid) * 5 // 4)
-            resident = readers.first.walk(target.pid, want_resident=True).resident
-            assert resident is not None
-            cuts = readers.cuts(resident)
-            readers.prepare(1 + len(cuts))
+            cuts, resident = make_ready(readers, target.pid)
             whole, windows = [], []
             for _ in range(times + 1):  # the first is no measurement: it meets cold caches
                 target.touch(pages)
@@ -132,7 +114,6 @@ def _one(readers: SplitWalker, flusher: Flusher, gib: float, page_bytes: int) ->
         finally:
             rearmer.close()
             readers.forget(target.pid)
-            readers.first.forget(target.pid)
             handle.close()
     walk, flush, clear, small, large = np.median(whole[1:], axis=0)
     count = int(large if huge else small)
@@ -169,7 +150,8 @@ def _all_touched(readers: SplitWalker, cuts: Cuts, flusher: Flusher, handle: Han
 def _window(readers: SplitWalker, cuts: Cuts, rearmer: Rearmer, handle: Handle, resident_pages: int) -> float:
     """Ns of a walk and of clearing in the way that is chosen."""
     begin = time.perf_counter_ns()
-    rearmer.rearm(handle, _walk(readers, cuts, handle), PageSet.empty(), resident_pages)
+    walk = _walk(readers, cuts, handle)
+    rearmer.rearm(handle, walk, walk.pages, PageSet.empty(), resident_pages)
     return time.perf_counter_ns() - begin
 
 
@@ -178,7 +160,7 @@ def _some_touched(readers: SplitWalker, cuts: Cuts, rearmer: Rearmer, handle: Ha
     begin = time.perf_counter_ns()
     walk = _walk(readers, cuts, handle)
     walked = time.perf_counter_ns()
-    done = rearmer.rearm(handle, walk, PageSet.empty(), 0)
+    done = rearmer.rearm(handle, walk, walk.pages, PageSet.empty(), 0)
     end = time.perf_counter_ns()
     if done.rearm != WORKING_SET:
         raise RuntimeError("marks stayed after a re-arm by working set")

@@ -16,7 +16,8 @@ import psutil
 
 from benchmarks.run import Run, memtui
 from benchmarks.targets import needs_root, status_bytes, training
-from memtui.session.reader import SampleTable, SessionReader
+from memtui.session.reader import SessionReader
+from memtui.session.sample_table import SampleTable
 from memtui.session.store import SessionError
 
 START_SECONDS, SETTLE_SECONDS = 30.0, 2.0

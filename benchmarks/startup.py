@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.recording import of_training
+from benchmarks.repeated import repeat
 from benchmarks.run import Run, memtui
 from benchmarks.seek import long_session
 from benchmarks.table import Row, row
 from benchmarks.terminal import Terminal
 
 HELP_S, FIRST_PAINT_S = 0.15, 0.5
+LARGE_BYTES = 1 << 30
 _WSS = re.compile(r"working set .* now [\d.]+ [KMG]iB")
 
 
@@ -22,10 +24,13 @@ def measure(run: Run) -> Iterator[Row]:
     """Files are in the page cache: the first of the runs is left out."""
     times = 3 if run.quick else 10
     yield row("memtui --help", [_help() for _ in range(times + 1)][1:], "s", HELP_S)
-    training = of_training(run, 0.2)
+    training, long = of_training(run, 0.2), long_session(run)
+    large = run.folder / "large.memtui"
+    repeat(long, large, LARGE_BYTES >> 5 if run.quick else LARGE_BYTES)
     for name, path in (
         (f"training, {training.all_samples} samples", training.path),
-        ("long", long_session(run)),
+        ("long", long),
+        (f"{large.stat().st_size >> 20} MiB", large),
     ):
         found = [_first_paint(path, run.folder) for _ in range(times + 1)][1:]
         yield row(f"first paint of replay, {name}", found, "s", FIRST_PAINT_S)

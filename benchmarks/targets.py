@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from benchmarks.table import Skip
 
 PATTERN_PAGES_PER_GIB = 262_144
+_SPARE_GIB = 2.5  # left to everything else on the machine
 _STEP = re.compile(rb"^step (\d+) ", re.M)
 
 
@@ -27,6 +29,13 @@ def needs_root() -> None:
     """Page tables are read as root only."""
     if os.geteuid() != 0:
         raise Skip("needs root")
+
+
+def lacks_memory(gib: float) -> str | None:
+    """Why a target of a size does not fit into this machine; None where it does."""
+    if psutil.virtual_memory().available >= (gib + _SPARE_GIB) * 2**30:
+        return None
+    return f"not {gib + _SPARE_GIB:g} GiB of memory are free"
 
 
 class Training:

@@ -6,17 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import psutil
-
 from benchmarks.run import Run
 from benchmarks.sample import windows_of
 from benchmarks.table import Row, once, row, tail
-from benchmarks.targets import PATTERN_PAGES_PER_GIB, needs_root, pattern, training
+from benchmarks.targets import PATTERN_PAGES_PER_GIB, lacks_memory, needs_root, pattern, training
 from memtui.probes.pages.rearm import FULL, WORKING_SET
 
 INTERVAL_S = 0.2
 LARGE_GIB, HOT_PARTS, LARGE_PAUSED_MS = 8, 100, 15
-_SPARE_GIB = 2  # left to everything else on the machine
 
 
 def measure(run: Run) -> Iterator[Row]:
@@ -27,8 +24,8 @@ def measure(run: Run) -> Iterator[Row]:
         for tracker in ("pagetable", "referenced"):
             yield from _training(tracker, _windows(run, target.pid, tracker, seconds))
     gib = 0.5 if run.quick else LARGE_GIB
-    if psutil.virtual_memory().available < (gib + _SPARE_GIB) * 2**30:
-        yield Row(f"{gib:g} GiB resident", failed=f"not {gib + _SPARE_GIB:g} GiB of memory are free")
+    if reason := lacks_memory(gib):
+        yield Row(f"{gib:g} GiB resident", failed=reason)
         return
     pages = int(gib * PATTERN_PAGES_PER_GIB)
     hot = pages // HOT_PARTS

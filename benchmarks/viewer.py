@@ -11,7 +11,7 @@ from benchmarks.table import Row, row
 from benchmarks.targets import needs_root, training
 from benchmarks.terminal import COLUMNS, ROWS, Terminal
 
-CPU_PERCENT, REFRESH_KB = 2, 50
+CPU_PERCENT, REFRESH_KB = 1.5, 50
 GAP_S = 0.3  # between the last byte of one refresh and the first of the next
 SETTLE_S = 8.0
 SPAN_S = 3  # CPU is averaged over so many refreshes

@@ -7,16 +7,11 @@ import signal
 import time
 from collections.abc import Iterator
 
-import psutil
-
-from benchmarks.cost import SPARE_GIB
+from benchmarks.readers import Cuts, make_ready, split_walker
 from benchmarks.run import Run
 from benchmarks.table import Row, row
-from benchmarks.targets import PATTERN_PAGES_PER_GIB, needs_root, pattern, status_bytes
-from memtui.probes.pages.hands import Hands
+from benchmarks.targets import PATTERN_PAGES_PER_GIB, lacks_memory, needs_root, pattern, status_bytes
 from memtui.probes.pages.split_walk import SplitWalker
-from memtui.probes.pages.walk import Walker, blocks_of
-from memtui.sampler import HIGHEST_PRIORITY
 
 LIMIT_MS_PER_GIB = 0.8
 
@@ -25,31 +20,19 @@ def measure(run: Run) -> Iterator[Row]:
     """All pages of the target were touched: the walk finds as much as there can be."""
     needs_root()
     sizes, walks = ((0.25,), 10) if run.quick else ((2, 8), 60)
-    walker, hands, niceness = Walker(), Hands(), os.getpriority(os.PRIO_PROCESS, 0)
-    readers = SplitWalker(walker, hands)
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
+    with split_walker() as readers:
         for gib in sizes:
             yield from _rows(readers, gib, walks)
-    finally:
-        os.setpriority(os.PRIO_PROCESS, 0, niceness)
-        hands.close()
-        readers.close()
-        walker.close()
 
 
 def _rows(readers: SplitWalker, gib: float, walks: int) -> Iterator[Row]:
     pages = int(gib * PATTERN_PAGES_PER_GIB)
-    if psutil.virtual_memory().available < (gib + SPARE_GIB) * 2**30:
-        yield Row(f"{gib:g} GiB all touched", failed=f"not {gib + SPARE_GIB:g} GiB of memory are free")
+    if reason := lacks_memory(gib):
+        yield Row(f"{gib:g} GiB all touched", failed=reason)
         return
     with pattern("loop", "--pages", pages) as pid:
         rss_gib = status_bytes(pid, "VmRSS") / 2**30
-        readers.first.reserve(blocks_of(pid) * 5 // 4)
-        resident = readers.first.walk(pid, want_resident=True).resident
-        assert resident is not None
-        cuts = readers.cuts(resident)
-        readers.prepare(1 + len(cuts))
+        cuts, _ = make_ready(readers, pid)
         for what, want_resident in (("walk and extract", False), ("the same with resident pages", True)):
             times = [_walk(readers, pid, cuts, want_resident, pages) for _ in range(walks + 1)][1:]
             limit = None if want_resident else LIMIT_MS_PER_GIB
@@ -57,7 +40,7 @@ def _rows(readers: SplitWalker, gib: float, walks: int) -> Iterator[Row]:
             yield row(what, [1e3 * t / rss_gib for t in times], "ms/GiB", limit)
 
 
-def _walk(readers: SplitWalker, pid: int, cuts: tuple[int, ...], want_resident: bool, pages: int) -> float:
+def _walk(readers: SplitWalker, pid: int, cuts: Cuts, want_resident: bool, pages: int) -> float:
     """Seconds for one walk, the target standing still as in a window."""
     os.kill(pid, signal.SIGSTOP)
     time.sleep(0.01)
