@@ -66,11 +66,7 @@ def test_windows_with_more_distances_than_were_glanced_at_are_no_damage(path, ma
 
 
 def test_damage_between_the_samples_that_were_glanced_at_is_told_again_and_again(path, many, tmp_path):
-    damaged = tmp_path / "damaged.memtui"
-    shutil.copy(path, damaged)
-    with closing(sqlite3.connect(damaged)) as file:
-        file.execute("UPDATE sample SET start_ns = 4, end_ns = 5 WHERE sample = 201")
-        file.commit()
+    damaged = changed(path, tmp_path, "start_ns = 4, end_ns = 5")
     with closing(SessionReader(damaged, glance=True)) as reader:
         assert 201 not in reader.samples.sample
         presenter = Presenter(reader, follow=False)
@@ -82,12 +78,18 @@ def test_damage_between_the_samples_that_were_glanced_at_is_told_again_and_again
 
 
 def test_intervals_that_were_not_glanced_at_are_told_in_the_end(path, many, tmp_path):
-    changed = tmp_path / "changed.memtui"
-    shutil.copy(path, changed)
-    with closing(sqlite3.connect(changed)) as file:
-        file.execute("UPDATE sample SET asked_ns = 5000000000 WHERE sample = 201")
+    slower = changed(path, tmp_path, "asked_ns = 5000000000")
+    assert final(slower, True)[0].reuse.interval == final(slower, False)[0].reuse.interval == "0.2-5 s"
+
+
+def changed(path, folder, assignment: str):
+    """A copy of the session with another sample 201, at which a glance does not look."""
+    copy = folder / "changed.memtui"
+    shutil.copy(path, copy)
+    with closing(sqlite3.connect(copy)) as file:
+        file.execute(f"UPDATE sample SET {assignment} WHERE sample = 201")
         file.commit()
-    assert final(changed, True)[0].reuse.interval == final(changed, False)[0].reuse.interval == "0.2-5 s"
+    return copy
 
 
 def final(path, glance: bool) -> tuple[MemoryView, int]:

@@ -205,14 +205,6 @@ class ExactReuse:
         """
         return _both(self, q)
 
-    def median(self) -> tuple[int, int] | None:
-        """``quantile(0.5)``."""
-        return self.quantile(0.5)
-
-    def p95(self) -> tuple[int, int] | None:
-        """``quantile(0.95)``."""
-        return self.quantile(0.95)
-
     def _merge(self) -> None:
         if not self._waiting:
             return
