@@ -1,0 +1,229 @@
+"""What is to be measured: an operator, its parameters, and the conditions it runs under."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memtui.errors import UserError
+from memtui.workloads.operators import CATALOGUE
+from memtui.workloads.operators.base import Operator, Parameters, Value
+
+DTYPES = ("fp32", "tf32", "fp16", "bf16")
+ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+FORWARD, BOTH_WAYS = "forward", "forward-backward"
+# Keys that every operator has beside its own parameters, with their defaults.
+CONDITIONS: dict[str, Value] = {
+    "dtype": "fp32",
+    "mode": FORWARD,
+    "cache": "cold",
+    "weights": "rotate",
+    "input_zeros": 0,
+    "weight_zeros": 0,
+    "zeros": "random",
+}
+CHOICES: dict[str, tuple[str, ...]] = {
+    "dtype": DTYPES,
+    "mode": (FORWARD, BOTH_WAYS),
+    "cache": ("cold", "warm"),
+    "weights": ("rotate", "same"),
+    "zeros": ("random", "2:4", "channels"),
+}
+MANY = 100_000  # configurations: more than these were not meant
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One thing to measure. Made by ``make``, which checks it.
+
+    Attributes:
+        op: name of the operator.
+        parameters: all of them, as ``Operator.resolve`` returns them.
+        conditions: all of ``CONDITIONS``: type of the numbers, passes, whether inputs come out of the cache (``warm``)
+            or not (``cold``), whether several copies of the weights take turns, and how many percent of inputs and
+            weights are zeros, in which pattern.
+    """
+
+    op: str
+    parameters: Mapping[str, Value]
+    conditions: Mapping[str, Value]
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @property
+    def operator(self) -> Operator:
+        return CATALOGUE[self.op]
+
+    @property
+    def text(self) -> str:
+        """Canonical: the same for the same configuration, whatever the order in which it was said."""
+        plain = {"op": self.op, "parameters": dict(self.parameters), "conditions": dict(self.conditions)}
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of ``text``, in hex."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def flops(self) -> int:
+        """Of a call; a backward pass is two more of the kind (one for the inputs, one for the weights)."""
+        return self.operator.flops(self.parameters) * (3 if self.conditions["mode"] == BOTH_WAYS else 1)
+
+    @property
+    def moved_bytes(self) -> int | None:
+        """The least that a call moves; None with a backward pass, which keeps what it likes."""
+        if self.conditions["mode"] == BOTH_WAYS:
+            return None
+        return self.operator.moved_bytes(self.parameters, ITEM_BYTES[str(self.conditions["dtype"])])
+
+    def label(self) -> str:
+        """Short, for people: parameters, and conditions that are not the usual ones."""
+        unusual = {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
+        return " ".join(f"{k}={_word(v)}" for k, v in {**self.parameters, **unusual}.items())
+
+
+def make(op: str, given: Parameters) -> Configuration:
+    """A configuration; what is not given takes its default.
+
+    Raises:
+        ValueError: a key or value that the operator does not have, or things that cannot go together.
+    """
+    operator = CATALOGUE[op]
+    for key in given:
+        if key not in operator.defaults and key not in CONDITIONS:
+            known = ", ".join((*operator.defaults, *CONDITIONS))
+            raise ValueError(f"{op} has no parameter {key}; it has {known}")
+    own = operator.resolve({k: v for k, v in given.items() if k in operator.defaults})
+    conditions = {key: given.get(key, default) for key, default in CONDITIONS.items()}
+    for key, value in conditions.items():
+        if key in CHOICES and value not in CHOICES[key]:
+            raise ValueError(f"{key} is one of {', '.join(CHOICES[key])}, not {_word(value)}")
+        if key not in CHOICES and not (type(value) is int and 0 <= value <= 100):
+            raise ValueError(f"{key} is a whole number of percent, not {_word(value)}")
+    _check(operator, own, conditions)
+    return Configuration(op, own, conditions)
+
+
+def _check(operator: Operator, parameters: Parameters, conditions: Mapping[str, Value]) -> None:
+    """Raise ValueError for what cannot go together."""
+    shares = {conditions["input_zeros"], conditions["weight_zeros"]}
+    if conditions["zeros"] == "2:4" and not shares <= {0, 50}:
+        raise ValueError("zeros=2:4 is two of every four: the share is 0 or 50")
+    if conditions["weight_zeros"] and not operator.weights(parameters):
+        raise ValueError(f"{operator.name} has no weights that could be zero")
+    if conditions["mode"] == BOTH_WAYS and not operator.trains:
+        raise ValueError(f"{operator.name} has no backward pass")
+
+
+def product(op: str, grid: Mapping[str, Sequence[Value]]) -> list[Configuration]:
+    """Every combination of the values, each once.
+
+    Raises:
+        ValueError: as ``make``, or there are too many.
+    """
+    count = 1
+    for values in grid.values():
+        count *= len(values)
+    if count > MANY:
+        raise ValueError(f"{count} configurations are more than {MANY}")
+    found = []
+    for values in itertools.product(*grid.values()):
+        given = dict(zip(grid, values, strict=True))
+        try:
+            found.append(make(op, given))
+        except ValueError as error:
+            if count == 1:
+                raise
+            raise ValueError(f"{' '.join(f'{k}={_word(v)}' for k, v in given.items())}: {error}") from None
+    return unique(found)
+
+
+def unique(found: Iterable[Configuration]) -> list[Configuration]:
+    """Each once, in the order of their first appearance."""
+    return list({c.key: c for c in found}.values())
+
+
+def parse_grid(texts: Iterable[str]) -> dict[str, list[Value]]:
+    """``k=v,v`` as the command line has it. Raises ValueError."""
+    grid: dict[str, list[Value]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        words = [word.strip() for word in values.split(",")]
+        if not equals or not key.strip() or not all(words):
+            raise ValueError(f"{text!r} is not of the form key=value,value")
+        if key.strip() in grid:
+            raise ValueError(f"{key.strip()} stands there twice")
+        grid[key.strip()] = [parse_value(word) for word in words]
+    return grid
+
+
+def parse_value(word: str) -> Value:
+    """A whole number, true or false, or the word itself."""
+    if word in ("true", "false"):
+        return word == "true"
+    try:
+        return int(word)
+    except ValueError:
+        return word
+
+
+def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
+    """The configurations of an operator in a TOML file.
+
+    ``[conv2d.grid]`` has lists, of which every combination is taken; ``[[conv2d.list]]`` is one configuration each.
+
+    Args:
+        path: the file.
+        op: the operator.
+        usual: what holds where the file says nothing.
+
+    Raises:
+        UserError: with the file, and the line where it is no TOML.
+    """
+    try:
+        plain = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'is not text'}") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: is not TOML: {error}") from None
+    for name, table in plain.items():
+        if name not in CATALOGUE:
+            raise UserError(f"{path}: [{name}] is no operator; memtui bench list names them")
+        unknown = sorted(set(table) - {"grid", "list"}) if isinstance(table, dict) else [str(table)]
+        if unknown:
+            raise UserError(f"{path}: [{name}] has grid and list, not {', '.join(unknown)}")
+    if op not in plain:
+        raise UserError(f"{path}: there is no [{op}.grid] and no [[{op}.list]]")
+    table = plain[op]
+    try:
+        found = [make(op, {**usual, **_table(each)}) for each in _tables(table.get("list", []))]
+        if "grid" in table:
+            lists = {k: v if isinstance(v, list) else [v] for k, v in _table(table["grid"]).items()}
+            found += product(op, {**{k: [v] for k, v in usual.items()}, **lists})
+    except ValueError as error:
+        raise UserError(f"{path}: [{op}]: {error}") from None
+    return unique(found)
+
+
+def _tables(plain: Any) -> list[Any]:
+    if not isinstance(plain, list):
+        raise ValueError("list is written [[...]]")
+    return plain
+
+
+def _table(plain: Any) -> dict[str, Any]:
+    if not isinstance(plain, dict):
+        raise ValueError("a table of keys and values was expected")
+    return plain
+
+
+def _word(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,124 @@
+"""The bundled sets of configurations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from memtui.bench.configuration import Configuration, make, product, unique
+from memtui.workloads import resnet50
+from memtui.workloads.operators import CATALOGUE
+from memtui.workloads.operators.base import Parameters, Value
+
+Grid = dict[str, Sequence[Value]]
+# A moderate look at each operator: a minute or so each.
+_SMALL: dict[str, list[Grid]] = {
+    "conv2d": [
+        {"n": [1, 8], "cin": [64], "cout": [64, 128], "h": [28, 56], "k": [1, 3]},
+        {"n": [1, 8], "cin": [256], "cout": [256], "h": [14], "k": [1, 3]},
+        {"n": [8], "cin": [64], "cout": [64], "h": [56], "k": [3], "groups": ["depthwise"]},
+        {"n": [8], "cin": [3], "cout": [64], "h": [112], "k": [7], "s": [2]},
+        {"n": [8], "cin": [128], "cout": [128], "h": [28], "k": [3, 5], "s": [2]},
+    ],
+    "linear": [{"m": [1, 16, 256], "in": [512, 1024, 4096], "out": [1024]}],
+    "matmul": [{"m": [128, 512, 1024], "n": [512], "k": [128, 512]}],
+    "bmm": [{"b": [4, 32], "m": [64, 256], "n": [64], "k": [64]}],
+    "sdpa": [{"b": [1, 4], "s": [128, 512], "d": [64], "causal": [False, True]}],
+    "layernorm": [{"rows": [1024, 8192], "dim": [512, 2048]}],
+    "batchnorm": [{"n": [8], "c": [64, 256], "h": [14, 56], "train": [False, True]}],
+    "softmax": [{"rows": [512, 4096], "cols": [128, 4096]}],
+    "embedding": [{"vocab": [1000, 32000], "dim": [64, 512], "tokens": [4096]}],
+    "cross_entropy": [{"rows": [64, 1024], "classes": [1000, 32000]}],
+    "maxpool": [{"n": [8], "c": [64], "h": [28, 112], "k": [2, 3], "p": [0, 1]}],
+    "avgpool": [{"n": [8], "c": [64], "h": [28, 112], "k": [2, 3], "p": [0, 1]}],
+    "adaptiveavgpool": [{"n": [1, 32], "c": [512, 2048], "h": [7]}],
+}
+_POINTWISE: list[Grid] = [{"elements": [1 << 16, 1 << 20, 1 << 23]}]
+# The shapes of ResNet, 32 images at a time, as the thesis took them.
+_THESIS: dict[str, list[Grid]] = {
+    "conv2d": [
+        {
+            "n": [32],
+            "cin": [64, 128, 256, 512],
+            "cout": [64, 128, 256, 512],
+            "h": [7, 14, 28, 56],
+            "k": [1, 3],
+            "s": [1, 2],
+        }
+    ],
+    "linear": [{"m": [32], "in": [512, 1024, 2048], "out": [1000, 2048]}],
+    "batchnorm": [{"n": [32], "c": [64, 128, 256, 512], "h": [7, 14, 28, 56]}],
+    "maxpool": [{"n": [32], "c": [64], "h": [56, 112]}],
+    "adaptiveavgpool": [{"n": [32], "c": [512, 2048], "h": [7]}],
+    **{
+        name: [{"elements": [32 * 64 * h * h for h in (14, 28, 56, 112)]}]
+        for name in ("relu", "gelu", "silu", "sigmoid")
+    },
+    "layernorm": [{"rows": [32 * 197], "dim": [384, 768, 1024]}],
+}
+_ZEROS: Grid = {"input_zeros": [0, 50, 90], "weight_zeros": [0, 50, 90], "zeros": ["random", "channels"]}
+_SPARSE: dict[str, Grid] = {
+    "conv2d": {"n": [8], "cin": [128], "cout": [128], "h": [28], "k": [3]},
+    "linear": {"m": [256], "in": [2048], "out": [2048]},
+}
+
+
+def _small(op: str, usual: Parameters) -> list[Configuration]:
+    return _every(op, _SMALL.get(op, _POINTWISE), usual)
+
+
+def _thesis(op: str, usual: Parameters) -> list[Configuration]:
+    return _every(op, _THESIS.get(op, []), usual)
+
+
+def _sparsity(op: str, usual: Parameters) -> list[Configuration]:
+    if op in _SPARSE:
+        half: Grid = {"weight_zeros": [50], "zeros": ["2:4"]}
+        found = _every(op, [{**_SPARSE[op], **_ZEROS}, {**_SPARSE[op], **half}], usual)
+        # Without any zeros the pattern is nothing: one row of these is enough.
+        plain = {"input_zeros": 0, "weight_zeros": 0, "zeros": "channels"}
+        return [c for c in found if not plain.items() <= c.conditions.items()]
+    if op == "matmul":
+        return _every(op, [{"m": [1024], "n": [1024], "k": [1024], "input_zeros": [0, 50, 90]}], usual)
+    return []
+
+
+def _resnet50(op: str, usual: Parameters) -> list[Configuration]:
+    return [c for c in resnet50_counts(usual=usual) if c.op == op]
+
+
+def _every(op: str, grids: list[Grid], usual: Parameters) -> list[Configuration]:
+    always = {key: [value] for key, value in usual.items()}
+    return unique(c for grid in grids for c in product(op, {**always, **grid}))
+
+
+SPACES: dict[str, Callable[[str, Parameters], list[Configuration]]] = {
+    "small": _small,
+    "resnet50": _resnet50,
+    "thesis": _thesis,
+    "sparsity": _sparsity,
+}
+
+
+def resnet50_counts(n: int = 1, size: int = 224, usual: Parameters | None = None) -> dict[Configuration, int]:
+    """The operators of ResNet-50, and how often a forward pass calls each. Insertion order is that of first calls."""
+    found: dict[str, Configuration] = {}
+    counts: Counter[str] = Counter()
+    for op, parameters in resnet50.calls(n, size):
+        made = make(op, {**(usual or {}), **parameters})
+        found.setdefault(made.key, made)
+        counts[made.key] += 1
+    return {made: counts[key] for key, made in found.items()}
+
+
+def in_space(space: str, op: str, usual: Parameters) -> list[Configuration]:
+    """The configurations of an operator in a space.
+
+    Raises:
+        ValueError: the space has none of that operator, or they cannot be under the usual conditions.
+    """
+    found = SPACES[space](op, usual)
+    if not found:
+        having = [name for name in CATALOGUE if SPACES[space](name, {})]
+        raise ValueError(f"the space {space} has no {op}; it has {', '.join(having)}")
+    return found
