@@ -12,8 +12,10 @@ from memtui import values
 from memtui.choices import (
     COLORS,
     DEFAULT_MAX_BYTES,
+    DTYPES,
     FLUSHES,
     REARMS,
+    SPACES,
     THEMES,
     TRACKERS,
 )
@@ -136,11 +138,49 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--to", choices=FORMATS, required=True, help="form")
     made.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write into")
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
+    _add_bench(command("bench", "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("completion", "a script that lets your shell complete memtui's words")
     made.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
     return parser
+
+
+def _add_bench(made: Parser) -> None:
+    made.add_argument("what", metavar="OP", help="an operator (bench list), list, resolution, compare, or db")
+    made.add_argument(
+        "rest", metavar="WORD", nargs="*", help="of compare: A.db B.db; of db: info, merge FILE..., export FILE.csv"
+    )
+    group = made.add_argument_group("what is measured")
+    group.add_argument(
+        "--grid", action="append", default=[], metavar="K=V,V", help="values of a parameter; every combination is taken"
+    )
+    group.add_argument("--config", type=Path, metavar="FILE", help="TOML with [OP.grid] and [[OP.list]]")
+    group.add_argument("--space", choices=SPACES, help="a bundled set of configurations")
+    group.add_argument("--dtype", choices=DTYPES, help="type of the numbers (fp32)")
+    group.add_argument("--mode", choices=("forward", "forward-backward"), help="passes (forward)")
+    group.add_argument(
+        "--cache", choices=("cold", "warm"), help="where inputs come from: new memory, or the cache (cold)"
+    )
+    group.add_argument(
+        "--weights", choices=("rotate", "same"), help="several sets of weights take turns, or one (rotate)"
+    )
+    group = made.add_argument_group("how")
+    group.add_argument("--device", type=values.device, default="cpu", metavar="D", help="cpu or cuda:N (cpu)")
+    group.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of a CPU (all)")
+    group.add_argument("--windows", type=values.windows, metavar="K", help="measured one after another (5)")
+    group.add_argument("--seconds", type=values.window_seconds, metavar="T", help="each (2)")
+    group.add_argument("--quick", action="store_true", help="three windows of one second")
+    group.add_argument("--seed", type=int, metavar="N", help="of random numbers and of the order (0)")
+    group.add_argument(
+        "--assume-watts", type=values.watts, metavar="W", help="for an estimate, kept apart and called so"
+    )
+    group.add_argument("--shard", type=values.shard, metavar="I/N", help="the I-th of N parts of the configurations")
+    group.add_argument("--again", action="store_true", help="measure anew what is in the database")
+    group = made.add_argument_group("results")
+    group.add_argument("--db", type=Path, metavar="FILE", help="database (default: bench.db in your state directory)")
+    group.add_argument("--json", action="store_true", help="one JSON document at the end")
+    group.add_argument("--force", action="store_true", help="overwrite a file that is there")
 
 
 def _observation_options() -> Parser:

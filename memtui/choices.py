@@ -16,6 +16,8 @@ COMMAND_CHARACTERS = 1 << 14  # kept of a command line, which is there to be rea
 MARK_CHARACTERS = 500  # of one mark on the time axis
 LEAST_MAX_BYTES = 16 << 20  # of a session file; SQLite's log beside it may take half of that
 DEFAULT_MAX_BYTES = 2 << 30
+DTYPES = ("fp32", "tf32", "fp16", "bf16")  # of the numbers that a measured operator works on
+SPACES = ("small", "resnet50", "thesis", "sparsity")  # bundled sets of configurations
 
 
 def tracker_label(tracker: str) -> str:

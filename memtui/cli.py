@@ -333,6 +333,12 @@ def _doctor(args: argparse.Namespace) -> int:
     return 0
 
 
+def _bench(args: argparse.Namespace) -> int:
+    from memtui.bench.command import bench
+
+    return bench(args, lambda line: _say(args, line))
+
+
 def _completion(args: argparse.Namespace) -> int:
     from memtui.completion import script
 
@@ -352,6 +358,7 @@ COMMANDS = {
     "mark": _mark,
     "report": _report,
     "export": _export,
+    "bench": _bench,
     "doctor": _doctor,
     "completion": _completion,
 }

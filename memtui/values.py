@@ -57,9 +57,7 @@ def counter(text: str) -> tuple[str, str]:
 
 def blocks(text: str) -> int:
     """``--blocks``."""
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= 1000 and len(text) <= 4):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1000, not {text!r}")
-    return int(text)
+    return _whole(text, 1, 1000)
 
 
 def rank(text: str) -> int:
@@ -104,3 +102,58 @@ def expression(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
+
+
+def device(text: str) -> str:
+    """``--device``."""
+    kind, colon, number = text.partition(":")
+    if text == "cuda":
+        return "cuda:0"
+    if text != "cpu" and not (kind == "cuda" and colon and number.isascii() and number.isdigit() and len(number) < 4):
+        raise argparse.ArgumentTypeError(f"must be cpu or cuda:N, not {text!r}")
+    return text
+
+
+def threads(text: str) -> int:
+    """``--threads``."""
+    return _whole(text, 1, 4096)
+
+
+def windows(text: str) -> int:
+    """``--windows``: from two there is an interval."""
+    return _whole(text, 1, 1000)
+
+
+def window_seconds(text: str) -> float:
+    """``--seconds`` of a window."""
+    value = _seconds(text)
+    if not 0.01 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"must be from 0.01 to 3600 seconds, not {text}")
+    return value
+
+
+def watts(text: str) -> float:
+    """``--assume-watts``."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of watts, not {text!r}") from None
+    if not (math.isfinite(value) and 0 < value <= 1e6):
+        raise argparse.ArgumentTypeError(f"must be above 0 watts, not {text}")
+    return value
+
+
+def shard(text: str) -> tuple[int, int]:
+    """``--shard``."""
+    from memtui.bench.shard import parse
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _whole(text: str, low: int, high: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and low <= int(text) <= high):
+        raise argparse.ArgumentTypeError(f"must be a whole number from {low} to {high}, not {text!r}")
+    return int(text)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.averages import averages, mean_interval, student_t
+from memtui.analysis.averages import averages, mean_interval, ratio_interval, student_t
 
 TRUE_W, SIGMA_W, COUNT = 250.0, 2.0, 300
 
@@ -109,3 +109,23 @@ def test_an_interval_of_five_windows_covers_the_mean_as_often_as_it_says():
     covered = np.mean([low <= 10 <= high for _, low, high in intervals])
     assert covered == pytest.approx(0.95, abs=0.015)
     assert mean_interval([1.0]) is None
+
+
+def test_a_ratio_has_an_interval_that_holds_the_truth():
+    chance = np.random.default_rng(7)
+    held = 0
+    for _ in range(400):
+        base, values = np.exp(chance.normal(0, 0.02, 5)), 1.1 * np.exp(chance.normal(0, 0.05, 7))
+        ratio, low, high = ratio_interval(values, base)
+        assert low < ratio < high
+        held += low <= 1.1 <= high
+    assert 0.92 <= held / 400 <= 0.985
+
+
+@pytest.mark.parametrize(("values", "base"), [([1.0], [1.0, 2.0]), ([1.0, 2.0], []), ([1.0, 0.0], [1.0, 2.0])])
+def test_no_ratio_without_two_positive_values(values, base):
+    assert ratio_interval(values, base) is None
+
+
+def test_values_that_do_not_vary_are_certain():
+    assert ratio_interval([2.0, 2.0], [1.0, 1.0]) == pytest.approx((2, 2, 2))

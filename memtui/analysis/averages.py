@@ -8,7 +8,7 @@ two levels, or outliers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import atan, cos, pi, sin, sqrt
+from math import atan, cos, exp, pi, sin, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -129,3 +129,29 @@ def _within(t: float, degrees: int) -> float:
     if degrees % 2 == 0:
         return sin(angle) * total
     return 2 / pi * (angle + (sin(angle) * total if degrees > 1 else 0.0))
+
+
+def ratio_interval(values: ArrayLike, base: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float] | None:
+    """(ratio, low, high) of the geometric means of two independent samples, by Welch's t on their logarithms.
+
+    Args:
+        values: f8[n], above 0.
+        base: f8[m], above 0, in the same unit.
+        confidence: that the true ratio lies between low and high.
+
+    Returns:
+        None with fewer than two values on a side, or one that is not above 0.
+    """
+    sides = [np.asarray(side, np.float64) for side in (values, base)]
+    if any(len(side) < 2 or not (side > 0).all() for side in sides):
+        return None
+    logs = [np.log(side) for side in sides]
+    parts = [float(log.var(ddof=1)) / len(log) for log in logs]
+    error = sqrt(sum(parts))
+    ratio = float(logs[0].mean() - logs[1].mean())
+    if error == 0:
+        return exp(ratio), exp(ratio), exp(ratio)
+    # Welch and Satterthwaite; rounded down, which makes the interval wider.
+    degrees = error**4 / sum(part**2 / (len(log) - 1) for part, log in zip(parts, logs, strict=True))
+    half = student_t((1 + confidence) / 2, max(1, int(degrees))) * error
+    return exp(ratio), exp(ratio - half), exp(ratio + half)

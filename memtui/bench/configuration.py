@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memtui.choices import DTYPES
 from memtui.errors import UserError
 from memtui.workloads.operators import CATALOGUE
 from memtui.workloads.operators.base import Operator, Parameters, Value
 
-DTYPES = ("fp32", "tf32", "fp16", "bf16")
 ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 FORWARD, BOTH_WAYS = "forward", "forward-backward"
 # Keys that every operator has beside its own parameters, with their defaults.

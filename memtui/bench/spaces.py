@@ -32,6 +32,7 @@ _SMALL: dict[str, list[Grid]] = {
     "maxpool": [{"n": [8], "c": [64], "h": [28, 112], "k": [2, 3], "p": [0, 1]}],
     "avgpool": [{"n": [8], "c": [64], "h": [28, 112], "k": [2, 3], "p": [0, 1]}],
     "adaptiveavgpool": [{"n": [1, 32], "c": [512, 2048], "h": [7]}],
+    "resnet50": [{"n": [1, 4], "size": [64, 224]}],
 }
 _POINTWISE: list[Grid] = [{"elements": [1 << 16, 1 << 20, 1 << 23]}]
 # The shapes of ResNet, 32 images at a time, as the thesis took them.

@@ -24,6 +24,8 @@
  *   STANDIN_HANG_PROCESSES   path of a file: while it exists, asking for compute processes does not return
  *   STANDIN_ARCH, STANDIN_CC   architecture number (9) and compute capability "9.0"
  *   STANDIN_MIG          1: MIG is on
+ *   STANDIN_HELD_DOWN    bits of the clocks' event reasons (0)
+ *   STANDIN_RESET_S      the energy counter starts anew then
  *
  * standin_set_time(seconds) stops the clock there; without it the clock is the machine's.
  */
@@ -36,7 +38,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, DENIED = 4, TOO_SMALL = 7, LOST = 15, VERSION = 25 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, DENIED = 4, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15, VERSION = 25 };
 enum { FIELD_ENERGY = 83, FIELD_AVERAGE = 185, FIELD_INSTANT = 186 };
 enum { TYPE_UNSIGNED_INT = 1, TYPE_UNSIGNED_LONG_LONG = 3 };
 
@@ -162,6 +164,9 @@ static unsigned long long energy_mj(int index)
 {
     double tick = atof(setting("STANDIN_TICK_MS", "0")) / 1000, at = now_s(), energy;
     trace(tick > 0 ? floor(at / tick) * tick : at, &energy);
+    double reset = atof(setting("STANDIN_RESET_S", "-1"));
+    if (reset >= 0 && at >= reset)
+        return (unsigned long long)llround(energy * (index + 1));
     return strtoull(setting("STANDIN_ENERGY_MJ", "1000000"), NULL, 10) + (unsigned long long)llround(energy * (index + 1));
 }
 
@@ -202,6 +207,44 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle)
         return LOST;
     *handle = handles + index;
     return OK;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle)
+{
+    unsigned index;
+    return sscanf(uuid, "GPU-stand-in-%u", &index) == 1 ? nvmlDeviceGetHandleByIndex_v2(index, handle) : NOT_FOUND;
+}
+
+int nvmlDeviceGetMinorNumber(void *handle, unsigned *minor)
+{
+    int index, result = check(handle, "minor", &index);
+    if (result == OK)
+        *minor = 900 + index;
+    return result;
+}
+
+int nvmlDeviceGetClockInfo(void *handle, unsigned kind, unsigned *mhz)
+{
+    int index, result = check(handle, "clocks", &index);
+    if (result == OK)
+        *mhz = kind == 1 ? 1980 : 2619;
+    return result;
+}
+
+int nvmlDeviceGetTemperature(void *handle, unsigned sensor, unsigned *celsius)
+{
+    int index, result = check(handle, "temperature", &index);
+    if (result == OK)
+        *celsius = 45;
+    return result;
+}
+
+int nvmlDeviceGetCurrentClocksEventReasons(void *handle, unsigned long long *reasons)
+{
+    int index, result = check(handle, "reasons", &index);
+    if (result == OK)
+        *reasons = strtoull(setting("STANDIN_HELD_DOWN", "0"), NULL, 0);
+    return result;
 }
 
 int nvmlDeviceGetName(void *handle, char *name, unsigned length)

@@ -1,0 +1,301 @@
+"""``memtui bench``: takes what was asked, measures, and prints rows as they finish."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import difflib
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from memtui.bench import compare, composition, resolution, table
+from memtui.bench.configuration import CONDITIONS, Configuration, from_file, make, parse_grid, product
+from memtui.bench.plan import Plan
+from memtui.bench.result import Row
+from memtui.bench.shard import from_environment, part
+from memtui.bench.spaces import SPACES, in_space, resnet50_counts
+from memtui.bench.store import Database
+from memtui.bench.sweep import Progress, Request, Sweep, look_for_source
+from memtui.errors import FAILURE, UserError
+from memtui.foreign import visible
+from memtui.privilege import Invoker, become, invoker, state_directory
+from memtui.workloads.operators import CATALOGUE
+
+QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
+VERBS = ("list", "resolution", "compare", "db")
+NETWORK = "resnet50"  # measured against its operators
+Say = Callable[[str], None]
+
+
+def bench(args: argparse.Namespace, say: Say) -> int:
+    """Run it; the exit code. Raises UserError."""
+    if args.what == "list":
+        return _list(args)
+    user = invoker()
+    if args.what in ("db", "compare"):
+        become(user)
+        return _db(args, _path(args, None)) if args.what == "db" else _compare(args)
+    if args.what == "resolution":
+        return _resolution(args, user, say)
+    if args.what not in CATALOGUE:
+        raise UserError(_unknown(args.what))
+    if args.rest:
+        raise UserError(f"{args.rest[0]!r} is one word too many")
+    if args.what == NETWORK and not (args.grid or args.config or args.space):
+        return _network(args, user, say)
+    configurations = _configurations(args)
+    shard = args.shard or from_environment(os.environ)
+    mine = part(configurations, shard)
+    if not mine:
+        raise UserError(
+            f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations" if shard else "nothing"
+        )
+    request = Request(mine, _plan(args), args.device, args.threads, args.assume_watts, args.again)
+    rows, skipped, path = _measure(args, request, user, shard, say)
+    if args.json:
+        plain = {"database": str(path), "skipped": skipped, "rows": [table.to_plain(row) for row in rows]}
+        print(json.dumps(plain, indent=2))
+        return 0
+    for text in table.foot(rows):
+        print(visible(text))
+    if skipped:
+        print(visible(f"{skipped} configurations were measured before (--again measures them anew): {path}"))
+    return 0
+
+
+def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
+    """``bench resolution OP``: how long a window has to be."""
+    if len(args.rest) != 1 or args.rest[0] not in CATALOGUE:
+        raise UserError(_unknown(args.rest[0]) if args.rest else "name an operator: memtui bench resolution conv2d")
+    if args.seconds is not None:
+        raise UserError("the study tries windows of many lengths; --seconds has no meaning in it")
+    args.what = args.rest[0]
+    configurations = _configurations(args)
+    if len(configurations) != 1:
+        raise UserError(f"the study is of one configuration, not of {len(configurations)}")
+    lengths_s = resolution.QUICK_LENGTHS_S if args.quick else resolution.LENGTHS_S
+    plan = replace(_plan(args), windows=args.windows or (5 if args.quick else 10))
+    if plan.windows < 2:
+        raise UserError("the study needs two windows of each length at least")
+    request = Request(
+        configurations, plan, args.device, args.threads, args.assume_watts, again=True, lengths_s=lengths_s
+    )
+    rows, _, path = _measure(args, request, user, None, say)
+    points = resolution.study(rows)
+    if args.json:
+        plain = {"database": str(path), "op": args.what, "parameters": dict(configurations[0].parameters)}
+        print(json.dumps(plain | resolution.to_plain(points), indent=2))
+    else:
+        print()
+        for text in resolution.lines(points) if points else ["nothing was measured"]:
+            print(visible(text))
+    return 0 if points else FAILURE
+
+
+def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
+    """``bench resnet50``: the network against the sum of its operators."""
+    usual = _usual(args)
+    # What goes from layer to layer was just written: it is in the cache.
+    usual = {"cache": "warm", "weights": "same"} | usual
+    try:
+        network, counts = make(NETWORK, usual), resnet50_counts(usual=usual)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    plan = replace(_plan(args), windows=1, warm_up_s=4.0, seconds=args.seconds or (0.3 if args.quick else 1.0))
+    rounds = args.windows or (2 if args.quick else 3)
+    request = Request([network, *counts], plan, args.device, args.threads, args.assume_watts, again=True, rounds=rounds)
+    rows, _, path = _measure(args, request, user, None, say)
+    found = composition.compose(network, counts, rows)
+    if args.json:
+        print(json.dumps({"database": str(path), **composition.to_plain(found, counts)}, indent=2))
+    else:
+        print()
+        for text in composition.lines(found, counts):
+            print(visible(text))
+    return FAILURE if found.reason else 0
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, [*CATALOGUE, *VERBS], 3, 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "memtui bench list names them"
+    return f"there is no operator {name}; {hint}"
+
+
+def _configurations(args: argparse.Namespace) -> list[Configuration]:
+    """What is to be measured. Raises UserError."""
+    usual = _usual(args)
+    try:
+        if sum((bool(args.grid), bool(args.config), args.space is not None)) > 1:
+            raise ValueError("--grid, --config and --space each say what to measure: one of them")
+        if args.config:
+            found = from_file(args.config, args.what, usual)
+        elif args.space:
+            found = in_space(args.space, args.what, usual)
+        elif args.grid:
+            found = product(args.what, {**{k: [v] for k, v in usual.items()}, **parse_grid(args.grid)})
+        else:
+            found = [make(args.what, usual)]
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if not args.device.startswith("cuda") and any(c.conditions["dtype"] == "tf32" for c in found):
+        raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
+    return found
+
+
+def _usual(args: argparse.Namespace) -> dict[str, Any]:
+    """The conditions that options name."""
+    return {key: value for key in ("dtype", "mode", "cache", "weights") if (value := getattr(args, key)) is not None}
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    plan = QUICK if args.quick else Plan()
+    changes = {"windows": args.windows, "seconds": args.seconds, "seed": args.seed}
+    return replace(plan, **{key: value for key, value in changes.items() if value is not None})
+
+
+def _path(args: argparse.Namespace, shard: tuple[int, int] | None) -> Path:
+    if args.db is not None:
+        return Path(args.db)
+    name = f"bench-{shard[0]}-of-{shard[1]}.db" if shard else "bench.db"
+    return state_directory(invoker()) / name
+
+
+def _measure(
+    args: argparse.Namespace, request: Request, user: Invoker, shard: tuple[int, int] | None, say: Say
+) -> tuple[list[Row], int, Path]:
+    """The rows, how many were measured before, and where they lie."""
+    path = _path(args, shard)
+    # The counters of a CPU are root's to read and stay open; everything else is the user's.
+    source = look_for_source("cpu", "") if args.device == "cpu" else None
+    become(user)
+    shown = _Printer(args.json, say)
+    with closing(Database(path)) as database, Sweep(request, database, shown.tell, source) as sweep:
+        try:
+            return sweep.run(), shown.skipped, path
+        finally:
+            shown.clear()
+
+
+class _Printer:
+    """Rows on standard output as they finish, and one line about what goes on where a terminal shows it."""
+
+    def __init__(self, as_json: bool, say: Say) -> None:
+        self._json, self._say = as_json, say
+        self._line = not as_json and sys.stderr.isatty()
+        self._rows = 0
+        self.skipped = 0
+
+    def tell(self, progress: Progress) -> None:
+        self.skipped = progress.skipped
+        if progress.notice:
+            self.clear()
+            self._say(progress.notice)
+        if progress.row is not None and not self._json:
+            self.clear()
+            if not self._rows:
+                print(table.head())
+            self._rows += 1
+            mark = "  (reference)" if progress.row.reference else ""
+            print(visible(table.line(progress.row)) + mark, flush=True)
+        if self._line and progress.phase != "done":
+            left = "" if progress.left_s is None else f", {progress.left_s / 60:.0f} min left"
+            window = f" {progress.window}" if progress.window else ""
+            what = "" if progress.configuration is None else f": {progress.configuration.label()}"
+            text = f"{progress.number + 1} of {progress.of}{left}, {progress.phase}{window}{what}"
+            print(f"\r\x1b[K{visible(text)[:100]}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._line:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _list(args: argparse.Namespace) -> int:
+    """The operators, their parameters and spaces."""
+    found = [
+        {
+            "name": operator.name,
+            "summary": operator.summary,
+            "parameters": dict(operator.defaults),
+            "spaces": {name: len(some) for name in SPACES if (some := SPACES[name](operator.name, {}))},
+        }
+        for operator in CATALOGUE.values()
+    ]
+    if args.json:
+        print(json.dumps({"operators": found, "conditions": dict(CONDITIONS)}, indent=2))
+        return 0
+    for one in found:
+        words = " ".join(f"{key}={str(value).lower()}" for key, value in one["parameters"].items())  # type: ignore[attr-defined]
+        spaces = ", ".join(f"{name} {count}" for name, count in one["spaces"].items())  # type: ignore[attr-defined]
+        print(f"{one['name']:16} {one['summary']}\n{'':16} {words}\n{'':16} spaces: {spaces}")
+    print("every operator: " + " ".join(f"{key}={value}" for key, value in CONDITIONS.items()))
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    if len(args.rest) != 2:
+        raise UserError("name two databases: memtui bench compare A.db B.db")
+    first, second = map(Path, args.rest)
+    with closing(Database(first, create=False)) as a, closing(Database(second, create=False)) as b:
+        found = list(compare.compare(a, b))
+    if not found:
+        raise UserError(f"{first} and {second} have no configuration in common")
+    if args.json:
+        print(json.dumps({"a": str(first), "b": str(second), "rows": [one.to_plain() for one in found]}, indent=2))
+        return 0
+    print(compare.HEAD)
+    for one in found:
+        print(visible(compare.line(one)))
+    if others := {one.devices for one in found if one.devices[0] != one.devices[1]}:
+        print(visible("; ".join(f"A on {a}, B on {b}" for a, b in sorted(others))))
+    return 0
+
+
+def _db(args: argparse.Namespace, path: Path) -> int:
+    """``bench db info``, ``bench db merge FILE...``, ``bench db export FILE.csv``."""
+    verb, words = (args.rest or ["info"])[0], args.rest[1:]
+    if verb == "info" and not words:
+        with closing(Database(path, create=False)) as database:
+            counts = database.counts()
+            operators: dict[str, int] = {}
+            for row in database.rows():
+                operators[row["op"]] = operators.get(row["op"], 0) + 1
+        plain = {"database": str(path), "rows": counts, "measurements": operators}
+        print(json.dumps(plain, indent=2) if args.json else visible(_info(plain)))
+    elif verb == "merge" and words:
+        with closing(Database(path)) as database:
+            for word in words:
+                print(visible(f"{word}: {database.merge(Path(word))} new rows in {path}"))
+    elif verb == "export" and len(words) == 1:
+        with closing(Database(path, create=False)) as database:
+            print(visible(f"{words[0]}: {_export(database, Path(words[0]), args.force)} rows"))
+    else:
+        raise UserError("bench db info, bench db merge FILE..., or bench db export FILE.csv; --db names the database")
+    return 0
+
+
+def _info(plain: dict[str, Any]) -> str:
+    rows = ", ".join(f"{count} {name}" for name, count in plain["rows"].items())
+    measured = ", ".join(f"{op} {count}" for op, count in plain["measurements"].items()) or "nothing yet"
+    return f"{plain['database']}\nrows: {rows}\nmeasured: {measured}"
+
+
+def _export(database: Database, path: Path, force: bool) -> int:
+    """All measurements as CSV, a column for each parameter."""
+    if path.exists() and not force:
+        raise UserError(f"{path} is there already; --force overwrites it")
+    rows = []
+    for row in database.rows(references=True):
+        plain = json.loads(row.pop("text"))
+        rows.append({**row, **plain["conditions"], **{f"p_{k}": v for k, v in plain["parameters"].items()}})
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    return len(rows)

@@ -1,0 +1,67 @@
+"""Two databases, configuration by configuration: is B slower than A, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from memtui.analysis.averages import ratio_interval
+from memtui.bench.configuration import Configuration
+from memtui.bench.store import Database, configuration_of
+
+SAME, SLOWER, FASTER, UNKNOWN = "same", "slower", "faster", "unknown"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """B by A for one configuration.
+
+    Attributes:
+        configuration: that both have; the newest row of each is taken.
+        time: ratio and its 95 % interval, over windows; None where a side has one window only.
+        energy: ratio of energy a call; None unless both were measured the same way.
+        verdict: of the time.
+        devices: names of A's and of B's.
+    """
+
+    configuration: Configuration
+    time: tuple[float, float, float] | None
+    energy: float | None
+    verdict: str
+    devices: tuple[str, str]
+
+    def to_plain(self) -> dict[str, Any]:
+        made = self.configuration
+        return {
+            "key": made.key, "op": made.op, "parameters": dict(made.parameters), "conditions": dict(made.conditions),
+            "time_ratio": self.time[0] if self.time else None,
+            "time_low": self.time[1] if self.time else None,
+            "time_high": self.time[2] if self.time else None,
+            "energy_ratio": self.energy, "verdict": self.verdict, "devices": list(self.devices),
+        }  # fmt: skip
+
+
+def compare(a: Database, b: Database) -> Iterator[Comparison]:
+    """The configurations that both have, in the order of A."""
+    newest = [{row["configuration"]: row for row in side.rows() if row["status"] == "ok"} for side in (a, b)]
+    for key, first in newest[0].items():
+        second = newest[1].get(key)
+        if second is None:
+            continue
+        time = ratio_interval(b.window_means(second["id"]), a.window_means(first["id"]))
+        verdict = UNKNOWN if time is None else SLOWER if time[1] > 1 else FASTER if time[2] < 1 else SAME
+        alike = first["energy_source"] == second["energy_source"] and first["energy_j"] and second["energy_j"]
+        energy = second["energy_j"] / first["energy_j"] if alike else None
+        devices = first["device_name"], second["device_name"]
+        yield Comparison(configuration_of(first), time, energy, verdict, devices)
+
+
+def line(found: Comparison) -> str:
+    """One of them as text."""
+    time = "n/a" if found.time is None else "{:.3f} [{:.3f}, {:.3f}]".format(*found.time)
+    energy = "n/a" if found.energy is None else f"{found.energy:.3f}"
+    return f"{time:>22}  {energy:>6}  {found.verdict:7}  {found.configuration.op} {found.configuration.label()}"
+
+
+HEAD = f"{'time, B by A':>22}  {'energy':>6}  {'':7}  configuration"

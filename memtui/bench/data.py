@@ -1,0 +1,146 @@
+"""What an operator works on: one large buffer of random numbers, walked through in a line, and copies of its weights.
+
+A tensor that is used again and again lies in the cache. Here every call takes the next part of a buffer that is larger
+than the cache, and at its end the first one again; and with ``weights=rotate`` the next of several sets of weights,
+which are really different memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from memtui.bench.configuration import BOTH_WAYS, ITEM_BYTES, Configuration
+from memtui.workloads.operators.base import Tensor
+
+BUFFER_BYTES = 256 << 20  # at least
+CACHES = 4  # times the last-level cache
+COPIES = 8  # of the weights that take turns: as many as fit into the buffer's size, these at most
+MOST_PARTS = 16384  # a view of each is an object
+ALIGN_BYTES = 512
+
+
+class OutOfMemory(Exception):
+    """The device cannot hold what a configuration works on."""
+
+
+class Data:
+    """The tensors of one configuration on one device.
+
+    Attributes:
+        walked_bytes: of inputs, until the first is taken again.
+        copies: sets of weights.
+    """
+
+    def __init__(self, torch: Any, device: str, configuration: Configuration, cache_bytes: int, seed: int) -> None:
+        """Raises OutOfMemory, and what torch raises."""
+        self._torch, self._device = torch, device
+        self._dtype = getattr(torch, {"fp16": "float16", "bf16": "bfloat16"}.get(_dtype(configuration), "float32"))
+        self._item_bytes = ITEM_BYTES[_dtype(configuration)]
+        self._random = torch.Generator(device).manual_seed(seed)
+        self._conditions = configuration.conditions
+        self._trains = configuration.conditions["mode"] == BOTH_WAYS
+        self._nhwc = configuration.parameters.get("format") == "channels_last"
+        operator, p = configuration.operator, configuration.parameters
+        wanted = max(BUFFER_BYTES, CACHES * cache_bytes)
+        weights = operator.weights(p)
+        one = sum(t.size_bytes(self._item_bytes) for t in weights)
+        rotates = self._conditions["weights"] == "rotate" and one > 0
+        self.copies = max(1, min(COPIES, wanted // one)) if rotates else 1
+        self.weights = [tuple(self._made(t, "weight_zeros", 0) for t in weights) for _ in range(self.copies)]
+        if len({w.data_ptr() for copy in self.weights for w in copy}) < self.copies * len(weights):
+            raise RuntimeError("two sets of weights lie in the same memory")
+        self.inputs = self._inputs(operator.inputs(p), wanted)
+        self.walked_bytes = len(self.inputs) * sum(t.size_bytes(self._item_bytes) for t in operator.inputs(p))
+
+    def walk(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        """Inputs and weights of one call after another, without end."""
+        return zip(itertools.cycle(self.inputs), itertools.cycle(self.weights), strict=False)
+
+    def _inputs(self, tensors: tuple[Tensor, ...], wanted: int) -> list[tuple[Any, ...]]:
+        one = sum(_aligned(t.size_bytes(self._item_bytes)) for t in tensors)
+        count = 1 if self._conditions["cache"] == "warm" else min(max(2, wanted // one), MOST_PARTS)
+        while True:
+            try:
+                columns = [self._column(t, count) for t in tensors]
+                return list(zip(*columns, strict=True))
+            except OutOfMemory:
+                if count <= 2:
+                    raise
+            count //= 2
+
+    def _column(self, tensor: Tensor, count: int) -> list[Any]:
+        """One input of each of ``count`` calls, one behind another in memory."""
+        item = 8 if tensor.below else self._item_bytes
+        step = _aligned(tensor.elements * item) // item
+        flat = self._numbers(tensor, step * count)
+        if not tensor.below:
+            self._thin(flat, "input_zeros")
+        found = []
+        for at in range(0, step * count, step):
+            part = self._shaped(flat[at : at + tensor.elements], tensor.shape)
+            if not tensor.below:
+                self._empty_channels(part, "input_zeros", 1 if len(tensor.shape) > 2 else len(tensor.shape) - 1)
+                part.requires_grad_(self._trains)
+            found.append(part)
+        return found
+
+    def _made(self, tensor: Tensor, share: str, channel: int) -> Any:
+        flat = self._numbers(tensor, tensor.elements)
+        self._thin(flat, share)
+        made = self._shaped(flat, tensor.shape)
+        self._empty_channels(made, share, channel)
+        return made.requires_grad_(self._trains)
+
+    def _numbers(self, tensor: Tensor, count: int) -> Any:
+        torch = self._torch
+        try:
+            if tensor.below:
+                return torch.randint(tensor.below, (count,), generator=self._random, device=self._device)
+            made = torch.empty(count, dtype=self._dtype, device=self._device).normal_(generator=self._random)
+        except RuntimeError as error:
+            raise found if (found := out_of_memory(error)) else error from None
+        return made.abs_() if tensor.positive else made
+
+    def _shaped(self, flat: Any, shape: tuple[int, ...]) -> Any:
+        if self._nhwc and len(shape) == 4:
+            n, c, h, w = shape
+            return flat.view(n, h, w, c).permute(0, 3, 1, 2)
+        return flat.view(shape)
+
+    def _thin(self, flat: Any, share: str) -> None:
+        """Set percent of the numbers to 0, by chance, or two of every four neighbours."""
+        percent, pattern = self._conditions[share], self._conditions["zeros"]
+        if not percent or pattern == "channels":
+            return
+        torch, device = self._torch, self._device
+        if pattern == "random":
+            for part in flat.split(1 << 24):  # a mask of all of it would be as large again
+                part.masked_fill_(torch.rand(len(part), generator=self._random, device=device) * 100 < percent, 0)
+            return
+        for part in flat[: len(flat) // 4 * 4].view(-1, 4).split(1 << 22):
+            order = torch.rand(part.shape, generator=self._random, device=device).argsort(1)
+            part.masked_fill_(order < 2, 0)
+
+    def _empty_channels(self, tensor: Any, share: str, channel: int) -> None:
+        """Set percent of the channels to 0: the first ones, which makes no difference to anybody."""
+        percent = self._conditions[share]
+        if percent and self._conditions["zeros"] == "channels":
+            count = round(tensor.shape[channel] * int(percent) / 100)
+            tensor.narrow(channel, 0, count).zero_()
+
+
+def out_of_memory(error: RuntimeError) -> OutOfMemory | None:
+    """What torch says where memory is short: an error of its own for GPUs, a general one for CPUs."""
+    text = str(error)
+    short = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text
+    return OutOfMemory(text.splitlines()[0]) if short else None
+
+
+def _dtype(configuration: Configuration) -> str:
+    return str(configuration.conditions["dtype"])
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // ALIGN_BYTES) * ALIGN_BYTES

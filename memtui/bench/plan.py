@@ -1,0 +1,70 @@
+"""How a configuration is measured, and the words between the sweep and the worker."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MS = 1_000_000
+BLOCK_NS = 20 * MS  # of load between two looks at the clock: a call may be shorter than it takes to look
+CALIBRATION_NS = 100 * MS
+FIRST_CALLS = 10  # before anything counts: libraries choose their algorithms, memory is mapped
+SETTLING_NS = 500 * MS  # a span of the warm-up; three of them have to be alike
+SETTLED = 0.02  # how far the times of those three may be apart, of a device without a power sensor
+SETTLED_POWER = 0.01  # and their mean powers, with one
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and how often.
+
+    Attributes:
+        windows: measured one after another under the same load.
+        seconds: each.
+        warm_up_s: at most so long until the load has settled; then the row says that it has not.
+        tail_ns: the load goes on for so long after a window: until an energy counter has made its next step.
+        phase_ns: up to so long, by chance, is between two windows: they must not keep step with a sensor.
+        power: the one who asks says when the power has settled.
+        seed: of random numbers.
+    """
+
+    windows: int = 5
+    seconds: float = 2.0
+    warm_up_s: float = 10.0
+    tail_ns: int = 0
+    phase_ns: int = 20 * MS
+    power: bool = False
+    seed: int = 0
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of load that was measured.
+
+    Attributes:
+        begin_ns: monotonic.
+        end_ns: of the last call in it.
+        calls: in it.
+        block_ns: duration of a call, of each block of calls that one look at the clock lies between.
+        busy_ns: time the device itself worked, where it has a clock of its own.
+        cpu_ns: CPU time of the worker.
+    """
+
+    begin_ns: int
+    end_ns: int
+    calls: int
+    block_ns: tuple[float, ...]
+    busy_ns: float | None = None
+    cpu_ns: int = 0
+
+    @property
+    def call_ns(self) -> float:
+        """Mean duration of a call."""
+        return (self.end_ns - self.begin_ns) / self.calls
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Window:
+        return cls(**{**plain, "block_ns": tuple(plain["block_ns"])})

@@ -1,0 +1,85 @@
+"""Reads an energy source again and again, in a thread, and keeps what it said."""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+
+import numpy as np
+
+from memtui.analysis.energy import from_counter, from_power, tick_ns
+from memtui.bench.plan import SETTLED_POWER, SETTLING_NS
+from memtui.bench.result import Series
+from memtui.probes.energy_source import EnergySource
+
+EVERY_S = 0.001
+
+
+class Poller:
+    """Starts at once; ``close`` ends it."""
+
+    def __init__(self, source: EnergySource, every_s: float = EVERY_S) -> None:
+        self._source, self._every_s = source, every_s
+        self._times, self._energies, self._powers = array("q"), array("d"), array("d")
+        self._lock = threading.Lock()
+        self._end = threading.Event()
+        self.idle_w: float | None = None
+        self._thread = threading.Thread(target=self._run, name="energy", daemon=True)
+        self._thread.start()
+
+    def forget(self) -> None:
+        """Drop what was read so far."""
+        with self._lock:
+            for some in (self._times, self._energies, self._powers):
+                del some[:]
+
+    def series(self) -> Series:
+        """What was read since ``forget``."""
+        with self._lock:
+            times, energies, powers = (np.array(some) for some in (self._times, self._energies, self._powers))
+        source = self._source
+        return Series(
+            times.astype(np.int64), energies, powers, source.name, source.scope, "", source.limit_w, self.idle_w
+        )
+
+    def tick_ns(self) -> float | None:
+        """Median time between two steps of the counter."""
+        series = self.series()
+        return tick_ns(series.t_ns, series.energy_j)
+
+    def settled(self) -> bool:
+        """Whether the mean powers of the last three spans are alike."""
+        series = self.series()
+        if not len(series.t_ns) or series.t_ns[-1] - series.t_ns[0] < 4 * SETTLING_NS:
+            return False
+        last = int(series.t_ns[-1]) - SETTLING_NS // 2  # a counter's step after the end of a span has to be there
+        watts = [self._mean(series, last - (n + 1) * SETTLING_NS, last - n * SETTLING_NS) for n in range(3)]
+        known = [w for w in watts if w is not None]
+        return len(known) == 3 and max(known) - min(known) <= SETTLED_POWER * float(np.median(known))
+
+    def measure_idle(self, seconds: float) -> tuple[float | None, str]:
+        """Watts that the device draws while nothing runs, or why that is not known."""
+        begin = time.monotonic_ns()
+        time.sleep(seconds + 0.3)  # and until the counter's next step
+        self.idle_w = self._mean(self.series(), begin, begin + int(seconds * 1e9))
+        return self.idle_w, "" if self.idle_w is not None else "the source said nothing while the device was idle"
+
+    @staticmethod
+    def _mean(series: Series, begin_ns: int, end_ns: int) -> float | None:
+        counted = from_counter(series.t_ns, series.energy_j, begin_ns, end_ns).power_w
+        return counted if counted is not None else from_power(series.t_ns, series.power_w, begin_ns, end_ns).power_w
+
+    def close(self) -> None:
+        self._end.set()
+        self._thread.join(5)
+        self._source.close()
+
+    def _run(self) -> None:
+        while not self._end.wait(self._every_s):
+            energy_j, power_w = self._source.read()
+            t_ns = time.monotonic_ns()
+            with self._lock:
+                self._times.append(t_ns)
+                self._energies.append(energy_j)
+                self._powers.append(power_w)

@@ -1,0 +1,250 @@
+"""What the windows of one configuration amount to: time, energy, and what speaks against them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.averages import averages, mean_interval
+from memtui.analysis.energy import Energy, agreement, from_counter, from_power
+from memtui.bench.configuration import Configuration
+from memtui.bench.plan import Plan, Window
+
+SPREAD = 0.10  # interquartile range by median: more is a noisy row
+WIDE = 0.05  # half an interval by the mean: more is a row to repeat
+LAUNCH_BOUND = 0.05  # of the time the device does nothing: the host cannot call fast enough
+STOLEN = 0.02  # of the CPU time, by other guests of the machine
+MEASURED, INTEGRATED, UNAVAILABLE = "measured", "integrated", "unavailable"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Readings of one energy source during a configuration.
+
+    Attributes:
+        t_ns: i8[n], monotonic, rising.
+        energy_j: f8[n], a counter; nan where there is none.
+        power_w: f8[n], a sensor; nan where there is none.
+        source: what the readings are, such as ``rapl``.
+        scope: what they are of, such as ``cpu_package``.
+        reason: why there are none.
+        limit_w: that the device enforces on itself.
+        idle_w: drawn before the sweep.
+    """
+
+    t_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    energy_j: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    power_w: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    source: str = ""
+    scope: str = ""
+    reason: str = ""
+    limit_w: float | None = None
+    idle_w: float | None = None
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What was seen around the windows. ``stolen``: share of the CPU time that other guests of the machine took."""
+
+    settled: bool = True
+    stolen: float = 0.0
+    flags: tuple[str, ...] = ()
+    states: tuple[dict[str, Any], ...] = ()  # of the device, one for each window
+
+
+@dataclass(frozen=True)
+class WindowEnergy:
+    """Energy in one window, by both ways."""
+
+    counter: Energy
+    integral: Energy
+
+
+@dataclass(frozen=True)
+class Row:
+    """One configuration, measured or failed. Names and units are those of the table ``measurement``."""
+
+    configuration: Configuration
+    plan: Plan
+    status: str = "ok"
+    reason: str = ""
+    call_ns: float | None = None
+    iqr_ns: float | None = None
+    mean_ns: float | None = None
+    low_ns: float | None = None
+    high_ns: float | None = None
+    energy_status: str = UNAVAILABLE
+    energy_reason: str = ""
+    energy_source: str = ""
+    energy_scope: str = ""
+    energy_j: float | None = None
+    energy_low_j: float | None = None
+    energy_high_j: float | None = None
+    above_idle_j: float | None = None
+    power_w: float | None = None
+    power_3s_w: float | None = None
+    power_median_w: float | None = None
+    power_verdict: str = ""
+    estimate_j: float | None = None
+    estimate_model: str = ""
+    walked_bytes: int | None = None
+    copies: int | None = None
+    flags: tuple[str, ...] = ()
+    reference: bool = False
+    windows: tuple[Window, ...] = ()
+    energies: tuple[WindowEnergy, ...] = ()
+    states: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def tflops(self) -> float | None:
+        """10^12 operations a second."""
+        return self.configuration.flops / self.call_ns / 1e3 if self.call_ns else None
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """10^9 bytes a second, of the least that has to be moved."""
+        moved = self.configuration.moved_bytes
+        return moved / self.call_ns if self.call_ns and moved is not None else None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the 95 % interval of the mean time, by the mean."""
+        if self.mean_ns is None or self.high_ns is None:
+            return None
+        return (self.high_ns - self.mean_ns) / self.mean_ns
+
+
+def failed(configuration: Configuration, plan: Plan, why: str, text: str) -> Row:
+    """A row that says why there is no figure."""
+    flag = why.replace(" ", "_")
+    return Row(configuration, plan, "failed", f"{why}: {text}" if text else why, energy_reason=why, flags=(flag,))
+
+
+def evaluate(
+    configuration: Configuration,
+    plan: Plan,
+    windows: Sequence[Window],
+    series: Series,
+    conditions: Conditions,
+    *,
+    walked_bytes: int | None = None,
+    copies: int | None = None,
+    assumed_w: float | None = None,
+) -> Row:
+    """The row of a measured configuration.
+
+    Args:
+        configuration: what was measured.
+        plan: how.
+        windows: at least one.
+        series: what the energy source said meanwhile.
+        conditions: what else was seen.
+        walked_bytes: of inputs, until the first came again.
+        copies: sets of weights.
+        assumed_w: the user's own figure for an estimate; it goes into no other column.
+    """
+    blocks = np.concatenate([np.asarray(w.block_ns) for w in windows])
+    low, median, high = np.percentile(blocks, (25, 50, 75)).tolist()
+    means = [w.call_ns for w in windows]
+    interval = mean_interval(means)
+    energies = tuple(_energy(w, series) for w in windows)
+    found = _energies(windows, energies, series)
+    flags = [*conditions.flags, *_time_flags(windows, conditions, (high - low) / median, interval), *found.pop("flags")]
+    return Row(
+        configuration,
+        plan,
+        call_ns=median,
+        iqr_ns=high - low,
+        mean_ns=float(np.mean(means)),
+        low_ns=interval[1] if interval else None,
+        high_ns=interval[2] if interval else None,
+        energy_source=series.source,
+        energy_scope=series.scope,
+        estimate_j=None if assumed_w is None else assumed_w * median / 1e9,
+        estimate_model="" if assumed_w is None else f"assumed {assumed_w:g} W x time",
+        walked_bytes=walked_bytes,
+        copies=copies,
+        flags=tuple(dict.fromkeys(flags)),
+        windows=tuple(windows),
+        energies=energies,
+        states=conditions.states,
+        **found,
+    )
+
+
+def _energy(window: Window, series: Series) -> WindowEnergy:
+    if not len(series.t_ns):
+        none = Energy(window.begin_ns, window.end_ns, None, series.reason)
+        return WindowEnergy(none, none)
+    span = window.begin_ns, window.end_ns, series.limit_w
+    return WindowEnergy(
+        from_counter(series.t_ns, series.energy_j, *span), from_power(series.t_ns, series.power_w, *span)
+    )
+
+
+def _energies(windows: Sequence[Window], energies: Sequence[WindowEnergy], series: Series) -> dict[str, Any]:
+    """Energy and power of a call, by the counter where it works in every window, and by the sensor otherwise."""
+    found: dict[str, Any] = {"flags": []}
+    for status, some in ((MEASURED, [e.counter for e in energies]), (INTEGRATED, [e.integral for e in energies])):
+        watts = [e.power_w for e in some]
+        if any(w is None for w in watts):
+            if status == MEASURED or not found.get("energy_reason"):
+                found["energy_reason"] = next(e.reason for e in some if e.power_w is None)
+            continue
+        calls = [w * window.call_ns / 1e9 for w, window in zip(watts, windows, strict=True) if w is not None]
+        found |= {
+            "energy_status": status,
+            "energy_j": float(np.mean(calls)),
+            "power_w": float(np.mean(np.array(watts))),
+        }
+        if status == MEASURED:
+            found["energy_reason"] = ""
+        if interval := mean_interval(calls):
+            found |= {"energy_low_j": interval[1], "energy_high_j": interval[2]}
+        if series.idle_w is not None:
+            net = (w - series.idle_w for w in watts if w is not None)
+            spans = (window.call_ns / 1e9 for window in windows)
+            found["above_idle_j"] = float(np.mean([a * b for a, b in zip(net, spans, strict=True)]))
+        break
+    found |= _power(windows, series, found["flags"])
+    verdicts = {a.verdict for e in energies if (a := agreement(e.counter, e.integral)) is not None}
+    if "sensor_disagreement" in verdicts:
+        found["flags"].append("sensor_disagreement")
+    return found
+
+
+def _power(windows: Sequence[Window], series: Series, flags: list[str]) -> dict[str, Any]:
+    """The three averages of the sensor's readings in all windows, and whether they agree."""
+    if not np.isfinite(series.power_w).any():
+        return {}
+    inside = np.zeros(len(series.t_ns), bool)
+    for window in windows:
+        inside |= (series.t_ns >= window.begin_ns) & (series.t_ns <= window.end_ns)
+    three = averages(series.power_w[inside])
+    if three is None:
+        return {}
+    if three.verdict in ("drift", "two levels", "outliers"):
+        flags.append(f"power_{three.verdict.replace(' ', '_')}")
+    return {"power_3s_w": three.mean_3s, "power_median_w": three.median, "power_verdict": three.verdict}
+
+
+def _time_flags(
+    windows: Sequence[Window], conditions: Conditions, spread: float, interval: tuple[float, float, float] | None
+) -> list[str]:
+    found = []
+    if not conditions.settled:
+        found.append("not_settled")
+    if spread > SPREAD:
+        found.append("noisy")
+    if interval is not None and interval[2] - interval[0] > WIDE * interval[0]:
+        found.append("wide_interval")
+    busy = [w.busy_ns / (w.end_ns - w.begin_ns) for w in windows if w.busy_ns is not None]
+    if busy and 1 - float(np.mean(busy)) > LAUNCH_BOUND:
+        found.append("launch_bound")
+    if conditions.stolen > STOLEN:
+        found.append("stolen_time")
+    return found

@@ -1,0 +1,242 @@
+"""The database of measurements: one SQLite file; a finished row is in it for good, whatever is killed afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memtui.bench.configuration import Configuration, make
+from memtui.bench.plan import Plan
+from memtui.bench.result import Row
+from memtui.errors import UserError
+from memtui.foreign import visible
+
+APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
+SCHEMA_VERSION = 1
+# Columns of ``measurement`` that a Row has under the same name.
+_SAME = (
+    "status", "reason", "call_ns", "iqr_ns", "mean_ns", "low_ns", "high_ns", "energy_status", "energy_reason",
+    "energy_source", "energy_scope", "energy_j", "energy_low_j", "energy_high_j", "above_idle_j", "power_w",
+    "power_3s_w", "power_median_w", "power_verdict", "estimate_j", "estimate_model", "walked_bytes", "copies",
+)  # fmt: skip
+_TABLES = ("device", "environment", "configuration", "run", "measurement", "window")
+
+
+class DatabaseError(UserError):
+    """The file cannot be used as a database of measurements; the text says why."""
+
+
+class Database:
+    """One file, open for reading and writing. Made where there is none. Raises DatabaseError."""
+
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        self.path = path
+        new = not path.exists()
+        if new and not create:
+            raise DatabaseError(f"{path}: No such file")
+        try:
+            if new:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+            self._connection.row_factory = sqlite3.Row
+            self._prepare()
+        except (OSError, sqlite3.Error) as error:
+            raise DatabaseError(f"{path}: cannot be used: {visible(str(error)[:120])}") from None
+
+    def _prepare(self) -> None:
+        """See what the file is, and make it where it is empty. Raises DatabaseError."""
+        connection = self._connection
+        identity, version, tables = self._identity()
+        if not identity and not tables:
+            connection.execute("PRAGMA journal_mode=WAL")
+            script = files("memtui.bench").joinpath("schema.sql").read_text()
+            head = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
+            try:
+                connection.executescript(f"BEGIN EXCLUSIVE; {script} {head} COMMIT;")
+            except sqlite3.OperationalError:  # another one made it meanwhile
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            identity, version, tables = self._identity()
+        why = ""
+        if identity != APPLICATION_ID:
+            why = "is not a database of memtui bench"
+        elif version != SCHEMA_VERSION:
+            why = f"has format {version}, and this memtui knows {SCHEMA_VERSION}"
+        if why:
+            self.close()
+            raise DatabaseError(f"{self.path}: {why}")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    def _identity(self) -> tuple[int, int, int]:
+        """(application, format, number of tables) at one moment."""
+        connection = self._connection
+        connection.execute("BEGIN")
+        try:
+            tables = self._one("SELECT count(*) FROM sqlite_master")
+            return self._one("PRAGMA application_id"), self._one("PRAGMA user_version"), tables
+        finally:
+            connection.execute("COMMIT")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def begin_run(self, plan: Plan, idle_w: float | None, idle_reason: str) -> str:
+        """Name of a new run."""
+        name = secrets.token_hex(8)
+        row = name, time.time_ns(), socket.gethostname(), _json(plan.to_plain()), idle_w, idle_reason
+        self._connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", row)
+        return name
+
+    def device(self, kind: str, name: str, uuid: str) -> int:
+        """Number of a device, which is taken in if it is new."""
+        self._connection.execute("INSERT OR IGNORE INTO device(kind, name, uuid) VALUES (?, ?, ?)", (kind, name, uuid))
+        return self._one("SELECT id FROM device WHERE kind = ? AND name = ? AND uuid = ?", kind, name, uuid)
+
+    def environment(self, plain: dict[str, Any]) -> int:
+        """Number of an environment, which is taken in if it is new."""
+        self._connection.execute("INSERT OR IGNORE INTO environment(text) VALUES (?)", (_json(plain),))
+        return self._one("SELECT id FROM environment WHERE text = ?", _json(plain))
+
+    def add(self, row: Row, run: str, device: int, environment: int) -> int:
+        """Take in a finished row with its windows, at once; its number."""
+        made = row.configuration
+        values = {name: getattr(row, name) for name in _SAME} | {
+            "run": run,
+            "configuration": made.key,
+            "device": device,
+            "environment": environment,
+            "t_wall_ns": time.time_ns(),
+            "reference": int(row.reference),
+            "windows": row.plan.windows,
+            "seconds": row.plan.seconds,
+            "flops": made.flops,
+            "moved_bytes": made.moved_bytes,
+            "flags": " ".join(row.flags),
+        }
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute("INSERT OR IGNORE INTO configuration VALUES (?, ?, ?)", (made.key, made.op, made.text))
+            names = ", ".join(values)
+            marks = ", ".join("?" * len(values))
+            number = connection.execute(
+                f"INSERT INTO measurement({names}) VALUES ({marks})", tuple(values.values())
+            ).lastrowid
+            assert number is not None
+            for n, window in enumerate(row.windows):
+                energy = row.energies[n]
+                counted = energy.counter.energy_j is not None
+                connection.execute(
+                    "INSERT INTO window VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        *(number, n, window.calls, window.end_ns - window.begin_ns, window.busy_ns, window.cpu_ns),
+                        np.asarray(window.block_ns, "<f8").tobytes(),
+                        energy.counter.energy_j,
+                        energy.counter.end_ns - energy.counter.begin_ns if counted else None,
+                        energy.integral.energy_j,
+                        energy.counter.reason or energy.integral.reason,
+                        _json(row.states[n] if n < len(row.states) else {}),
+                    ),
+                )
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        return number
+
+    def done(self, device: int, environment: int, plan: Plan) -> set[str]:
+        """Keys of configurations that were measured there, as well as this plan would."""
+        rows = self._connection.execute(
+            "SELECT configuration FROM measurement WHERE device = ? AND environment = ? AND NOT reference "
+            "AND status = 'ok' AND windows >= ? AND seconds >= ?",
+            (device, environment, plan.windows, plan.seconds),
+        )
+        return {key for (key,) in rows}
+
+    def rows(self, *, op: str | None = None, references: bool = False) -> Iterator[dict[str, Any]]:
+        """Measurements as plain values, oldest first, with op, text, device, kind, environment, host; no windows."""
+        query = (
+            "SELECT m.*, c.op, c.text, d.name AS device_name, d.kind AS device_kind, d.uuid AS device_uuid, "
+            "e.text AS environment_text, r.host, r.idle_w FROM measurement m "
+            "JOIN configuration c ON c.key = m.configuration JOIN device d ON d.id = m.device "
+            "JOIN environment e ON e.id = m.environment JOIN run r ON r.id = m.run "
+            "WHERE (? IS NULL OR c.op = ?) AND (? OR NOT m.reference) ORDER BY m.t_wall_ns, m.id"
+        )
+        for row in self._connection.execute(query, (op, op, references)):
+            yield dict(row)
+
+    def window_means(self, measurement: int) -> list[float]:
+        """Mean nanoseconds of a call in each window of a measurement."""
+        query = "SELECT wall_ns, calls FROM window WHERE measurement = ? ORDER BY number"
+        return [wall_ns / calls for wall_ns, calls in self._connection.execute(query, (measurement,))]
+
+    def counts(self) -> dict[str, int]:
+        """Rows of each table."""
+        return {table: self._one(f"SELECT count(*) FROM {table}") for table in _TABLES}
+
+    def merge(self, other: Path) -> int:
+        """Take in what another database has and this one has not; how many measurements that were.
+
+        Raises:
+            DatabaseError: the other one is none.
+        """
+        with closing(Database(other, create=False)) as checked:
+            devices = {r["id"]: self.device(r["kind"], r["name"], r["uuid"]) for r in checked._all("device")}
+            environments = {r["id"]: self.environment(json.loads(r["text"])) for r in checked._all("environment")}
+            connection = self._connection
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for table in ("configuration", "run"):
+                    for r in checked._all(table):
+                        marks = ", ".join("?" * len(r.keys()))
+                        connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", tuple(r))
+                known = set(connection.execute("SELECT run, configuration, t_wall_ns FROM measurement").fetchall())
+                known = {tuple(row) for row in known}
+                added = 0
+                for r in checked._all("measurement"):
+                    if (r["run"], r["configuration"], r["t_wall_ns"]) in known:
+                        continue
+                    plain = dict(r) | {"device": devices[r["device"]], "environment": environments[r["environment"]]}
+                    before = plain.pop("id")
+                    names, marks = ", ".join(plain), ", ".join("?" * len(plain))
+                    number = connection.execute(
+                        f"INSERT INTO measurement({names}) VALUES ({marks})", tuple(plain.values())
+                    ).lastrowid
+                    for w in checked._connection.execute("SELECT * FROM window WHERE measurement = ?", (before,)):
+                        connection.execute(
+                            f"INSERT INTO window VALUES ({', '.join('?' * len(w.keys()))})", (number, *tuple(w)[1:])
+                        )
+                    added += 1
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            return added
+
+    def _all(self, table: str) -> list[sqlite3.Row]:
+        return self._connection.execute(f"SELECT * FROM {table}").fetchall()
+
+    def _one(self, query: str, *values: Any) -> int:
+        return int(self._connection.execute(query, values).fetchone()[0])
+
+
+def configuration_of(row: dict[str, Any]) -> Configuration:
+    """What a stored row measured."""
+    plain = json.loads(row["text"])
+    return make(plain["op"], {**plain["parameters"], **plain["conditions"]})
+
+
+def _json(plain: Any) -> str:
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"))

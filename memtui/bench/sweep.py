@@ -1,0 +1,313 @@
+"""Measure a list of configurations on one device, one row after another into the database."""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from memtui.bench.configuration import Configuration
+from memtui.bench.lock import DeviceLock
+from memtui.bench.plan import MS, Plan, Window
+from memtui.bench.poller import Poller
+from memtui.bench.result import Conditions, Row, Series, evaluate, failed
+from memtui.bench.store import Database
+from memtui.bench.worker_process import WorkerEnded, WorkerProcess
+from memtui.errors import FAILURE, UserError
+from memtui.probes.energy_source import SPOILING, EnergySource, NoSource, lock_path, open_source
+
+IDLE_S = 3.0  # of doing nothing, to know what that costs
+REFERENCE_EVERY = 20  # rows
+DRIFT = 0.02  # of the reference: more is told
+SILENT_S = 60.0  # beyond what a phase may take: the worker hangs
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is going on, for who watches.
+
+    Attributes:
+        phase: ``start``, ``idle``, ``data``, ``warm-up``, ``window`` or ``done``.
+        number: of the row, from 1.
+        of: so many will be measured now.
+        skipped: were measured before.
+        configuration: that is being measured.
+        window: which one, from 1, of ``Plan.windows``.
+        left_s: until the end, as it looks now.
+        notice: a word to the user.
+        row: that was just finished.
+        power_w: at this moment, by the sensor.
+    """
+
+    phase: str
+    number: int = 0
+    of: int = 0
+    skipped: int = 0
+    configuration: Configuration | None = None
+    window: int = 0
+    left_s: float | None = None
+    notice: str = ""
+    row: Row | None = None
+    power_w: float | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    configurations: Sequence[Configuration]
+    plan: Plan
+    device: str = "cpu"
+    threads: int = 0
+    assumed_w: float | None = None
+    again: bool = False  # also what was measured before
+    rounds: int = 1  # through all of them; more than one to hold them against each other on a machine that drifts
+    lengths_s: tuple[float, ...] = ()  # of windows, each of which is tried, in the place of the plan's
+    log: Path | None = None
+
+
+class Sweep:
+    """Use as a context manager; everything that was started ends with it."""
+
+    def __init__(
+        self,
+        request: Request,
+        database: Database,
+        tell: Callable[[Progress], None],
+        source: EnergySource | NoSource | None = None,
+    ) -> None:
+        """What to measure, where rows go, and who is told.
+
+        Args:
+            request: what was asked for.
+            database: gets the rows.
+            tell: is called with every step.
+            source: of energy, or why there is none, as found while this process was root; None: it is looked for here.
+        """
+        self._request, self._database, self._tell, self._found = request, database, tell, source
+        self._stack = ExitStack()
+        self._worker: WorkerProcess | None = None
+        self._poller: Poller | None = None
+        self._source: EnergySource | None = None
+        self._no_energy = ""
+        self._now = Progress("start")
+        self._durations: list[float] = []
+        self._first_reference_ns: float | None = None
+
+    def __enter__(self) -> Sweep:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        if self._worker is not None:
+            self._worker.close()
+
+    def run(self) -> list[Row]:
+        """Measure what is not there yet; the rows.
+
+        Raises:
+            UserError: the device is not there or is being measured by another one.
+        """
+        worker = self._started()
+        self._open_source(worker)
+        self._stack.enter_context(DeviceLock(lock_path(self._source), self._request.device))
+        plan = self._planned()
+        lengths_s = self._request.lengths_s or (plan.seconds,)
+        idle_w, idle_reason = self._idle()
+        device = self._database.device(self._kind, worker.ready["name"], worker.ready["uuid"])
+        environment = self._database.environment(self._environment(worker.ready))
+        done = set() if self._request.again else self._database.done(device, environment, self._request.plan)
+        wanted = [c for c in self._request.configurations if c.key not in done]
+        of = len(wanted) * self._request.rounds * len(lengths_s)
+        self._show(of=of, skipped=len(self._request.configurations) - len(wanted))
+        if not wanted:
+            return []
+        run = self._database.begin_run(self._request.plan, idle_w, idle_reason)
+        rows: list[Row] = []
+        entries = [
+            (*entry, length_s)
+            for length_s in random.Random(plan.seed).sample(lengths_s, len(lengths_s))
+            for entry in _entries(wanted, self._request.rounds, plan.seed)
+        ]
+        for number, (configuration, reference, length_s) in enumerate(entries, 1):
+            begin = time.monotonic()
+            row = replace(self._measure(configuration, replace(plan, seconds=length_s)), reference=reference)
+            self._database.add(row, run, device, environment)
+            self._durations.append(time.monotonic() - begin)
+            if reference:
+                self._see_drift(row)
+            else:
+                rows.append(row)
+            left_s = (len(entries) - number) * sum(self._durations) / number
+            self._show("done", number=len(rows), row=row, left_s=left_s)
+        return rows
+
+    @property
+    def _kind(self) -> str:
+        return "cpu" if self._request.device == "cpu" else "cuda"
+
+    def _started(self) -> WorkerProcess:
+        try:
+            self._worker = WorkerProcess(self._request.device, self._request.threads, self._request.log)
+        except WorkerEnded as error:
+            hint = "; pip install 'memtui[bench]'" if "No module named" in str(error) else ""
+            raise UserError(f"{self._request.device} cannot be measured: {error}{hint}", FAILURE) from None
+        return self._worker
+
+    def _open_source(self, worker: WorkerProcess) -> None:
+        found = self._found or look_for_source(self._request.device, worker.ready["uuid"])
+        if isinstance(found, NoSource):
+            self._no_energy = str(found)
+            self._show(notice=f"no energy: {found}")
+            return
+        self._source = found
+        self._poller = Poller(self._source)
+        self._stack.callback(self._poller.close)
+
+    def _planned(self) -> Plan:
+        """The plan, with what the energy source needs."""
+        plan = self._request.plan
+        if self._poller is None:
+            return plan
+        time.sleep(0.5)
+        tick = self._poller.tick_ns() or 100 * MS
+        return replace(
+            plan, power=True, tail_ns=int(1.5 * tick), phase_ns=int(tick), seconds=max(plan.seconds, 20 * tick / 1e9)
+        )
+
+    def _idle(self) -> tuple[float | None, str]:
+        if self._poller is None:
+            return None, self._no_energy
+        self._show("idle", left_s=None)
+        return self._poller.measure_idle(IDLE_S)
+
+    def _environment(self, ready: dict[str, Any]) -> dict[str, Any]:
+        found = {k: ready[k] for k in ("torch", "threads", "cuda", "cudnn", "capability") if ready.get(k) is not None}
+        if self._source is not None and self._source.limit_w is not None:
+            found["limit_w"] = self._source.limit_w
+        return found | {"python": platform.python_version(), "kernel": platform.release()}
+
+    def _measure(self, configuration: Configuration, plan: Plan) -> Row:
+        """One row, whatever happens to the worker."""
+        self._show("data", configuration=configuration)
+        if self._worker is None:
+            self._started()
+        worker = self._worker
+        assert worker is not None
+        if self._poller is not None:
+            self._poller.forget()
+        before = _steal()
+        states: list[dict[str, Any]] = []
+        try:
+            worker.measure(configuration, plan)
+            word = self._follow(worker, plan, states)
+        except WorkerEnded as error:
+            worker.close()
+            self._worker = None  # the next one gets a new worker
+            return failed(configuration, plan, "worker ended", str(error))
+        if word["at"] == "failed":
+            return failed(configuration, plan, word["why"], word["text"])
+        series = self._poller.series() if self._poller is not None else Series(reason=self._no_energy)
+        return evaluate(
+            configuration,
+            plan,
+            [Window.from_plain(w) for w in word["windows"]],
+            series,
+            Conditions(word["settled"], _stolen(before, _steal()), self._flags(worker, states), tuple(states)),
+            walked_bytes=word["walked_bytes"],
+            copies=word["copies"],
+            assumed_w=self._request.assumed_w,
+        )
+
+    def _follow(self, worker: WorkerProcess, plan: Plan, states: list[dict[str, Any]]) -> dict[str, Any]:
+        """Listen until it is done. Raises WorkerEnded, also when it falls silent."""
+        told = False
+        limit_s = SILENT_S + plan.warm_up_s + plan.seconds * 10
+        heard = time.monotonic()
+        while True:
+            word = worker.hear(0.1)
+            if word is None:
+                if self._poller is not None and not told and self._now.phase == "warm-up" and self._poller.settled():
+                    worker.settled()
+                    told = True
+                if time.monotonic() - heard > limit_s:
+                    raise WorkerEnded(f"it said nothing for {limit_s:.0f} s")
+                continue
+            heard = time.monotonic()
+            if word["at"] in ("done", "failed"):
+                return word
+            if word["at"] == "window" and self._source is not None:
+                states.append(self._source.state())
+            self._show(word["at"], window=int(word.get("number", -1)) + 1)
+
+    def _flags(self, worker: WorkerProcess, states: list[dict[str, Any]]) -> tuple[str, ...]:
+        found = []
+        if self._source is not None and self._source.holders() - {worker.pid, os.getpid()}:
+            found.append("neighbours")
+        if any(SPOILING & set(state.get("held_down", ())) for state in states):
+            found.append("throttled")
+        return tuple(found)
+
+    def _see_drift(self, row: Row) -> None:
+        if row.call_ns is None:
+            return
+        if self._first_reference_ns is None:
+            self._first_reference_ns = row.call_ns
+            return
+        drift = row.call_ns / self._first_reference_ns - 1
+        if abs(drift) > DRIFT:
+            self._show(notice=f"the reference takes {drift:+.1%} of the time it took at first: the machine drifts")
+
+    def _show(self, phase: str | None = None, **changes: Any) -> None:
+        once = {"notice": "", "row": None}
+        self._now = replace(self._now, phase=phase or self._now.phase, **(once | changes))
+        self._tell(self._now)
+
+
+def look_for_source(device: str, uuid: str) -> EnergySource | NoSource:
+    """The energy of a device, or why there is none."""
+    try:
+        return open_source(device, uuid)
+    except NoSource as error:
+        return error
+
+
+def _entries(wanted: list[Configuration], rounds: int, seed: int) -> list[tuple[Configuration, bool]]:
+    """What is measured one after another, and whether as a reference.
+
+    In another order than that of the grid: or what drifts with time looks like what a parameter does.
+    """
+    chance = random.Random(seed)
+    orders = [chance.sample(wanted, len(wanted)) for _ in range(rounds)]
+    if rounds > 1:  # every configuration is its own reference
+        return [(configuration, False) for order in orders for configuration in order]
+    return _with_references(orders[0], wanted[0])
+
+
+def _with_references(order: list[Configuration], reference: Configuration) -> list[tuple[Configuration, bool]]:
+    """The configurations, and in a long list the reference at both ends and in between."""
+    if len(order) < REFERENCE_EVERY:
+        return [(c, False) for c in order]
+    found = []
+    for at, configuration in enumerate(order):
+        if at % REFERENCE_EVERY == 0:
+            found.append((reference, True))
+        found.append((configuration, False))
+    return [*found, (reference, True)]
+
+
+def _steal() -> tuple[int, int]:
+    """(ticks that other guests took, all ticks) of all CPUs since the machine started; proc(5)."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().partition("\n")[0].split()[1:]]
+    return (ticks[7] if len(ticks) > 7 else 0), sum(ticks[:8])
+
+
+def _stolen(before: tuple[int, int], after: tuple[int, int]) -> float:
+    passed = after[1] - before[1]
+    return (after[0] - before[0]) / passed if passed else 0.0

@@ -1,0 +1,100 @@
+"""Rows of measurements as lines of text and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from memtui.bench.result import UNAVAILABLE, Row
+from memtui.units import energy
+
+NONE = "n/a"
+_COLUMNS = (("time", 10), ("+-", 7), ("IQR", 7), ("watts", 8), ("J/call", 10), ("TFLOP/s", 9), ("GB/s", 8))
+
+
+def head() -> str:
+    """The line above the rows."""
+    return "  ".join(f"{name:>{width}}" for name, width in _COLUMNS) + "  configuration"
+
+
+def line(row: Row) -> str:
+    """One row. What is not known is ``n/a``; an estimate has a ``~``."""
+    label = f"{row.configuration.op} {row.configuration.label()}"
+    if row.status != "ok":
+        return f"{label}: {row.reason}"
+    joules = NONE if row.energy_j is None else energy(row.energy_j)
+    if row.energy_j is None and row.estimate_j is not None:
+        joules = f"~{energy(row.estimate_j)}"
+    spread = row.iqr_ns / row.call_ns if row.iqr_ns is not None and row.call_ns else None
+    cells = (
+        duration(row.call_ns),
+        _percent(row.half_width),
+        _percent(spread),
+        _number(row.power_w),
+        joules,
+        _number(row.tflops),
+        _number(row.gb_per_s),
+    )
+    text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, _COLUMNS, strict=True))
+    return f"{text}  {label}" + (f"  [{', '.join(row.flags)}]" if row.flags else "")
+
+
+def foot(rows: Iterable[Row]) -> list[str]:
+    """What has to be said of the rows together."""
+    found = list(rows)
+    reasons = {row.energy_reason for row in found if row.status == "ok" and row.energy_status == UNAVAILABLE}
+    said = [f"energy is {UNAVAILABLE}: {reason}" for reason in sorted(reasons) if reason]
+    if any(row.estimate_j is not None for row in found):
+        said.append("~ is an estimate: the watts you assumed, times the time; it is no measurement")
+    flagged = sum(bool(row.flags) for row in found)
+    if flagged:
+        said.append(f"{flagged} of {len(found)} rows are flagged")
+    return said
+
+
+def to_plain(row: Row) -> dict[str, Any]:
+    """JSON-ready; names and units are those of the database."""
+    made = row.configuration
+    names = (
+        "status", "reason", "call_ns", "iqr_ns", "mean_ns", "low_ns", "high_ns", "energy_status", "energy_reason",
+        "energy_source", "energy_scope", "energy_j", "energy_low_j", "energy_high_j", "above_idle_j", "power_w",
+        "power_3s_w", "power_median_w", "power_verdict", "estimate_j", "estimate_model", "walked_bytes", "copies",
+        "tflops", "gb_per_s",
+    )  # fmt: skip
+    return {
+        "key": made.key,
+        "op": made.op,
+        "parameters": dict(made.parameters),
+        "conditions": dict(made.conditions),
+        "windows": row.plan.windows,
+        "seconds": row.plan.seconds,
+        "flops": made.flops,
+        "moved_bytes": made.moved_bytes,
+        **{name: getattr(row, name) for name in names},
+        "flags": list(row.flags),
+        "window_ns": [window.call_ns for window in row.windows],
+    }
+
+
+def duration(ns: float | None) -> str:
+    """Three digits and a unit."""
+    if ns is None:
+        return NONE
+    for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
+        if ns < 999.5 * scale:
+            return f"{_digits(ns / scale)} {unit}"
+    return f"{_digits(ns / 1e9)} s"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return _digits(value) if value >= 0.1 else f"{value:.3g}"
+
+
+def _percent(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1%}"

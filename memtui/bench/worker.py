@@ -1,0 +1,189 @@
+"""The process that measures: it runs the operators, and is the only one that imports torch.
+
+It takes one JSON object a line on its standard input and answers with such lines on its standard output. A
+configuration with a plan is measured; ``{"settled": true}`` says that the power has settled; the end of the input is
+the end. It looks for that between blocks, so it does not outlive the one who started it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from memtui.bench import data, loop
+from memtui.bench.configuration import CONDITIONS, Configuration, make
+from memtui.bench.plan import Plan
+
+ROOM = 0.8  # of the memory that is free may be taken
+
+
+class Worker:
+    """One device, and what it is told about it."""
+
+    def __init__(self, device: str, threads: int) -> None:
+        """Raises ImportError without torch, and RuntimeError where there is no such device."""
+        import torch
+
+        self._torch, self._device = torch, device
+        self._input = b""
+        self._told_settled = False
+        if threads:
+            torch.set_num_threads(threads)
+        if device.startswith("cuda"):
+            if not torch.cuda.is_available():
+                raise RuntimeError(f"{device}: this PyTorch ({torch.__version__}) finds no CUDA device")
+            torch.cuda.set_device(device)  # raises for a number that is not there
+            self._cache_bytes = int(torch.cuda.get_device_properties(device).L2_cache_size)
+        else:
+            self._cache_bytes = last_level_cache_bytes()
+
+    def serve(self) -> None:
+        """Answer until the input ends."""
+        self._tell({"at": "ready", **self._environment()})
+        while (line := self._line()) is not None:
+            plain = json.loads(line)
+            if "configuration" not in plain:
+                continue
+            self._told_settled = False
+            try:
+                self._measure(_configuration(plain["configuration"]), Plan(**plain["plan"]))
+            except data.OutOfMemory as error:
+                self._tell({"at": "failed", "why": "out of memory", "text": str(error)})
+            except loop.Interrupted:
+                return
+            except Exception as error:
+                traceback.print_exc()
+                found = data.out_of_memory(error) if isinstance(error, RuntimeError) else None
+                why = "out of memory" if found else type(error).__name__
+                self._tell({"at": "failed", "why": why, "text": str(error).partition("\n")[0]})
+            if self._device.startswith("cuda"):
+                self._torch.cuda.empty_cache()
+
+    def _measure(self, configuration: Configuration, plan: Plan) -> None:
+        torch = self._torch
+        self._tell({"at": "data"})
+        precise = configuration.conditions["dtype"] != "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = not precise
+        self._check_room(configuration)
+        made = data.Data(torch, self._device, configuration, self._cache_bytes, plan.seed)
+        load = loop.Load(torch, self._device, configuration, made)
+        windows, settled = loop.measure(load, plan, self._tell, self._settled)
+        self._tell({
+            "at": "done",
+            "windows": [asdict(window) for window in windows],
+            "settled": settled,
+            "walked_bytes": made.walked_bytes,
+            "copies": made.copies,
+        })  # fmt: skip
+
+    def _check_room(self, configuration: Configuration) -> None:
+        """Linux promises memory that it has not, and ends the process that then uses it. Raises OutOfMemory."""
+        operator, p = configuration.operator, configuration.parameters
+        size = operator.moved_bytes(p, 4) * (3 if configuration.conditions["mode"] != CONDITIONS["mode"] else 1)
+        free = free_bytes() if self._device == "cpu" else self._torch.cuda.mem_get_info(self._device)[0]
+        if size > ROOM * free:
+            raise data.OutOfMemory(f"it takes {size} bytes, and {free} are free")
+
+    def _environment(self) -> dict[str, Any]:
+        torch = self._torch
+        found: dict[str, Any] = {
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "cache_bytes": self._cache_bytes,
+            "pid": os.getpid(),
+        }
+        if self._device.startswith("cuda"):
+            properties = torch.cuda.get_device_properties(self._device)
+            found |= {
+                "name": properties.name,
+                "uuid": str(getattr(properties, "uuid", "")),
+                "memory_bytes": properties.total_memory,
+                "cuda": torch.version.cuda,
+                "cudnn": torch.backends.cudnn.version(),
+            }
+        else:
+            found |= {"name": processor_name(), "uuid": "", "capability": torch.backends.cpu.get_cpu_capability()}
+        return found
+
+    def _settled(self) -> bool:
+        """Whether the other side said so. Raises Interrupted when it is gone."""
+        while select.select([0], [], [], 0)[0]:
+            chunk = os.read(0, 1 << 16)
+            if not chunk:
+                raise loop.Interrupted
+            self._input += chunk
+        while b"\n" in self._input:
+            line, _, self._input = self._input.partition(b"\n")
+            self._told_settled |= bool(json.loads(line).get("settled"))
+        return self._told_settled
+
+    def _line(self) -> bytes | None:
+        while b"\n" not in self._input:
+            chunk = os.read(0, 1 << 16)
+            if not chunk:
+                return None
+            self._input += chunk
+        line, _, self._input = self._input.partition(b"\n")
+        return line
+
+    def _tell(self, plain: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(plain, separators=(",", ":")) + "\n")
+        sys.stdout.flush()
+
+
+def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+    """Size of the largest cache of the first CPU; 0 where the kernel does not tell."""
+    sizes = [0]
+    for path in root.glob("index*/size"):
+        text = path.read_text().strip()
+        unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+        sizes.append(int(text.rstrip("KM")) * unit)
+    return max(sizes)
+
+
+def free_bytes() -> int:
+    """Memory that a program could still have."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return 1 << 62
+
+
+def processor_name() -> str:
+    """As the kernel calls it."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return os.uname().machine
+
+
+def _configuration(text: str) -> Configuration:
+    plain = json.loads(text)
+    return make(plain["op"], {**plain["parameters"], **plain["conditions"]})
+
+
+def main() -> int:
+    """The command line of the process; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="memtui.bench.worker")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=0)
+    options = parser.parse_args()
+    try:
+        Worker(options.device, options.threads).serve()
+    except (ImportError, RuntimeError, BrokenPipeError) as error:
+        print(json.dumps({"at": "unable", "text": str(error).partition("\n")[0]}), flush=True)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

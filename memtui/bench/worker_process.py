@@ -1,0 +1,113 @@
+"""The worker, seen from the one who started it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from memtui.bench.configuration import Configuration
+from memtui.bench.plan import Plan
+
+STARTING_S = 120.0  # torch alone takes a while on a slow disk
+
+
+class WorkerEnded(Exception):
+    """It is gone; the text says how."""
+
+
+class WorkerProcess:
+    """One worker on one device.
+
+    Attributes:
+        ready: what it said of itself: versions, name and UUID of the device.
+    """
+
+    def __init__(self, device: str, threads: int, log: Path | None = None) -> None:
+        """Start it and wait until it is ready. Raises WorkerEnded.
+
+        Args:
+            device: ``cpu`` or ``cuda:N``.
+            threads: of its own; 0: as many as torch takes.
+            log: where its warnings go; nowhere without.
+        """
+        words = [sys.executable, "-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
+        with open(log or os.devnull, "ab") as errors:
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
+        self._buffer = b""
+        self.ready: dict[str, Any] = {}
+        try:
+            found = self.hear(STARTING_S)
+        except BaseException:
+            self.close()
+            raise
+        if found is None or found.get("at") != "ready":
+            self.close()
+            raise WorkerEnded(str((found or {}).get("text", "it did not start")))
+        self.ready = found
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def measure(self, configuration: Configuration, plan: Plan) -> None:
+        """Ask for a measurement; ``hear`` what becomes of it. Raises WorkerEnded."""
+        self._say({"configuration": configuration.text, "plan": plan.to_plain()})
+
+    def settled(self) -> None:
+        """Tell it that the power has settled."""
+        self._say({"settled": True})
+
+    def hear(self, seconds: float) -> dict[str, Any] | None:
+        """Its next word; None when it said nothing for so long. Raises WorkerEnded."""
+        assert self._process.stdout is not None
+        fd = self._process.stdout.fileno()
+        while b"\n" not in self._buffer:
+            if not select.select([fd], [], [], seconds)[0]:
+                return None
+            chunk = os.read(fd, 1 << 16)
+            if not chunk:
+                raise WorkerEnded(self._how())
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _say(self, plain: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(plain).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise WorkerEnded(self._how()) from None
+
+    def _how(self) -> str:
+        try:
+            status = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            return "the worker fell silent"
+        return (
+            f"the worker was killed by {signal.Signals(-status).name}" if status < 0 else f"the worker ended ({status})"
+        )

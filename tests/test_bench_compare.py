@@ -1,0 +1,79 @@
+"""Two databases: what changed, what did not, and what cannot be said."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from memtui.bench.compare import FASTER, SAME, SLOWER, UNKNOWN, compare
+from memtui.bench.configuration import make
+from memtui.bench.result import Conditions, Series, evaluate, failed
+from memtui.bench.store import Database
+from tests.test_bench_result import PLAN, series, windows
+from tests.test_bench_store import add
+from tests.test_cli import memtui
+
+CONFIGURATIONS = [make("linear", {"m": m}) for m in range(1, 6)]
+
+
+def row(configuration, call_ns, energy=None):
+    return evaluate(configuration, PLAN, windows(call_ns), energy or Series(), Conditions())
+
+
+@pytest.fixture
+def paths(tmp_path):
+    calm = (1.00e6, 1.01e6, 0.99e6)
+    sides = [[row(c, calm) for c in CONFIGURATIONS[:4]] for _ in range(2)]
+    sides[1][1] = row(CONFIGURATIONS[1], tuple(1.2 * ns for ns in calm))
+    sides[1][2] = row(CONFIGURATIONS[2], tuple(0.8 * ns for ns in calm))
+    sides[1][3] = row(CONFIGURATIONS[3], (1e6,))
+    sides[0].append(row(CONFIGURATIONS[4], calm))
+    sides[1].append(failed(CONFIGURATIONS[4], PLAN, "out of memory", ""))
+    found = []
+    for name, rows in zip(("a", "b"), sides, strict=True):
+        with closing(Database(tmp_path / f"{name}.db")) as database:
+            add(database, *rows)
+        found.append(tmp_path / f"{name}.db")
+    return found
+
+
+def test_verdicts(paths):
+    with closing(Database(paths[0])) as a, closing(Database(paths[1])) as b:
+        found = {one.configuration: one for one in compare(a, b)}
+    assert [found[c].verdict for c in CONFIGURATIONS[:4]] == [SAME, SLOWER, FASTER, UNKNOWN]
+    assert CONFIGURATIONS[4] not in found, "a failure is no figure"
+    assert found[CONFIGURATIONS[1]].time[0] == pytest.approx(1.2, rel=1e-4)
+    assert found[CONFIGURATIONS[3]].time is None
+
+
+def test_energy_of_the_same_source_only(tmp_path):
+    made = row(CONFIGURATIONS[0], (1e6, 1e6, 1e6), series(lambda t: 250.0))
+    more = row(CONFIGURATIONS[0], (1e6, 1e6, 1e6), series(lambda t: 300.0))
+    for other, expected in (
+        (more, 1.2),
+        (replace(more, energy_source="rapl"), None),
+        (replace(more, energy_j=None), None),
+    ):
+        for path, one in ((tmp_path / "a.db", made), (tmp_path / "b.db", other)):
+            with closing(Database(path)) as database:
+                add(database, one)
+        with closing(Database(tmp_path / "a.db")) as a, closing(Database(tmp_path / "b.db")) as b:
+            (found,) = compare(a, b)
+        assert found.energy == (None if expected is None else pytest.approx(expected, rel=0.01))
+
+
+def test_as_it_is_typed(paths, tmp_path):
+    found = memtui("bench", "compare", *paths)
+    assert found.returncode == 0, found.stderr
+    assert "1.200 [1.1" in found.stdout
+    assert found.stdout.count("slower") == 1
+    plain = json.loads(memtui("bench", "compare", *paths, "--json").stdout)
+    assert [one["verdict"] for one in plain["rows"]] == [SAME, SLOWER, FASTER, UNKNOWN]
+    refused = memtui("bench", "compare", paths[0])
+    assert (refused.returncode, "name two databases" in refused.stderr) == (2, True)
+    Database(tmp_path / "empty.db").close()
+    refused = memtui("bench", "compare", paths[0], tmp_path / "empty.db")
+    assert (refused.returncode, "no configuration in common" in refused.stderr) == (2, True)

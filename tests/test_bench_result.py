@@ -1,0 +1,147 @@
+"""What the windows of a configuration amount to, on loads whose truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from memtui.bench.configuration import make
+from memtui.bench.plan import Plan, Window
+from memtui.bench.result import INTEGRATED, MEASURED, UNAVAILABLE, Conditions, Series, evaluate, failed
+
+S, MS = 10**9, 10**6
+CONFIGURATION = make("linear", {"m": 10, "in": 100, "out": 50})
+PLAN = Plan(windows=3, seconds=1.0)
+
+
+def windows(call_ns=(1e6, 1e6, 1e6), *, busy: float | None = None) -> list[Window]:
+    """One after another, from second 10 on, with 0.37 s in between."""
+    found, begin = [], 10 * S
+    for ns in call_ns:
+        end = begin + S
+        calls = round(S / ns)
+        found.append(Window(begin, end, calls, (ns,) * 50, None if busy is None else busy * S, S))
+        begin = end + 370 * MS
+    return found
+
+
+def series(power, tick_ns=100 * MS, *, counter=True, sensor=True, **more) -> Series:
+    """Readings every millisecond of a load of ``power(seconds)`` watts; the counter rises in steps."""
+    t = np.arange(8 * S, 20 * S, MS)
+    watts = np.array([power(x / 1e9) for x in t])
+    counted = np.concatenate(([0.0], np.cumsum(watts[:-1]) * 1e-3))
+    steps = (t - t[0]) // tick_ns * (tick_ns // MS)
+    nothing = np.full(len(t), np.nan)
+    return Series(t, counted[steps] if counter else nothing, watts if sensor else nothing, "test", "gpu_board", **more)
+
+
+def test_time_is_the_median_of_blocks_with_an_interval_over_windows():
+    found = windows((1.0e6, 1.1e6, 1.2e6))
+    found[2] = replace(found[2], block_ns=(9e6, *found[2].block_ns[1:]))  # a hiccup does not move it
+    row = evaluate(CONFIGURATION, PLAN, found, Series(reason="none here"), Conditions())
+    assert row.call_ns == 1.1e6
+    assert row.mean_ns == pytest.approx(np.mean([w.call_ns for w in found]))
+    assert row.low_ns < row.mean_ns < row.high_ns
+    # Student's t with 2 degrees of freedom: 4.303 standard errors of three means.
+    expected = 4.303 * np.std([w.call_ns for w in found], ddof=1) / np.sqrt(3)
+    assert row.high_ns - row.mean_ns == pytest.approx(expected, rel=1e-3)
+    assert row.tflops == pytest.approx(2 * 10 * 100 * 50 / 1.1e6 / 1e3)
+    assert row.gb_per_s == pytest.approx(4 * (1000 + 5000 + 50 + 500) / 1.1e6)
+
+
+def test_no_source_is_no_energy_and_says_why():
+    row = evaluate(CONFIGURATION, PLAN, windows(), Series(reason="no RAPL zone"), Conditions(), assumed_w=95.0)
+    assert (row.energy_status, row.energy_j, row.power_w) == (UNAVAILABLE, None, None)
+    assert row.energy_reason == "no RAPL zone"
+    assert row.estimate_j == pytest.approx(95e-3)
+    assert "95 W" in row.estimate_model
+    assert evaluate(CONFIGURATION, PLAN, windows(), Series(), Conditions()).estimate_j is None
+
+
+@pytest.mark.parametrize("tick_ns", [20 * MS, 50 * MS, 100 * MS])
+def test_energy_by_the_counter(tick_ns):
+    row = evaluate(CONFIGURATION, PLAN, windows(), series(lambda t: 250.0, tick_ns, idle_w=60.0), Conditions())
+    assert row.energy_status == MEASURED
+    assert row.energy_j == pytest.approx(0.250, rel=0.005)
+    assert row.above_idle_j == pytest.approx(0.190, rel=0.005)
+    assert row.power_w == pytest.approx(250, rel=0.005)
+    assert row.energy_low_j <= row.energy_j <= row.energy_high_j
+    assert (row.power_3s_w, row.power_median_w, row.power_verdict) == (250, 250, "agree")
+    assert row.flags == ()
+
+
+def test_without_a_counter_the_sensor_is_integrated():
+    row = evaluate(CONFIGURATION, PLAN, windows(), series(lambda t: 250.0, counter=False), Conditions())
+    assert (row.energy_status, row.energy_reason) == (INTEGRATED, "the energy counter did not change")
+    assert row.energy_j == pytest.approx(0.250, rel=0.005)
+
+
+def test_a_counter_that_was_reset_gives_no_measured_energy():
+    found = series(lambda t: 250.0, sensor=False)
+    back = found.energy_j.copy()
+    back[found.t_ns > 10.5 * S] -= 300
+    row = evaluate(CONFIGURATION, PLAN, windows(), replace(found, energy_j=back), Conditions())
+    assert (row.energy_status, row.energy_j) == (UNAVAILABLE, None)
+    assert "reset" in row.energy_reason
+
+
+def test_two_sensors_that_disagree_are_flagged_and_not_blended():
+    found = series(lambda t: 250.0)
+    row = evaluate(CONFIGURATION, PLAN, windows(), replace(found, power_w=found.power_w * 0.8), Conditions())
+    assert "sensor_disagreement" in row.flags
+    assert row.energy_j == pytest.approx(0.250, rel=0.005)
+
+
+def test_bursts_are_two_levels_and_energy_is_the_mean():
+    def bursts(t):
+        return 300.0 if t % 0.1 < 0.06 else 120.0
+
+    row = evaluate(CONFIGURATION, PLAN, windows(), series(bursts), Conditions())
+    assert row.energy_j == pytest.approx(0.228, rel=0.01)
+    assert row.power_median_w == 300
+    assert "power_two_levels" in row.flags
+
+
+def test_more_than_the_board_allows_is_not_believed():
+    row = evaluate(CONFIGURATION, PLAN, windows(), series(lambda t: 900.0, limit_w=300.0), Conditions())
+    assert (row.energy_status, row.energy_j) == (UNAVAILABLE, None)
+    assert "more than a limit of 300 W" in row.energy_reason
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "busy", "conditions", "flag"),
+    [
+        ((1e6, 1e6, 1e6), None, Conditions(settled=False), "not_settled"),
+        ((1e6, 1.2e6, 1.4e6), None, Conditions(), "wide_interval"),
+        ((1e6, 1e6, 1e6), 0.8, Conditions(), "launch_bound"),
+        ((1e6, 1e6, 1e6), None, Conditions(stolen=0.1), "stolen_time"),
+        ((1e6, 1e6, 1e6), None, Conditions(flags=("throttled",)), "throttled"),
+    ],
+)
+def test_flags(call_ns, busy, conditions, flag):
+    row = evaluate(CONFIGURATION, PLAN, windows(call_ns, busy=busy), Series(), conditions)
+    assert flag in row.flags
+
+
+def test_what_is_quiet_has_no_flag():
+    assert evaluate(CONFIGURATION, PLAN, windows(busy=0.99), Series(), Conditions()).flags == ()
+
+
+def test_blocks_that_vary_are_flagged():
+    found = [replace(w, block_ns=(1e6, 1.3e6) * 25) for w in windows()]
+    assert evaluate(CONFIGURATION, PLAN, found, Series(), Conditions()).flags == ("noisy",)
+
+
+def test_one_window_has_no_interval():
+    row = evaluate(CONFIGURATION, PLAN, windows((1e6,)), series(lambda t: 250.0), Conditions())
+    assert (row.low_ns, row.high_ns, row.half_width, row.energy_low_j) == (None, None, None, None)
+    assert row.mean_ns == 1e6
+
+
+def test_a_failed_row_has_no_figure():
+    row = failed(CONFIGURATION, PLAN, "out of memory", "it takes 3 bytes, and 2 are free")
+    assert (row.status, row.call_ns, row.energy_j, row.tflops, row.gb_per_s) == ("failed", None, None, None, None)
+    assert row.flags == ("out_of_memory",)
+    assert row.reason == "out of memory: it takes 3 bytes, and 2 are free"

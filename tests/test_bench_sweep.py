@@ -1,0 +1,214 @@
+"""Sweeps with the real worker: rows land in the database whatever is killed, and nothing is measured twice."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from math import nan
+
+import pytest
+
+from memtui.bench import sweep as sweep_module
+from memtui.bench.configuration import make
+from memtui.bench.lock import DeviceLock
+from memtui.bench.plan import Plan
+from memtui.bench.store import Database
+from memtui.bench.sweep import REFERENCE_EVERY, Progress, Request, Sweep, _with_references
+from memtui.errors import UserError
+from memtui.probes.energy_source import EnergySource, NoSource
+
+pytest.importorskip("torch", reason="torch is not installed")
+PLAN = Plan(windows=2, seconds=0.05, warm_up_s=0.1, phase_ns=1)
+TWO = [make("relu", {"elements": 1000 * n, "cache": "warm"}) for n in (1, 2)]
+WATTS, TICK_NS = 250.0, 20_000_000
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path, monkeypatch):
+    """Tests measure nothing that others could spoil, and nobody waits for them."""
+    path = tmp_path / "device"
+    path.touch()
+    monkeypatch.setattr(sweep_module, "lock_path", lambda source: path)
+    monkeypatch.setattr(sweep_module, "IDLE_S", 0.2)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def no_energy(monkeypatch):
+    def none(device, uuid):
+        raise NoSource("none in this test")
+
+    monkeypatch.setattr(sweep_module, "open_source", none)
+
+
+@pytest.fixture
+def database(tmp_path):
+    with closing(Database(tmp_path / "bench.db")) as made:
+        yield made
+
+
+def run(database, configurations=TWO, tell=lambda progress: None, **more):
+    with Sweep(Request(configurations, more.pop("plan", PLAN), threads=1, **more), database, tell) as sweep:
+        return sweep.run()
+
+
+def test_rows_are_measured_and_stored(database):
+    told: list[Progress] = []
+    rows = run(database, tell=told.append, assumed_w=10.0)
+    assert {row.configuration for row in rows} == set(TWO)
+    for row in rows:
+        assert row.status == "ok"
+        assert len(row.windows) == PLAN.windows
+        assert all(w.end_ns - w.begin_ns > 0.02e9 for w in row.windows)
+        assert 100 < row.call_ns < 1e6
+        assert row.estimate_j == pytest.approx(10 * row.call_ns / 1e9)
+        assert (row.energy_j, row.energy_reason) == (None, "none in this test")
+    assert {r["configuration"] for r in database.rows()} == {c.key for c in TWO}
+    assert [p.phase for p in told if p.row] == ["done", "done"]
+    assert [p.number for p in told if p.row] == [1, 2]
+    assert {"data", "warm-up", "window"} <= {p.phase for p in told}
+    assert any("none in this test" in p.notice for p in told)
+
+
+def test_what_is_there_is_not_measured_again(database):
+    run(database, TWO[:1])
+    told: list[Progress] = []
+    rows = run(database, tell=told.append)
+    assert [row.configuration for row in rows] == TWO[1:]
+    assert told[-1].skipped == 1
+    assert run(database) == []
+    assert len(run(database, again=True)) == 2
+
+
+def test_a_larger_tensor_takes_longer(database):
+    """The truth of a measurement, as far as it can be known: ten times the work."""
+    small, large = (make("sigmoid", {"elements": n, "cache": "warm"}) for n in (20_000, 200_000))
+    rows = {row.configuration: row.call_ns for row in run(database, [small, large])}
+    assert 5 < rows[large] / rows[small] < 20
+
+
+def test_backward_passes_and_learning_rules_run(database):
+    configurations = [
+        make("conv2d", {"n": 1, "cin": 8, "cout": 8, "h": 8, "mode": "forward-backward"}),
+        make("batchnorm", {"n": 2, "c": 3, "h": 4, "train": True, "mode": "forward-backward"}),
+        make("embedding", {"vocab": 50, "dim": 4, "tokens": 8, "mode": "forward-backward"}),
+        make("adamw", {"elements": 100}),
+        make("linear", {"m": 4, "in": 8, "out": 8, "dtype": "bf16", "weight_zeros": 50, "zeros": "2:4"}),
+    ]
+    assert {row.reason for row in run(database, configurations)} == {""}
+
+
+def test_what_does_not_fit_into_memory_is_a_row_and_the_sweep_goes_on(database):
+    huge = make("matmul", {"m": 10**6, "n": 10**6, "k": 10**6})
+    rows = {row.configuration: row for row in run(database, [huge, *TWO])}
+    assert rows[huge].status == "failed"
+    assert rows[huge].flags == ("out_of_memory",)
+    assert [rows[c].status for c in TWO] == ["ok", "ok"]
+
+
+def test_a_worker_that_is_killed_is_a_row_and_the_sweep_goes_on(database):
+    sweep = Sweep(Request(TWO, PLAN, threads=1), database, lambda progress: None)
+
+    def kill_first(progress):
+        if progress.phase == "window" and progress.number == 0:
+            os.kill(sweep._worker.pid, signal.SIGKILL)
+
+    sweep._tell = kill_first
+    with sweep:
+        rows = sweep.run()
+    assert [row.status for row in rows] == ["failed", "ok"]
+    assert "killed by SIGKILL" in rows[0].reason
+    assert database.counts()["measurement"] == 2
+
+
+def test_a_worker_ends_with_the_one_who_started_it(database):
+    code = (
+        "import sys, time\nfrom memtui.bench.worker_process import WorkerProcess\n"
+        "from memtui.bench.configuration import make\nfrom memtui.bench.plan import Plan\n"
+        "w = WorkerProcess('cpu', 1)\nw.measure(make('relu', {}), Plan(seconds=60.0, warm_up_s=1.0))\n"
+        "print(w.pid, flush=True)\ntime.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:
+        worker = os.pidfd_open(int(owner.stdout.readline()))
+        time.sleep(random.Random(1).uniform(0, 2))
+        owner.kill()
+    import select
+
+    assert select.select([worker], [], [], 10)[0], "it is still there"
+    os.close(worker)
+
+
+def test_one_bench_at_a_time_on_a_device(database, own_lock):
+    code = f"import fcntl, time; f = open({str(own_lock)!r}); fcntl.flock(f, 2); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with pytest.raises(UserError, match=f"cpu is being measured by process {other.pid}"):
+            run(database)
+        other.kill()
+    assert len(run(database)) == 2
+
+
+def test_the_lock_is_let_go(own_lock):
+    with DeviceLock(own_lock, "cpu"):
+        pass
+    with own_lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_device_that_is_not_there(database):
+    with pytest.raises(UserError, match=r"cuda:0 cannot be measured: cuda:0: this PyTorch .* finds no CUDA device"):
+        run(database, device="cuda:0")
+
+
+class Constant(EnergySource):
+    """A device of constant power with a counter in steps; its truth is in closed form."""
+
+    name, scope, limit_w = "constant", "gpu_board", 300.0
+    held_down: tuple[str, ...] = ()
+    others: frozenset[int] = frozenset()
+
+    def read(self):
+        now = time.monotonic_ns()
+        return now // TICK_NS * TICK_NS * WATTS / 1e9, nan
+
+    def state(self):
+        return {"held_down": list(self.held_down)}
+
+    def holders(self):
+        return set(self.others)
+
+
+def test_energy_of_a_call_is_power_times_its_time(database, monkeypatch):
+    monkeypatch.setattr(sweep_module, "open_source", lambda device, uuid: Constant())
+    (row,) = run(database, TWO[:1], plan=Plan(windows=2, seconds=0.5, warm_up_s=3.0))
+    assert row.energy_status == "measured"
+    assert row.energy_j == pytest.approx(WATTS * row.mean_ns / 1e9, rel=0.02)
+    assert row.power_w == pytest.approx(WATTS, rel=0.02)
+    assert row.above_idle_j == pytest.approx(0, abs=0.03 * row.energy_j), "it draws as much when idle"
+    assert "not_settled" not in row.flags
+    assert not {"throttled", "neighbours"} & set(row.flags)
+
+
+def test_a_held_down_clock_and_neighbours_are_flagged(database, monkeypatch):
+    class Troubled(Constant):
+        held_down = ("idle", "hardware thermal")
+        others = frozenset((1,))
+
+    monkeypatch.setattr(sweep_module, "open_source", lambda device, uuid: Troubled())
+    (row,) = run(database, TWO[:1])
+    assert {"throttled", "neighbours"} <= set(row.flags)
+
+
+def test_a_reference_is_measured_again_and_again():
+    order = [make("relu", {"elements": n}) for n in range(1, 2 * REFERENCE_EVERY + 1)]
+    found = _with_references(order, order[0])
+    assert [at for at, (_, reference) in enumerate(found) if reference] == [0, REFERENCE_EVERY + 1, len(found) - 1]
+    assert [c for c, reference in found if not reference] == order
+    assert {c for c, reference in found if reference} == {order[0]}
+    assert all(not reference for _, reference in _with_references(order[:5], order[0]))
