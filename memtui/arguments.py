@@ -170,7 +170,10 @@ def _add_bench(made: Parser) -> None:
     group.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of a CPU (all)")
     group.add_argument("--windows", type=values.windows, metavar="K", help="measured one after another (5)")
     group.add_argument("--seconds", type=values.window_seconds, metavar="T", help="each (2)")
-    group.add_argument("--quick", action="store_true", help="three windows of one second")
+    group.add_argument(
+        "--warm-up", type=values.window_seconds, metavar="S", help="at most so long until the load has settled (10)"
+    )
+    group.add_argument("--quick", action="store_true", help="three windows of one second, 5 s of warm-up at most")
     group.add_argument("--seed", type=int, metavar="N", help="of random numbers and of the order (0)")
     group.add_argument(
         "--assume-watts", type=values.watts, metavar="W", help="for an estimate, kept apart and called so"

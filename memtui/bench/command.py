@@ -107,7 +107,9 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
         network, counts = make(NETWORK, usual), resnet50_counts(usual=usual)
     except ValueError as error:
         raise UserError(str(error)) from None
-    plan = replace(_plan(args), windows=1, warm_up_s=4.0, seconds=args.seconds or (0.3 if args.quick else 1.0))
+    plan = replace(
+        _plan(args), windows=1, warm_up_s=args.warm_up or 4.0, seconds=args.seconds or (0.3 if args.quick else 1.0)
+    )
     rounds = args.windows or (2 if args.quick else 3)
     request = Request([network, *counts], plan, args.device, args.threads, args.assume_watts, again=True, rounds=rounds)
     rows, _, path = _measure(args, request, user, None, say)
@@ -155,7 +157,7 @@ def _usual(args: argparse.Namespace) -> dict[str, Any]:
 
 def _plan(args: argparse.Namespace) -> Plan:
     plan = QUICK if args.quick else Plan()
-    changes = {"windows": args.windows, "seconds": args.seconds, "seed": args.seed}
+    changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
     return replace(plan, **{key: value for key, value in changes.items() if value is not None})
 
 

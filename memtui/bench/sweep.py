@@ -114,9 +114,7 @@ class Sweep:
         Raises:
             UserError: the device is not there or is being measured by another one.
         """
-        worker = self._started()
-        self._open_source(worker)
-        self._stack.enter_context(DeviceLock(lock_path(self._source), self._request.device))
+        worker = self._opened()
         plan = self._planned()
         lengths_s = self._request.lengths_s or (plan.seconds,)
         idle_w, idle_reason = self._idle()
@@ -160,8 +158,22 @@ class Sweep:
             raise UserError(f"{self._request.device} cannot be measured: {error}{hint}", FAILURE) from None
         return self._worker
 
-    def _open_source(self, worker: WorkerProcess) -> None:
-        found = self._found or look_for_source(self._request.device, worker.ready["uuid"])
+    def _opened(self) -> WorkerProcess:
+        """Worker, energy source and lock. Whoever is refused must not have disturbed the one who measures."""
+        if self._request.device == "cpu":
+            self._open_source("")
+            self._lock()
+            return self._started()
+        worker = self._started()  # it knows which GPU is meant
+        self._open_source(worker.ready["uuid"])
+        self._lock()
+        return worker
+
+    def _lock(self) -> None:
+        self._stack.enter_context(DeviceLock(lock_path(self._source), self._request.device))
+
+    def _open_source(self, uuid: str) -> None:
+        found = self._found or look_for_source(self._request.device, uuid)
         if isinstance(found, NoSource):
             self._no_energy = str(found)
             self._show(notice=f"no energy: {found}")

@@ -31,7 +31,7 @@ _REASONS = {
     0x100: "display clock",
 }
 SPOILING = frozenset(("hardware slowdown", "software thermal", "hardware thermal", "hardware power brake"))
-_WHOLE_MACHINE = Path("/sys/devices/system/cpu/online")  # anybody may open it, so anybody may lock it
+WHOLE_MACHINE = Path("/sys/devices/system/cpu/online")  # anybody may open it, so anybody may lock it
 
 
 class NoSource(Exception):
@@ -150,7 +150,7 @@ class NvmlEnergy(EnergySource):
         """A file of this device that anybody may lock."""
         minor = self._ask("nvmlDeviceGetMinorNumber")
         path = Path(f"/dev/nvidia{minor}")
-        return path if minor is not None and os.access(path, os.R_OK) else _WHOLE_MACHINE
+        return path if minor is not None and os.access(path, os.R_OK) else WHOLE_MACHINE
 
     def close(self) -> None:
         try:
@@ -166,7 +166,7 @@ def open_source(device: str, uuid: str) -> EnergySource:
 
 def lock_path(source: EnergySource | None) -> Path:
     """What to lock, so that one measurement at a time runs on a device."""
-    return source.lock_path() if isinstance(source, NvmlEnergy) else _WHOLE_MACHINE
+    return source.lock_path() if isinstance(source, NvmlEnergy) else WHOLE_MACHINE
 
 
 def _cpu_flags() -> set[str]:
