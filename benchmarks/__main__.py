@@ -27,6 +27,7 @@ NAMES = (
     "slowdown",
     "trackers",
     "known_truth",
+    "operators",
 )
 
 

@@ -167,7 +167,7 @@ def _add_bench(made: Parser) -> None:
     )
     group = made.add_argument_group("how")
     group.add_argument("--device", type=values.device, default="cpu", metavar="D", help="cpu or cuda:N (cpu)")
-    group.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of a CPU (all)")
+    group.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of a CPU (all CPUs but one)")
     group.add_argument("--windows", type=values.windows, metavar="K", help="measured one after another (5)")
     group.add_argument("--seconds", type=values.window_seconds, metavar="T", help="each (2)")
     group.add_argument(

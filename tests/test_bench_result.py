@@ -43,10 +43,10 @@ def test_time_is_the_median_of_blocks_with_an_interval_over_windows():
     row = evaluate(CONFIGURATION, PLAN, found, Series(reason="none here"), Conditions())
     assert row.call_ns == 1.1e6
     assert row.mean_ns == pytest.approx(np.mean([w.call_ns for w in found]))
-    assert row.low_ns < row.mean_ns < row.high_ns
-    # Student's t with 2 degrees of freedom: 4.303 standard errors of three means.
-    expected = 4.303 * np.std([w.call_ns for w in found], ddof=1) / np.sqrt(3)
-    assert row.high_ns - row.mean_ns == pytest.approx(expected, rel=1e-3)
+    # Student's t with 2 degrees of freedom: 4.303 standard errors of three medians.
+    expected = 4.303 * np.std([1.0e6, 1.1e6, 1.2e6], ddof=1) / np.sqrt(3)
+    assert row.high_ns - 1.1e6 == 1.1e6 - row.low_ns == pytest.approx(expected, rel=1e-3)
+    assert row.half_width == pytest.approx(expected / 1.1e6, rel=1e-3)
     assert row.tflops == pytest.approx(2 * 10 * 100 * 50 / 1.1e6 / 1e3)
     assert row.gb_per_s == pytest.approx(4 * (1000 + 5000 + 50 + 500) / 1.1e6)
 
@@ -130,7 +130,7 @@ def test_what_is_quiet_has_no_flag():
 
 
 def test_blocks_that_vary_are_flagged():
-    found = [replace(w, block_ns=(1e6, 1.3e6) * 25) for w in windows()]
+    found = [replace(w, block_ns=(1e6, 1.4e6) * 25) for w in windows()]
     assert evaluate(CONFIGURATION, PLAN, found, Series(), Conditions()).flags == ("noisy",)
 
 

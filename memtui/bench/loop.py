@@ -12,7 +12,7 @@ from typing import Any
 
 from memtui.bench.configuration import BOTH_WAYS, Configuration
 from memtui.bench.data import Data
-from memtui.bench.plan import BLOCK_NS, CALIBRATION_NS, FIRST_CALLS, SETTLED, SETTLING_NS, Plan, Window
+from memtui.bench.plan import BLOCK_NS, CALIBRATION_NS, FIRST_CALLS, FIRST_NS, SETTLED, SETTLING_NS, Plan, Window
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -79,7 +79,7 @@ def measure(load: Load, plan: Plan, tell: Tell, settled: Callable[[], bool]) -> 
         The windows, and whether the load had settled before them.
     """
     with load.recording():
-        load.block(FIRST_CALLS)
+        _first_calls(load)
         call_ns = _calibrate(load)
         at_once = max(1, round(BLOCK_NS / call_ns))
         quiet, call_ns = _warm_up(load, plan, at_once, tell, settled)
@@ -89,8 +89,17 @@ def measure(load: Load, plan: Plan, tell: Tell, settled: Callable[[], bool]) -> 
             tell({"at": "window", "number": number, "of": plan.windows, "seconds": plan.seconds})
             windows.append(_window(load, math.ceil(plan.seconds * 1e9 / call_ns), at_once, settled))
             # The sensor makes its next step under the same load, and the next window begins anywhere between two.
-            _idle_load(load, plan.tail_ns + int(chance.random() * plan.phase_ns), at_once, settled)
+            _run_on(load, plan.tail_ns + int(chance.random() * plan.phase_ns), at_once, settled)
         return windows, quiet
+
+
+def _first_calls(load: Load) -> None:
+    """Some calls, but not for long where one takes seconds."""
+    begin = time.monotonic_ns()
+    for _ in range(FIRST_CALLS):
+        load.block(1)
+        if time.monotonic_ns() - begin > FIRST_NS:
+            return
 
 
 def _calibrate(load: Load) -> float:
@@ -109,13 +118,15 @@ def _warm_up(load: Load, plan: Plan, at_once: int, tell: Tell, settled: Callable
     spans: list[float] = []
     tell({"at": "warm-up", "seconds": plan.warm_up_s})
     while True:
-        calls = took = 0
+        # The median of its blocks: what other guests of the machine take now and then is no warm-up.
+        took, blocks = 0, []
         told = False
         while took < SETTLING_NS:
             told = settled() or told
-            took += load.block(at_once)[0]
-            calls += at_once
-        spans.append(took / calls)
+            block_ns, _ = load.block(at_once)
+            took += block_ns
+            blocks.append(block_ns / at_once)
+        spans.append(statistics.median(blocks))
         last = spans[-3:]
         alike = len(last) == 3 and max(last) - min(last) <= SETTLED * statistics.median(last)
         if (told or not plan.power) and alike:
@@ -138,7 +149,7 @@ def _window(load: Load, calls: int, at_once: int, settled: Callable[[], bool]) -
     return Window(begin, time.monotonic_ns(), calls, tuple(blocks), busy, time.process_time_ns() - cpu)
 
 
-def _idle_load(load: Load, ns: int, at_once: int, settled: Callable[[], bool]) -> None:
+def _run_on(load: Load, ns: int, at_once: int, settled: Callable[[], bool]) -> None:
     end = time.monotonic_ns() + ns
     while time.monotonic_ns() < end:
         settled()

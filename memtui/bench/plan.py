@@ -9,8 +9,9 @@ MS = 1_000_000
 BLOCK_NS = 20 * MS  # of load between two looks at the clock: a call may be shorter than it takes to look
 CALIBRATION_NS = 100 * MS
 FIRST_CALLS = 10  # before anything counts: libraries choose their algorithms, memory is mapped
+FIRST_NS = 2000 * MS  # no more of them then, however few they were
 SETTLING_NS = 500 * MS  # a span of the warm-up; three of them have to be alike
-SETTLED = 0.02  # how far the times of those three may be apart, of a device without a power sensor
+SETTLED = 0.03  # how far the times of those three may be apart, of a device without a power sensor
 SETTLED_POWER = 0.01  # and their mean powers, with one
 
 

@@ -14,8 +14,8 @@ from memtui.analysis.energy import Energy, agreement, from_counter, from_power
 from memtui.bench.configuration import Configuration
 from memtui.bench.plan import Plan, Window
 
-SPREAD = 0.10  # interquartile range by median: more is a noisy row
-WIDE = 0.05  # half an interval by the mean: more is a row to repeat
+SPREAD = 0.25  # interquartile range by median: more is a noisy row (torch.utils.benchmark warns there, too)
+WIDE = 0.05  # half an interval by its middle: more is a row to repeat
 LAUNCH_BOUND = 0.05  # of the time the device does nothing: the host cannot call fast enough
 STOLEN = 0.02  # of the CPU time, by other guests of the machine
 MEASURED, INTEGRATED, UNAVAILABLE = "measured", "integrated", "unavailable"
@@ -112,10 +112,10 @@ class Row:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the 95 % interval of the mean time, by the mean."""
-        if self.mean_ns is None or self.high_ns is None:
+        """Half of the 95 % interval of the time, by the time."""
+        if self.call_ns is None or self.low_ns is None or self.high_ns is None:
             return None
-        return (self.high_ns - self.mean_ns) / self.mean_ns
+        return (self.high_ns - self.low_ns) / 2 / self.call_ns
 
 
 def failed(configuration: Configuration, plan: Plan, why: str, text: str) -> Row:
@@ -149,8 +149,7 @@ def evaluate(
     """
     blocks = np.concatenate([np.asarray(w.block_ns) for w in windows])
     low, median, high = np.percentile(blocks, (25, 50, 75)).tolist()
-    means = [w.call_ns for w in windows]
-    interval = mean_interval(means)
+    interval = mean_interval([float(np.median(w.block_ns)) for w in windows])
     energies = tuple(_energy(w, series) for w in windows)
     found = _energies(windows, energies, series)
     flags = [*conditions.flags, *_time_flags(windows, conditions, (high - low) / median, interval), *found.pop("flags")]
@@ -159,7 +158,7 @@ def evaluate(
         plan,
         call_ns=median,
         iqr_ns=high - low,
-        mean_ns=float(np.mean(means)),
+        mean_ns=float(np.mean([w.call_ns for w in windows])),
         low_ns=interval[1] if interval else None,
         high_ns=interval[2] if interval else None,
         energy_source=series.source,

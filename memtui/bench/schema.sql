@@ -18,7 +18,7 @@ CREATE TABLE measurement( -- one row per configuration that was measured, or tha
     windows INTEGER NOT NULL, seconds REAL NOT NULL, -- as planned
     status TEXT NOT NULL, reason TEXT NOT NULL, -- ok, or failed and why
     call_ns REAL, iqr_ns REAL, -- median and interquartile range over blocks of calls
-    mean_ns REAL, low_ns REAL, high_ns REAL, -- mean over windows and its 95 % interval
+    mean_ns REAL, low_ns REAL, high_ns REAL, -- mean; 95 % interval over the medians of the windows
     energy_status TEXT NOT NULL, energy_reason TEXT NOT NULL, energy_source TEXT NOT NULL, energy_scope TEXT NOT NULL,
     energy_j REAL, energy_low_j REAL, energy_high_j REAL, above_idle_j REAL, -- of a call
     power_w REAL, power_3s_w REAL, power_median_w REAL, power_verdict TEXT NOT NULL,

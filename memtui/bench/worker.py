@@ -34,8 +34,9 @@ class Worker:
         self._torch, self._device = torch, device
         self._input = b""
         self._told_settled = False
-        if threads:
-            torch.set_num_threads(threads)
+        # One CPU is left to the rest of the machine: threads that wait for each other at the end of every call all wait
+        # for the one that was disturbed.
+        torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) - 1))
         if device.startswith("cuda"):
             if not torch.cuda.is_available():
                 raise RuntimeError(f"{device}: this PyTorch ({torch.__version__}) finds no CUDA device")

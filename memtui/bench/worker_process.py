@@ -33,7 +33,7 @@ class WorkerProcess:
 
         Args:
             device: ``cpu`` or ``cuda:N``.
-            threads: of its own; 0: as many as torch takes.
+            threads: of its own; 0: one less than there are CPUs.
             log: where its warnings go; nowhere without.
         """
         words = [sys.executable, "-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]

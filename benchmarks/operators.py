@@ -1,0 +1,68 @@
+"""``memtui bench`` against ``torch.utils.benchmark`` on the same operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.run import Run, say
+from benchmarks.table import Row, Skip, slower
+from memtui.bench.configuration import Configuration, make
+from memtui.bench.plan import Plan, Window
+from memtui.bench.result import Conditions, Series, evaluate
+from memtui.bench.worker_process import WorkerProcess
+
+PLAN = Plan(windows=3, seconds=0.5, warm_up_s=4.0)
+TORCH_S = 1.5  # as much load as the windows of the plan
+# As the other tool calls them: with the same tensors every time, which lie in the cache.
+GIVEN = {"cache": "warm", "weights": "same"}
+CHOSEN = (
+    ("conv2d", {"n": 1, "cin": 64, "cout": 64, "h": 28, "k": 3}),
+    ("linear", {"m": 64, "in": 512, "out": 512}),
+    ("relu", {"elements": 1 << 16}),
+)
+
+
+def measure(run: Run) -> Iterator[Row]:
+    """Pairs of both, one after the other, one thread each; who is first takes turns."""
+    try:
+        import torch
+        from torch.utils.benchmark import Timer
+    except ImportError:
+        raise Skip("torch is not installed") from None
+    torch.set_num_threads(1)
+    pairs = 3 if run.quick else 10
+    worker = WorkerProcess("cpu", 1)
+    try:
+        for op, given in CHOSEN:
+            configuration = make(op, {**given, **GIVEN})
+            operator, p = configuration.operator, configuration.parameters
+            inputs = tuple(torch.randn(t.shape) for t in operator.inputs(p))
+            weights = tuple(torch.randn(t.shape) for t in operator.weights(p))
+            names = {"call": operator.bind(torch, p), "x": inputs, "w": weights}
+            timer = Timer("call(x, w)", globals=names, num_threads=1)
+            ours: list[float | None] = []
+            theirs: list[float | None] = []
+            for pair in range(pairs):
+                for mine in (pair % 2 == 0, pair % 2 == 1):
+                    if mine:
+                        ours.append(_ours(worker, configuration))
+                    else:
+                        with torch.inference_mode():
+                            theirs.append(timer.blocked_autorange(min_run_time=TORCH_S).median * 1e9)
+                say(f"operators: {op}, pair {pair + 1} of {pairs}: {ours[-1]:.0f} {theirs[-1]:.0f} ns")
+            yield slower(f"{op} {configuration.label()}: time by memtui against torch.utils.benchmark", ours, theirs)
+    finally:
+        worker.close()
+
+
+def _ours(worker: WorkerProcess, configuration: Configuration) -> float:
+    worker.measure(configuration, PLAN)
+    while True:
+        word = worker.hear(60)
+        if word is None or word["at"] == "failed":
+            raise RuntimeError(f"the worker: {word}")
+        if word["at"] == "done":
+            windows = [Window.from_plain(w) for w in word["windows"]]
+            found = evaluate(configuration, PLAN, windows, Series(), Conditions()).call_ns
+            assert found is not None
+            return found
