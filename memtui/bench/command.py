@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.bench import compare, composition, resolution, table
+from memtui.bench.apart import Apart
 from memtui.bench.configuration import CONDITIONS, Configuration, from_file, make, parse_grid, product
 from memtui.bench.plan import Plan
 from memtui.bench.result import Row
@@ -25,6 +26,7 @@ from memtui.bench.sweep import Progress, Request, Sweep, look_for_source
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.privilege import Invoker, become, invoker, state_directory
+from memtui.probes.energy_source import EnergySource, NoSource
 from memtui.workloads.operators import CATALOGUE
 
 QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
@@ -53,10 +55,11 @@ def bench(args: argparse.Namespace, say: Say) -> int:
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
     if not mine:
-        raise UserError(
-            f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations" if shard else "nothing"
-        )
+        assert shard is not None  # or it would be all of them, and there is one at least
+        raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
     request = Request(mine, _plan(args), args.device, args.threads, args.assume_watts, args.again)
+    if args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty():
+        return _screen(args, request, user, shard)
     rows, skipped, path = _measure(args, request, user, shard, say)
     if args.json:
         plain = {"database": str(path), "skipped": skipped, "rows": [table.to_plain(row) for row in rows]}
@@ -173,15 +176,47 @@ def _measure(
 ) -> tuple[list[Row], int, Path]:
     """The rows, how many were measured before, and where they lie."""
     path = _path(args, shard)
-    # The counters of a CPU are root's to read and stay open; everything else is the user's.
-    source = look_for_source("cpu", "") if args.device == "cpu" else None
-    become(user)
+    source = _as_user(args, user)
     shown = _Printer(args.json, say)
     with closing(Database(path)) as database, Sweep(request, database, shown.tell, source) as sweep:
         try:
             return sweep.run(), shown.skipped, path
         finally:
             shown.clear()
+
+
+def _as_user(args: argparse.Namespace, user: Invoker) -> EnergySource | NoSource | None:
+    """Become the user. The counters of a CPU are root's to read, so they are opened before, and stay open."""
+    source = look_for_source("cpu", "") if args.device == "cpu" else None
+    become(user)
+    return source
+
+
+def _screen(args: argparse.Namespace, request: Request, user: Invoker, shard: tuple[int, int] | None) -> int:
+    """The same with a screen; the sweep runs in a process of its own beside it."""
+    from memtui.app import run_bench
+    from memtui.terminal import prepare
+
+    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
+    path = _path(args, shard)
+    source = _as_user(args, user)
+    Database(path).close()  # what is wrong with it is said without a screen
+
+    def work(tell: Callable[[Progress], None]) -> list[str]:
+        with closing(Database(path)) as database, Sweep(request, database, tell, source) as sweep:
+            return table.foot(sweep.run())
+
+    apart = Apart(work)
+    code = 0
+    try:
+        if apart.begin():
+            code = run_bench(f"{args.what} on {args.device}", apart.hear, table.COLUMNS)
+    finally:
+        apart.end()
+    if apart.error is not None:
+        raise apart.error
+    print(visible(f"{apart.rows} rows were measured, {apart.skipped} before: {path}"))
+    return code
 
 
 class _Printer:

@@ -58,6 +58,14 @@ class Poller:
         known = [w for w in watts if w is not None]
         return len(known) == 3 and max(known) - min(known) <= SETTLED_POWER * float(np.median(known))
 
+    def power_w(self) -> float | None:
+        """Mean of the last second but for the counter's last step."""
+        series = self.series()
+        if not len(series.t_ns):
+            return None
+        last = int(series.t_ns[-1]) - SETTLING_NS // 2
+        return self._mean(series, last - 2 * SETTLING_NS, last)
+
     def measure_idle(self, seconds: float) -> tuple[float | None, str]:
         """Watts that the device draws while nothing runs, or why that is not known."""
         begin = time.monotonic_ns()

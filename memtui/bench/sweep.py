@@ -24,6 +24,7 @@ from memtui.probes.energy_source import SPOILING, EnergySource, NoSource, lock_p
 
 IDLE_S = 3.0  # of doing nothing, to know what that costs
 REFERENCE_EVERY = 20  # rows
+POWER_EVERY_S = 0.5
 DRIFT = 0.02  # of the reference: more is told
 SILENT_S = 60.0  # beyond what a phase may take: the worker hangs
 
@@ -38,11 +39,13 @@ class Progress:
         of: so many will be measured now.
         skipped: were measured before.
         configuration: that is being measured.
-        window: which one, from 1, of ``Plan.windows``.
+        window: which one, from 1; 0 outside of windows.
+        windows: so many there are.
         left_s: until the end, as it looks now.
         notice: a word to the user.
         row: that was just finished.
-        power_w: at this moment, by the sensor.
+        power_w: drawn in the last second; None: not known.
+        source: what says so; without one, why nothing does.
     """
 
     phase: str
@@ -51,10 +54,12 @@ class Progress:
     skipped: int = 0
     configuration: Configuration | None = None
     window: int = 0
+    windows: int = 0
     left_s: float | None = None
     notice: str = ""
     row: Row | None = None
     power_w: float | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,7 @@ class Sweep:
         self._now = Progress("start")
         self._durations: list[float] = []
         self._first_reference_ns: float | None = None
+        self._power_shown = 0.0
 
     def __enter__(self) -> Sweep:
         return self
@@ -176,9 +182,10 @@ class Sweep:
         found = self._found or look_for_source(self._request.device, uuid)
         if isinstance(found, NoSource):
             self._no_energy = str(found)
-            self._show(notice=f"no energy: {found}")
+            self._show(notice=f"no energy: {found}", source=self._no_energy)
             return
         self._source = found
+        self._show(source=found.name)
         self._poller = Poller(self._source)
         self._stack.callback(self._poller.close)
 
@@ -248,6 +255,7 @@ class Sweep:
                 if self._poller is not None and not told and self._now.phase == "warm-up" and self._poller.settled():
                     worker.settled()
                     told = True
+                self._show_power()
                 if time.monotonic() - heard > limit_s:
                     raise WorkerEnded(f"it said nothing for {limit_s:.0f} s")
                 continue
@@ -256,7 +264,13 @@ class Sweep:
                 return word
             if word["at"] == "window" and self._source is not None:
                 states.append(self._source.state())
-            self._show(word["at"], window=int(word.get("number", -1)) + 1)
+            self._show(word["at"], window=int(word.get("number", -1)) + 1, windows=plan.windows)
+
+    def _show_power(self) -> None:
+        """Twice a second."""
+        if self._poller is not None and time.monotonic() - self._power_shown > POWER_EVERY_S:
+            self._power_shown = time.monotonic()
+            self._show(power_w=self._poller.power_w())
 
     def _flags(self, worker: WorkerProcess, states: list[dict[str, Any]]) -> tuple[str, ...]:
         found = []

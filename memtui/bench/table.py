@@ -9,12 +9,25 @@ from memtui.bench.result import UNAVAILABLE, Row
 from memtui.units import energy
 
 NONE = "n/a"
-_COLUMNS = (("time", 10), ("+-", 7), ("IQR", 7), ("watts", 8), ("J/call", 10), ("TFLOP/s", 9), ("GB/s", 8))
+FLAGS = {
+    "not_settled": "the load had not settled after the warm-up",
+    "noisy": "its blocks vary: the interquartile range of the time is above 25 %",
+    "wide_interval": "half of the interval of its time is above 5 %",
+    "launch_bound": "the GPU waited for more than 5 % of the time: this tells of Python, not of the operator",
+    "stolen_time": "other guests of the machine took more than 2 % of the CPU time",
+    "throttled": "heat or the power brake held the clock down",
+    "neighbours": "another process computes on the GPU",
+    "sensor_disagreement": "counter and sensor differ by more than 10 %",
+    "power_drift": "the power drifted",
+    "power_two_levels": "the power has two levels",
+    "power_outliers": "the power has outliers",
+}
+COLUMNS = (("time", 10), ("+-", 7), ("IQR", 7), ("watts", 8), ("J/call", 10), ("TFLOP/s", 9), ("GB/s", 8))
 
 
 def head() -> str:
     """The line above the rows."""
-    return "  ".join(f"{name:>{width}}" for name, width in _COLUMNS) + "  configuration"
+    return "  ".join(f"{name:>{width}}" for name, width in COLUMNS) + "  configuration"
 
 
 def line(row: Row) -> str:
@@ -22,11 +35,19 @@ def line(row: Row) -> str:
     label = f"{row.configuration.op} {row.configuration.label()}"
     if row.status != "ok":
         return f"{label}: {row.reason}"
+    text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells(row), COLUMNS, strict=True))
+    return f"{text}  {label}" + (f"  [{', '.join(row.flags)}]" if row.flags else "")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """The figures of a row, in the order of ``COLUMNS``."""
+    if row.status != "ok":
+        return (NONE,) * len(COLUMNS)
     joules = NONE if row.energy_j is None else energy(row.energy_j)
     if row.energy_j is None and row.estimate_j is not None:
         joules = f"~{energy(row.estimate_j)}"
     spread = row.iqr_ns / row.call_ns if row.iqr_ns is not None and row.call_ns else None
-    cells = (
+    return (
         duration(row.call_ns),
         _percent(row.half_width),
         _percent(spread),
@@ -35,8 +56,16 @@ def line(row: Row) -> str:
         _number(row.tflops),
         _number(row.gb_per_s),
     )
-    text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, _COLUMNS, strict=True))
-    return f"{text}  {label}" + (f"  [{', '.join(row.flags)}]" if row.flags else "")
+
+
+def words(row: Row) -> list[str]:
+    """What there is to say of a row beside its figures."""
+    if row.status != "ok":
+        return [row.reason]
+    said = [FLAGS.get(flag, flag) for flag in row.flags]
+    if row.energy_status == UNAVAILABLE and row.energy_reason:
+        said.append(f"energy is {UNAVAILABLE}: {row.energy_reason}")
+    return ["; ".join(said)] if said else []
 
 
 def foot(rows: Iterable[Row]) -> list[str]:

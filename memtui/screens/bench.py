@@ -1,0 +1,236 @@
+"""The screen of ``memtui bench``: what is being measured, and the configurations that are finished."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+
+from memtui.screens.arrange import too_small
+from memtui.screens.terminal_app import TerminalApp
+from memtui.views_bench import BenchRow, BenchView
+from memtui.widgets import text
+from memtui.widgets.listing import Column, Listing, ListingView, Row
+from memtui.widgets.notice import Notice, Words
+
+REFRESH_S = 0.5
+WORDS = 3  # lines about the selected row
+PHASES = ("idle", "data", "warm-up", "window")
+_KEYS = "↑ ↓ choose a row · q ends (finished rows stay) · the same command goes on later"
+_NONE = "no configuration is finished yet"
+Hear = Callable[[float], Sequence[dict[str, Any]]]
+
+
+def columns(names: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
+    """Figures with their width, then the configuration. Time and energy stay where there is little room."""
+    ranks = {"time": 1, "J/call": 1, "+-": 2, "watts": 3, "TFLOP/s": 4, "GB/s": 4, "IQR": 5}
+    figures = (Column(name, width + 2, right=True, rank=ranks.get(name, 6)) for name, width in names)
+    return (*figures, Column("configuration", 0))
+
+
+class _Heard(Message):
+    """Words of the sweep."""
+
+    def __init__(self, words: list[dict[str, Any]], over: bool) -> None:
+        super().__init__()
+        self.words, self.over = words, over
+
+
+def grown(view: BenchView, word: dict[str, Any]) -> BenchView:
+    """The view after a word of the sweep."""
+    if "error" in word:
+        return replace(view, phase="over", said=(*view.said, word["error"]))
+    if "over" in word:
+        return replace(view, phase="over", left_s=None, window=0, said=(*view.said, *word["over"]))
+    rows, said = view.rows, view.said
+    if word["row"] is not None:
+        plain = word["row"]
+        made = BenchRow(tuple(plain["cells"]), plain["label"], tuple(plain["words"]), plain["ok"], plain["reference"])
+        rows = (*rows, made)
+    if word["notice"]:
+        said = (*said, word["notice"])
+    names = ("phase", "number", "of", "skipped", "window", "windows", "left_s", "power_w", "source", "configuration")
+    return replace(view, rows=rows, said=said, **{name: word[name] for name in names})
+
+
+class BenchScreen(Screen[None]):
+    """The finished rows have the cursor; it follows the newest until it is moved."""
+
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "move(1)", "next"),
+        Binding("up", "move(-1)", "previous"),
+        Binding("pagedown", "page(1)", "next page"),
+        Binding("pageup", "page(-1)", "previous page"),
+        Binding("end", "newest", "the newest row"),
+        Binding("q,escape", "leave", "end"),
+    ]
+
+    def __init__(self, title: str, hear: Hear, figures: Sequence[tuple[str, int]]) -> None:
+        super().__init__()
+        self._title, self._hear, self._columns = title, hear, columns(figures)
+        self._view = BenchView()
+        self._follows = True
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="bench", daemon=True)
+        self.head, self.now, self.bar = Words("title", id="header"), Words("text"), Words("live")
+        self.rows = Listing(ListingView("finished", self._columns, note=_NONE), id="rows")
+        self.words = [Words("text") for _ in range(WORDS)]
+        self.said, self.foot = Words("dim"), Words("dim", id="footer")
+        self.notice = Notice(id="notice")
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+        yield self.now
+        yield self.bar
+        yield self.rows
+        yield from self.words
+        yield self.said
+        yield self.foot
+        yield self.notice
+
+    def on_mount(self) -> None:
+        self.rows.choose(True)
+        self._arrange()
+        self._fill()
+        self._thread.start()
+
+    def on_unmount(self) -> None:
+        self._ended.set()
+        self._thread.join(2.0)
+
+    def _follow(self) -> None:
+        """What comes in half a second is shown together."""
+        while not self._ended.is_set():
+            words: list[dict[str, Any]] = []
+            end = time.monotonic() + REFRESH_S
+            while (left := end - time.monotonic()) > 0 and not self._ended.is_set():
+                found = self._hear(left)
+                words += found
+                if any("over" in word or "error" in word for word in found):
+                    self.post_message(_Heard(words, True))
+                    return
+            if words:
+                self.post_message(_Heard(words, False))
+
+    def on__heard(self, message: _Heard) -> None:
+        for word in message.words:
+            self._view = grown(self._view, word)
+        self._fill()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._arrange()
+        self._fill()
+
+    def _arrange(self) -> None:
+        words = too_small(*self.app.size)
+        self.notice.show(words)
+        self.notice.display = bool(words)
+        for widget in (self.head, self.now, self.bar, self.rows, *self.words, self.said, self.foot):
+            widget.display = not words
+        self.rows.styles.height = max(3, self.app.size.height - 5 - WORDS)
+
+    def _fill(self) -> None:
+        view, width = self._view, self.app.size.width
+        self.head.show(f" memtui bench  {self._title}   {_power(view)}")
+        self.now.show(f" {_phases(view)}   {view.configuration}")
+        self.bar.show(f" {_bar(view, width - 40)} {_count(view)}")
+        rows = tuple(_row(at, row) for at, row in enumerate(view.rows))
+        if self._follows and rows:
+            self.rows.selected = rows[-1].key
+        self.rows.show(ListingView("finished", self._columns, rows, _NONE))
+        self._tell()
+        self.said.show(f" {view.said[-1]}" if view.said else "")
+        self.foot.show(f" {_KEYS}" if view.phase != "over" else " it is over: q leaves")
+
+    def _tell(self) -> None:
+        """What there is to say of the selected row."""
+        selected = self.rows.selected_row
+        row = self._view.rows[int(selected.key)] if selected is not None else None  # type: ignore[call-overload]
+        said = [row.label, *row.words] if row is not None else []
+        for widget, words in zip(self.words, [*said, *[""] * WORDS], strict=False):
+            widget.show(f" {words}", "text" if row is None or row.ok else "warning")
+
+    def action_move(self, by: int) -> None:
+        self.rows.move(by)
+        self._moved()
+
+    def action_page(self, by: int) -> None:
+        self.rows.move(by * self.rows.in_sight)
+        self._moved()
+
+    def action_newest(self) -> None:
+        self._follows = True
+        self._fill()
+
+    def action_leave(self) -> None:
+        self.app.exit()
+
+    def on_panel_chosen(self, message: Listing.Chosen) -> None:
+        self._moved()
+
+    def _moved(self) -> None:
+        selected = self.rows.selected_row
+        self._follows = selected is not None and selected.key == len(self._view.rows) - 1
+        self._tell()
+
+
+class BenchApp(TerminalApp[None]):
+    """Ends when it is left; the sweep is the caller's to end."""
+
+    def __init__(
+        self,
+        title: str,
+        hear: Hear,
+        figures: Sequence[tuple[str, int]],
+        *,
+        color: str = "256",
+        ascii_only: bool = False,
+        theme_name: str = "dark",
+    ) -> None:
+        super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
+        self._parts = title, hear, figures
+
+    def get_default_screen(self) -> BenchScreen:
+        return BenchScreen(*self._parts)
+
+
+def _row(at: int, row: BenchRow) -> Row:
+    label = f"{row.label}  (reference)" if row.reference else row.label
+    return Row(at, (*row.cells, label), "dim" if row.reference else "text" if row.ok else "warning")
+
+
+def _power(view: BenchView) -> str:
+    if view.power_w is not None:
+        return f"{view.power_w:.1f} W ({view.source})"
+    return f"power n/a: {view.source}" if view.source else "power n/a"
+
+
+def _phases(view: BenchView) -> str:
+    """The phases of a configuration, the present one marked."""
+    if view.phase == "over":
+        return "finished"
+    words = []
+    for phase in PHASES[1:] if view.phase != "idle" else PHASES:
+        name = f"window {view.window} of {view.windows}" if phase == "window" and view.window else phase
+        words.append(f"[{name}]" if phase == view.phase else name)
+    return " > ".join(words)
+
+
+def _bar(view: BenchView, width: int) -> str:
+    done = round(width * view.number / view.of) if view.of else 0
+    return "━" * done + "─" * max(0, width - done)
+
+
+def _count(view: BenchView) -> str:
+    left = "" if view.left_s is None else f", {text.span(view.left_s)} left"
+    skipped = f", {view.skipped} before" if view.skipped else ""
+    return f"{view.number} of {view.of}{skipped}{left}"

@@ -1,0 +1,53 @@
+"""What the bench screen shows, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRow:
+    """A finished configuration.
+
+    Attributes:
+        cells: of the columns of figures.
+        label: the configuration.
+        words: flags, reasons and intervals, spelled out; a sentence each.
+        ok: neither failed nor flagged.
+        reference: repeated to see drift.
+    """
+
+    cells: tuple[str, ...]
+    label: str
+    words: tuple[str, ...] = ()
+    ok: bool = True
+    reference: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BenchView:
+    """The sweep as it is now.
+
+    Attributes:
+        phase: ``start``, ``idle``, ``data``, ``warm-up``, ``window``, ``done``; ``over`` at the end.
+        number: finished rows.
+        of: so many will be.
+        window: under way, from 1; 0: none.
+        left_s: until the end; None: not known yet.
+        power_w: drawn at this moment; None: not known.
+        source: what says so; without one, why nothing does.
+        said: notices, the newest last.
+    """
+
+    phase: str = "start"
+    number: int = 0
+    of: int = 0
+    skipped: int = 0
+    window: int = 0
+    windows: int = 0
+    left_s: float | None = None
+    power_w: float | None = None
+    source: str = ""
+    configuration: str = ""
+    rows: tuple[BenchRow, ...] = ()
+    said: tuple[str, ...] = ()

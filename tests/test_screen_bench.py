@@ -1,0 +1,213 @@
+"""The screen of the bench: what it makes of a sweep's words, its keys, and the whole in a terminal."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import asynccontextmanager, closing
+
+import pytest
+
+from memtui.bench import table
+from memtui.bench.apart import Apart, to_plain
+from memtui.bench.configuration import make
+from memtui.bench.plan import Plan
+from memtui.bench.result import Row, failed
+from memtui.bench.store import Database
+from memtui.bench.sweep import Progress
+from memtui.errors import UserError
+from memtui.screens.bench import BenchApp, grown
+from memtui.views_bench import BenchView
+from tests.screen_text import screen_lines, screen_text
+from tests.terminals import terminals
+
+CONFIGURATIONS = [make("conv2d", {"cin": 8 * n, "cout": 64}) for n in range(1, 31)]
+PLAN = Plan()
+
+
+def row(n: int, **changes) -> Row:
+    return Row(
+        CONFIGURATIONS[n],
+        PLAN,
+        **{"call_ns": 1e6 * (n + 1), "low_ns": 0.99e6 * (n + 1), "high_ns": 1.01e6 * (n + 1), "iqr_ns": 2e4, **changes},
+    )
+
+
+def word(phase="window", **changes) -> dict:
+    base = {"number": 0, "of": 30, "window": 2, "windows": 5, "left_s": 125.0, "source": "no RAPL zone"}
+    return to_plain(Progress(phase, **{**base, "configuration": CONFIGURATIONS[3], **changes}))
+
+
+def told(*words: dict):
+    """A sweep that says these words, and nothing more."""
+    left = [list(words)]
+    return lambda seconds: left.pop() if left else (time.sleep(min(seconds, 0.05)) or [])
+
+
+@asynccontextmanager
+async def running(*words: dict, size=(120, 36), until="", **how):
+    app = BenchApp("conv2d on cpu", told(*words), table.COLUMNS, **how)
+    async with app.run_test(size=size) as pilot:
+        for _ in range(300):
+            await pilot.pause(0.01)
+            if until and until in screen_text(app):
+                break
+        yield app, pilot
+
+
+FINISHED = [word("done", number=n + 1, row=row(n), window=0) for n in range(3)]
+FINISHED[1] = word("done", number=2, window=0, row=row(1, flags=("noisy",), energy_reason="no RAPL zone"))
+FINISHED[2] = word("done", number=3, window=0, row=failed(CONFIGURATIONS[2], PLAN, "out of memory", "9 GiB"))
+
+
+async def test_it_shows_what_goes_on_and_what_is_finished():
+    async with running(*FINISHED, word(number=3), until="3 of 30") as (app, _):
+        shown = screen_text(app)
+    assert "memtui bench  conv2d on cpu   power n/a: no RAPL zone" in shown
+    assert "data > warm-up > [window 2 of 5]   conv2d n=8 cin=32" in shown
+    assert "3 of 30, 2.1 min left" in shown
+    assert "finished  3" in shown
+    assert "1.00 ms" in shown
+    assert "out of memory: 9 GiB" in shown, "the newest row is the chosen one, and says why"
+    assert shown.count("n/a") >= 7
+
+
+async def test_a_row_that_is_chosen_spells_its_flags_out():
+    async with running(*FINISHED, word(number=3), until="3 of 30") as (app, pilot):
+        await pilot.press("up")
+        shown = screen_text(app)
+        assert "the interquartile range of the time is above 25 %; energy is unavailable: no RAPL zone" in shown
+        app.screen.on__heard(type("Heard", (), {"words": [word("done", number=4, row=row(3))], "over": False}))
+        assert app.screen.rows.selected == 1, "it stays where it was put"
+        await pilot.press("end")
+        assert app.screen.rows.selected == 3
+
+
+async def test_power_and_its_source():
+    async with running(word(power_w=251.26, source="nvml counter"), until="251.3 W") as (app, _):
+        assert "251.3 W (nvml counter)" in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(210, 60), (120, 36), (80, 24), (60, 16)])
+@pytest.mark.parametrize("how", [{}, {"ascii_only": True, "color": "none"}])
+async def test_it_fits(size, how):
+    many = [word("done", number=n + 1, row=row(n), window=0) for n in range(30)]
+    async with running(
+        *many, word(number=30, notice="the reference takes +3.0 %"), size=size, until="30 of 30", **how
+    ) as (
+        app,
+        _,
+    ):
+        lines = screen_lines(app)
+        assert len(lines) == size[1]
+        shown = "\n".join(lines)
+        assert "30 of 30" in shown
+        assert "the reference takes" in shown
+        assert "30.0 ms" in shown
+        assert "q ends" in shown or size[0] < 80
+        if how:
+            assert shown.isascii()
+
+
+async def test_too_small_a_terminal_says_so():
+    async with running(*FINISHED, size=(40, 10)) as (app, _):
+        assert "too small" in screen_text(app) or "60x16" in screen_text(app)
+
+
+async def test_the_end():
+    async with running(*FINISHED, {"over": ["2 of 3 rows are flagged"]}, until="it is over") as (app, pilot):
+        shown = screen_text(app)
+        assert "2 of 3 rows are flagged" in shown
+        assert "finished" in shown
+        await pilot.press("q")
+        await pilot.pause()
+    assert app.return_code == 0
+
+
+def test_a_reference_is_no_row_of_the_count():
+    view = grown(BenchView(), word("done", number=0, row=row(0, reference=True)))
+    assert (view.number, len(view.rows), view.rows[0].reference) == (0, 1, True)
+
+
+def finished(tell) -> list[str]:
+    tell(Progress("done", number=1, of=1, row=row(0)))
+    tell(Progress("done", number=1, of=1, row=row(0, reference=True)))
+    return ["that was all"]
+
+
+def test_a_sweep_beside_a_screen_is_heard_to_its_end():
+    apart = Apart(finished)
+    assert apart.begin()
+    words = []
+    while not apart.over:
+        words += apart.hear(1.0)
+    apart.end()
+    assert words[-1] == {"over": ["that was all"]}
+    assert (apart.rows, apart.error) == (1, None)
+
+
+def refused(tell) -> list[str]:
+    tell(Progress("start", notice="no energy"))
+    raise UserError("cpu is being measured by process 7", 1)
+
+
+def test_what_stops_it_at_once_is_said_without_a_screen():
+    apart = Apart(refused)
+    assert not apart.begin()
+    apart.end()
+    assert (str(apart.error), apart.error.code) == ("cpu is being measured by process 7", 1)
+
+
+def endless(tell) -> list[str]:
+    tell(Progress("data", of=1))
+    time.sleep(60)
+    return []
+
+
+def test_leaving_ends_it():
+    apart = Apart(endless)
+    assert apart.begin()
+    begin = time.monotonic()
+    apart.end()
+    assert time.monotonic() - begin < 5
+
+
+class TestInATerminal:
+    """The real thing, with torch."""
+
+    @pytest.fixture(autouse=True)
+    def torch(self):
+        pytest.importorskip("torch", reason="torch is not installed")
+
+    @pytest.fixture
+    def words(self, tmp_path):
+        grid = "elements=" + ",".join(str(1000 * n) for n in range(1, 40))
+        fast = ("--windows", "2", "--seconds", "0.05", "--threads", "1", "--cache", "warm", "--warm-up", "0.1")
+        return ("bench", "relu", "--grid", grid, *fast, "--db", tmp_path / "bench.db")
+
+    def rows(self, tmp_path) -> int:
+        with closing(Database(tmp_path / "bench.db")) as database:
+            return len(list(database.rows()))
+
+    def test_rows_appear_and_stay_when_it_is_left(self, words, tmp_path):
+        with terminals() as start:
+            terminal = start(*words)
+            terminal.read(60, until="2 of 39")
+            assert "relu elements=" in terminal.text
+            terminal.send("q")
+            assert terminal.end(20) == 0
+            assert terminal.restored()
+            assert b"rows were measured" in terminal.output
+        assert 2 <= self.rows(tmp_path) < 39
+
+    def test_a_screen_that_is_killed_ends_the_sweep(self, words, tmp_path):
+        with terminals() as start:
+            terminal = start(*words)
+            terminal.read(60, until="2 of 39")
+            terminal.process.send_signal(signal.SIGKILL)
+        deadline, before = time.monotonic() + 20, -1
+        while (now := self.rows(tmp_path)) != before:
+            before = now
+            assert time.monotonic() < deadline
+            time.sleep(3)
+        assert 2 <= now < 39
