@@ -34,6 +34,15 @@ def test_a_backward_pass_is_two_more():
 def test_labels_tell_what_is_unusual():
     assert make("relu", {"elements": 10}).label() == "elements=10"
     assert make("relu", {"elements": 10, "cache": "warm"}).label() == "elements=10 cache=warm"
+    assert make("conv2d", {"k": 3}).label() == "n=8 cin=64 cout=64 h=56 k=3 s=1 groups=1"
+    assert make("conv2d", {"k": 3, "p": 0, "w": 7, "bias": True}).label().split()[4:] == [
+        "w=7",
+        "k=3",
+        "s=1",
+        "p=0",
+        "groups=1",
+        "bias=true",
+    ]
 
 
 def test_grids():

@@ -85,9 +85,16 @@ class Configuration:
         return self.operator.moved_bytes(self.parameters, ITEM_BYTES[str(self.conditions["dtype"])])
 
     def label(self) -> str:
-        """Short, for people: parameters, and conditions that are not the usual ones."""
-        unusual = {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
-        return " ".join(f"{k}={_word(v)}" for k, v in {**self.parameters, **unusual}.items())
+        """Short, for people: numbers, and words and conditions that are not the usual ones."""
+        p, usual = self.parameters, self.operator.defaults
+        found = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
+        found |= {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
+        return " ".join(f"{k}={_word(v)}" for k, v in found.items())
+
+    def _usual(self, key: str) -> Value:
+        """What a parameter is where nothing is said of it."""
+        default = self.operator.defaults[key]
+        return self.operator.derived({**self.parameters, key: default}).get(key, default)
 
 
 def make(op: str, given: Parameters) -> Configuration:

@@ -59,13 +59,13 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def words(row: Row) -> list[str]:
-    """What there is to say of a row beside its figures."""
+    """What there is to say of a row beside its figures: its flags, then its energy."""
     if row.status != "ok":
         return [row.reason]
-    said = [FLAGS.get(flag, flag) for flag in row.flags]
+    said = ["; ".join(FLAGS.get(flag, flag) for flag in row.flags)] if row.flags else []
     if row.energy_status == UNAVAILABLE and row.energy_reason:
         said.append(f"energy is {UNAVAILABLE}: {row.energy_reason}")
-    return ["; ".join(said)] if said else []
+    return said
 
 
 def foot(rows: Iterable[Row]) -> list[str]:
