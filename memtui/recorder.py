@@ -26,6 +26,7 @@ from memtui.analysis.lean import whole_sum
 from memtui.analysis.ranges import RangeMerger
 from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchLevels
 from memtui.analysis.working_set import bytes_by_range
 from memtui.analysis.working_set import select as select_pages
 from memtui.condition import Condition
@@ -52,12 +53,11 @@ from memtui.samples import (
     Window,
     held_ns,
 )
-from memtui.session.codec import UNKNOWN_BYTES, encode_pairs, encode_reuse
+from memtui.session.codec import UNKNOWN_BYTES, encode_pairs, encode_reuse, encode_touch_sum
 from memtui.session.store import SessionError, row_id, size_on_disk
 from memtui.session.writer import SessionWriter
 
 COMMIT_SECONDS = 0.5
-CHECKPOINT_SAMPLES = 64
 READ_BYTES = 1 << 18
 _STILL_MAPPED = 1 << 40  # above every sample
 
@@ -73,6 +73,7 @@ class _Observed:
     kept: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
     merger: RangeMerger = field(default_factory=RangeMerger)
     reuse: ReuseTracker = field(default_factory=ReuseTracker)
+    touches: TouchLevels = field(default_factory=TouchLevels)
     reasons: dict[Vma, str | None] = field(default_factory=dict)  # filter term of each VMA of the newest table
     row_ids: dict[int, int] = field(default_factory=dict)  # id of the merger -> id in the session
     filtered: dict[int, str] = field(default_factory=dict)  # id of the merger -> filter term, or nothing
@@ -238,7 +239,7 @@ class Recorder:
             self.limits.note(window, self.wss_bytes, self.rss_bytes)
         self._note_ended({p.process for p in processes})
         self.samples = window.sample + 1
-        if self.samples % CHECKPOINT_SAMPLES == 0:
+        if self.samples % SUMMED_SAMPLES[0] == 0:
             self._checkpoint(window.sample)
 
     def _without_strays(self, process: ProcessWindow) -> ProcessWindow:
@@ -250,9 +251,14 @@ class Recorder:
         return replace(process, pages=inside)
 
     def _checkpoint(self, sample: int) -> None:
-        """Store what makes seeking cheap."""
-        if sample >= 0:
-            self._writer.insert("reuse_checkpoint", [(sample, self._histogram.to_bytes())])
+        """Store what makes seeking and long views cheap."""
+        if sample < 0:
+            return
+        self._writer.insert("reuse_checkpoint", [(sample, self._histogram.to_bytes())])
+        for process, seen in self._observed.items():
+            sums = seen.touches.end(sample + 1)
+            rows = ((level, row_id(sample, process), encode_touch_sum(one)) for level, one in sums)
+            self._writer.insert("touch_sum", rows)
 
     def _note_ended(self, running: set[int]) -> None:
         """Write until when the ranges of processes were mapped that are there no more."""
@@ -311,6 +317,7 @@ class Recorder:
         self._store_by_vma("vma_wss", key, seen, pages, unseen)
         kept = pages if seen.kept.all() else select_pages(pages, seen.starts, seen.ends, seen.kept)
         self._writer.insert("page_set", [(key, CODEC_ZLIB, kept.encode())])
+        seen.touches.tally.add(kept)
         reuse = seen.reuse.touch(kept)
         self._histogram.add(reuse)
         self._writer.insert("reuse", [(key, encode_reuse(reuse))])

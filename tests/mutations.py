@@ -111,7 +111,7 @@ def _row(connection: sqlite3.Connection, chance: random.Random) -> None:
 
 
 def _blob(connection: sqlite3.Connection, chance: random.Random) -> None:
-    table = chance.choice(("page_set", "vma_wss", "vma_rss", "vma_shared", "reuse", "reuse_checkpoint"))
+    table = chance.choice(("page_set", "touch_sum", "vma_wss", "vma_rss", "vma_shared", "reuse", "reuse_checkpoint"))
     key = "sample" if table == "reuse_checkpoint" else "id"
     rows = connection.execute(f"SELECT {key}, data FROM {table} ORDER BY {key}").fetchall()
     for number, data in chance.sample(rows, min(len(rows), chance.choice((1, 100)))):

@@ -92,6 +92,7 @@ def use(path: Path, folder: Path, form: str) -> None:
                 if presenter.complete:
                     break
         reader.reuse_until(SAMPLES)
+        reader.touch_sums(0, SAMPLES + 64)
     finally:
         reader.close()
     format_report(build_report(path))
@@ -205,7 +206,9 @@ def gigabyte():
     return bomb()
 
 
-@pytest.mark.parametrize("table", ["page_set", "vma_wss", "vma_rss", "vma_shared", "reuse", "reuse_checkpoint"])
+@pytest.mark.parametrize(
+    "table", ["page_set", "touch_sum", "vma_wss", "vma_rss", "vma_shared", "reuse", "reuse_checkpoint"]
+)
 def test_a_small_blob_does_not_become_a_large_memory(table, gigabyte, copy):
     head = ReuseHistogram().to_bytes()[:4] if table == "reuse_checkpoint" else b""
     data = bomb(struct.pack("<III", 14_000_000, 0, 0)) if table == "page_set" else head + gigabyte
@@ -380,8 +383,7 @@ def test_decoded_page_sets_are_kept_within_a_limit(path, monkeypatch):
     presenter = Presenter(reader, follow=False)
     presenter.room = Room(60, 12)
     presenter.view(1.0)
-    kept = [pages for pages in presenter.heat._sets.values() if pages is not None]
-    assert 0 < sum(pages.memory_bytes for pages in kept) <= 300
+    assert 0 < presenter.heat._sets.kept_bytes <= 300
     reader.close()
 
 

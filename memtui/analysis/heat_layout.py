@@ -127,7 +127,7 @@ class Layout:
         starts, ends, owners = _extents(ranges, touched_blocks)
         whole = _size_of(len(ranges), starts, ends, owners)
         if interval is not None:
-            starts, ends, which = _intersect(starts, ends, *_page_aligned(interval))
+            starts, ends, which = intersect(starts, ends, *_page_aligned(interval))
             owners = owners[which]
         sizes = _size_of(len(ranges), starts, ends, owners)
         given = (w if r.weight_bytes is None else r.weight_bytes for r, w in zip(ranges, whole.tolist(), strict=True))
@@ -239,7 +239,7 @@ def _extents(
     used = owner >= 0
     starts, ends, owner = starts[used], ends[used], owner[used]
     if touched_blocks is not None:
-        starts, ends, which = _intersect(starts, ends, *_block_runs(np.asarray(touched_blocks, np.uint64)))
+        starts, ends, which = intersect(starts, ends, *_block_runs(np.asarray(touched_blocks, np.uint64)))
         owner = owner[which]
     return starts, ends, owner
 
@@ -270,7 +270,7 @@ def _block_runs(blocks: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray
     return blocks[np.append(0, cut + 1)] << shift, (blocks[np.append(cut, len(blocks) - 1)] + _U(1)) << shift
 
 
-def _intersect(
+def intersect(
     starts: NDArray[np.uint64], ends: NDArray[np.uint64], others: NDArray[np.uint64], other_ends: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]:
     """Common parts of two rising lists of disjoint ranges, with the index of each part in the first list."""

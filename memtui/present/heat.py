@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +11,10 @@ from numpy.typing import NDArray
 
 from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
 from memtui.analysis.lean import distinct
-from memtui.pageset import PAGE_BYTES, PageSet
+from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, bin_sum
+from memtui.pageset import BLOCK_SHIFT, PAGE_BYTES, PageSet
 from memtui.present.allowance import Allowance
+from memtui.present.kept import Kept
 from memtui.present.place import SUBROWS, Interval, Place, Stack
 from memtui.units import size
 from memtui.views import HeatBand, HeatCursor, HeatView, TimeAxis
@@ -22,6 +23,7 @@ Column = NDArray[np.float32]
 KEEP_COLUMNS = 4096
 KEEP_SETS = 1024
 KEEP_SETS_BYTES = 256 << 20  # of them all: a set may be 64 MiB
+KEEP_SUMS_BYTES = 64 << 20
 GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new blocks do not move the picture
 
 
@@ -41,9 +43,9 @@ class HeatColumns:
     """Makes heat views and keeps what they are made of, least recently used out first."""
 
     def __init__(self) -> None:
-        self._sets: OrderedDict[tuple[int, int], PageSet | None] = OrderedDict()
-        self._sets_bytes = 0
-        self._columns: OrderedDict[int, Column] = OrderedDict()  # by sample
+        self._sets: Kept[tuple[int, int], PageSet | None] = Kept(KEEP_SETS, KEEP_SETS_BYTES)
+        self._sums: Kept[tuple[int, int], dict[int, TouchSum]] = Kept(KEEP_COLUMNS, KEEP_SUMS_BYTES)  # by their samples
+        self._columns: Kept[int, Column] = Kept(KEEP_COLUMNS)  # by sample
         self._bins: dict[int, Column] = {}  # finished columns of the picture by their number on the grid
         self._grid: tuple[float, int] = (0.0, 0)
         self._stride = 0
@@ -104,11 +106,13 @@ class HeatColumns:
                 picture[column] = kept
                 continue
             low, high = place[column], place[column + 1]
-            wanted = _picked(low, high, stride) or _held(low, starts, ends, edges[column : column + 2])
-            samples = [int(reader.samples.sample[n]) for n in wanted]
-            if samples and reader.thinned_to_bytes is not None:
-                samples = _stored(reader, samples, int(reader.samples.sample[max(low, high - 1)]))
-            found = [self._column(reader, sample, allowance) for sample in samples]
+            found = self._summed(reader, low, high, allowance)
+            if not found:
+                wanted = _picked(low, high, stride) or _held(low, starts, ends, edges[column : column + 2])
+                samples = [int(reader.samples.sample[n]) for n in wanted]
+                if samples and reader.thinned_to_bytes is not None:
+                    samples = _stored(reader, samples, int(reader.samples.sample[max(low, high - 1)]))
+                found = [self._column(reader, sample, allowance) for sample in samples]
             done = [one for one in found if one is not None]
             picture[column] = made = _mean(done) if done else blank
             if len(done) < len(found):
@@ -257,13 +261,8 @@ class HeatColumns:
         inside = np.arange(1 << GROUP_SHIFT, dtype=np.uint64)
         return np.add.outer(groups << np.uint64(GROUP_SHIFT), inside).ravel()
 
-    def _note(self, process: int, pages: PageSet) -> None:
+    def _note(self, process: int, groups: NDArray[np.uint64]) -> None:
         """Remember where something was touched; a new place asks for a new layout."""
-        if len(pages.huge) or len(pages.giant):
-            groups = distinct(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
-        else:  # blocks rise, which makes this cheap
-            groups = pages.blocks >> np.uint64(GROUP_SHIFT)
-            groups = groups[np.flatnonzero(np.diff(groups, prepend=~groups[:1]))]
         known = self._groups.get(process)
         if known is None or not len(known):
             self._groups[process], self._grown = groups, bool(len(groups))
@@ -275,36 +274,55 @@ class HeatColumns:
     # Columns
 
     def _column(self, reader: Any, sample: int, allowance: Allowance) -> Column | None:
-        kept = self._columns.get(sample)
-        if kept is not None:
-            self._columns.move_to_end(sample)
-            return kept
+        if sample in self._columns:
+            return self._columns[sample]
         if allowance.spent:
             return None
         parts = [bin_column(self._page_set(reader, sample, one), layout) for one, layout, _ in self._stack.layouts]
-        made = np.concatenate(parts) if parts else np.empty(0, np.float32)
-        rows = self._key[0] * SUBROWS
-        if len(made) < rows:
-            made = np.concatenate((made, np.full(rows - len(made), np.nan, np.float32)))
-        self._columns[sample] = made
-        if len(self._columns) > KEEP_COLUMNS:
-            self._columns.popitem(last=False)
+        made = self._full(parts)
+        self._columns.put(sample, made)
         return made
+
+    def _full(self, parts: list[Column]) -> Column:
+        """The columns of all processes as one, as high as the picture."""
+        rows = self._key[0] * SUBROWS - sum(len(part) for part in parts)
+        return np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32)))
 
     def _page_set(self, reader: Any, sample: int, process: int) -> PageSet | None:
         key = sample, process
-        if key in self._sets:
-            self._sets.move_to_end(key)
-            return self._sets[key]
-        pages = reader.page_set(sample, process)
-        if pages is not None:
-            self._note(process, pages)
-        self._sets[key] = pages
-        self._sets_bytes += pages.memory_bytes if pages is not None else 0
-        while len(self._sets) > 1 and (len(self._sets) > KEEP_SETS or self._sets_bytes > KEEP_SETS_BYTES):
-            _, oldest = self._sets.popitem(last=False)
-            self._sets_bytes -= oldest.memory_bytes if oldest is not None else 0
-        return pages
+        if key not in self._sets:
+            pages = reader.page_set(sample, process)
+            if pages is not None:
+                self._note(process, _groups_of(pages))
+            self._sets.put(key, pages, pages.memory_bytes if pages is not None else 0)
+        return self._sets[key]
+
+    def _summed(self, reader: Any, low: int, high: int, allowance: Allowance) -> list[Column | None]:
+        """The column of samples (by their places) of which sums were stored; empty where there are none.
+
+        None stands for what there is no time for.
+        """
+        number = reader.samples.sample  # of a session that is glanced at, only some are there yet
+        key = int(number[low - 1]) + 1 if low else 0, int(number[high - 1]) if high else 0
+        if high <= low or key[1] - key[0] + 1 < SUMMED_SAMPLES[0]:
+            return []
+        if key not in self._sums:
+            if allowance.spent:
+                return [None]
+            sums = reader.touch_sums(*key)
+            for process, touched in sums.items():
+                self._note(process, touched.blocks(BLOCK_SHIFT + GROUP_SHIFT))
+            self._sums.put(key, sums, sum(touched.memory_bytes for touched in sums.values()))
+        sums = self._sums[key]
+        return [self._full([bin_sum(sums.get(one), layout) for one, layout, _ in self._stack.layouts])] if sums else []
+
+
+def _groups_of(pages: PageSet) -> NDArray[np.uint64]:
+    """Groups of blocks with a touched page, rising."""
+    if len(pages.huge) or len(pages.giant):
+        return distinct(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
+    groups = pages.blocks >> np.uint64(GROUP_SHIFT)  # blocks rise, which makes this cheap
+    return groups[np.flatnonzero(np.diff(groups, prepend=~groups[:1]))]
 
 
 def _band(band: Band, at: int, mapped: int) -> HeatBand:

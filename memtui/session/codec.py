@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.reuse_distance import ReuseSample
+from memtui.analysis.touch_sum import CHUNK_SHIFT, GROUP, MAX_GROUPS, TouchSum
 from memtui.inflate import inflate
+from memtui.pageset import ADDRESS_BITS, GIANT_SHIFT, PAGE_SHIFT
 
 UNKNOWN_BYTES = -1  # of a VMA whose touched bytes the tracker cannot know
 MAX_PAIRS = 1 << 20  # VMAs of one process
 MAX_DISTANCES = 1 << 21  # distinct reuse distances of one window
 _COUNTS = struct.Struct("<qq")
+_MAX_WINDOWS = 1 << 12  # of one stored sum: its touches fit in 32 bits
 _MAX_BYTES, _MAX_TOUCHES = 1 << 62, 1 << 40  # sums of such numbers stay in 64 bits
 
 
@@ -59,6 +62,35 @@ def decode_reuse(data: bytes, limit: int = MAX_DISTANCES) -> ReuseSample:
     ):
         raise ValueError("holds numbers out of range")
     return ReuseSample(first_touches, first_touch_bytes, upper, lower, counts)
+
+
+def encode_touch_sum(touched: TouchSum) -> bytes:
+    """The touches of many windows together: steps of groups, then touches by byte planes, which packs best."""
+    head = _COUNTS.pack(touched.windows, touched.shift)
+    steps = np.diff(touched.groups, prepend=np.uint64(0)).astype("<u8").tobytes()
+    planes = touched.touches.astype("<u4").view(np.uint8).reshape(-1, 4).T
+    return zlib.compress(head + steps + planes.tobytes(), 1)
+
+
+def decode_touch_sum(data: bytes) -> TouchSum:
+    """Inverse of ``encode_touch_sum``. Raises ValueError on damaged data."""
+    group_bytes = 8 + 4 * GROUP
+    raw = inflate(data, _COUNTS.size + group_bytes * MAX_GROUPS)
+    count, rest = divmod(len(raw) - _COUNTS.size, group_bytes)
+    if count < 0 or rest:
+        raise ValueError(f"{len(raw)} bytes are no whole groups")
+    windows, shift = _COUNTS.unpack_from(raw)
+    if not (0 < windows <= _MAX_WINDOWS and CHUNK_SHIFT <= shift <= GIANT_SHIFT):
+        raise ValueError("holds numbers out of range")
+    groups = np.cumsum(np.frombuffer(raw, "<u8", count, _COUNTS.size).astype(np.uint64))
+    planes = np.frombuffer(raw, np.uint8, offset=_COUNTS.size + 8 * count).reshape(4, -1)
+    touches = np.ascontiguousarray(planes.T).view("<u4").reshape(-1, GROUP).astype(np.int64)
+    top = np.uint64(1 << ADDRESS_BITS - shift) // np.uint64(GROUP)
+    if count and (groups[-1] >= top or not (groups[1:] > groups[:-1]).all()):
+        raise ValueError("holds addresses that do not rise")
+    if not _within(touches, (windows << shift - PAGE_SHIFT) + 1):
+        raise ValueError("holds numbers out of range")
+    return TouchSum(windows, shift, groups, touches)
 
 
 def _rows(raw: bytes, rows: int) -> NDArray[np.int64]:

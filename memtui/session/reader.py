@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from memtui.analysis.lean import ranked
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, add_up
 from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
 from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process
@@ -29,7 +31,7 @@ from memtui.session.checks import (
     check_vma,
     parse_json,
 )
-from memtui.session.codec import decode_pairs, decode_reuse
+from memtui.session.codec import decode_pairs, decode_reuse, decode_touch_sum
 from memtui.session.kept_rows import KeptRows, Pairs, Rows
 from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, Growing
 from memtui.session.store import (
@@ -53,6 +55,7 @@ _READING_KINDS = "itttrrrIrtttI"
 _HELD, _HELD_KINDS = "g.t_ns, g.process, g.gpu_bytes, g.status, g.reason", "iiItt"
 _MANY, _GLANCE, _LAST = 4096, 1024, 128  # samples: more than these are glanced at; so many of them, and the last ones
 _REUSE_AT_ONCE = 256  # windows whose distances are in memory together
+_SUMS_AT_ONCE = 64  # sums of touches likewise
 _MAX_PAIR_BYTES = 64 << 20  # of one answer about VMAs
 _RESIDENT_SAMPLES = 2048  # what was resident is told about once a second: it was longer ago for nobody who is there
 
@@ -296,6 +299,35 @@ class SessionReader:
         except ValueError as error:
             raise self._damaged(f"sample {sample}: {error}") from None
 
+    def touch_sums(self, first_sample: int, last_sample: int) -> dict[int, TouchSum]:
+        """By process, all page sets added up, as far as a stored sum of them ends in an inclusive range of samples.
+
+        Taken are the largest sums that are not larger than the range. Empty where none ends there, which says nothing
+        of what was touched.
+        """
+        span = last_sample - first_sample + 1
+        for level in range(bisect_right(SUMMED_SAMPLES, span) - 1, -1, -1):
+            if found := self._touch_sums(level, *_span(first_sample, last_sample)):
+                return found
+        return {}
+
+    def _touch_sums(self, level: int, low: int, high: int) -> dict[int, TouchSum]:
+        query = (
+            f"SELECT id, data FROM touch_sum WHERE level = ? AND id >= ? AND id < ? ORDER BY id LIMIT {_SUMS_AT_ONCE}"
+        )
+        found: dict[int, TouchSum] = {}
+        while rows := self._all(query, "ib", level, low, high):
+            parts = {process: [one] for process, one in found.items()}
+            for row, data in rows:
+                sample, process = split_row_id(row)
+                try:
+                    parts.setdefault(process, []).append(decode_touch_sum(data))
+                except ValueError as error:
+                    raise self._damaged(f"touches up to sample {sample}: {error}") from None
+            found = {process: add_up(some) for process, some in parts.items()}
+            low = self._next_row(rows, low)
+        return found
+
     def stored_sample(self, first_sample: int, last_sample: int) -> int | None:
         """The first sample of an inclusive range whose page sets are there: in a file that was thinned, not all are."""
         query = "SELECT id FROM page_set WHERE id >= ? AND id < ? ORDER BY id LIMIT 1"
@@ -333,9 +365,7 @@ class SessionReader:
                 except ValueError as error:
                     raise self._damaged(f"reuse distances of sample {sample}: {error}") from None
                 yield sample, process, reuse
-            if rows[-1][0] < low:
-                raise self._damaged("its rows are not in order")
-            low = rows[-1][0] + 1
+            low = self._next_row(rows, low)
 
     def reuse_until(self, sample: int) -> ReuseHistogram:
         """The histogram of all windows up to and including ``sample``: the checkpoint before it and the rest."""
@@ -392,6 +422,12 @@ class SessionReader:
 
     def _damaged(self, what: str) -> SessionError:
         return SessionError(f"{self.path}: is damaged: {what}")
+
+    def _next_row(self, rows: list[tuple[Any, ...]], low: int) -> int:
+        """The key behind a part of an answer in the order of its keys, which began at ``low``."""
+        if rows[-1][0] < low:
+            raise self._damaged("its rows are not in order")
+        return int(rows[-1][0]) + 1
 
     def _pairs(self, rows: list[tuple[Any, ...]]) -> list[Pairs]:
         """Decoded blobs of (row key, pairs)."""

@@ -25,6 +25,9 @@ CREATE TABLE process_sample(
     reason TEXT NOT NULL);
 
 CREATE TABLE page_set(id INTEGER PRIMARY KEY, codec INTEGER NOT NULL, data BLOB NOT NULL); -- what filters kept
+CREATE TABLE touch_sum( -- page sets of 64 samples up to here added up, and on higher levels of 256, 1024, 4096
+    level INTEGER NOT NULL, id INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE INDEX touch_sum_by_time ON touch_sum(level, id);
 CREATE TABLE vma_wss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, touched bytes; -1: not known
 CREATE TABLE vma_shared(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, shared part of vma_wss
 CREATE TABLE vma_rss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, resident bytes

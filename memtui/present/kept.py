@@ -1,0 +1,40 @@
+"""What was decoded or made and may be asked for again, least recently used out first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Kept(Generic[K, V]):
+    """A mapping of at most so many things, and so many bytes of all of them together; one is kept in any case."""
+
+    def __init__(self, most: int, most_bytes: int | None = None) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self.kept_bytes = 0
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._kept
+
+    def __getitem__(self, key: K) -> V:
+        self._kept.move_to_end(key)
+        return self._kept[key][0]
+
+    def put(self, key: K, value: V, size_bytes: int = 0) -> None:
+        """Keep one thing, of a size that the caller knows."""
+        self._kept[key] = value, size_bytes
+        self.kept_bytes += size_bytes
+        while len(self._kept) > 1 and (
+            len(self._kept) > self._most or (self._most_bytes is not None and self.kept_bytes > self._most_bytes)
+        ):
+            _, (_, freed) = self._kept.popitem(last=False)
+            self.kept_bytes -= freed
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._kept.clear()
+        self.kept_bytes = 0
