@@ -136,13 +136,13 @@ def to_plain(progress: Progress) -> dict[str, Any]:
         "left_s": progress.left_s,
         "power_w": progress.power_w,
         "source": progress.source,
-        "configuration": "" if made is None else f"{made.op} {made.label()}",
+        "configuration": "" if made is None else made.title,
         "notice": progress.notice,
         "row": None
         if row is None
         else {
             "cells": table.cells(row),
-            "label": f"{row.configuration.op} {row.configuration.label()}",
+            "label": row.configuration.title,
             "words": table.words(row),
             "ok": row.status == "ok" and not row.flags,
             "reference": row.reference,

@@ -64,8 +64,7 @@ class Configuration:
     @property
     def text(self) -> str:
         """Canonical: the same for the same configuration, whatever the order in which it was said."""
-        plain = {"op": self.op, "parameters": dict(self.parameters), "conditions": dict(self.conditions)}
-        return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        return canonical(self._plain())
 
     @property
     def key(self) -> str:
@@ -84,12 +83,24 @@ class Configuration:
             return None
         return self.operator.moved_bytes(self.parameters, ITEM_BYTES[str(self.conditions["dtype"])])
 
+    @property
+    def title(self) -> str:
+        """Operator and ``label``."""
+        return f"{self.op} {self.label()}"
+
     def label(self) -> str:
         """Short, for people: numbers, and words and conditions that are not the usual ones."""
         p, usual = self.parameters, self.operator.defaults
         found = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
         found |= {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
         return " ".join(f"{k}={_word(v)}" for k, v in found.items())
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"key": self.key, **self._plain()}
+
+    def _plain(self) -> dict[str, Any]:
+        return {"op": self.op, "parameters": dict(self.parameters), "conditions": dict(self.conditions)}
 
     def _usual(self, key: str) -> Value:
         """What a parameter is where nothing is said of it."""
@@ -117,6 +128,17 @@ def make(op: str, given: Parameters) -> Configuration:
             raise ValueError(f"{key} is a whole number of percent, not {_word(value)}")
     _check(operator, own, conditions)
     return Configuration(op, own, conditions)
+
+
+def from_text(text: str) -> Configuration:
+    """The configuration that has this ``text``. Raises ValueError, as ``make``."""
+    plain = json.loads(text)
+    return make(plain["op"], {**plain["parameters"], **plain["conditions"]})
+
+
+def canonical(plain: Any) -> str:
+    """JSON that is the same text for the same content."""
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
 def _check(operator: Operator, parameters: Parameters, conditions: Mapping[str, Value]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from memtui.bench.configuration import Configuration, make
+from memtui.bench.configuration import canonical
 from memtui.bench.plan import Plan
 from memtui.bench.result import Row
 from memtui.errors import UserError
@@ -95,7 +95,7 @@ class Database:
     def begin_run(self, plan: Plan, idle_w: float | None, idle_reason: str) -> str:
         """Name of a new run."""
         name = secrets.token_hex(8)
-        row = name, time.time_ns(), socket.gethostname(), _json(plan.to_plain()), idle_w, idle_reason
+        row = name, time.time_ns(), socket.gethostname(), canonical(plan.to_plain()), idle_w, idle_reason
         self._connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", row)
         return name
 
@@ -106,8 +106,8 @@ class Database:
 
     def environment(self, plain: dict[str, Any]) -> int:
         """Number of an environment, which is taken in if it is new."""
-        self._connection.execute("INSERT OR IGNORE INTO environment(text) VALUES (?)", (_json(plain),))
-        return self._one("SELECT id FROM environment WHERE text = ?", _json(plain))
+        self._connection.execute("INSERT OR IGNORE INTO environment(text) VALUES (?)", (canonical(plain),))
+        return self._one("SELECT id FROM environment WHERE text = ?", canonical(plain))
 
     def add(self, row: Row, run: str, device: int, environment: int) -> int:
         """Take in a finished row with its windows, at once; its number."""
@@ -147,7 +147,7 @@ class Database:
                         energy.counter.end_ns - energy.counter.begin_ns if counted else None,
                         energy.integral.energy_j,
                         energy.counter.reason or energy.integral.reason,
-                        _json(row.states[n] if n < len(row.states) else {}),
+                        canonical(row.states[n] if n < len(row.states) else {}),
                     ),
                 )
             connection.execute("COMMIT")
@@ -230,13 +230,3 @@ class Database:
 
     def _one(self, query: str, *values: Any) -> int:
         return int(self._connection.execute(query, values).fetchone()[0])
-
-
-def configuration_of(row: dict[str, Any]) -> Configuration:
-    """What a stored row measured."""
-    plain = json.loads(row["text"])
-    return make(plain["op"], {**plain["parameters"], **plain["conditions"]})
-
-
-def _json(plain: Any) -> str:
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"))

@@ -32,11 +32,11 @@ def head() -> str:
 
 def line(row: Row) -> str:
     """One row. What is not known is ``n/a``; an estimate has a ``~``."""
-    label = f"{row.configuration.op} {row.configuration.label()}"
+    title = row.configuration.title
     if row.status != "ok":
-        return f"{label}: {row.reason}"
+        return f"{title}: {row.reason}"
     text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells(row), COLUMNS, strict=True))
-    return f"{text}  {label}" + (f"  [{', '.join(row.flags)}]" if row.flags else "")
+    return f"{text}  {title}" + (f"  [{', '.join(row.flags)}]" if row.flags else "")
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -91,10 +91,7 @@ def to_plain(row: Row) -> dict[str, Any]:
         "tflops", "gb_per_s",
     )  # fmt: skip
     return {
-        "key": made.key,
-        "op": made.op,
-        "parameters": dict(made.parameters),
-        "conditions": dict(made.conditions),
+        **made.to_plain(),
         "windows": row.plan.windows,
         "seconds": row.plan.seconds,
         "flops": made.flops,

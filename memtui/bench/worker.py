@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.bench import data, loop
-from memtui.bench.configuration import CONDITIONS, Configuration, make
+from memtui.bench.configuration import CONDITIONS, Configuration, from_text
 from memtui.bench.plan import Plan
 
 ROOM = 0.8  # of the memory that is free may be taken
@@ -54,7 +54,7 @@ class Worker:
                 continue
             self._told_settled = False
             try:
-                self._measure(_configuration(plain["configuration"]), Plan(**plain["plan"]))
+                self._measure(from_text(plain["configuration"]), Plan(**plain["plan"]))
             except data.OutOfMemory as error:
                 self._tell({"at": "failed", "why": "out of memory", "text": str(error)})
             except loop.Interrupted:
@@ -163,11 +163,6 @@ def processor_name() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return os.uname().machine
-
-
-def _configuration(text: str) -> Configuration:
-    plain = json.loads(text)
-    return make(plain["op"], {**plain["parameters"], **plain["conditions"]})
 
 
 def main() -> int:
