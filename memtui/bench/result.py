@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,14 @@ class Row:
         if self.call_ns is None or self.low_ns is None or self.high_ns is None:
             return None
         return (self.high_ns - self.low_ns) / 2 / self.call_ns
+
+
+# Fields of a Row that are columns of ``measurement`` as they are.
+SAME_COLUMNS = tuple(
+    f.name
+    for f in fields(Row)
+    if f.name not in ("configuration", "plan", "flags", "reference", "windows", "energies", "states")
+)
 
 
 def failed(configuration: Configuration, plan: Plan, why: str, text: str) -> Row:

@@ -18,18 +18,12 @@ import numpy as np
 
 from memtui.bench.configuration import canonical
 from memtui.bench.plan import Plan
-from memtui.bench.result import Row
+from memtui.bench.result import SAME_COLUMNS, Row
 from memtui.errors import UserError
 from memtui.foreign import visible
 
 APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
 SCHEMA_VERSION = 1
-# Columns of ``measurement`` that a Row has under the same name.
-_SAME = (
-    "status", "reason", "call_ns", "iqr_ns", "mean_ns", "low_ns", "high_ns", "energy_status", "energy_reason",
-    "energy_source", "energy_scope", "energy_j", "energy_low_j", "energy_high_j", "above_idle_j", "power_w",
-    "power_3s_w", "power_median_w", "power_verdict", "estimate_j", "estimate_model", "walked_bytes", "copies",
-)  # fmt: skip
 _TABLES = ("device", "environment", "configuration", "run", "measurement", "window")
 
 
@@ -112,7 +106,7 @@ class Database:
     def add(self, row: Row, run: str, device: int, environment: int) -> int:
         """Take in a finished row with its windows, at once; its number."""
         made = row.configuration
-        values = {name: getattr(row, name) for name in _SAME} | {
+        values = {name: getattr(row, name) for name in SAME_COLUMNS} | {
             "run": run,
             "configuration": made.key,
             "device": device,

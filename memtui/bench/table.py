@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from memtui.bench.result import UNAVAILABLE, Row
+from memtui.bench.result import SAME_COLUMNS, UNAVAILABLE, Row
 from memtui.units import energy
 
 NONE = "n/a"
@@ -84,19 +84,13 @@ def foot(rows: Iterable[Row]) -> list[str]:
 def to_plain(row: Row) -> dict[str, Any]:
     """JSON-ready; names and units are those of the database."""
     made = row.configuration
-    names = (
-        "status", "reason", "call_ns", "iqr_ns", "mean_ns", "low_ns", "high_ns", "energy_status", "energy_reason",
-        "energy_source", "energy_scope", "energy_j", "energy_low_j", "energy_high_j", "above_idle_j", "power_w",
-        "power_3s_w", "power_median_w", "power_verdict", "estimate_j", "estimate_model", "walked_bytes", "copies",
-        "tflops", "gb_per_s",
-    )  # fmt: skip
     return {
         **made.to_plain(),
         "windows": row.plan.windows,
         "seconds": row.plan.seconds,
         "flops": made.flops,
         "moved_bytes": made.moved_bytes,
-        **{name: getattr(row, name) for name in names},
+        **{name: getattr(row, name) for name in (*SAME_COLUMNS, "tflops", "gb_per_s")},
         "flags": list(row.flags),
         "window_ns": [window.call_ns for window in row.windows],
     }
