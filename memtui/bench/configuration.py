@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memtui.choices import DTYPES
+from memtui.choices import CACHE_STATES, DTYPES, MODES, WEIGHT_SETS
 from memtui.errors import UserError
 from memtui.workloads.operators import CATALOGUE
 from memtui.workloads.operators.base import Operator, Parameters, Value
 
 ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
-FORWARD, BOTH_WAYS = "forward", "forward-backward"
+FORWARD, BOTH_WAYS = MODES
 # Keys that every operator has beside its own parameters, with their defaults.
 CONDITIONS: dict[str, Value] = {
     "dtype": "fp32",
@@ -30,9 +30,9 @@ CONDITIONS: dict[str, Value] = {
 }
 CHOICES: dict[str, tuple[str, ...]] = {
     "dtype": DTYPES,
-    "mode": (FORWARD, BOTH_WAYS),
-    "cache": ("cold", "warm"),
-    "weights": ("rotate", "same"),
+    "mode": MODES,
+    "cache": CACHE_STATES,
+    "weights": WEIGHT_SETS,
     "zeros": ("random", "2:4", "channels"),
 }
 MANY = 100_000  # configurations: more than these were not meant

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from memtui import choices
 from memtui.bench.configuration import Configuration, make, product, unique
 from memtui.workloads import resnet50
 from memtui.workloads.operators import CATALOGUE
@@ -93,12 +94,10 @@ def _every(op: str, grids: list[Grid], usual: Parameters) -> list[Configuration]
     return unique(c for grid in grids for c in product(op, {**always, **grid}))
 
 
-SPACES: dict[str, Callable[[str, Parameters], list[Configuration]]] = {
-    "small": _small,
-    "resnet50": _resnet50,
-    "thesis": _thesis,
-    "sparsity": _sparsity,
-}
+# The names are there, where the command line finds them without loading any operator.
+SPACES: dict[str, Callable[[str, Parameters], list[Configuration]]] = dict(
+    zip(choices.SPACES, (_small, _resnet50, _thesis, _sparsity), strict=True)
+)
 
 
 def resnet50_counts(n: int = 1, size: int = 224, usual: Parameters | None = None) -> dict[Configuration, int]:
