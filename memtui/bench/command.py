@@ -118,10 +118,10 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     rows, _, path = _measure(args, request, user, None, say)
     found = composition.compose(network, counts, rows)
     if args.json:
-        print(json.dumps({"database": str(path), **composition.to_plain(found, counts)}, indent=2))
+        print(json.dumps({"database": str(path), **composition.to_plain(found)}, indent=2))
     else:
         print()
-        for text in composition.lines(found, counts):
+        for text in composition.lines(found):
             print(visible(text))
     return FAILURE if found.reason else 0
 
