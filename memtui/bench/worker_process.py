@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from memtui.bench.configuration import Configuration
@@ -28,19 +27,17 @@ class WorkerProcess:
         ready: what it said of itself: versions, name and UUID of the device.
     """
 
-    def __init__(self, device: str, threads: int, log: Path | None = None) -> None:
+    def __init__(self, device: str, threads: int) -> None:
         """Start it and wait until it is ready. Raises WorkerEnded.
 
         Args:
             device: ``cpu`` or ``cuda:N``.
             threads: of its own; 0: one less than there are CPUs.
-            log: where its warnings go; nowhere without.
         """
         words = [sys.executable, "-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
-        with open(log or os.devnull, "ab") as errors:
-            self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-            )
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         self._buffer = b""
         self.ready: dict[str, Any] = {}
         try:
