@@ -9,6 +9,7 @@ from typing import Any
 from memtui.analysis.averages import ratio_interval
 from memtui.bench.configuration import Configuration, from_text
 from memtui.bench.store import Database
+from memtui.bench.table import NONE
 
 SAME, SLOWER, FASTER, UNKNOWN = "same", "slower", "faster", "unknown"
 
@@ -58,8 +59,8 @@ def compare(a: Database, b: Database) -> Iterator[Comparison]:
 
 def line(found: Comparison) -> str:
     """One of them as text."""
-    time = "n/a" if found.time is None else "{:.3f} [{:.3f}, {:.3f}]".format(*found.time)
-    energy = "n/a" if found.energy is None else f"{found.energy:.3f}"
+    time = NONE if found.time is None else "{:.3f} [{:.3f}, {:.3f}]".format(*found.time)
+    energy = NONE if found.energy is None else f"{found.energy:.3f}"
     return f"{time:>22}  {energy:>6}  {found.verdict:7}  {found.configuration.title}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from memtui.bench.result import SAME_COLUMNS, UNAVAILABLE, Row
-from memtui.units import energy
+from memtui.units import energy, three_digits
 
 NONE = "n/a"
 FLAGS = {
@@ -43,7 +43,7 @@ def cells(row: Row) -> tuple[str, ...]:
     """The figures of a row, in the order of ``COLUMNS``."""
     if row.status != "ok":
         return (NONE,) * len(COLUMNS)
-    joules = NONE if row.energy_j is None else energy(row.energy_j)
+    joules = energy(row.energy_j)
     if row.energy_j is None and row.estimate_j is not None:
         joules = f"~{energy(row.estimate_j)}"
     spread = row.iqr_ns / row.call_ns if row.iqr_ns is not None and row.call_ns else None
@@ -102,18 +102,14 @@ def duration(ns: float | None) -> str:
         return NONE
     for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
         if ns < 999.5 * scale:
-            return f"{_digits(ns / scale)} {unit}"
-    return f"{_digits(ns / 1e9)} s"
-
-
-def _digits(value: float) -> str:
-    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
+            return f"{three_digits(ns / scale)} {unit}"
+    return f"{three_digits(ns / 1e9)} s"
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return NONE
-    return _digits(value) if value >= 0.1 else f"{value:.3g}"
+    return three_digits(value) if value >= 0.1 else f"{value:.3g}"
 
 
 def _percent(value: float | None) -> str:
