@@ -16,7 +16,7 @@ from typing import Any
 
 from memtui.bench import compare, composition, resolution, table
 from memtui.bench.apart import Apart
-from memtui.bench.configuration import CONDITIONS, Configuration, from_file, make, parse_grid, product
+from memtui.bench.configuration import CONDITIONS, Configuration, from_file, make, parse_grid, product, words
 from memtui.bench.plan import Plan
 from memtui.bench.result import Row
 from memtui.bench.shard import from_environment, part
@@ -143,12 +143,12 @@ def _configurations(args: argparse.Namespace) -> list[Configuration]:
         elif args.space:
             found = in_space(args.space, args.what, usual)
         elif args.grid:
-            found = product(args.what, {**{k: [v] for k, v in usual.items()}, **parse_grid(args.grid)})
+            found = product(args.what, parse_grid(args.grid), usual)
         else:
             found = [make(args.what, usual)]
     except ValueError as error:
         raise UserError(str(error)) from None
-    if not args.device.startswith("cuda") and any(c.conditions["dtype"] == "tf32" for c in found):
+    if not args.device.startswith("cuda") and any(c.dtype == "tf32" for c in found):
         raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
     return found
 
@@ -254,23 +254,19 @@ class _Printer:
 
 def _list(args: argparse.Namespace) -> int:
     """The operators, their parameters and spaces."""
-    found = [
-        {
-            "name": operator.name,
-            "summary": operator.summary,
-            "parameters": dict(operator.defaults),
-            "spaces": {name: len(some) for name in SPACES if (some := SPACES[name](operator.name, {}))},
-        }
-        for operator in CATALOGUE.values()
-    ]
+    found = []
+    for name, operator in CATALOGUE.items():
+        spaces = {space: len(some) for space in SPACES if (some := SPACES[space](name, {}))}
+        if args.json:
+            plain = {"name": name, "summary": operator.summary, "parameters": dict(operator.defaults), "spaces": spaces}
+            found.append(plain)
+        else:
+            counts = ", ".join(f"{space} {count}" for space, count in spaces.items())
+            print(f"{name:16} {operator.summary}\n{'':16} {words(operator.defaults)}\n{'':16} spaces: {counts}")
     if args.json:
         print(json.dumps({"operators": found, "conditions": dict(CONDITIONS)}, indent=2))
-        return 0
-    for one in found:
-        words = " ".join(f"{key}={str(value).lower()}" for key, value in one["parameters"].items())  # type: ignore[attr-defined]
-        spaces = ", ".join(f"{name} {count}" for name, count in one["spaces"].items())  # type: ignore[attr-defined]
-        print(f"{one['name']:16} {one['summary']}\n{'':16} {words}\n{'':16} spaces: {spaces}")
-    print("every operator: " + " ".join(f"{key}={value}" for key, value in CONDITIONS.items()))
+    else:
+        print(f"every operator: {words(CONDITIONS)}")
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,16 +73,28 @@ class Configuration:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
+    def both_ways(self) -> bool:
+        """Whether a call is a forward and a backward pass."""
+        return self.conditions["mode"] == BOTH_WAYS
+
+    @property
+    def dtype(self) -> str:
+        return str(self.conditions["dtype"])
+
+    @property
+    def item_bytes(self) -> int:
+        """Of a number of this type."""
+        return ITEM_BYTES[self.dtype]
+
+    @property
     def flops(self) -> int:
         """Of a call; a backward pass is two more of the kind (one for the inputs, one for the weights)."""
-        return self.operator.flops(self.parameters) * (3 if self.conditions["mode"] == BOTH_WAYS else 1)
+        return self.operator.flops(self.parameters) * (3 if self.both_ways else 1)
 
     @property
     def moved_bytes(self) -> int | None:
         """The least that a call moves; None with a backward pass, which keeps what it likes."""
-        if self.conditions["mode"] == BOTH_WAYS:
-            return None
-        return self.operator.moved_bytes(self.parameters, ITEM_BYTES[str(self.conditions["dtype"])])
+        return None if self.both_ways else self.operator.moved_bytes(self.parameters, self.item_bytes)
 
     @property
     def title(self) -> str:
@@ -93,7 +106,7 @@ class Configuration:
         p, usual = self.parameters, self.operator.defaults
         found = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
         found |= {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
-        return " ".join(f"{k}={_word(v)}" for k, v in found.items())
+        return words(found)
 
     def to_plain(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -152,15 +165,19 @@ def _check(operator: Operator, parameters: Parameters, conditions: Mapping[str, 
         raise ValueError(f"{operator.name} has no backward pass")
 
 
-def product(op: str, grid: Mapping[str, Sequence[Value]]) -> list[Configuration]:
+def product(op: str, grid: Mapping[str, Sequence[Value]], usual: Parameters | None = None) -> list[Configuration]:
     """Every combination of the values, each once.
+
+    Args:
+        op: the operator.
+        grid: values of each key.
+        usual: what holds where the grid says nothing.
 
     Raises:
         ValueError: as ``make``, or there are too many.
     """
-    count = 1
-    for values in grid.values():
-        count *= len(values)
+    grid = {**{key: [value] for key, value in (usual or {}).items()}, **grid}
+    count = math.prod(map(len, grid.values()))
     if count > MANY:
         raise ValueError(f"{count} configurations are more than {MANY}")
     found = []
@@ -171,13 +188,13 @@ def product(op: str, grid: Mapping[str, Sequence[Value]]) -> list[Configuration]
         except ValueError as error:
             if count == 1:
                 raise
-            raise ValueError(f"{' '.join(f'{k}={_word(v)}' for k, v in given.items())}: {error}") from None
+            raise ValueError(f"{words(given)}: {error}") from None
     return unique(found)
 
 
 def unique(found: Iterable[Configuration]) -> list[Configuration]:
     """Each once, in the order of their first appearance."""
-    return list({c.key: c for c in found}.values())
+    return list(dict.fromkeys(found))
 
 
 def parse_grid(texts: Iterable[str]) -> dict[str, list[Value]]:
@@ -236,7 +253,7 @@ def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
         found = [make(op, {**usual, **_table(each)}) for each in _tables(table.get("list", []))]
         if "grid" in table:
             lists = {k: v if isinstance(v, list) else [v] for k, v in _table(table["grid"]).items()}
-            found += product(op, {**{k: [v] for k, v in usual.items()}, **lists})
+            found += product(op, lists, usual)
     except ValueError as error:
         raise UserError(f"{path}: [{op}]: {error}") from None
     return unique(found)
@@ -252,6 +269,11 @@ def _table(plain: Any) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise ValueError("a table of keys and values was expected")
     return plain
+
+
+def words(values: Parameters) -> str:
+    """``k=v k=v``, as the command line has it."""
+    return " ".join(f"{key}={_word(value)}" for key, value in values.items())
 
 
 def _word(value: Value) -> str:

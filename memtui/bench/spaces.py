@@ -90,8 +90,7 @@ def _resnet50(op: str, usual: Parameters) -> list[Configuration]:
 
 
 def _every(op: str, grids: list[Grid], usual: Parameters) -> list[Configuration]:
-    always = {key: [value] for key, value in usual.items()}
-    return unique(c for grid in grids for c in product(op, {**always, **grid}))
+    return unique(c for grid in grids for c in product(op, grid, usual))
 
 
 # The names are there, where the command line finds them without loading any operator.
@@ -102,13 +101,7 @@ SPACES: dict[str, Callable[[str, Parameters], list[Configuration]]] = dict(
 
 def resnet50_counts(n: int = 1, size: int = 224, usual: Parameters | None = None) -> dict[Configuration, int]:
     """The operators of ResNet-50, and how often a forward pass calls each. Insertion order is that of first calls."""
-    found: dict[str, Configuration] = {}
-    counts: Counter[str] = Counter()
-    for op, parameters in resnet50.calls(n, size):
-        made = make(op, {**(usual or {}), **parameters})
-        found.setdefault(made.key, made)
-        counts[made.key] += 1
-    return {made: counts[key] for key, made in found.items()}
+    return Counter(make(op, {**(usual or {}), **parameters}) for op, parameters in resnet50.calls(n, size))
 
 
 def in_space(space: str, op: str, usual: Parameters) -> list[Configuration]:

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from memtui.bench import data, loop
-from memtui.bench.configuration import CONDITIONS, Configuration, from_text
+from memtui.bench.configuration import Configuration, from_text
 from memtui.bench.plan import Plan
 from memtui.probes.host import processor_name
 
@@ -73,8 +73,7 @@ class Worker:
     def _measure(self, configuration: Configuration, plan: Plan) -> None:
         torch = self._torch
         self._tell({"at": "data"})
-        precise = configuration.conditions["dtype"] != "tf32"
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = not precise
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = configuration.dtype == "tf32"
         self._check_room(configuration)
         made = data.Data(torch, self._device, configuration, self._cache_bytes, plan.seed)
         load = loop.Load(torch, self._device, configuration, made)
@@ -90,7 +89,7 @@ class Worker:
     def _check_room(self, configuration: Configuration) -> None:
         """Linux promises memory that it has not, and ends the process that then uses it. Raises OutOfMemory."""
         operator, p = configuration.operator, configuration.parameters
-        size = operator.moved_bytes(p, 4) * (3 if configuration.conditions["mode"] != CONDITIONS["mode"] else 1)
+        size = operator.moved_bytes(p, 4) * (3 if configuration.both_ways else 1)
         on_cpu = self._device == "cpu"
         free = psutil.virtual_memory().available if on_cpu else self._torch.cuda.mem_get_info(self._device)[0]
         if size > ROOM * free:
