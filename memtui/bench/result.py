@@ -117,13 +117,16 @@ class Row:
             return None
         return (self.high_ns - self.low_ns) / 2 / self.call_ns
 
-
-# Fields of a Row that are columns of ``measurement`` as they are.
-SAME_COLUMNS = tuple(
-    f.name
-    for f in fields(Row)
-    if f.name not in ("configuration", "plan", "flags", "reference", "windows", "energies", "states")
-)
+    def columns(self) -> dict[str, Any]:
+        """Values by column of ``measurement``, as far as they are the same to all who store or print a row."""
+        apart = ("configuration", "plan", "flags", "reference", "windows", "energies", "states")
+        return {
+            "windows": self.plan.windows,
+            "seconds": self.plan.seconds,
+            "flops": self.configuration.flops,
+            "moved_bytes": self.configuration.moved_bytes,
+            **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart},
+        }
 
 
 def failed(configuration: Configuration, plan: Plan, why: str, text: str) -> Row:

@@ -18,7 +18,7 @@ import numpy as np
 
 from memtui.bench.configuration import canonical
 from memtui.bench.plan import Plan
-from memtui.bench.result import SAME_COLUMNS, Row
+from memtui.bench.result import Row
 from memtui.errors import UserError
 from memtui.foreign import visible
 
@@ -105,17 +105,13 @@ class Database:
     def add(self, row: Row, run: str, device: int, environment: int) -> None:
         """Take in a finished row with its windows, at once."""
         made = row.configuration
-        values = {name: getattr(row, name) for name in SAME_COLUMNS} | {
+        values = row.columns() | {
             "run": run,
             "configuration": made.key,
             "device": device,
             "environment": environment,
             "t_wall_ns": time.time_ns(),
             "reference": int(row.reference),
-            "windows": row.plan.windows,
-            "seconds": row.plan.seconds,
-            "flops": made.flops,
-            "moved_bytes": made.moved_bytes,
             "flags": " ".join(row.flags),
         }
         with self._connection as connection:  # all of it or nothing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from memtui.bench.result import SAME_COLUMNS, UNAVAILABLE, Row
+from memtui.bench.result import UNAVAILABLE, Row
 from memtui.units import energy, three_digits
 
 NONE = "n/a"
@@ -83,14 +83,11 @@ def foot(rows: Iterable[Row]) -> list[str]:
 
 def to_plain(row: Row) -> dict[str, Any]:
     """JSON-ready; names and units are those of the database."""
-    made = row.configuration
     return {
-        **made.to_plain(),
-        "windows": row.plan.windows,
-        "seconds": row.plan.seconds,
-        "flops": made.flops,
-        "moved_bytes": made.moved_bytes,
-        **{name: getattr(row, name) for name in (*SAME_COLUMNS, "tflops", "gb_per_s")},
+        **row.configuration.to_plain(),
+        **row.columns(),
+        "tflops": row.tflops,
+        "gb_per_s": row.gb_per_s,
         "flags": list(row.flags),
         "window_ns": [window.call_ns for window in row.windows],
     }
