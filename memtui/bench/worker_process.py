@@ -71,7 +71,7 @@ class WorkerProcess:
                 return None
             chunk = os.read(fd, 1 << 16)
             if not chunk:
-                raise WorkerEnded(self._how())
+                raise WorkerEnded(self._how_it_ended())
             self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
         found: dict[str, Any] = json.loads(line)
@@ -98,9 +98,9 @@ class WorkerProcess:
             self._process.stdin.write(json.dumps(plain).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise WorkerEnded(self._how()) from None
+            raise WorkerEnded(self._how_it_ended()) from None
 
-    def _how(self) -> str:
+    def _how_it_ended(self) -> str:
         try:
             status = self._process.wait(5)
         except subprocess.TimeoutExpired:
