@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from memtui.bench import compare, composition, resolution, table
-from memtui.bench.apart import Apart
 from memtui.bench.configuration import CONDITIONS, Configuration, from_file, make, parse_grid, product, words
 from memtui.bench.plan import Plan
 from memtui.bench.result import Row
 from memtui.bench.shard import from_environment, part
 from memtui.bench.spaces import SPACES, in_space, resnet50_counts
 from memtui.bench.store import Database
-from memtui.bench.sweep import Progress, Request, Sweep, look_for_source
+from memtui.bench.sweep import Progress, Request, Sweep, Tell, look_for_source
+from memtui.bench.sweep_process import SweepProcess
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.privilege import Invoker, become, invoker, state_directory
@@ -202,20 +202,20 @@ def _screen(args: argparse.Namespace, request: Request, user: Invoker, shard: tu
     source = _as_user(args, user)
     Database(path).close()  # what is wrong with it is said without a screen
 
-    def work(tell: Callable[[Progress], None]) -> list[str]:
+    def work(tell: Tell) -> list[str]:
         with closing(Database(path)) as database, Sweep(request, database, tell, source) as sweep:
             return table.foot(sweep.run())
 
-    apart = Apart(work)
+    process = SweepProcess(work)
     code = 0
     try:
-        if apart.begin():
-            code = run_bench(f"{args.what} on {args.device}", apart.hear, table.COLUMNS)
+        if process.begin():
+            code = run_bench(f"{args.what} on {args.device}", process.hear, table.COLUMNS)
     finally:
-        apart.end()
-    if apart.error is not None:
-        raise apart.error
-    print(visible(f"{apart.rows} rows were measured, {apart.skipped} before: {path}"))
+        process.end()
+    if process.error is not None:
+        raise process.error
+    print(visible(f"{process.rows} rows were measured, {process.skipped} before: {path}"))
     return code
 
 

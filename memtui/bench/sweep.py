@@ -62,6 +62,9 @@ class Progress:
     source: str = ""
 
 
+Tell = Callable[[Progress], None]
+
+
 @dataclass(frozen=True)
 class Request:
     """What the user asked for."""
@@ -83,7 +86,7 @@ class Sweep:
         self,
         request: Request,
         database: Database,
-        tell: Callable[[Progress], None],
+        tell: Tell,
         source: EnergySource | NoSource | None = None,
     ) -> None:
         """What to measure, where rows go, and who is told.
@@ -94,7 +97,7 @@ class Sweep:
             tell: is called with every step.
             source: of energy, or why there is none, as found while this process was root; None: it is looked for here.
         """
-        self._request, self._database, self._tell, self._found = request, database, tell, source
+        self._request, self._database, self._tell, self._given_source = request, database, tell, source
         self._stack = ExitStack()
         self._worker: WorkerProcess | None = None
         self._poller: Poller | None = None
@@ -175,7 +178,7 @@ class Sweep:
         self._stack.enter_context(DeviceLock(lock_path(self._source), self._request.device))
 
     def _open_source(self, uuid: str) -> None:
-        found = self._found or look_for_source(self._request.device, uuid)
+        found = self._given_source or look_for_source(self._request.device, uuid)
         if isinstance(found, NoSource):
             self._no_energy = str(found)
             self._show(notice=f"no energy: {found}", source=self._no_energy)

@@ -16,14 +16,13 @@ from collections.abc import Callable
 from typing import Any
 
 from memtui.bench import table
-from memtui.bench.sweep import Progress
+from memtui.bench.sweep import Progress, Tell
 from memtui.errors import FAILURE, UserError
 
 ENDING_S = 10.0
-Tell = Callable[[Progress], None]
 
 
-class Apart:
+class SweepProcess:
     """Starts at once.
 
     Attributes:
