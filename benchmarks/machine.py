@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from datetime import datetime
-from pathlib import Path
 
 from memtui import __version__
+from memtui.probes.host import processor_name
 
 QUIET = 0.5  # load average per core above which other work spoils the figures
 
@@ -16,7 +15,7 @@ QUIET = 0.5  # load average per core above which other work spoils the figures
 def describe(load_before: float, load_after: float) -> str:
     """One line about this machine."""
     return (
-        f"{_cpu()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB, Linux {platform.release()}, "
+        f"{processor_name()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB, Linux {platform.release()}, "
         f"Python {platform.python_version()}, memtui {__version__}, {datetime.now():%Y-%m-%d %H:%M}; "
         f"load average {load_before:.2f} before, {load_after:.2f} after."
     )
@@ -36,14 +35,6 @@ def warning(load_before: float) -> str:
         f"warning: load average {load_before:.2f} on {cores} cores before the start: something else runs here, "
         "and the figures are worse than memtui"
     )
-
-
-def _cpu() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
-    except OSError:
-        found = None
-    return found[1] if found else platform.machine()
 
 
 def _memory_gib() -> float:

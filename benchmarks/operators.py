@@ -50,7 +50,7 @@ def measure(run: Run) -> Iterator[Row]:
                         with torch.inference_mode():
                             theirs.append(timer.blocked_autorange(min_run_time=TORCH_S).median * 1e9)
                 say(f"operators: {op}, pair {pair + 1} of {pairs}: {ours[-1]:.0f} {theirs[-1]:.0f} ns")
-            yield slower(f"{op} {configuration.label()}: time by memtui against torch.utils.benchmark", ours, theirs)
+            yield slower(f"{configuration.title}: time by memtui against torch.utils.benchmark", ours, theirs)
     finally:
         worker.close()
 

@@ -125,7 +125,7 @@ def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], fig
 
     Args:
         title: what is measured.
-        hear: waits for so many seconds at most and returns what the sweep said (``bench.apart``).
+        hear: waits for so many seconds at most and returns what the sweep said (``bench.sweep_process``).
         figures: names and widths of the columns.
 
     Raises UserError: there is no terminal to draw on.

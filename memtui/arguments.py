@@ -10,14 +10,17 @@ from typing import Any, NoReturn
 
 from memtui import values
 from memtui.choices import (
+    CACHE_STATES,
     COLORS,
     DEFAULT_MAX_BYTES,
     DTYPES,
     FLUSHES,
+    MODES,
     REARMS,
     SPACES,
     THEMES,
     TRACKERS,
+    WEIGHT_SETS,
 )
 from memtui.errors import BAD_INPUT
 from memtui.foreign import visible
@@ -159,13 +162,9 @@ def _add_bench(made: Parser) -> None:
     group.add_argument("--config", type=Path, metavar="FILE", help="TOML with [OP.grid] and [[OP.list]]")
     group.add_argument("--space", choices=SPACES, help="a bundled set of configurations")
     group.add_argument("--dtype", choices=DTYPES, help="type of the numbers (fp32)")
-    group.add_argument("--mode", choices=("forward", "forward-backward"), help="passes (forward)")
-    group.add_argument(
-        "--cache", choices=("cold", "warm"), help="where inputs come from: new memory, or the cache (cold)"
-    )
-    group.add_argument(
-        "--weights", choices=("rotate", "same"), help="several sets of weights take turns, or one (rotate)"
-    )
+    group.add_argument("--mode", choices=MODES, help="passes (forward)")
+    group.add_argument("--cache", choices=CACHE_STATES, help="where inputs come from: new memory, or the cache (cold)")
+    group.add_argument("--weights", choices=WEIGHT_SETS, help="several sets of weights take turns, or one (rotate)")
     group = made.add_argument_group("how")
     group.add_argument("--device", type=values.device, default="cpu", metavar="D", help="cpu or cuda:N (cpu)")
     group.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of a CPU (all CPUs but one)")

@@ -17,6 +17,9 @@ MARK_CHARACTERS = 500  # of one mark on the time axis
 LEAST_MAX_BYTES = 16 << 20  # of a session file; SQLite's log beside it may take half of that
 DEFAULT_MAX_BYTES = 2 << 30
 DTYPES = ("fp32", "tf32", "fp16", "bf16")  # of the numbers that a measured operator works on
+MODES = ("forward", "forward-backward")  # its passes
+CACHE_STATES = ("cold", "warm")  # whether its inputs lie in the cache
+WEIGHT_SETS = ("rotate", "same")  # several sets of weights that take turns, or one
 SPACES = ("small", "resnet50", "thesis", "sparsity")  # bundled sets of configurations
 
 

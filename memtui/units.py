@@ -18,12 +18,15 @@ def _scaled(value: float) -> tuple[float, int]:
     return value, unit
 
 
-def _digits(value: float, unit: int) -> str:
-    if unit == 0:
-        return f"{value:.0f}"
+def three_digits(value: float) -> str:
+    """``1.23``, ``12.3``, ``123``; all of them from 1000 on."""
     if abs(value) < 9.995:
         return f"{value:.2f}"
     return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
+
+
+def _digits(value: float, unit: int) -> str:
+    return three_digits(value) if unit else f"{value:.0f}"
 
 
 @lru_cache(4096)  # a table of ranges shows the same sizes every second

@@ -45,10 +45,10 @@ def test_sums_and_shares_are_of_the_same_round():
     low, high = found.time["all"].ratio[1:]
     assert high - low == pytest.approx(2 * 12.706 * 0.025, rel=1e-3), "Student's t with 1 degree of freedom"
     assert found.energy["conv2d"].ratio == pytest.approx((0.6, 0.6, 0.6))
-    text = "\n".join(lines(found, COUNTS))
+    text = "\n".join(lines(found))
     assert "sum of 3 convolutions" in text
     assert "sum of 8 operators" in text
-    assert to_plain(found, COUNTS)["time"]["conv2d"]["ratio"] == pytest.approx(0.6)
+    assert to_plain(found)["time"]["conv2d"]["ratio"] == pytest.approx(0.6)
 
 
 def test_one_round_has_no_interval():
@@ -60,7 +60,7 @@ def test_without_energy_there_is_a_reason_and_no_figure():
     found = compose(NETWORK, COUNTS, rows(energy=False))
     assert (found.energy, found.network_j, found.energy_reason) == (None, None, "no RAPL")
     assert found.time["all"].value == 125
-    assert any("energy is unavailable: no RAPL" in text for text in lines(found, COUNTS))
+    assert any("energy is unavailable: no RAPL" in text for text in lines(found))
 
 
 @pytest.mark.parametrize("lost", range(6))

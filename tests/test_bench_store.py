@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memtui.bench.configuration import make
+from memtui.bench.configuration import from_text, make
 from memtui.bench.plan import Plan
 from memtui.bench.result import Conditions, evaluate, failed
-from memtui.bench.store import Database, DatabaseError, configuration_of
+from memtui.bench.store import Database, DatabaseError
 from tests.test_bench_result import PLAN, series, windows
 
 CONFIGURATIONS = [make("linear", {"m": m}) for m in (1, 2, 3)]
@@ -50,7 +50,7 @@ def test_what_goes_in_comes_out(database):
     found, lost = database.rows()
     for name in ("call_ns", "iqr_ns", "energy_j", "power_3s_w", "walked_bytes", "copies", "energy_status", "status"):
         assert found[name] == getattr(made, name), name
-    assert configuration_of(found) == CONFIGURATIONS[0]
+    assert from_text(found["text"]) == CONFIGURATIONS[0]
     assert (found["op"], found["device_name"], found["idle_w"]) == ("linear", "here", 60.0)
     assert json.loads(found["environment_text"]) == ENVIRONMENT
     assert (found["flops"], found["moved_bytes"]) == (made.configuration.flops, made.configuration.moved_bytes)

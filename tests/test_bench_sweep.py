@@ -195,6 +195,18 @@ def test_energy_of_a_call_is_power_times_its_time(database, monkeypatch):
     assert not {"throttled", "neighbours"} & set(row.flags)
 
 
+def test_idle_power_is_measured_only_where_something_else_is(database, monkeypatch):
+    """It takes seconds, and there would be nothing to hold it against."""
+    monkeypatch.setattr(sweep_module, "open_source", lambda device, uuid: Constant())
+    phases = []
+    for _ in range(2):
+        told: list[Progress] = []
+        run(database, TWO[:1], tell=told.append)
+        phases.append({p.phase for p in told})
+    assert "idle" in phases[0]
+    assert phases[1] == {"start"}
+
+
 def test_a_held_down_clock_and_neighbours_are_flagged(database, monkeypatch):
     class Troubled(Constant):
         held_down = ("idle", "hardware thermal")

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager, closing
 import pytest
 
 from memtui.bench import table
-from memtui.bench.apart import Apart, to_plain
 from memtui.bench.configuration import make
 from memtui.bench.plan import Plan
 from memtui.bench.result import Row, failed
 from memtui.bench.store import Database
 from memtui.bench.sweep import Progress
+from memtui.bench.sweep_process import SweepProcess, to_plain
 from memtui.errors import UserError
 from memtui.screens.bench import BenchApp, grown
 from memtui.views_bench import BenchView
@@ -137,14 +137,14 @@ def finished(tell) -> list[str]:
 
 
 def test_a_sweep_beside_a_screen_is_heard_to_its_end():
-    apart = Apart(finished)
-    assert apart.begin()
+    process = SweepProcess(finished)
+    assert process.begin()
     words = []
-    while not apart.over:
-        words += apart.hear(1.0)
-    apart.end()
+    while not process.over:
+        words += process.hear(1.0)
+    process.end()
     assert words[-1] == {"over": ["that was all"]}
-    assert (apart.rows, apart.error) == (1, None)
+    assert (process.rows, process.error) == (1, None)
 
 
 def refused(tell) -> list[str]:
@@ -153,10 +153,10 @@ def refused(tell) -> list[str]:
 
 
 def test_what_stops_it_at_once_is_said_without_a_screen():
-    apart = Apart(refused)
-    assert not apart.begin()
-    apart.end()
-    assert (str(apart.error), apart.error.code) == ("cpu is being measured by process 7", 1)
+    process = SweepProcess(refused)
+    assert not process.begin()
+    process.end()
+    assert (str(process.error), process.error.code) == ("cpu is being measured by process 7", 1)
 
 
 def endless(tell) -> list[str]:
@@ -166,10 +166,10 @@ def endless(tell) -> list[str]:
 
 
 def test_leaving_ends_it():
-    apart = Apart(endless)
-    assert apart.begin()
+    process = SweepProcess(endless)
+    assert process.begin()
     begin = time.monotonic()
-    apart.end()
+    process.end()
     assert time.monotonic() - begin < 5
 
 

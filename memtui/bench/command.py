@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from memtui.bench import compare, composition, resolution, table
-from memtui.bench.apart import Apart
-from memtui.bench.configuration import CONDITIONS, Configuration, from_file, make, parse_grid, product
+from memtui.bench.configuration import CONDITIONS, Configuration, from_file, make, parse_grid, product, words
 from memtui.bench.plan import Plan
 from memtui.bench.result import Row
 from memtui.bench.shard import from_environment, part
 from memtui.bench.spaces import SPACES, in_space, resnet50_counts
 from memtui.bench.store import Database
-from memtui.bench.sweep import Progress, Request, Sweep, look_for_source
+from memtui.bench.sweep import Progress, Request, Sweep, Tell, look_for_source
+from memtui.bench.sweep_process import SweepProcess
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.privilege import Invoker, become, invoker, state_directory
@@ -118,10 +118,10 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     rows, _, path = _measure(args, request, user, None, say)
     found = composition.compose(network, counts, rows)
     if args.json:
-        print(json.dumps({"database": str(path), **composition.to_plain(found, counts)}, indent=2))
+        print(json.dumps({"database": str(path), **composition.to_plain(found)}, indent=2))
     else:
         print()
-        for text in composition.lines(found, counts):
+        for text in composition.lines(found):
             print(visible(text))
     return FAILURE if found.reason else 0
 
@@ -143,12 +143,12 @@ def _configurations(args: argparse.Namespace) -> list[Configuration]:
         elif args.space:
             found = in_space(args.space, args.what, usual)
         elif args.grid:
-            found = product(args.what, {**{k: [v] for k, v in usual.items()}, **parse_grid(args.grid)})
+            found = product(args.what, parse_grid(args.grid), usual)
         else:
             found = [make(args.what, usual)]
     except ValueError as error:
         raise UserError(str(error)) from None
-    if not args.device.startswith("cuda") and any(c.conditions["dtype"] == "tf32" for c in found):
+    if not args.device.startswith("cuda") and any(c.dtype == "tf32" for c in found):
         raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
     return found
 
@@ -202,20 +202,20 @@ def _screen(args: argparse.Namespace, request: Request, user: Invoker, shard: tu
     source = _as_user(args, user)
     Database(path).close()  # what is wrong with it is said without a screen
 
-    def work(tell: Callable[[Progress], None]) -> list[str]:
+    def work(tell: Tell) -> list[str]:
         with closing(Database(path)) as database, Sweep(request, database, tell, source) as sweep:
             return table.foot(sweep.run())
 
-    apart = Apart(work)
+    process = SweepProcess(work)
     code = 0
     try:
-        if apart.begin():
-            code = run_bench(f"{args.what} on {args.device}", apart.hear, table.COLUMNS)
+        if process.begin():
+            code = run_bench(f"{args.what} on {args.device}", process.hear, table.COLUMNS)
     finally:
-        apart.end()
-    if apart.error is not None:
-        raise apart.error
-    print(visible(f"{apart.rows} rows were measured, {apart.skipped} before: {path}"))
+        process.end()
+    if process.error is not None:
+        raise process.error
+    print(visible(f"{process.rows} rows were measured, {process.skipped} before: {path}"))
     return code
 
 
@@ -254,23 +254,19 @@ class _Printer:
 
 def _list(args: argparse.Namespace) -> int:
     """The operators, their parameters and spaces."""
-    found = [
-        {
-            "name": operator.name,
-            "summary": operator.summary,
-            "parameters": dict(operator.defaults),
-            "spaces": {name: len(some) for name in SPACES if (some := SPACES[name](operator.name, {}))},
-        }
-        for operator in CATALOGUE.values()
-    ]
+    found = []
+    for name, operator in CATALOGUE.items():
+        spaces = {space: len(some) for space in SPACES if (some := SPACES[space](name, {}))}
+        if args.json:
+            plain = {"name": name, "summary": operator.summary, "parameters": dict(operator.defaults), "spaces": spaces}
+            found.append(plain)
+        else:
+            counts = ", ".join(f"{space} {count}" for space, count in spaces.items())
+            print(f"{name:16} {operator.summary}\n{'':16} {words(operator.defaults)}\n{'':16} spaces: {counts}")
     if args.json:
         print(json.dumps({"operators": found, "conditions": dict(CONDITIONS)}, indent=2))
-        return 0
-    for one in found:
-        words = " ".join(f"{key}={str(value).lower()}" for key, value in one["parameters"].items())  # type: ignore[attr-defined]
-        spaces = ", ".join(f"{name} {count}" for name, count in one["spaces"].items())  # type: ignore[attr-defined]
-        print(f"{one['name']:16} {one['summary']}\n{'':16} {words}\n{'':16} spaces: {spaces}")
-    print("every operator: " + " ".join(f"{key}={value}" for key, value in CONDITIONS.items()))
+    else:
+        print(f"every operator: {words(CONDITIONS)}")
     return 0
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from memtui.analysis.averages import ratio_interval
-from memtui.bench.configuration import Configuration
-from memtui.bench.store import Database, configuration_of
+from memtui.bench.configuration import Configuration, from_text
+from memtui.bench.store import Database
+from memtui.bench.table import NONE
 
 SAME, SLOWER, FASTER, UNKNOWN = "same", "slower", "faster", "unknown"
 
@@ -32,9 +33,8 @@ class Comparison:
     devices: tuple[str, str]
 
     def to_plain(self) -> dict[str, Any]:
-        made = self.configuration
         return {
-            "key": made.key, "op": made.op, "parameters": dict(made.parameters), "conditions": dict(made.conditions),
+            **self.configuration.to_plain(),
             "time_ratio": self.time[0] if self.time else None,
             "time_low": self.time[1] if self.time else None,
             "time_high": self.time[2] if self.time else None,
@@ -54,14 +54,14 @@ def compare(a: Database, b: Database) -> Iterator[Comparison]:
         alike = first["energy_source"] == second["energy_source"] and first["energy_j"] and second["energy_j"]
         energy = second["energy_j"] / first["energy_j"] if alike else None
         devices = first["device_name"], second["device_name"]
-        yield Comparison(configuration_of(first), time, energy, verdict, devices)
+        yield Comparison(from_text(first["text"]), time, energy, verdict, devices)
 
 
 def line(found: Comparison) -> str:
     """One of them as text."""
-    time = "n/a" if found.time is None else "{:.3f} [{:.3f}, {:.3f}]".format(*found.time)
-    energy = "n/a" if found.energy is None else f"{found.energy:.3f}"
-    return f"{time:>22}  {energy:>6}  {found.verdict:7}  {found.configuration.op} {found.configuration.label()}"
+    time = NONE if found.time is None else "{:.3f} [{:.3f}, {:.3f}]".format(*found.time)
+    energy = NONE if found.energy is None else f"{found.energy:.3f}"
+    return f"{time:>22}  {energy:>6}  {found.verdict:7}  {found.configuration.title}"
 
 
 HEAD = f"{'time, B by A':>22}  {'energy':>6}  {'':7}  configuration"

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memtui.choices import DTYPES
+from memtui.choices import CACHE_STATES, DTYPES, MODES, WEIGHT_SETS
 from memtui.errors import UserError
 from memtui.workloads.operators import CATALOGUE
 from memtui.workloads.operators.base import Operator, Parameters, Value
 
 ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
-FORWARD, BOTH_WAYS = "forward", "forward-backward"
+FORWARD, BOTH_WAYS = MODES
 # Keys that every operator has beside its own parameters, with their defaults.
 CONDITIONS: dict[str, Value] = {
     "dtype": "fp32",
@@ -30,9 +31,9 @@ CONDITIONS: dict[str, Value] = {
 }
 CHOICES: dict[str, tuple[str, ...]] = {
     "dtype": DTYPES,
-    "mode": (FORWARD, BOTH_WAYS),
-    "cache": ("cold", "warm"),
-    "weights": ("rotate", "same"),
+    "mode": MODES,
+    "cache": CACHE_STATES,
+    "weights": WEIGHT_SETS,
     "zeros": ("random", "2:4", "channels"),
 }
 MANY = 100_000  # configurations: more than these were not meant
@@ -64,8 +65,7 @@ class Configuration:
     @property
     def text(self) -> str:
         """Canonical: the same for the same configuration, whatever the order in which it was said."""
-        plain = {"op": self.op, "parameters": dict(self.parameters), "conditions": dict(self.conditions)}
-        return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        return canonical(self._plain())
 
     @property
     def key(self) -> str:
@@ -73,23 +73,47 @@ class Configuration:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
+    def both_ways(self) -> bool:
+        """Whether a call is a forward and a backward pass."""
+        return self.conditions["mode"] == BOTH_WAYS
+
+    @property
+    def dtype(self) -> str:
+        return str(self.conditions["dtype"])
+
+    @property
+    def item_bytes(self) -> int:
+        """Of a number of this type."""
+        return ITEM_BYTES[self.dtype]
+
+    @property
     def flops(self) -> int:
         """Of a call; a backward pass is two more of the kind (one for the inputs, one for the weights)."""
-        return self.operator.flops(self.parameters) * (3 if self.conditions["mode"] == BOTH_WAYS else 1)
+        return self.operator.flops(self.parameters) * (3 if self.both_ways else 1)
 
     @property
     def moved_bytes(self) -> int | None:
         """The least that a call moves; None with a backward pass, which keeps what it likes."""
-        if self.conditions["mode"] == BOTH_WAYS:
-            return None
-        return self.operator.moved_bytes(self.parameters, ITEM_BYTES[str(self.conditions["dtype"])])
+        return None if self.both_ways else self.operator.moved_bytes(self.parameters, self.item_bytes)
+
+    @property
+    def title(self) -> str:
+        """Operator and ``label``."""
+        return f"{self.op} {self.label()}"
 
     def label(self) -> str:
         """Short, for people: numbers, and words and conditions that are not the usual ones."""
         p, usual = self.parameters, self.operator.defaults
         found = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
         found |= {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
-        return " ".join(f"{k}={_word(v)}" for k, v in found.items())
+        return words(found)
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"key": self.key, **self._plain()}
+
+    def _plain(self) -> dict[str, Any]:
+        return {"op": self.op, "parameters": dict(self.parameters), "conditions": dict(self.conditions)}
 
     def _usual(self, key: str) -> Value:
         """What a parameter is where nothing is said of it."""
@@ -119,6 +143,17 @@ def make(op: str, given: Parameters) -> Configuration:
     return Configuration(op, own, conditions)
 
 
+def from_text(text: str) -> Configuration:
+    """The configuration that has this ``text``. Raises ValueError, as ``make``."""
+    plain = json.loads(text)
+    return make(plain["op"], {**plain["parameters"], **plain["conditions"]})
+
+
+def canonical(plain: Any) -> str:
+    """JSON that is the same text for the same content."""
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+
 def _check(operator: Operator, parameters: Parameters, conditions: Mapping[str, Value]) -> None:
     """Raise ValueError for what cannot go together."""
     shares = {conditions["input_zeros"], conditions["weight_zeros"]}
@@ -130,15 +165,19 @@ def _check(operator: Operator, parameters: Parameters, conditions: Mapping[str, 
         raise ValueError(f"{operator.name} has no backward pass")
 
 
-def product(op: str, grid: Mapping[str, Sequence[Value]]) -> list[Configuration]:
+def product(op: str, grid: Mapping[str, Sequence[Value]], usual: Parameters | None = None) -> list[Configuration]:
     """Every combination of the values, each once.
+
+    Args:
+        op: the operator.
+        grid: values of each key.
+        usual: what holds where the grid says nothing.
 
     Raises:
         ValueError: as ``make``, or there are too many.
     """
-    count = 1
-    for values in grid.values():
-        count *= len(values)
+    grid = {**{key: [value] for key, value in (usual or {}).items()}, **grid}
+    count = math.prod(map(len, grid.values()))
     if count > MANY:
         raise ValueError(f"{count} configurations are more than {MANY}")
     found = []
@@ -149,13 +188,13 @@ def product(op: str, grid: Mapping[str, Sequence[Value]]) -> list[Configuration]
         except ValueError as error:
             if count == 1:
                 raise
-            raise ValueError(f"{' '.join(f'{k}={_word(v)}' for k, v in given.items())}: {error}") from None
+            raise ValueError(f"{words(given)}: {error}") from None
     return unique(found)
 
 
 def unique(found: Iterable[Configuration]) -> list[Configuration]:
     """Each once, in the order of their first appearance."""
-    return list({c.key: c for c in found}.values())
+    return list(dict.fromkeys(found))
 
 
 def parse_grid(texts: Iterable[str]) -> dict[str, list[Value]]:
@@ -214,7 +253,7 @@ def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
         found = [make(op, {**usual, **_table(each)}) for each in _tables(table.get("list", []))]
         if "grid" in table:
             lists = {k: v if isinstance(v, list) else [v] for k, v in _table(table["grid"]).items()}
-            found += product(op, {**{k: [v] for k, v in usual.items()}, **lists})
+            found += product(op, lists, usual)
     except ValueError as error:
         raise UserError(f"{path}: [{op}]: {error}") from None
     return unique(found)
@@ -230,6 +269,11 @@ def _table(plain: Any) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise ValueError("a table of keys and values was expected")
     return plain
+
+
+def words(values: Parameters) -> str:
+    """``k=v k=v``, as the command line has it."""
+    return " ".join(f"{key}={_word(value)}" for key, value in values.items())
 
 
 def _word(value: Value) -> str:

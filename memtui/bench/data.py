@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from memtui.bench.configuration import BOTH_WAYS, ITEM_BYTES, Configuration
+from memtui.bench.configuration import Configuration
 from memtui.workloads.operators.base import Tensor
 
 BUFFER_BYTES = 256 << 20  # at least
@@ -36,11 +36,11 @@ class Data:
     def __init__(self, torch: Any, device: str, configuration: Configuration, cache_bytes: int, seed: int) -> None:
         """Raises OutOfMemory, and what torch raises."""
         self._torch, self._device = torch, device
-        self._dtype = getattr(torch, {"fp16": "float16", "bf16": "bfloat16"}.get(_dtype(configuration), "float32"))
-        self._item_bytes = ITEM_BYTES[_dtype(configuration)]
+        self._dtype = getattr(torch, {"fp16": "float16", "bf16": "bfloat16"}.get(configuration.dtype, "float32"))
+        self._item_bytes = configuration.item_bytes
         self._random = torch.Generator(device).manual_seed(seed)
         self._conditions = configuration.conditions
-        self._trains = configuration.conditions["mode"] == BOTH_WAYS
+        self._trains = configuration.both_ways
         self._nhwc = configuration.parameters.get("format") == "channels_last"
         operator, p = configuration.operator, configuration.parameters
         wanted = max(BUFFER_BYTES, CACHES * cache_bytes)
@@ -136,10 +136,6 @@ def out_of_memory(error: RuntimeError) -> OutOfMemory | None:
     text = str(error)
     short = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text
     return OutOfMemory(text.splitlines()[0]) if short else None
-
-
-def _dtype(configuration: Configuration) -> str:
-    return str(configuration.conditions["dtype"])
 
 
 def _aligned(size_bytes: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from memtui.bench.configuration import BOTH_WAYS, Configuration
+from memtui.bench.configuration import Configuration
 from memtui.bench.data import Data
 from memtui.bench.plan import BLOCK_NS, CALIBRATION_NS, FIRST_CALLS, FIRST_NS, SETTLED, SETTLING_NS, Plan, Window
 
@@ -28,8 +28,8 @@ class Load:
         self._torch, self._walk = torch, data.walk()
         self._gpu = device.startswith("cuda")
         call = configuration.operator.bind(torch, configuration.parameters)
-        self._call = self._both_ways(call, data) if configuration.conditions["mode"] == BOTH_WAYS else call
-        self._mode = torch.enable_grad if configuration.conditions["mode"] == BOTH_WAYS else torch.inference_mode
+        self._call = self._both_ways(call, data) if configuration.both_ways else call
+        self._mode = torch.enable_grad if configuration.both_ways else torch.inference_mode
 
     def _both_ways(self, call: Any, data: Data) -> Any:
         torch = self._torch

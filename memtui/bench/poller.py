@@ -19,8 +19,8 @@ EVERY_S = 0.001
 class Poller:
     """Starts at once; ``close`` ends it."""
 
-    def __init__(self, source: EnergySource, every_s: float = EVERY_S) -> None:
-        self._source, self._every_s = source, every_s
+    def __init__(self, source: EnergySource) -> None:
+        self._source = source
         self._times, self._energies, self._powers = array("q"), array("d"), array("d")
         self._lock = threading.Lock()
         self._end = threading.Event()
@@ -54,7 +54,7 @@ class Poller:
         if not len(series.t_ns) or series.t_ns[-1] - series.t_ns[0] < 4 * SETTLING_NS:
             return False
         last = int(series.t_ns[-1]) - SETTLING_NS // 2  # a counter's step after the end of a span has to be there
-        watts = [self._mean(series, last - (n + 1) * SETTLING_NS, last - n * SETTLING_NS) for n in range(3)]
+        watts = [self._mean_power_w(series, last - (n + 1) * SETTLING_NS, last - n * SETTLING_NS) for n in range(3)]
         known = [w for w in watts if w is not None]
         return len(known) == 3 and max(known) - min(known) <= SETTLED_POWER * float(np.median(known))
 
@@ -64,17 +64,17 @@ class Poller:
         if not len(series.t_ns):
             return None
         last = int(series.t_ns[-1]) - SETTLING_NS // 2
-        return self._mean(series, last - 2 * SETTLING_NS, last)
+        return self._mean_power_w(series, last - 2 * SETTLING_NS, last)
 
     def measure_idle(self, seconds: float) -> tuple[float | None, str]:
         """Watts that the device draws while nothing runs, or why that is not known."""
         begin = time.monotonic_ns()
         time.sleep(seconds + 0.3)  # and until the counter's next step
-        self.idle_w = self._mean(self.series(), begin, begin + int(seconds * 1e9))
+        self.idle_w = self._mean_power_w(self.series(), begin, begin + int(seconds * 1e9))
         return self.idle_w, "" if self.idle_w is not None else "the source said nothing while the device was idle"
 
     @staticmethod
-    def _mean(series: Series, begin_ns: int, end_ns: int) -> float | None:
+    def _mean_power_w(series: Series, begin_ns: int, end_ns: int) -> float | None:
         counted = from_counter(series.t_ns, series.energy_j, begin_ns, end_ns).power_w
         return counted if counted is not None else from_power(series.t_ns, series.power_w, begin_ns, end_ns).power_w
 
@@ -84,7 +84,7 @@ class Poller:
         self._source.close()
 
     def _run(self) -> None:
-        while not self._end.wait(self._every_s):
+        while not self._end.wait(EVERY_S):
             energy_j, power_w = self._source.read()
             t_ns = time.monotonic_ns()
             with self._lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 from memtui.analysis.averages import mean_interval
@@ -53,9 +54,9 @@ def study(rows: Sequence[Row]) -> list[Point]:
     measured = sorted((row for row in rows if row.status == "ok"), key=lambda row: row.plan.seconds)
     if not measured:
         return []
-    times, energies = _times(measured[-1]), _energies(measured[-1])
+    times, watts = _times(measured[-1]), _watts(measured[-1])
     return [
-        Point(row.plan.seconds, len(row.windows), _precision(_times(row), times), _precision(_energies(row), energies))
+        Point(row.plan.seconds, len(row.windows), _precision(_times(row), times), _precision(_watts(row), watts))
         for row in measured
     ]
 
@@ -64,7 +65,7 @@ def _times(row: Row) -> list[float]:
     return [window.call_ns for window in row.windows]
 
 
-def _energies(row: Row) -> list[float]:
+def _watts(row: Row) -> list[float]:
     """Watts of each window by the counter or, without one, by the sensor; empty where one is missing."""
     if row.energy_j is None:
         return []
@@ -77,9 +78,7 @@ def _precision(values: Sequence[float], truth: Sequence[float]) -> Precision | N
     if interval is None or len(truth) < 2:
         return None
     mean, _, high = interval
-    best = sum(truth) / len(truth)
-    spread = (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
-    return Precision(spread / mean, (high - mean) / mean, mean / best - 1)
+    return Precision(stdev(values) / mean, (high - mean) / mean, mean / fmean(truth) - 1)
 
 
 def shortest(points: Sequence[Point], what: str) -> float | None:
@@ -114,8 +113,7 @@ def lines(points: Sequence[Point]) -> list[str]:
     head = ("time: spread", 12), ("+-", 7), ("error", 8), (" power: spread", 14), ("+-", 7), ("error", 8)
     said = [f"{'window':>8}  {'n':>3}  " + " ".join(f"{name:>{width}}" for name, width in head)]
     for p in points:
-        cells = [f"{_cells(p.time, 12)}", f"{_cells(p.energy, 13)}"]
-        said.append(f"{p.seconds:>6g} s  {p.windows:>3}  {'  '.join(cells)}")
+        said.append(f"{p.seconds:>6g} s  {p.windows:>3}  {_cells(p.time, 12)}  {_cells(p.energy, 13)}")
     for what in ("time", "energy"):
         if any(getattr(p, what) is not None for p in points):
             best = shortest(points, what)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.averages import averages, mean_interval
+from memtui.analysis.averages import Averages, averages, mean_interval
 from memtui.analysis.energy import Energy, agreement, from_counter, from_power
 from memtui.bench.configuration import Configuration
 from memtui.bench.plan import Plan, Window
@@ -117,6 +117,17 @@ class Row:
             return None
         return (self.high_ns - self.low_ns) / 2 / self.call_ns
 
+    def columns(self) -> dict[str, Any]:
+        """Values by column of ``measurement``, as far as they are the same to all who store or print a row."""
+        apart = ("configuration", "plan", "flags", "reference", "windows", "energies", "states")
+        return {
+            "windows": self.plan.windows,
+            "seconds": self.plan.seconds,
+            "flops": self.configuration.flops,
+            "moved_bytes": self.configuration.moved_bytes,
+            **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart},
+        }
+
 
 def failed(configuration: Configuration, plan: Plan, why: str, text: str) -> Row:
     """A row that says why there is no figure."""
@@ -151,8 +162,12 @@ def evaluate(
     low, median, high = np.percentile(blocks, (25, 50, 75)).tolist()
     interval = mean_interval([float(np.median(w.block_ns)) for w in windows])
     energies = tuple(_energy(w, series) for w in windows)
-    found = _energies(windows, energies, series)
-    flags = [*conditions.flags, *_time_flags(windows, conditions, (high - low) / median, interval), *found.pop("flags")]
+    sensor = _sensor(windows, series)
+    flags = (
+        *conditions.flags,
+        *_time_flags(windows, conditions, (high - low) / median, interval),
+        *_energy_flags(energies, sensor),
+    )
     return Row(
         configuration,
         plan,
@@ -163,6 +178,9 @@ def evaluate(
         high_ns=interval[2] if interval else None,
         energy_source=series.source,
         energy_scope=series.scope,
+        power_3s_w=sensor.mean_3s if sensor else None,
+        power_median_w=sensor.median if sensor else None,
+        power_verdict=sensor.verdict if sensor else "",
         estimate_j=None if assumed_w is None else assumed_w * median / 1e9,
         estimate_model="" if assumed_w is None else f"assumed {assumed_w:g} W x time",
         walked_bytes=walked_bytes,
@@ -171,7 +189,7 @@ def evaluate(
         windows=tuple(windows),
         energies=energies,
         states=conditions.states,
-        **found,
+        **_energies(windows, energies, series),
     )
 
 
@@ -187,48 +205,46 @@ def _energy(window: Window, series: Series) -> WindowEnergy:
 
 def _energies(windows: Sequence[Window], energies: Sequence[WindowEnergy], series: Series) -> dict[str, Any]:
     """Energy and power of a call, by the counter where it works in every window, and by the sensor otherwise."""
-    found: dict[str, Any] = {"flags": []}
+    reason = ""
     for status, some in ((MEASURED, [e.counter for e in energies]), (INTEGRATED, [e.integral for e in energies])):
-        watts = [e.power_w for e in some]
-        if any(w is None for w in watts):
-            if status == MEASURED or not found.get("energy_reason"):
-                found["energy_reason"] = next(e.reason for e in some if e.power_w is None)
+        watts = [e.power_w for e in some if e.power_w is not None]
+        if len(watts) < len(some):
+            reason = reason or next(e.reason for e in some if e.power_w is None)
             continue
-        calls = [w * window.call_ns / 1e9 for w, window in zip(watts, windows, strict=True) if w is not None]
-        found |= {
-            "energy_status": status,
-            "energy_j": float(np.mean(calls)),
-            "power_w": float(np.mean(np.array(watts))),
-        }
-        if status == MEASURED:
-            found["energy_reason"] = ""
-        if interval := mean_interval(calls):
-            found |= {"energy_low_j": interval[1], "energy_high_j": interval[2]}
+        pairs = list(zip(watts, windows, strict=True))
+        joules = [w * window.call_ns / 1e9 for w, window in pairs]
+        above_idle_j = None
         if series.idle_w is not None:
-            net = (w - series.idle_w for w in watts if w is not None)
-            spans = (window.call_ns / 1e9 for window in windows)
-            found["above_idle_j"] = float(np.mean([a * b for a, b in zip(net, spans, strict=True)]))
-        break
-    found |= _power(windows, series, found["flags"])
-    verdicts = {a.verdict for e in energies if (a := agreement(e.counter, e.integral)) is not None}
-    if "sensor_disagreement" in verdicts:
-        found["flags"].append("sensor_disagreement")
-    return found
+            above_idle_j = float(np.mean([(w - series.idle_w) * window.call_ns / 1e9 for w, window in pairs]))
+        interval = mean_interval(joules)
+        return {
+            "energy_status": status,
+            "energy_reason": reason,
+            "energy_j": float(np.mean(joules)),
+            "energy_low_j": interval[1] if interval else None,
+            "energy_high_j": interval[2] if interval else None,
+            "above_idle_j": above_idle_j,
+            "power_w": float(np.mean(watts)),
+        }
+    return {"energy_reason": reason}
 
 
-def _power(windows: Sequence[Window], series: Series, flags: list[str]) -> dict[str, Any]:
-    """The three averages of the sensor's readings in all windows, and whether they agree."""
-    if not np.isfinite(series.power_w).any():
-        return {}
+def _sensor(windows: Sequence[Window], series: Series) -> Averages | None:
+    """The three averages of the sensor's readings in all windows; None without any."""
     inside = np.zeros(len(series.t_ns), bool)
     for window in windows:
         inside |= (series.t_ns >= window.begin_ns) & (series.t_ns <= window.end_ns)
-    three = averages(series.power_w[inside])
-    if three is None:
-        return {}
-    if three.verdict in ("drift", "two levels", "outliers"):
-        flags.append(f"power_{three.verdict.replace(' ', '_')}")
-    return {"power_3s_w": three.mean_3s, "power_median_w": three.median, "power_verdict": three.verdict}
+    return averages(series.power_w[inside])
+
+
+def _energy_flags(energies: Sequence[WindowEnergy], sensor: Averages | None) -> list[str]:
+    found = []
+    if sensor is not None and sensor.verdict in ("drift", "two levels", "outliers"):
+        found.append(f"power_{sensor.verdict.replace(' ', '_')}")
+    verdicts = {a.verdict for e in energies if (a := agreement(e.counter, e.integral)) is not None}
+    if "sensor_disagreement" in verdicts:
+        found.append("sensor_disagreement")
+    return found
 
 
 def _time_flags(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from memtui import choices
 from memtui.bench.configuration import Configuration, make, product, unique
 from memtui.workloads import resnet50
 from memtui.workloads.operators import CATALOGUE
@@ -89,27 +90,18 @@ def _resnet50(op: str, usual: Parameters) -> list[Configuration]:
 
 
 def _every(op: str, grids: list[Grid], usual: Parameters) -> list[Configuration]:
-    always = {key: [value] for key, value in usual.items()}
-    return unique(c for grid in grids for c in product(op, {**always, **grid}))
+    return unique(c for grid in grids for c in product(op, grid, usual))
 
 
-SPACES: dict[str, Callable[[str, Parameters], list[Configuration]]] = {
-    "small": _small,
-    "resnet50": _resnet50,
-    "thesis": _thesis,
-    "sparsity": _sparsity,
-}
+# The names are there, where the command line finds them without loading any operator.
+SPACES: dict[str, Callable[[str, Parameters], list[Configuration]]] = dict(
+    zip(choices.SPACES, (_small, _resnet50, _thesis, _sparsity), strict=True)
+)
 
 
 def resnet50_counts(n: int = 1, size: int = 224, usual: Parameters | None = None) -> dict[Configuration, int]:
     """The operators of ResNet-50, and how often a forward pass calls each. Insertion order is that of first calls."""
-    found: dict[str, Configuration] = {}
-    counts: Counter[str] = Counter()
-    for op, parameters in resnet50.calls(n, size):
-        made = make(op, {**(usual or {}), **parameters})
-        found.setdefault(made.key, made)
-        counts[made.key] += 1
-    return {made: counts[key] for key, made in found.items()}
+    return Counter(make(op, {**(usual or {}), **parameters}) for op, parameters in resnet50.calls(n, size))
 
 
 def in_space(space: str, op: str, usual: Parameters) -> list[Configuration]:

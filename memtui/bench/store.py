@@ -8,7 +8,7 @@ import secrets
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from memtui.bench.configuration import Configuration, make
+from memtui.bench.configuration import canonical
 from memtui.bench.plan import Plan
 from memtui.bench.result import Row
 from memtui.errors import UserError
@@ -24,12 +24,6 @@ from memtui.foreign import visible
 
 APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
 SCHEMA_VERSION = 1
-# Columns of ``measurement`` that a Row has under the same name.
-_SAME = (
-    "status", "reason", "call_ns", "iqr_ns", "mean_ns", "low_ns", "high_ns", "energy_status", "energy_reason",
-    "energy_source", "energy_scope", "energy_j", "energy_low_j", "energy_high_j", "above_idle_j", "power_w",
-    "power_3s_w", "power_median_w", "power_verdict", "estimate_j", "estimate_model", "walked_bytes", "copies",
-)  # fmt: skip
 _TABLES = ("device", "environment", "configuration", "run", "measurement", "window")
 
 
@@ -66,8 +60,7 @@ class Database:
             try:
                 connection.executescript(f"BEGIN EXCLUSIVE; {script} {head} COMMIT;")
             except sqlite3.OperationalError:  # another one made it meanwhile
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                connection.rollback()
             identity, version, tables = self._identity()
         why = ""
         if identity != APPLICATION_ID:
@@ -95,7 +88,7 @@ class Database:
     def begin_run(self, plan: Plan, idle_w: float | None, idle_reason: str) -> str:
         """Name of a new run."""
         name = secrets.token_hex(8)
-        row = name, time.time_ns(), socket.gethostname(), _json(plan.to_plain()), idle_w, idle_reason
+        row = name, time.time_ns(), socket.gethostname(), canonical(plan.to_plain()), idle_w, idle_reason
         self._connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", row)
         return name
 
@@ -106,55 +99,42 @@ class Database:
 
     def environment(self, plain: dict[str, Any]) -> int:
         """Number of an environment, which is taken in if it is new."""
-        self._connection.execute("INSERT OR IGNORE INTO environment(text) VALUES (?)", (_json(plain),))
-        return self._one("SELECT id FROM environment WHERE text = ?", _json(plain))
+        self._connection.execute("INSERT OR IGNORE INTO environment(text) VALUES (?)", (canonical(plain),))
+        return self._one("SELECT id FROM environment WHERE text = ?", canonical(plain))
 
-    def add(self, row: Row, run: str, device: int, environment: int) -> int:
-        """Take in a finished row with its windows, at once; its number."""
+    def add(self, row: Row, run: str, device: int, environment: int) -> None:
+        """Take in a finished row with its windows, at once."""
         made = row.configuration
-        values = {name: getattr(row, name) for name in _SAME} | {
+        values = row.columns() | {
             "run": run,
             "configuration": made.key,
             "device": device,
             "environment": environment,
             "t_wall_ns": time.time_ns(),
             "reference": int(row.reference),
-            "windows": row.plan.windows,
-            "seconds": row.plan.seconds,
-            "flops": made.flops,
-            "moved_bytes": made.moved_bytes,
             "flags": " ".join(row.flags),
         }
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self._connection as connection:  # all of it or nothing
+            connection.execute("BEGIN IMMEDIATE")
             connection.execute("INSERT OR IGNORE INTO configuration VALUES (?, ?, ?)", (made.key, made.op, made.text))
-            names = ", ".join(values)
-            marks = ", ".join("?" * len(values))
-            number = connection.execute(
-                f"INSERT INTO measurement({names}) VALUES ({marks})", tuple(values.values())
-            ).lastrowid
-            assert number is not None
+            measurement = self._insert("measurement", values)
             for n, window in enumerate(row.windows):
-                energy = row.energies[n]
-                counted = energy.counter.energy_j is not None
-                connection.execute(
-                    "INSERT INTO window VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        *(number, n, window.calls, window.end_ns - window.begin_ns, window.busy_ns, window.cpu_ns),
-                        np.asarray(window.block_ns, "<f8").tobytes(),
-                        energy.counter.energy_j,
-                        energy.counter.end_ns - energy.counter.begin_ns if counted else None,
-                        energy.integral.energy_j,
-                        energy.counter.reason or energy.integral.reason,
-                        _json(row.states[n] if n < len(row.states) else {}),
-                    ),
-                )
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        return number
+                counter, integral = row.energies[n].counter, row.energies[n].integral
+                plain = {
+                    "measurement": measurement,
+                    "number": n,
+                    "calls": window.calls,
+                    "wall_ns": window.end_ns - window.begin_ns,
+                    "busy_ns": window.busy_ns,
+                    "cpu_ns": window.cpu_ns,
+                    "block_ns": np.asarray(window.block_ns, "<f8").tobytes(),
+                    "counter_j": counter.energy_j,
+                    "counter_ns": None if counter.energy_j is None else counter.end_ns - counter.begin_ns,
+                    "integral_j": integral.energy_j,
+                    "reason": counter.reason or integral.reason,
+                    "state": canonical(row.states[n] if n < len(row.states) else {}),
+                }
+                self._insert("window", plain)
 
     def done(self, device: int, environment: int, plan: Plan) -> set[str]:
         """Keys of configurations that were measured there, as well as this plan would."""
@@ -195,48 +175,33 @@ class Database:
         with closing(Database(other, create=False)) as checked:
             devices = {r["id"]: self.device(r["kind"], r["name"], r["uuid"]) for r in checked._all("device")}
             environments = {r["id"]: self.environment(json.loads(r["text"])) for r in checked._all("environment")}
-            connection = self._connection
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with self._connection as connection:
+                connection.execute("BEGIN IMMEDIATE")
                 for table in ("configuration", "run"):
                     for r in checked._all(table):
                         marks = ", ".join("?" * len(r.keys()))
                         connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", tuple(r))
-                known = set(connection.execute("SELECT run, configuration, t_wall_ns FROM measurement").fetchall())
-                known = {tuple(row) for row in known}
+                known = {tuple(r) for r in connection.execute("SELECT run, configuration, t_wall_ns FROM measurement")}
                 added = 0
                 for r in checked._all("measurement"):
                     if (r["run"], r["configuration"], r["t_wall_ns"]) in known:
                         continue
                     plain = dict(r) | {"device": devices[r["device"]], "environment": environments[r["environment"]]}
                     before = plain.pop("id")
-                    names, marks = ", ".join(plain), ", ".join("?" * len(plain))
-                    number = connection.execute(
-                        f"INSERT INTO measurement({names}) VALUES ({marks})", tuple(plain.values())
-                    ).lastrowid
+                    measurement = self._insert("measurement", plain)
                     for w in checked._connection.execute("SELECT * FROM window WHERE measurement = ?", (before,)):
-                        connection.execute(
-                            f"INSERT INTO window VALUES ({', '.join('?' * len(w.keys()))})", (number, *tuple(w)[1:])
-                        )
+                        self._insert("window", dict(w) | {"measurement": measurement})
                     added += 1
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
             return added
+
+    def _insert(self, table: str, values: Mapping[str, Any]) -> int | None:
+        """Take in a row, by column; its number."""
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
+        query = f"INSERT INTO {table}({names}) VALUES ({marks})"
+        return self._connection.execute(query, tuple(values.values())).lastrowid
 
     def _all(self, table: str) -> list[sqlite3.Row]:
         return self._connection.execute(f"SELECT * FROM {table}").fetchall()
 
     def _one(self, query: str, *values: Any) -> int:
         return int(self._connection.execute(query, values).fetchone()[0])
-
-
-def configuration_of(row: dict[str, Any]) -> Configuration:
-    """What a stored row measured."""
-    plain = json.loads(row["text"])
-    return make(plain["op"], {**plain["parameters"], **plain["conditions"]})
-
-
-def _json(plain: Any) -> str:
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"))

@@ -62,6 +62,9 @@ class Progress:
     source: str = ""
 
 
+Tell = Callable[[Progress], None]
+
+
 @dataclass(frozen=True)
 class Request:
     """What the user asked for."""
@@ -74,7 +77,6 @@ class Request:
     again: bool = False  # also what was measured before
     rounds: int = 1  # through all of them; more than one to hold them against each other on a machine that drifts
     lengths_s: tuple[float, ...] = ()  # of windows, each of which is tried, in the place of the plan's
-    log: Path | None = None
 
 
 class Sweep:
@@ -84,7 +86,7 @@ class Sweep:
         self,
         request: Request,
         database: Database,
-        tell: Callable[[Progress], None],
+        tell: Tell,
         source: EnergySource | NoSource | None = None,
     ) -> None:
         """What to measure, where rows go, and who is told.
@@ -95,14 +97,13 @@ class Sweep:
             tell: is called with every step.
             source: of energy, or why there is none, as found while this process was root; None: it is looked for here.
         """
-        self._request, self._database, self._tell, self._found = request, database, tell, source
+        self._request, self._database, self._tell, self._given_source = request, database, tell, source
         self._stack = ExitStack()
         self._worker: WorkerProcess | None = None
         self._poller: Poller | None = None
         self._source: EnergySource | None = None
         self._no_energy = ""
         self._now = Progress("start")
-        self._durations: list[float] = []
         self._first_reference_ns: float | None = None
         self._power_shown = 0.0
 
@@ -121,34 +122,32 @@ class Sweep:
             UserError: the device is not there or is being measured by another one.
         """
         worker = self._opened()
-        plan = self._planned()
-        lengths_s = self._request.lengths_s or (plan.seconds,)
-        idle_w, idle_reason = self._idle()
         device = self._database.device(self._kind, worker.ready["name"], worker.ready["uuid"])
         environment = self._database.environment(self._environment(worker.ready))
         done = set() if self._request.again else self._database.done(device, environment, self._request.plan)
         wanted = [c for c in self._request.configurations if c.key not in done]
-        of = len(wanted) * self._request.rounds * len(lengths_s)
+        of = len(wanted) * self._request.rounds * (len(self._request.lengths_s) or 1)
         self._show(of=of, skipped=len(self._request.configurations) - len(wanted))
         if not wanted:
             return []
-        run = self._database.begin_run(self._request.plan, idle_w, idle_reason)
+        plan = self._planned()
+        lengths_s = self._request.lengths_s or (plan.seconds,)
+        run = self._database.begin_run(self._request.plan, *self._idle())
         rows: list[Row] = []
         entries = [
             (*entry, length_s)
             for length_s in random.Random(plan.seed).sample(lengths_s, len(lengths_s))
             for entry in _entries(wanted, self._request.rounds, plan.seed)
         ]
+        begin = time.monotonic()
         for number, (configuration, reference, length_s) in enumerate(entries, 1):
-            begin = time.monotonic()
             row = replace(self._measure(configuration, replace(plan, seconds=length_s)), reference=reference)
             self._database.add(row, run, device, environment)
-            self._durations.append(time.monotonic() - begin)
             if reference:
                 self._see_drift(row)
             else:
                 rows.append(row)
-            left_s = (len(entries) - number) * sum(self._durations) / number
+            left_s = (len(entries) - number) * (time.monotonic() - begin) / number
             self._show("done", number=len(rows), row=row, left_s=left_s)
         return rows
 
@@ -158,7 +157,7 @@ class Sweep:
 
     def _started(self) -> WorkerProcess:
         try:
-            self._worker = WorkerProcess(self._request.device, self._request.threads, self._request.log)
+            self._worker = WorkerProcess(self._request.device, self._request.threads)
         except WorkerEnded as error:
             hint = "; pip install 'memtui[bench]'" if "No module named" in str(error) else ""
             raise UserError(f"{self._request.device} cannot be measured: {error}{hint}", FAILURE) from None
@@ -179,7 +178,7 @@ class Sweep:
         self._stack.enter_context(DeviceLock(lock_path(self._source), self._request.device))
 
     def _open_source(self, uuid: str) -> None:
-        found = self._found or look_for_source(self._request.device, uuid)
+        found = self._given_source or look_for_source(self._request.device, uuid)
         if isinstance(found, NoSource):
             self._no_energy = str(found)
             self._show(notice=f"no energy: {found}", source=self._no_energy)
@@ -215,10 +214,7 @@ class Sweep:
     def _measure(self, configuration: Configuration, plan: Plan) -> Row:
         """One row, whatever happens to the worker."""
         self._show("data", configuration=configuration)
-        if self._worker is None:
-            self._started()
-        worker = self._worker
-        assert worker is not None
+        worker = self._worker or self._started()
         if self._poller is not None:
             self._poller.forget()
         before = _steal()

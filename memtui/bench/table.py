@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from memtui.bench.result import UNAVAILABLE, Row
-from memtui.units import energy
+from memtui.units import energy, three_digits
 
 NONE = "n/a"
 FLAGS = {
@@ -32,18 +32,18 @@ def head() -> str:
 
 def line(row: Row) -> str:
     """One row. What is not known is ``n/a``; an estimate has a ``~``."""
-    label = f"{row.configuration.op} {row.configuration.label()}"
+    title = row.configuration.title
     if row.status != "ok":
-        return f"{label}: {row.reason}"
+        return f"{title}: {row.reason}"
     text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells(row), COLUMNS, strict=True))
-    return f"{text}  {label}" + (f"  [{', '.join(row.flags)}]" if row.flags else "")
+    return f"{text}  {title}" + (f"  [{', '.join(row.flags)}]" if row.flags else "")
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """The figures of a row, in the order of ``COLUMNS``."""
     if row.status != "ok":
         return (NONE,) * len(COLUMNS)
-    joules = NONE if row.energy_j is None else energy(row.energy_j)
+    joules = energy(row.energy_j)
     if row.energy_j is None and row.estimate_j is not None:
         joules = f"~{energy(row.estimate_j)}"
     spread = row.iqr_ns / row.call_ns if row.iqr_ns is not None and row.call_ns else None
@@ -83,23 +83,11 @@ def foot(rows: Iterable[Row]) -> list[str]:
 
 def to_plain(row: Row) -> dict[str, Any]:
     """JSON-ready; names and units are those of the database."""
-    made = row.configuration
-    names = (
-        "status", "reason", "call_ns", "iqr_ns", "mean_ns", "low_ns", "high_ns", "energy_status", "energy_reason",
-        "energy_source", "energy_scope", "energy_j", "energy_low_j", "energy_high_j", "above_idle_j", "power_w",
-        "power_3s_w", "power_median_w", "power_verdict", "estimate_j", "estimate_model", "walked_bytes", "copies",
-        "tflops", "gb_per_s",
-    )  # fmt: skip
     return {
-        "key": made.key,
-        "op": made.op,
-        "parameters": dict(made.parameters),
-        "conditions": dict(made.conditions),
-        "windows": row.plan.windows,
-        "seconds": row.plan.seconds,
-        "flops": made.flops,
-        "moved_bytes": made.moved_bytes,
-        **{name: getattr(row, name) for name in names},
+        **row.configuration.to_plain(),
+        **row.columns(),
+        "tflops": row.tflops,
+        "gb_per_s": row.gb_per_s,
         "flags": list(row.flags),
         "window_ns": [window.call_ns for window in row.windows],
     }
@@ -111,18 +99,14 @@ def duration(ns: float | None) -> str:
         return NONE
     for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
         if ns < 999.5 * scale:
-            return f"{_digits(ns / scale)} {unit}"
-    return f"{_digits(ns / 1e9)} s"
-
-
-def _digits(value: float) -> str:
-    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
+            return f"{three_digits(ns / scale)} {unit}"
+    return f"{three_digits(ns / 1e9)} s"
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return NONE
-    return _digits(value) if value >= 0.1 else f"{value:.3g}"
+    return three_digits(value) if value >= 0.1 else f"{value:.3g}"
 
 
 def _percent(value: float | None) -> str:

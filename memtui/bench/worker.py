@@ -17,9 +17,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from memtui.bench import data, loop
-from memtui.bench.configuration import CONDITIONS, Configuration, make
+from memtui.bench.configuration import Configuration, from_text
 from memtui.bench.plan import Plan
+from memtui.probes.host import processor_name
 
 ROOM = 0.8  # of the memory that is free may be taken
 
@@ -54,7 +57,7 @@ class Worker:
                 continue
             self._told_settled = False
             try:
-                self._measure(_configuration(plain["configuration"]), Plan(**plain["plan"]))
+                self._measure(from_text(plain["configuration"]), Plan(**plain["plan"]))
             except data.OutOfMemory as error:
                 self._tell({"at": "failed", "why": "out of memory", "text": str(error)})
             except loop.Interrupted:
@@ -70,8 +73,7 @@ class Worker:
     def _measure(self, configuration: Configuration, plan: Plan) -> None:
         torch = self._torch
         self._tell({"at": "data"})
-        precise = configuration.conditions["dtype"] != "tf32"
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = not precise
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = configuration.dtype == "tf32"
         self._check_room(configuration)
         made = data.Data(torch, self._device, configuration, self._cache_bytes, plan.seed)
         load = loop.Load(torch, self._device, configuration, made)
@@ -87,8 +89,9 @@ class Worker:
     def _check_room(self, configuration: Configuration) -> None:
         """Linux promises memory that it has not, and ends the process that then uses it. Raises OutOfMemory."""
         operator, p = configuration.operator, configuration.parameters
-        size = operator.moved_bytes(p, 4) * (3 if configuration.conditions["mode"] != CONDITIONS["mode"] else 1)
-        free = free_bytes() if self._device == "cpu" else self._torch.cuda.mem_get_info(self._device)[0]
+        size = operator.moved_bytes(p, 4) * (3 if configuration.both_ways else 1)
+        on_cpu = self._device == "cpu"
+        free = psutil.virtual_memory().available if on_cpu else self._torch.cuda.mem_get_info(self._device)[0]
         if size > ROOM * free:
             raise data.OutOfMemory(f"it takes {size} bytes, and {free} are free")
 
@@ -147,27 +150,6 @@ def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache
         unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
         sizes.append(int(text.rstrip("KM")) * unit)
     return max(sizes)
-
-
-def free_bytes() -> int:
-    """Memory that a program could still have."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) << 10
-    return 1 << 62
-
-
-def processor_name() -> str:
-    """As the kernel calls it."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return os.uname().machine
-
-
-def _configuration(text: str) -> Configuration:
-    plain = json.loads(text)
-    return make(plain["op"], {**plain["parameters"], **plain["conditions"]})
 
 
 def main() -> int:

@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from memtui.bench.configuration import Configuration
@@ -28,19 +27,17 @@ class WorkerProcess:
         ready: what it said of itself: versions, name and UUID of the device.
     """
 
-    def __init__(self, device: str, threads: int, log: Path | None = None) -> None:
+    def __init__(self, device: str, threads: int) -> None:
         """Start it and wait until it is ready. Raises WorkerEnded.
 
         Args:
             device: ``cpu`` or ``cuda:N``.
             threads: of its own; 0: one less than there are CPUs.
-            log: where its warnings go; nowhere without.
         """
         words = [sys.executable, "-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
-        with open(log or os.devnull, "ab") as errors:
-            self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-            )
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         self._buffer = b""
         self.ready: dict[str, Any] = {}
         try:
@@ -74,7 +71,7 @@ class WorkerProcess:
                 return None
             chunk = os.read(fd, 1 << 16)
             if not chunk:
-                raise WorkerEnded(self._how())
+                raise WorkerEnded(self._how_it_ended())
             self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
         found: dict[str, Any] = json.loads(line)
@@ -101,9 +98,9 @@ class WorkerProcess:
             self._process.stdin.write(json.dumps(plain).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise WorkerEnded(self._how()) from None
+            raise WorkerEnded(self._how_it_ended()) from None
 
-    def _how(self) -> str:
+    def _how_it_ended(self) -> str:
         try:
             status = self._process.wait(5)
         except subprocess.TimeoutExpired:

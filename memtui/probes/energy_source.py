@@ -15,6 +15,7 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+from memtui.probes.host import cpu_information
 from memtui.probes.nvml import library_problem
 from memtui.probes.rapl import NO_ZONE, RaplProbe
 
@@ -73,7 +74,7 @@ class RaplEnergy(EnergySource):
         if missing := [r.reason for r in readings if r.energy_j is None]:
             self._probe.close()
             why = missing[0]
-            if why == NO_ZONE and "hypervisor" in _cpu_flags():
+            if why == NO_ZONE and "hypervisor" in cpu_information("flags").split():
                 why = "no RAPL zone: this is a virtual machine"
             raise NoSource(why)
 
@@ -167,10 +168,3 @@ def open_source(device: str, uuid: str) -> EnergySource:
 def lock_path(source: EnergySource | None) -> Path:
     """What to lock, so that one measurement at a time runs on a device."""
     return source.lock_path() if isinstance(source, NvmlEnergy) else WHOLE_MACHINE
-
-
-def _cpu_flags() -> set[str]:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("flags"):
-            return set(line.split())
-    return set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +19,17 @@ def read_clock() -> Clock:
     offset = datetime.fromtimestamp(wall_ns / 1e9).astimezone().utcoffset()
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return Clock(monotonic_ns, wall_ns, int(offset.total_seconds()) if offset else 0, boot_id)
+
+
+def cpu_information(key: str) -> str:
+    """What /proc/cpuinfo says of the first CPU under ``key``, such as ``model name``; empty where it says nothing."""
+    found = re.search(rf"^{key}[ \t]*:(.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    return found[1].strip() if found else ""
+
+
+def processor_name() -> str:
+    """As the kernel calls it."""
+    return cpu_information("model name") or os.uname().machine
 
 
 def read_host() -> Host:

@@ -121,10 +121,5 @@ class Operator(ABC):
         """A function that calls it once. ``torch`` is the module."""
 
 
-def macs_of(operator: Operator, p: Parameters) -> int:
-    """Multiplications with an addition, for operators that are made of them."""
-    return operator.flops(p) // 2
-
-
 def _kind(default: Value) -> str:
     return "true or false" if isinstance(default, bool) else "a whole number"

@@ -16,14 +16,13 @@ from collections.abc import Callable
 from typing import Any
 
 from memtui.bench import table
-from memtui.bench.sweep import Progress
+from memtui.bench.sweep import Progress, Tell
 from memtui.errors import FAILURE, UserError
 
 ENDING_S = 10.0
-Tell = Callable[[Progress], None]
 
 
-class Apart:
+class SweepProcess:
     """Starts at once.
 
     Attributes:
@@ -136,13 +135,13 @@ def to_plain(progress: Progress) -> dict[str, Any]:
         "left_s": progress.left_s,
         "power_w": progress.power_w,
         "source": progress.source,
-        "configuration": "" if made is None else f"{made.op} {made.label()}",
+        "configuration": "" if made is None else made.title,
         "notice": progress.notice,
         "row": None
         if row is None
         else {
             "cells": table.cells(row),
-            "label": f"{row.configuration.op} {row.configuration.label()}",
+            "label": row.configuration.title,
             "words": table.words(row),
             "ok": row.status == "ok" and not row.flags,
             "reference": row.reference,
