@@ -152,9 +152,16 @@ def newer(path):
         file.execute("PRAGMA user_version=99")
 
 
+def another_column(path):
+    Database(path).close()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute('ALTER TABLE measurement ADD COLUMN "x) SELECT 1; --"')
+
+
 @pytest.mark.parametrize(
     ("make_it", "words"),
     [
+        (another_column, "its tables are not those of format 1"),
         (foreign, "cannot be used"),
         (another, "is not a database of memtui bench"),
         (newer, "has format 99, and this memtui knows"),

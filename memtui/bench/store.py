@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,9 @@ class Database:
         identity, version, tables = self._identity()
         if not identity and not tables:
             connection.execute("PRAGMA journal_mode=WAL")
-            script = files("memtui.bench").joinpath("schema.sql").read_text()
             head = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
             try:
-                connection.executescript(f"BEGIN EXCLUSIVE; {script} {head} COMMIT;")
+                connection.executescript(f"BEGIN EXCLUSIVE; {_schema()} {head} COMMIT;")
             except sqlite3.OperationalError:  # another one made it meanwhile
                 connection.rollback()
             identity, version, tables = self._identity()
@@ -67,6 +67,8 @@ class Database:
             why = "is not a database of memtui bench"
         elif version != SCHEMA_VERSION:
             why = f"has format {version}, and this memtui knows {SCHEMA_VERSION}"
+        elif _columns(connection) != _known_columns():  # their names go into statements
+            why = f"is not a database of memtui bench: its tables are not those of format {SCHEMA_VERSION}"
         if why:
             self.close()
             raise DatabaseError(f"{self.path}: {why}")
@@ -205,3 +207,21 @@ class Database:
 
     def _one(self, query: str, *values: Any) -> int:
         return int(self._connection.execute(query, values).fetchone()[0])
+
+
+def _schema() -> str:
+    return files("memtui.bench").joinpath("schema.sql").read_text()
+
+
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+    """(table, column, column ...) of every table."""
+    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+    query = "SELECT name FROM pragma_table_info(?) ORDER BY cid"
+    return {(table, *(row[0] for row in connection.execute(query, (table,)))) for table in tables}
+
+
+@cache
+def _known_columns() -> set[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_schema())
+        return _columns(connection)
