@@ -356,6 +356,30 @@ while True:
 """
 
 
+@pytest.mark.parametrize("stops", [True, False], ids=["it had stopped", "it did not stop"])
+def test_an_answer_that_comes_late_is_believed(monkeypatch, counter, stops):
+    """A tracing thread that had no CPU for a while is not taken for one that an exec holds up."""
+    original = Seizure.stop
+
+    def late(self):
+        time.sleep(0.2)
+        if stops:
+            monkeypatch.setattr(self, "_deadline_ns", time.monotonic_ns() + 10**9)
+            return original(self)
+        raise NotPaused("1 of its threads did not stop")
+
+    monkeypatch.setattr(Seizure, "stop", late)
+    monkeypatch.setattr("memtui.probes.pause._END_S", 5.0)
+    with Pauser() as pauser:
+        why = "too busy" if stops else "1 of its threads did not stop"
+        with pytest.raises(NotPaused, match=why), pauser.paused(counter.pid):
+            pytest.fail("the block was entered")
+        counter.assert_runs()
+        monkeypatch.setattr(Seizure, "stop", original)
+        with pauser.paused(counter.pid):
+            counter.assert_stands()
+
+
 def test_kill_9_at_any_moment_frees_the_target():
     need_root()
     counter = Counter(4)

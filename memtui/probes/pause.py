@@ -25,9 +25,10 @@ from memtui.probes.seize import EXEC, NotPaused, Pause, PauseError, PauseRefused
 __all__ = ["DEADLINE_S", "NotPaused", "Pause", "PauseError", "PauseRefused", "Pauser"]
 
 DEADLINE_S = 0.1
-_SLACK_S = 0.02  # for the answer of a tracing thread that kept the deadline
+_SLACK_S = 0.04  # for the answer of a tracing thread that kept the deadline
 _END_S = 0.005  # a thread that is not caught in the kernel ends in less
 _BURY_EVERY_S = 0.001
+BUSY = "this machine was too busy to stop it in time"
 _PR_SET_TIMERSLACK = 29
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -132,7 +133,9 @@ class Pauser:
         try:
             pause, error = job.answer.get(timeout=max(until - time.monotonic(), 0))
         except queue.Empty:
-            pause, error = None, NotPaused(EXEC)
+            self._give_up(job)
+            # Caught in the kernel by an exec; or it had no CPU until now, and has an answer.
+            error = NotPaused(EXEC) if job.answer.empty() else job.answer.get()[1] or NotPaused(BUSY)
         if error is None:
             job.pause = pause
             return pause
@@ -161,6 +164,8 @@ class Pauser:
 
     def _give_up(self, job: _Job) -> None:
         """End the tracing thread, and with it all tracing. One that is caught in the kernel ends when it can."""
+        if job.given_up:
+            return
         job.given_up = True
         job.thread.end()
         if not job.thread.join(_END_S):
