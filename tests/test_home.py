@@ -137,7 +137,7 @@ async def test_the_chosen_row_stays_chosen_when_others_come():
         await pilot.press("down")
         more = ProcessRow(1000, "eve", ("torch",), 99 << 30, 1.0, "bigger")
         app.screen._view = HomeView("server", (more, *VIEW.processes), VIEW.sessions)
-        app.screen._fill()
+        app.screen.fill()
         await pilot.press("enter")
         await pilot.pause(0.05)
         assert app.return_value == ("attach", "17")

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
+from textual.widget import Widget
 
-from memtui.screens.arrange import too_small
+from memtui.screens.lists import ListScreen
 from memtui.screens.terminal_app import TerminalApp
 from memtui.views_bench import BenchRow, BenchView
 from memtui.widgets import text
 from memtui.widgets.listing import Column, Listing, ListingView, Row
-from memtui.widgets.notice import Notice, Words
+from memtui.widgets.notice import Words
 
 REFRESH_S = 0.5
 WORDS = 3  # lines about the selected row
@@ -61,15 +59,10 @@ def grown(view: BenchView, word: dict[str, Any]) -> BenchView:
     return replace(view, rows=rows, said=said, **{name: word[name] for name in names})
 
 
-class BenchScreen(Screen[None]):
+class BenchScreen(ListScreen):
     """The finished rows have the cursor; it follows the newest until it is moved."""
 
-    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "move(1)", "next"),
-        Binding("up", "move(-1)", "previous"),
-        Binding("pagedown", "page(1)", "next page"),
-        Binding("pageup", "page(-1)", "previous page"),
         Binding("end", "newest", "the newest row"),
         Binding("q,escape", "leave", "end"),
     ]
@@ -79,40 +72,29 @@ class BenchScreen(Screen[None]):
         self._title, self._hear, self._columns = title, hear, columns(figures)
         self._view = BenchView()
         self._follows = True
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="bench", daemon=True)
         self.head, self.now, self.bar = Words("title", id="header"), Words("text"), Words("live")
         self.rows = Listing(ListingView("finished", self._columns, note=_NONE), id="rows")
         self.words = [Words("text") for _ in range(WORDS)]
         self.said, self.foot = Words("dim"), Words("dim", id="footer")
-        self.notice = Notice(id="notice")
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.now, self.bar, self.rows, *self.words, self.said, self.foot
+
+    @property
+    def active(self) -> Listing:
+        return self.rows
 
     def compose(self) -> ComposeResult:
-        yield self.head
-        yield self.now
-        yield self.bar
-        yield self.rows
-        yield from self.words
-        yield self.said
-        yield self.foot
+        yield from self.parts
         yield self.notice
 
-    def on_mount(self) -> None:
-        self.rows.choose(True)
-        self._arrange()
-        self._fill()
-        self._thread.start()
-
-    def on_unmount(self) -> None:
-        self._ended.set()
-        self._thread.join(2.0)
-
-    def _follow(self) -> None:
+    def follow(self) -> None:
         """What comes in half a second is shown together."""
-        while not self._ended.is_set():
+        while not self.ended.is_set():
             words: list[dict[str, Any]] = []
             end = time.monotonic() + REFRESH_S
-            while (left := end - time.monotonic()) > 0 and not self._ended.is_set():
+            while (left := end - time.monotonic()) > 0 and not self.ended.is_set():
                 found = self._hear(left)
                 words += found
                 if any("over" in word or "error" in word for word in found):
@@ -124,21 +106,12 @@ class BenchScreen(Screen[None]):
     def on__heard(self, message: _Heard) -> None:
         for word in message.words:
             self._view = grown(self._view, word)
-        self._fill()
+        self.fill()
 
-    def on_resize(self, event: events.Resize) -> None:
-        self._arrange()
-        self._fill()
+    def share_rows(self, height: int) -> None:
+        self.rows.styles.height = max(3, height - 5 - WORDS)
 
-    def _arrange(self) -> None:
-        words = too_small(*self.app.size)
-        self.notice.show(words)
-        self.notice.display = bool(words)
-        for widget in (self.head, self.now, self.bar, self.rows, *self.words, self.said, self.foot):
-            widget.display = not words
-        self.rows.styles.height = max(3, self.app.size.height - 5 - WORDS)
-
-    def _fill(self) -> None:
+    def fill(self) -> None:
         view, width = self._view, self.app.size.width
         self.head.show(f" memtui bench  {self._title}   {_power(view)}")
         self.now.show(f" {_phases(view)}   {view.configuration}")
@@ -160,16 +133,12 @@ class BenchScreen(Screen[None]):
             widget.show(f" {words}", "text" if row is None or row.ok else "warning")
 
     def action_move(self, by: int) -> None:
-        self.rows.move(by)
-        self._moved()
-
-    def action_page(self, by: int) -> None:
-        self.rows.move(by * self.rows.in_sight)
+        super().action_move(by)
         self._moved()
 
     def action_newest(self) -> None:
         self._follows = True
-        self._fill()
+        self.fill()
 
     def action_leave(self) -> None:
         self.app.exit()

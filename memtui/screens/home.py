@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -13,15 +12,15 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
+from textual.widget import Widget
 
 from memtui.foreign import program_first
-from memtui.screens.arrange import too_small
+from memtui.screens.lists import ListScreen
 from memtui.screens.terminal_app import TerminalApp
 from memtui.views_home import HomeView, ProcessRow, SessionRow
 from memtui.widgets import text
 from memtui.widgets.listing import Column, Listing, ListingView, Row
-from memtui.widgets.notice import Notice, Words
+from memtui.widgets.notice import Words
 
 ATTACH, REPLAY = "attach", "replay"
 REFRESH_S = 10.0  # a look at all processes takes some 20 ms
@@ -55,15 +54,10 @@ class _Seen(Message):
         return isinstance(message, _Seen)
 
 
-class HomeScreen(Screen[None]):
+class HomeScreen(ListScreen):
     """Two lists; the first one has the cursor."""
 
-    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "move(1)", "next"),
-        Binding("up", "move(-1)", "previous"),
-        Binding("pagedown", "page(1)", "next page"),
-        Binding("pageup", "page(-1)", "previous page"),
         Binding("tab,shift+tab", "other", "the other list"),
         Binding("enter", "open", "open"),
         Binding("backspace", "rub_out", "take back a letter"),
@@ -76,57 +70,39 @@ class HomeScreen(Screen[None]):
         self._look, self._refresh_s = look, refresh_s
         self._view: HomeView | None = None
         self._words = ""
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="home", daemon=True)
         self.head, self.foot = Words("title", id="header"), Words("dim", id="footer")
         self.processes = Listing(ListingView("running processes", _PROCESSES, note="looking ..."), id="processes")
         self.sessions = Listing(ListingView("sessions", _SESSIONS, note="looking ..."), id="sessions")
-        self.notice = Notice(id="notice")
         self._lists = [self.processes, self.sessions]
 
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.processes, self.sessions, self.foot
+
+    @property
+    def active(self) -> Listing:
+        return next((one for one in self._lists if one.chosen), self.processes)
+
     def compose(self) -> ComposeResult:
-        yield self.head
-        yield self.processes
-        yield self.sessions
-        yield self.foot
+        yield from self.parts
         yield self.notice
 
-    def on_mount(self) -> None:
-        self.processes.choose(True)
-        self._arrange()
-        self._fill()
-        self._thread.start()
-
-    def on_unmount(self) -> None:
-        self._ended.set()
-        self._thread.join(2.0)
-
-    def _follow(self) -> None:
-        while not self._ended.is_set():
+    def follow(self) -> None:
+        while not self.ended.is_set():
             self.post_message(_Seen(self._look()))
-            self._ended.wait(self._refresh_s)
+            self.ended.wait(self._refresh_s)
 
     def on__seen(self, message: _Seen) -> None:
         self._view = message.view
-        self._fill()
+        self.fill()
 
-    def on_resize(self, event: events.Resize) -> None:
-        self._arrange()
-
-    def _arrange(self) -> None:
-        width, height = self.app.size
-        words = too_small(width, height)
-        tiny = bool(words)
-        self.notice.show(words)
-        self.notice.display = tiny
-        for widget in (self.head, self.processes, self.sessions, self.foot):
-            widget.display = not tiny
+    def share_rows(self, height: int) -> None:
         upper = (height - 2) // 2
         self.processes.styles.height, self.sessions.styles.height = upper, height - 2 - upper
 
     # What is shown
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         view = self._view or HomeView()
         processes = [r for r in view.processes if self._matches(f"{r.pid} {r.user} {' '.join(r.kinds)} {r.command}")]
         sessions = [r for r in view.sessions if self._matches(f"{r.command} {r.state} {r.path}")]
@@ -160,10 +136,6 @@ class HomeScreen(Screen[None]):
 
     # Keys
 
-    @property
-    def _active(self) -> Listing:
-        return next(one for one in self._lists if one.chosen)
-
     def _activate(self, listing: Listing) -> None:
         for one in self._lists:
             one.choose(one is listing)
@@ -172,27 +144,21 @@ class HomeScreen(Screen[None]):
         if event.is_printable and event.character:
             event.stop()
             self._words += event.character
-            self._fill()
+            self.fill()
 
     def action_rub_out(self) -> None:
         self._words = self._words[:-1]
-        self._fill()
+        self.fill()
 
     def action_clear(self) -> None:
         self._words = ""
-        self._fill()
+        self.fill()
 
     def action_leave(self) -> None:
         if self._words:
             self.action_clear()
         else:
             self.app.exit()
-
-    def action_move(self, by: int) -> None:
-        self._active.move(by)
-
-    def action_page(self, by: int) -> None:
-        self._active.move(by * self._active.in_sight)
 
     def action_other(self) -> None:
         self._activate(self.sessions if self.processes.chosen else self.processes)
@@ -206,7 +172,7 @@ class HomeScreen(Screen[None]):
 
     def action_open(self) -> None:
         """Leave with what was chosen: the caller opens it."""
-        row = self._active.selected_row
+        row = self.active.selected_row
         if row is None:
             return
         trouble = next((r.trouble for r in (self._view or HomeView()).sessions if row.key == (REPLAY, r.path)), "")
