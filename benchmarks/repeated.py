@@ -10,7 +10,17 @@ from pathlib import Path
 from memtui.session.store import row_id
 
 PAUSE_NS = 10_000_000  # between the end of one and the begin of the next
-_TABLES = ("sample", "process_sample", "page_set", "vma_wss", "vma_shared", "vma_rss", "reuse", "reuse_checkpoint")
+_TABLES = (
+    "sample",
+    "process_sample",
+    "page_set",
+    "vma_wss",
+    "vma_shared",
+    "vma_rss",
+    "reuse",
+    "reuse_checkpoint",
+    "touch_sum",
+)
 
 
 def repeat(source: Path, path: Path, size_bytes: int) -> None:
