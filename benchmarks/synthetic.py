@@ -9,7 +9,8 @@ import numpy as np
 
 from memtui import __version__
 from memtui.pageset import PageSet
-from memtui.recorder import COMMIT_SECONDS, Recorder
+from memtui.recorder.__main__ import COMMIT_SECONDS
+from memtui.recorder.builder import SessionBuilder
 from memtui.samples import (
     Capability,
     Clock,
@@ -123,7 +124,7 @@ def write_session(path: Path, samples: int) -> None:
     """Record it; committed as often as in real time."""
     each = int(COMMIT_SECONDS * 1e9 / INTERVAL_NS)
     writer = SessionWriter(path, overwrite=True)
-    recorder = Recorder(writer)
+    recorder = SessionBuilder(writer)
     for message in messages(samples):
         recorder.take(message)
         if isinstance(message, Window) and message.sample % each == 0:

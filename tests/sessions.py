@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from memtui.pageset import PageSet
-from memtui.recorder import Recorder
+from memtui.recorder.builder import SessionBuilder
 from memtui.samples import (
     Capability,
     Clock,
@@ -102,7 +102,7 @@ def messages(samples: int, *, interval_ns: int = 200 * MS, tracked: bool = True)
 def write_session(path: Path, stream: Iterable[Message]) -> Path:
     """Record a stream into a closed session file."""
     writer = SessionWriter(path)
-    recorder = Recorder(writer)
+    recorder = SessionBuilder(writer)
     for message in stream:
         recorder.take(message)
     assert writer.close()

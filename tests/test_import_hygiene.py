@@ -22,7 +22,7 @@ def loaded(source: str) -> set[str]:
     ("source", "absent"),
     [
         ("import memtui.sampler", HEAVY | SCREEN | {"sqlite3"}),
-        ("import memtui.recorder", HEAVY | SCREEN | {"psutil", "pynvml"}),
+        ("import memtui.recorder.__main__", HEAVY | SCREEN | {"psutil", "pynvml"}),
         ("import memtui.observe", HEAVY | SCREEN | {"pynvml"}),
         ("import memtui.cli", HEAVY | SCREEN | {"numpy", "psutil", "sqlite3", "asyncio"}),
         ("import memtui.app, memtui.screens.monitor, memtui.session.reader", HEAVY | {"psutil", "pynvml"}),

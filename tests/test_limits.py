@@ -18,7 +18,7 @@ from memtui.condition import Condition
 from memtui.limits import Limits, check_disk
 from memtui.pageset import PageSet
 from memtui.present import Presenter, Room
-from memtui.recorder import Recorder
+from memtui.recorder.builder import SessionBuilder
 from memtui.samples import End, Process, ProcessWindow, VmaTable, Window
 from memtui.session.reader import SessionReader
 from memtui.session.store import size_on_disk
@@ -56,7 +56,7 @@ def thinned(tmp_path_factory) -> tuple[Path, int, int]:
     """(a session of 12,000 windows that had to stay below 16 MiB, its largest size, its samples)."""
     path, count = tmp_path_factory.mktemp("thin") / "s.memtui", 6_000
     writer = Fills(path)
-    recorder = Recorder(writer, Limits(writer, LIMIT, None))
+    recorder = SessionBuilder(writer, Limits(writer, LIMIT, None))
     for message in (hello(), Process(1, 4242, 1, 777, 0, "python train.py", "target"), VmaTable(1, 0, VMAS)):
         recorder.take(message)
     for window in windows(count):
@@ -164,7 +164,7 @@ def test_a_size_that_cannot_be_kept_ends_the_recording(tmp_path):
     """One window is larger than the limit allows: nothing can be thinned, so it ends in order and says so."""
     writer = SessionWriter(tmp_path / "s.memtui")
     made = Limits(writer, 9 << 20, None)  # below what the command line takes
-    recorder = Recorder(writer, made)
+    recorder = SessionBuilder(writer, made)
     for message in (hello(), Process(1, 4242, 1, 777, 0, "x", "target"), VmaTable(1, 0, VMAS)):
         recorder.take(message)
     writer.put_meta(ballast="x" * (4 << 20))
@@ -226,7 +226,7 @@ def test_a_condition_that_can_never_be_judged_is_refused(tmp_path):
 
 def test_conditions_are_asked_of_every_window_and_not_of_every_commit(tmp_path):
     writer = SessionWriter(tmp_path / "s.memtui")
-    recorder = Recorder(writer, Limits(writer, None, Condition.parse("wss<1MiB")))
+    recorder = SessionBuilder(writer, Limits(writer, None, Condition.parse("wss<1MiB")))
     for message in (hello(), Process(1, 4242, 1, 777, 0, "x", "target"), VmaTable(1, 0, VMAS)):
         recorder.take(message)
     for window in windows(3):

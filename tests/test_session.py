@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from memtui.analysis.working_set import select
 from memtui.export import export
 from memtui.pageset import PageSet
-from memtui.recorder import Recorder
+from memtui.recorder.builder import SessionBuilder
 from memtui.report import build_report
 from memtui.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.session.reader import SessionReader
@@ -156,7 +156,7 @@ def test_no_page_is_told_outside_the_mappings_of_a_target_that_ran_on(tmp_path):
 def test_reading_while_it_grows_and_folding_afterwards(tmp_path):
     path = tmp_path / "s.memtui"
     writer = SessionWriter(path)
-    recorder = Recorder(writer)
+    recorder = SessionBuilder(writer)
     stream = messages(20)
     for _ in range(8):
         recorder.take(next(stream))
@@ -183,7 +183,7 @@ def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
     """It keeps the file open while it grows, and lets go of it at the first look after the end."""
     path = tmp_path / "s.memtui"
     writer = SessionWriter(path)
-    recorder = Recorder(writer)
+    recorder = SessionBuilder(writer)
     *before, end = messages(20)
     for message in before:
         recorder.take(message)
@@ -218,7 +218,7 @@ def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path,
     monkeypatch.setattr("memtui.session.store.LET_GO_S", 0.1)
     path = write_session(tmp_path / "s.memtui", messages(3))
     writer = SessionWriter(path, overwrite=True)
-    recorder = Recorder(writer)
+    recorder = SessionBuilder(writer)
     for message in messages(20):
         recorder.take(message)
     writer.commit()
@@ -257,7 +257,7 @@ def kill_a_recorder(path: Path, pages_in_memory: int | None = None) -> None:
     child = os.fork()
     if child == 0:
         writer = SessionWriter(path)
-        recorder = Recorder(writer)
+        recorder = SessionBuilder(writer)
         if pages_in_memory:
             writer._connection.execute(f"PRAGMA cache_size={pages_in_memory}")
         for i, message in enumerate(messages(100)):
@@ -394,7 +394,7 @@ def test_where_wal_is_refused_it_records_and_replays(no_wal, tmp_path):
     path = tmp_path / "s.memtui"
     writer = SessionWriter(path)
     assert not writer.wal
-    recorder = Recorder(writer)
+    recorder = SessionBuilder(writer)
     reader = None
     for message in messages(20):
         recorder.take(message)

@@ -1,0 +1,185 @@
+"""What the recorder knows of one process, one address space of it, and what it writes of each of its windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from memtui.analysis.filters import Filter
+from memtui.analysis.ranges import RangeMerger
+from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
+from memtui.analysis.touch_sum import TouchLevels
+from memtui.analysis.working_set import bytes_by_range
+from memtui.analysis.working_set import select as select_pages
+from memtui.pageset import CODEC_ZLIB, PageSet
+from memtui.samples import ProcessWindow, Status, Vma, VmaSizes, VmaTable
+from memtui.session.codec import UNKNOWN_BYTES, encode_pairs, encode_reuse, encode_touch_sum
+from memtui.session.store import row_id
+from memtui.session.writer import SessionWriter
+
+_STILL_MAPPED = 1 << 40  # above every sample
+
+
+class ObservedProcess:
+    """Takes the tables and windows of one process."""
+
+    def __init__(self, key: int, writer: SessionWriter, keep: Filter, row_numbers: Iterator[int]) -> None:
+        """Begin.
+
+        Args:
+            key: of the process in the session.
+            writer: of the session.
+            keep: which ranges are kept.
+            row_numbers: of VMA rows, unique in the session.
+        """
+        self._key, self._writer, self._filter, self._row_numbers = key, writer, keep, row_numbers
+        self._starts = self._ends = np.empty(0, np.uint64)
+        self._rows = np.empty(0, np.int64)  # vma row of each vma
+        self._kept = np.empty(0, bool)
+        self._merger, self._reuse, self._touches = RangeMerger(), ReuseTracker(), TouchLevels()
+        self._reasons: dict[Vma, str | None] = {}  # filter term of each VMA of the newest table
+        self._row_ids: dict[int, int] = {}  # id of the merger -> id in the session
+        self._filtered: dict[int, str] = {}  # id of the merger -> filter term, or nothing
+        self._written: dict[int, tuple] = {}  # id in the session -> row as last written
+        self._last_sample = 0
+
+    def take_table(self, table: VmaTable) -> None:
+        """A new table of mappings."""
+        self._starts = np.array([v.start for v in table.vmas], np.uint64)
+        self._ends = np.array([v.end for v in table.vmas], np.uint64)
+        known = self._reasons
+        reasons = [known[v] if v in known else self._filter.leaves_out(v) for v in table.vmas]
+        self._reasons = dict(zip(table.vmas, reasons, strict=True))
+        self._kept = np.array([r is None for r in reasons], bool)
+        merged = self._merger.assign(table.vmas, table.sample).tolist()
+        self._filtered |= {row: reason or "" for row, reason in zip(merged, reasons, strict=True)}
+        self._rows = np.array([self._session_row(row) for row in merged], np.int64)
+        aliases = [
+            (self._row_ids.pop(old), self._session_row(new))
+            for old, new in self._merger.aliases.items()
+            if old in self._row_ids
+        ]
+        self._writer.insert("vma_alias", aliases)
+        self._writer.delete("vma", (old for old, _ in aliases))
+        self._write_rows(_STILL_MAPPED)
+
+    def note_ended(self) -> None:
+        """It is there no more: until when its ranges were mapped."""
+        self._write_rows(self._last_sample)
+
+    def without_strays(self, window: ProcessWindow) -> ProcessWindow:
+        """A target that ran on may have mapped memory between the two looks: no page outside the table is told."""
+        if window.status != Status.APPROXIMATE or window.pages is None:
+            return window
+        return replace(window, pages=self._select(window.pages, np.ones(len(self._starts), bool)))
+
+    def take_window(self, sample: int, window: ProcessWindow) -> tuple[int | None, ReuseSample | None]:
+        """Store its part of a window: (bytes that the filter kept, their reuse distances)."""
+        self._last_sample = sample
+        key = row_id(sample, self._key)
+        stored = reuse = None
+        if window.pages is not None:
+            self._store_by_vma("vma_wss", key, window.pages, window.vma_wss_bytes or ())
+            kept = window.pages if self._kept.all() else self._select(window.pages, self._kept)
+            self._writer.insert("page_set", [(key, CODEC_ZLIB, kept.encode())])
+            self._touches.tally.add(kept)
+            stored, reuse = kept.size_bytes, self._reuse.touch(kept)
+            self._writer.insert("reuse", [(key, encode_reuse(reuse))])
+        elif window.vma_wss_bytes is not None:
+            self._store_counted("vma_wss", key, window.vma_wss_bytes)
+        if window.vma_shared_bytes:
+            self._store_counted("vma_shared", key, window.vma_shared_bytes)
+        if window.resident is not None:
+            self._store_by_vma("vma_rss", key, window.resident)
+        elif window.vma_rss_bytes is not None:
+            self._store_counted("vma_rss", key, window.vma_rss_bytes)
+        self._writer.insert("process_sample", [_scalars(key, window, stored)])
+        return stored, reuse
+
+    def checkpoint(self, sample: int) -> None:
+        """Store the sums of touched pages that end with a sample."""
+        key = row_id(sample, self._key)
+        sums = self._touches.end(sample + 1)
+        self._writer.insert("touch_sum", ((level, key, encode_touch_sum(one)) for level, one in sums))
+
+    def _select(self, pages: PageSet, keep: np.ndarray) -> PageSet:
+        return select_pages(pages, self._starts, self._ends, keep)
+
+    def _write_rows(self, last_sample: int) -> None:
+        """Bring the rows up to date; one that is still mapped has no last sample."""
+        for row in self._merger.rows(last_sample):
+            plain = (
+                self._session_row(row.id),
+                self._key,
+                row.start,
+                row.end,
+                row.perms,
+                row.name,
+                row.first_sample,
+                None if row.last_sample == _STILL_MAPPED else row.last_sample,
+                self._filtered[row.id],
+            )
+            if self._written.get(plain[0]) != plain:
+                self._written[plain[0]] = plain
+                self._writer.insert("vma", [plain])
+
+    def _session_row(self, merger_row: int) -> int:
+        known = self._row_ids.get(merger_row)
+        if known is None:
+            known = self._row_ids[merger_row] = next(self._row_numbers)
+        return known
+
+    def _store_by_vma(self, table: str, key: int, pages: PageSet, unseen: VmaSizes = ()) -> None:
+        """``unseen``: VMAs of whose pages nothing can be known."""
+        sizes = bytes_by_range(pages, self._starts, self._ends)
+        used = np.flatnonzero(sizes)
+        if unseen:
+            counted = zip(self._starts[used].tolist(), sizes[used].tolist(), strict=True)
+            self._store_counted(table, key, (*counted, *unseen))
+            return
+        rows, place = np.unique(self._rows[used], return_inverse=True)
+        summed = np.zeros(len(rows), np.int64)
+        np.add.at(summed, place, sizes[used])
+        self._writer.insert(table, [(key, encode_pairs(rows, summed))])
+
+    def _store_counted(self, table: str, key: int, sizes: VmaSizes) -> None:
+        """Sizes by the start of their VMA. A row of which nothing can be known has -1."""
+        summed: dict[int, int] = {}
+        row_of = dict(zip(self._starts.tolist(), self._rows.tolist(), strict=True))
+        for start, size in sizes:
+            row = row_of.get(start)  # none: mapped in the moment between the two tables
+            if row is not None:
+                known = summed.get(row, UNKNOWN_BYTES)
+                summed[row] = known if size is None else max(known, 0) + size
+        rows = sorted(summed)
+        values = [summed[row] for row in rows]
+        self._writer.insert(table, [(key, encode_pairs(np.array(rows, np.int64), np.array(values, np.int64)))])
+
+
+def _scalars(key: int, window: ProcessWindow, stored_bytes: int | None) -> tuple:
+    """A row of ``process_sample``."""
+    return (
+        key,
+        window.start_ns,
+        window.end_ns,
+        window.paused_ns,
+        window.walk_ns,
+        window.rearm_ns,
+        window.clear_gap_ns,
+        window.flush,
+        window.rearm,
+        window.wss_bytes,
+        stored_bytes,
+        window.faulted_in_bytes,
+        window.unknown_bytes,
+        window.shared_bytes,
+        window.rss_bytes,
+        window.cpu_ns,
+        window.threads,
+        window.minor_faults,
+        window.major_faults,
+        window.status,
+        window.reason,
+    )
