@@ -54,6 +54,7 @@ _READING = (
 _READING_KINDS = "itttrrrIrtttI"
 _HELD, _HELD_KINDS = "g.t_ns, g.process, g.gpu_bytes, g.status, g.reason", "iiItt"
 _MANY, _GLANCE, _LAST = 4096, 1024, 128  # samples: more than these are glanced at; so many of them, and the last ones
+_SAMPLES_AT_ONCE = 8192  # rows of scalars that are Python objects together
 _REUSE_AT_ONCE = 256  # windows whose distances are in memory together
 _SUMS_AT_ONCE = 64  # sums of touches likewise
 _MAX_PAIR_BYTES = 64 << 20  # of one answer about VMAs
@@ -146,11 +147,17 @@ class SessionReader:
         self._aliases = None
         if self.partial:
             self._growing = Growing()
-        last = int(self._growing.table.sample[-1]) if len(self._growing.table) else -1
-        new = self._all(f"SELECT {_SCALARS} FROM sample WHERE sample > ? ORDER BY sample", _SCALAR_KINDS, last)
-        self._take(new)
+        query = f"SELECT {_SCALARS} FROM sample WHERE sample > ? ORDER BY sample LIMIT {_SAMPLES_AT_ONCE}"
+        known = self._growing.table.sample
+        last = int(known[-1]) if len(known) else -1
+        found = False
+        while new := self._all(query, _SCALAR_KINDS, last):
+            self._take(new)
+            found, last = True, self._newest
+            if len(new) < _SAMPLES_AT_ONCE:
+                break
         self.partial = False
-        return self._look_at_recorder() or bool(new)
+        return self._look_at_recorder() or found
 
     def _glance(self) -> bool:
         """Read some of very many samples; False where there are not so many."""
