@@ -28,6 +28,14 @@ def is_own(command: str) -> bool:
     return bool(_OWN.search(command))
 
 
+def user_name(uid: int) -> str:
+    """The name of a user, or the number where there is none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A process that runs now. ``age_s``: since it began."""
@@ -90,10 +98,7 @@ class Candidates:
         if known is not None and known.start_ticks == stat.start_ticks and known.final:
             return known
         uid = os.stat(self._proc / str(pid)).st_uid
-        try:
-            user = pwd.getpwuid(uid).pw_name
-        except KeyError:
-            user = str(uid)
+        user = user_name(uid)
         command = mask_secrets(command_of(pid))
         kinds = self._kinds(pid)
         if not kinds and _PYTHON.match(command):

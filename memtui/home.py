@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from memtui.candidates import Candidates
+from memtui.candidates import Candidates, user_name
 from memtui.running import Running, find_all
 from memtui.session.store import SessionError, size_on_disk
 from memtui.session.summary import Summary, summarize
@@ -27,12 +27,13 @@ class Home:
         """Everything at this moment. Never raises."""
         running = find_all(self._state)
         by_target = {(r.pid, r.start_ticks): r for r in running}
+        user = user_name(os.getuid())
         processes = tuple(
             ProcessRow(c.pid, c.user, c.kinds, c.rss_bytes, c.age_s, c.command, _id(by_target, c.pid, c.start_ticks))
-            for c in self._candidates.look()
+            for c in sorted(self._candidates.look(), key=lambda c: c.user != user)
         )
         note = "" if os.geteuid() == 0 else "of other users' processes only the size is known (no root)"
-        return HomeView(os.uname().nodename, processes, tuple(self._sessions(running)), note)
+        return HomeView(os.uname().nodename, processes, tuple(self._sessions(running)), note, user)
 
     def _sessions(self, running: list[Running]) -> list[SessionRow]:
         recorded = {Path(r.path): r for r in running}

@@ -36,6 +36,7 @@ VIEW = HomeView(
         SessionRow("/s/old.memtui", 1.6e9, 3600.0, 18_000, 70 << 20, "python train.py", "duration"),
         SessionRow("/s/bad.memtui", 1.6e9, None, None, 12, "", "unreadable", "is truncated"),
     ),
+    user="ada",
 )
 
 
@@ -104,7 +105,8 @@ async def test_typing_filters_both_lists():
         (["tab", "enter"], ("attach", "17")),  # it is recorded now
         (["tab", "down", "enter"], ("replay", "/s/old.memtui")),
         (["tab", "pagedown", "pageup", "tab", "enter"], ("attach", "4242")),
-        ([*"postgres", "enter"], ("attach", "99")),
+        ([*"postgres", "enter", "enter"], ("attach", "99")),
+        (["down", "enter"], ("attach", "17")),  # of another user, and recorded already
         ([*"nothing of this kind", "enter", "escape", "escape"], None),
         (["escape"], None),
         (["ctrl+c"], None),
@@ -127,6 +129,27 @@ async def test_a_click_chooses_and_a_second_one_opens():
         await pilot.click(offset=(20, y))
         await pilot.pause(0.05)
         assert app.return_value == ("replay", "/s/old.memtui")
+
+
+async def test_a_process_of_somebody_else_is_asked_about_once():
+    async with running() as (app, pilot):
+        await pilot.press(*"postgres", "enter")
+        assert "process 99 belongs to root: Enter once more watches it" in screen_text(app)
+        await pilot.press("escape", "up", "up", "down", "down", "enter")
+        assert "process 99 belongs to root" in screen_text(app), "what was moved away from is asked about anew"
+        assert app.return_value is None
+        await pilot.press("enter")
+    assert app.return_value == ("attach", "99")
+
+
+async def test_a_row_that_a_text_hides_is_selected_again_when_it_is_back():
+    async with running() as (app, pilot):
+        await pilot.press(*"postgres")
+        assert app.screen.processes.selected == ("attach", "99")
+        await pilot.press("escape")
+        assert app.screen.processes.selected == ("attach", "4242")
+        await pilot.press(*"postgres", "down", "escape")
+        assert app.screen.processes.selected == ("attach", "99"), "unless another one was chosen meanwhile"
 
 
 async def test_the_chosen_row_stays_chosen_when_others_come():

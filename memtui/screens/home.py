@@ -70,6 +70,7 @@ class HomeScreen(ListScreen):
         self._look, self._refresh_s = look, refresh_s
         self._view: HomeView | None = None
         self._words = ""
+        self._asked: object = None  # the row that Enter was pressed on, and is to be pressed on once more
         self.head, self.foot = Words("title", id="header"), Words("dim", id="footer")
         self.processes = Listing(ListingView("running processes", _PROCESSES, note="looking ..."), id="processes")
         self.sessions = Listing(ListingView("sessions", _SESSIONS, note="looking ..."), id="sessions")
@@ -127,6 +128,7 @@ class HomeScreen(ListScreen):
                     len(view.sessions) - len(sessions),
                 )
             )
+        self._asked = None
         self.head.show(f" memtui  {view.host}" + (f"  ({view.note})" if view.note else ""))
         self.foot.show(f" filter: {self._words}▏  Esc forgets it" if self._words else f" {_KEYS}")
 
@@ -160,6 +162,10 @@ class HomeScreen(ListScreen):
         else:
             self.app.exit()
 
+    def action_move(self, by: int) -> None:
+        super().action_move(by)
+        self.fill()
+
     def action_other(self) -> None:
         self._activate(self.sessions if self.processes.chosen else self.processes)
 
@@ -175,9 +181,14 @@ class HomeScreen(ListScreen):
         row = self.active.selected_row
         if row is None:
             return
-        trouble = next((r.trouble for r in (self._view or HomeView()).sessions if row.key == (REPLAY, r.path)), "")
+        view = self._view or HomeView()
+        trouble = next((r.trouble for r in view.sessions if row.key == (REPLAY, r.path)), "")
+        other = next((r for r in view.processes if row.key == (ATTACH, str(r.pid)) and not _is_own(r, view)), None)
         if trouble:
             self.foot.show(f" it cannot be opened: {trouble}")
+        elif other is not None and self._asked != row.key:
+            self._asked = row.key
+            self.foot.show(f" process {other.pid} belongs to {other.user}: Enter once more watches it", "warning")
         else:
             self.app.exit(row.key)
 
@@ -193,6 +204,11 @@ class HomeApp(TerminalApp[tuple[str, str]]):
 
     def get_default_screen(self) -> HomeScreen:
         return HomeScreen(self._home_look)
+
+
+def _is_own(row: ProcessRow, view: HomeView) -> bool:
+    """Whether watching it disturbs nobody else, or nobody more than now."""
+    return row.user == view.user or bool(row.recording)
 
 
 def _process_row(row: ProcessRow) -> Row:

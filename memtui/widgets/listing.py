@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 from textual import events
 from textual.message import Message
@@ -51,20 +52,31 @@ class Listing(RowPanel):
     class Opened(Message):
         """The selected row was clicked again."""
 
+    def __init__(self, view: ListingView, **options: Any) -> None:
+        super().__init__(view, **options)
+        self._hidden: Hashable = None  # the row that was selected until a typed text hid it, and is when it is back
+
     @property
     def selected_row(self) -> Row | None:
         """The row that Enter opens."""
         return next((row for row in self.view.rows if row.key == self.selected), None)
 
     def show(self, view: ListingView) -> None:
-        place = self._place
-        if view.rows and self.selected not in [row.key for row in view.rows]:
-            self.selected = view.rows[min(place, len(view.rows) - 1)].key
+        place, keys = self._place, [row.key for row in view.rows]
+        if self._hidden in keys:
+            self.selected, self._hidden = self._hidden, None
+        elif keys and self.selected not in keys:
+            self._hidden = self._hidden or self.selected
+            self.selected = keys[min(place, len(keys) - 1)]
         super().show(view)
 
     @property
     def _place(self) -> int:
         return next((at for at, row in enumerate(self.view.rows) if row.key == self.selected), 0)
+
+    def move(self, by: int) -> None:
+        self._hidden = None
+        super().move(by)
 
     def scroll_rows(self, by: int) -> None:
         """The wheel moves the selection: it is always in sight."""
@@ -106,6 +118,7 @@ class Listing(RowPanel):
 
     def on_click(self, event: events.Click) -> None:
         """Comes before that of every panel of rows, which selects."""
+        self._hidden = None
         at = self.top + event.y - 2
         if self.chosen and event.y >= 2 and at < len(self.view.rows) and self.view.rows[at].key == self.selected:
             self.post_message(self.Opened())
