@@ -163,6 +163,9 @@ class HeatBand:
     label: str
     kind: str = "range"  # "range", "gap", "more"
     key: int = -1  # of the range
+    start: int = 0  # first address
+    end: int = 0  # of the last one
+    after_gap: bool = False  # addresses were left out before it, and no row says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +248,7 @@ class RangeRow:
     trend: tuple[int, ...] = ()  # 0..8 of the row's own maximum, oldest first
     pid: int | None = None  # only where there is more than one process
     left_out: str = ""  # the filter that greys it
+    rss_at_least: bool = False  # what is touched is resident; how much more is was not looked at since
     shared_bytes: int | None = None  # part of the working set that other processes touched, too; None: not known
 
 

@@ -65,6 +65,34 @@ async def test_small_screen_shows_one_panel_at_a_time():
         assert "1-4 panel" in d.text
 
 
+async def test_the_miss_ratio_comes_into_sight_where_another_panel_stands():
+    async with running(size=(80, 24)) as d:
+        await d.press("3", "m")
+        await d.until(lambda: "┌ miss ratio" in d.text)
+
+
+def test_what_is_touched_is_resident_whenever_that_was_looked_at():
+    session = FakeSession(60)
+    session.vma_rss = lambda sample: {row.id: 1 * MIB for row in session.rows}
+    one = Presenter(session, follow=False)
+    one.room = Room(60, 12)
+    rows = {row.name: row for row in one.view(10.0).table.rows}
+    heap = rows["[heap]"]
+    assert heap.rss_at_least
+    assert heap.rss_bytes == heap.wss_bytes > MIB
+    assert not rows["[stack]"].rss_at_least
+    assert rows["[stack]"].rss_bytes == MIB
+
+
+async def test_a_text_is_looked_for_in_whole_paths():
+    session = FakeSession(60)
+    row = next(row for row in session.rows if "libtorch_cpu" in row.name)
+    row.name = "/opt/venv/lib/numpy/core.so"
+    async with running(session) as d:
+        await d.press("slash", *"venv/lib/num", "enter")
+        await d.until(lambda: [row.name for row in d.view.table.rows] == ["core.so"])
+
+
 async def test_step_seek_and_back():
     async with running() as d:
         end = d.view.header.position_s

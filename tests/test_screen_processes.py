@@ -42,6 +42,15 @@ async def test_processes_in_place_of_ranges_and_back():
         await d.until(lambda: "address ranges  " in d.text)
 
 
+@pytest.mark.parametrize("key", ["slash", "s", "S", "f"])
+async def test_keys_about_ranges_bring_them_back(key):
+    async with running(family()) as d:
+        await d.press("p")
+        await d.until(lambda: "processes  3 running" in d.text)
+        await d.press(key)
+        await d.until(lambda: "address ranges  " in d.text)
+
+
 async def test_all_panels_are_about_the_chosen_process():
     async with running(family()) as d:
         await d.press("p", "down", "down")

@@ -276,7 +276,7 @@ async def test_table():
     assert "3 shown, 415 left out by filters (f)" in text
     assert "sort: WSS ▼" in text
     lines = text.splitlines()
-    assert lines[2].startswith("│ 3.00 MiB  16.0 MiB   50.0 % ▇▇▇▇▇▇▇▇▇▇▇▇ rw-p  range 0")
+    assert lines[2].startswith("│ 3.00 MiB   16.0 MiB   50.0 % ▇▇▇▇▇▇▇▇▇▇▇▇ rw-p  range 0")
     narrow = await drawn(VmaTable(table()), 60, 8)
     assert "trend" not in narrow
     assert "range 0" in narrow

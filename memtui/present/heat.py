@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
 from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
 from memtui.analysis.lean import distinct
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, bin_sum
@@ -250,7 +251,8 @@ class HeatColumns:
                 interval=(zoom.start, zoom.end) if zoom else None,
             )
             self._stack.layouts.append((process, layout, at))
-            bands += [_band(band, at, mapped(process, band.start, band.end)) for band in layout.bands]
+            for before, band in zip((None, *layout.bands), layout.bands, strict=False):
+                bands.append(_band(band, at, mapped(process, band.start, band.end), before))
             at += rows
         self._bands = tuple(bands)
 
@@ -325,15 +327,17 @@ def _groups_of(pages: PageSet) -> NDArray[np.uint64]:
     return groups[np.flatnonzero(np.diff(groups, prepend=~groups[:1]))]
 
 
-def _band(band: Band, at: int, mapped: int) -> HeatBand:
+def _band(band: Band, at: int, mapped: int, before: Band | None) -> HeatBand:
     """A band of one process's layout, moved to its place and put into words."""
+    ranges = before is not None and before.kind == band.kind == "range"
+    after_gap = ranges and before is not None and band.start - before.end >= DEFAULT_GAP_BYTES
     label = band.label
     if band.kind == "gap":
         inside = f"{mapped} range{'s' * (mapped > 1)} not drawn" if mapped else "not mapped"
         label = f"{size(band.size_bytes)}{', ' * bool(mapped) or ' '}{inside}"
     elif band.kind == "more":
         label = f"{band.ranges} others"
-    return HeatBand(at + band.row, band.rows, label, band.kind, band.key)
+    return HeatBand(at + band.row, band.rows, label, band.kind, band.key, band.start, band.end, after_gap)
 
 
 def _step(weight: int) -> int:

@@ -104,7 +104,10 @@ class RangeTable:
                 touched = None  # the tracker cannot know it (hugetlb)
             of_all = touched / total if touched is not None and total else None
             of_others = None if shared is None or touched is None else shared.get(row.id, 0)
-            values = (touched, rss.get(row.id), of_all, trend.get(row.id, cold), several, of_others)
+            resident = rss.get(row.id)  # of a second ago at worst
+            at_least = touched is not None and resident is not None and touched > resident
+            resident = touched if at_least else resident
+            values = (touched, resident, of_all, trend.get(row.id, cold), several, of_others, at_least)
             # Most ranges are as they were a second ago: the same object is made, compared and painted once.
             before = self._made.get(row.id)
             if before is None or before[0] is not found or before[1] != values:
@@ -120,6 +123,7 @@ class RangeTable:
                     trend=values[3],
                     pid=row.pid if several else None,
                     left_out=why,
+                    rss_at_least=at_least,
                     shared_bytes=of_others,
                 )
                 before = found, values, made_now
@@ -204,7 +208,7 @@ class RangeTable:
         words = self.words.lower()
         if self.pid is not None and row.pid != self.pid:
             return False
-        return not words or words in f"{name_of(row)} {row.perms} {row.start:x} {row.pid}".lower()
+        return not words or words in f"{name_of(row)} {row.name} {row.perms} {row.start:x} {row.pid}".lower()
 
     def _why_left_out(self, row: Any) -> str:
         if row.filtered:

@@ -254,15 +254,19 @@ class MemoryScreen(Screen[None]):
         self._ask(lambda presenter: presenter.playhead.widen(by))
 
     def action_toggle_filters(self) -> None:
+        self._show_ranges()
+
         def toggle(presenter: Presenter) -> None:
             presenter.ranges.filters_on = not presenter.ranges.filters_on
 
         self._ask(toggle)
 
     def action_sort(self) -> None:
+        self._show_ranges()
         self._ask(lambda presenter: presenter.ranges.next_sort())
 
     def action_reverse(self) -> None:
+        self._show_ranges()
         self._ask(lambda presenter: presenter.ranges.sort_by(presenter.ranges.sort))
 
     @property
@@ -320,6 +324,11 @@ class MemoryScreen(Screen[None]):
         self._arrange()
         self._ask(lambda presenter: setattr(presenter, "processes_shown", shown))
 
+    def _show_ranges(self) -> None:
+        """What a key changes has to be in sight."""
+        if self.processes_shown:
+            self.action_processes()
+
     @property
     def _rows(self) -> RowPanel:
         return self.processes if self.processes_shown else self.table
@@ -343,6 +352,8 @@ class MemoryScreen(Screen[None]):
         self._ask(lambda presenter: presenter.ranges.sort_by(message.sort))
 
     def action_miss_ratio(self) -> None:
+        if not self.reuse.display:
+            self.action_panel(PANELS.index("reuse") + 1)
         self.reuse.toggle()
 
     def action_memory_size(self, by: int) -> None:
@@ -410,6 +421,7 @@ class MemoryScreen(Screen[None]):
         return await self.prompt.take(event)
 
     def action_filter(self) -> None:
+        self._show_ranges()
         words = self.view.table.filter_text if self.view is not None else ""
         self._open_prompt("filter", "/", words)
 

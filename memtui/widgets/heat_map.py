@@ -112,10 +112,24 @@ class HeatMap(Panel):
             style = look["focus"]
         here = view.cursor is not None and view.cursor.row == band.row + part
         picture = cells if cursor is None else overlay(cells, cursor, look.plain("│"), look["cursor"])
-        label = look.plain(text.fit(text.clean(band.label) if part == 0 else "", labels))
         mark = (look.plain("▸"), look["cursor"]) if here else (" ", style)
-        line = [(label, style), mark, *picture]
-        return Exact(line) if view.share.shape[1] == columns and line_width(line[:2]) == labels + 1 else line
+        line = [*self._label(band, part, labels, style), mark, *picture]
+        exact = view.share.shape[1] == columns and line_width(line[: -len(picture)]) == labels + 1
+        return Exact(line) if exact else line
+
+    def _label(self, band: HeatBand, part: int, cells: int, style: Style) -> Line:
+        """Its name, and dashes where addresses were left out before it; zoomed, where it begins and ends, too."""
+        look = self.look
+        if part == 0:
+            name = text.clean(band.label)
+            rest = cells - text.width(name) - 1
+            if not band.after_gap or rest < 1:
+                return [(look.plain(text.fit(name, cells)), style)]
+            return [(look.plain(f"{name} "), style), (look.plain("┄" * rest), look["gap"])]
+        words = ""
+        if self.view.zoom and band.kind == "range" and band.rows > 2:
+            words = f"{band.start:x}" if part == 1 else f"{band.end:x}" if part == band.rows - 1 else ""
+        return [(look.plain(text.fit(words, cells)), look["dim"])]
 
 
 def cursor_words(cursor: HeatCursor, room: int) -> str:

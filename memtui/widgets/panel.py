@@ -202,9 +202,11 @@ class Panel(Painted):
             tail = []
         out: Line = [(plain(left), frame)]
         if head:
+            before: Run = (" ", frame)
             if self.chosen and left == "┌":
+                before = (plain("▸"), self.look["key"])
                 head = [(head[0][0], self.look["bright"]), *head[1:]]
-            out += [(" ", frame), *head, (" ", frame)]
+            out += [before, *head, (" ", frame)]
         end: Line = [(" ", frame), *tail, (" ", frame)] if tail else []
         end += [(plain(right), frame)]
         free = width - line_width(out) - line_width(end)

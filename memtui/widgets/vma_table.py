@@ -82,7 +82,7 @@ class VmaTable(RowPanel):
         return lines
 
     def _columns(self, width: int, pids: bool) -> list[Column]:
-        columns: list[Column] = [("WSS", 10, Sort.WSS), ("RSS", 10, Sort.RSS)]
+        columns: list[Column] = [("WSS", 10, Sort.WSS), ("RSS", 11, Sort.RSS)]
         if pids and width >= 100:
             columns.insert(1, ("shared", 10, None))
         if width >= 60:
@@ -121,7 +121,7 @@ class VmaTable(RowPanel):
                 case "WSS":
                     line.append((text.size_column(row.wss_bytes).rjust(8) + "  ", strong if row.wss_bytes else dim))
                 case "RSS":
-                    line.append((text.size_column(row.rss_bytes).rjust(8) + "  ", plain))
+                    line.append(((">" * row.rss_at_least + text.size_column(row.rss_bytes)).rjust(9) + "  ", plain))
                 case "shared":
                     shared = text.size_column(row.shared_bytes).rjust(8)
                     line.append((shared + "  ", plain if row.shared_bytes else dim))
