@@ -151,11 +151,15 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
 
 
 def _add_bench(made: Parser) -> None:
-    made.add_argument("what", metavar="OP", help="an operator (bench list), list, resolution, compare, or db")
+    made.add_argument("what", metavar="OP", help="an operator (bench list), list, resolution, compare, predict, or db")
     made.add_argument(
-        "rest", metavar="WORD", nargs="*", help="of compare: A.db B.db; of db: info, merge FILE..., export FILE.csv"
+        "rest",
+        metavar="WORD",
+        nargs="*",
+        help="of resolution: OP; of compare: A.db B.db; of predict: fit [OP...], eval [OP...], run OP; "
+        "of db: info, merge FILE..., export FILE.csv",
     )
-    group = made.add_argument_group("what is measured")
+    group = made.add_argument_group("what is measured, or predicted")
     group.add_argument(
         "--grid", action="append", default=[], metavar="K=V,V", help="values of a parameter; every combination is taken"
     )
@@ -187,6 +191,11 @@ def _add_bench(made: Parser) -> None:
         "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
     )
     group.add_argument("--force", action="store_true", help="overwrite a file that is there")
+    group = made.add_argument_group("which rows predictions are fitted to")
+    group.add_argument(
+        "--from-run", metavar="ID", help="those of its device and versions (default: of the newest run's)"
+    )
+    group.add_argument("--unflagged", action="store_true", help="only those without a flag")
 
 
 def _observation_options() -> Parser:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.bench.configuration import Configuration
 from memtui.bench.predict.estimator import Samples
@@ -30,4 +33,10 @@ def samples(configurations: list[Configuration], seed: int = 0) -> Samples:
     """Measured once each."""
     chance = np.random.default_rng(seed)
     log = np.log([call_ns(c) for c in configurations]) + chance.normal(0, NOISE, len(configurations))
-    return Samples(tuple(map(describe, configurations)), log, tuple(map(group_of, configurations)))
+    return as_samples(configurations, log)
+
+
+def as_samples(configurations: Sequence[Configuration], log: NDArray[np.float64]) -> Samples:
+    """Of logarithms of costs, f8[n]."""
+    groups, flagged = tuple(map(group_of, configurations)), np.zeros(len(configurations), bool)
+    return Samples(tuple(map(describe, configurations)), log, groups, flagged)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,13 +13,12 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
 from memtui.bench.configuration import make, product
 from memtui.bench.predict.baselines import LogLinear, fit_nearest
-from memtui.bench.predict.estimator import Samples
 from memtui.bench.predict.evaluation import MODEL, across_operators, across_shapes, score, without
 from memtui.bench.predict.features import describe
 from memtui.bench.predict.ranges import LEVEL, Ranged, calibrated, folds, upper_quantile
 from memtui.bench.predict.trees import LineAndTrees
 from memtui.bench.spaces import in_space
-from tests.synthetic_device import NOISE, call_ns, samples
+from tests.synthetic_device import NOISE, as_samples, call_ns, samples
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +59,7 @@ def test_a_model_that_knows_its_rows_by_heart_is_not_sure_of_others():
     """What is fitted without an error would have a range of nothing, if its own rows said how wrong it is."""
     configurations = in_space("predict", "conv2d", {})
     chance = np.random.default_rng(1)
-    rows = tuple(map(describe, configurations))
-    noise = Samples(rows, chance.normal(0, 1, len(rows)), tuple(str(i) for i in range(len(rows))))
+    noise = as_samples(configurations, chance.normal(0, 1, len(configurations)))
     known, asked = noise.take(np.arange(120)), noise.take(np.arange(120, 240))
     assert (fit_nearest(known.rows, known.log)(known.rows).log == known.log).all()
     assert score(calibrated(fit_nearest, known)(asked.rows), asked.log).coverage == pytest.approx(LEVEL, abs=0.08)
@@ -72,9 +72,9 @@ def test_repeated_shapes_do_not_make_the_range_small():
     found = [(make("conv2d", {**c.parameters, "n": n}), error) for c in shapes for error in [chance.normal()]
              for n in (1, 2, 3, 4)]  # fmt: skip
     made = samples([c for c, _ in found])
-    made = Samples(made.rows, made.log + np.array([error for _, error in found]), made.groups)
+    made = replace(made, log=made.log + np.array([error for _, error in found]))
     honest = score(across_shapes(made).by[MODEL], made.log)
-    leaking = Samples(made.rows, made.log, tuple(str(i) for i in range(len(made.rows))))
+    leaking = replace(made, groups=tuple(map(str, range(len(made.rows)))))
     flattered = score(across_shapes(leaking).by[MODEL], made.log)
     assert len(set(made.groups)) == len(shapes)
     assert flattered.median_ape < 0.7 * honest.median_ape
@@ -132,7 +132,7 @@ def test_one_operator_is_predicted_from_the_others():
     ops = ("relu", "gelu", "silu")
     configurations = [make(op, {"elements": 1 << n}) for op in ops for n in range(8, 24)]
     log = np.log([100.0 + c.flops / 4 for c in configurations])
-    made = Samples(tuple(map(describe, configurations)), log, tuple(c.text for c in configurations))
+    made = as_samples(configurations, log)
     others, own = without("gelu", made)
     assert {row.op for row in others.rows} == {"relu", "silu"}
     assert {row.op for row in own.rows} == {"gelu"}

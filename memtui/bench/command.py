@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import difflib
 import json
 import os
 import sys
@@ -14,23 +13,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memtui.bench import compare, composition, resolution, table
-from memtui.bench.configuration import CONDITIONS, Configuration, from_file, make, parse_grid, product, words
+from memtui.bench import asked, compare, composition, resolution, table
+from memtui.bench.configuration import CONDITIONS, Configuration, make, words
 from memtui.bench.plan import Plan
 from memtui.bench.result import Row
 from memtui.bench.shard import from_environment, part
-from memtui.bench.spaces import SPACES, in_space, resnet50_counts
+from memtui.bench.spaces import SPACES, resnet50_counts
 from memtui.bench.store import Database
 from memtui.bench.sweep import Progress, Request, Sweep, Tell, look_for_source
 from memtui.bench.sweep_process import SweepProcess
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
-from memtui.privilege import Invoker, become, invoker, state_directory
+from memtui.privilege import Invoker, become, invoker
 from memtui.probes.energy_source import EnergySource, NoSource
 from memtui.workloads.operators import CATALOGUE
 
 QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
-VERBS = ("list", "resolution", "compare", "db")
 NETWORK = "resnet50"  # measured against its operators
 Say = Callable[[str], None]
 
@@ -40,18 +38,17 @@ def bench(args: argparse.Namespace, say: Say) -> int:
     if args.what == "list":
         return _list(args)
     user = invoker()
-    if args.what in ("db", "compare"):
+    if args.what in ("db", "compare", "predict"):
         become(user)
-        return _db(args, _path(args, None)) if args.what == "db" else _compare(args)
+        return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args)
     if args.what == "resolution":
         return _resolution(args, user, say)
-    if args.what not in CATALOGUE:
-        raise UserError(_unknown(args.what))
+    asked.operator(args.what)
     if args.rest:
         raise UserError(f"{args.rest[0]!r} is one word too many")
     if args.what == NETWORK and not (args.grid or args.config or args.space):
         return _network(args, user, say)
-    configurations = _configurations(args)
+    configurations = _measurable(args)
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
     if not mine:
@@ -74,12 +71,12 @@ def bench(args: argparse.Namespace, say: Say) -> int:
 
 def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     """``bench resolution OP``: how long a window has to be."""
-    if len(args.rest) != 1 or args.rest[0] not in CATALOGUE:
-        raise UserError(_unknown(args.rest[0]) if args.rest else "name an operator: memtui bench resolution conv2d")
+    if len(args.rest) != 1:
+        raise UserError("name an operator: memtui bench resolution conv2d")
+    args.what = asked.operator(args.rest[0])
     if args.seconds is not None:
         raise UserError("the study tries windows of many lengths; --seconds has no meaning in it")
-    args.what = args.rest[0]
-    configurations = _configurations(args)
+    configurations = _measurable(args)
     if len(configurations) != 1:
         raise UserError(f"the study is of one configuration, not of {len(configurations)}")
     lengths_s = resolution.QUICK_LENGTHS_S if args.quick else resolution.LENGTHS_S
@@ -103,7 +100,7 @@ def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
 
 def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     """``bench resnet50``: the network against the sum of its operators."""
-    usual = _usual(args)
+    usual = asked.conditions(args)
     # What goes from layer to layer was just written: it is in the cache.
     usual = {"cache": "warm", "weights": "same"} | usual
     try:
@@ -126,36 +123,12 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     return FAILURE if found.reason else 0
 
 
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, [*CATALOGUE, *VERBS], 3, 0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "memtui bench list names them"
-    return f"there is no operator {name}; {hint}"
-
-
-def _configurations(args: argparse.Namespace) -> list[Configuration]:
+def _measurable(args: argparse.Namespace) -> list[Configuration]:
     """What is to be measured. Raises UserError."""
-    usual = _usual(args)
-    try:
-        if sum((bool(args.grid), bool(args.config), args.space is not None)) > 1:
-            raise ValueError("--grid, --config and --space each say what to measure: one of them")
-        if args.config:
-            found = from_file(args.config, args.what, usual)
-        elif args.space:
-            found = in_space(args.space, args.what, usual)
-        elif args.grid:
-            found = product(args.what, parse_grid(args.grid), usual)
-        else:
-            found = [make(args.what, usual)]
-    except ValueError as error:
-        raise UserError(str(error)) from None
+    found = asked.configurations(args, args.what)
     if not args.device.startswith("cuda") and any(c.dtype == "tf32" for c in found):
         raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
     return found
-
-
-def _usual(args: argparse.Namespace) -> dict[str, Any]:
-    """The conditions that options name."""
-    return {key: value for key in ("dtype", "mode", "cache", "weights") if (value := getattr(args, key)) is not None}
 
 
 def _plan(args: argparse.Namespace) -> Plan:
@@ -164,18 +137,11 @@ def _plan(args: argparse.Namespace) -> Plan:
     return replace(plan, **{key: value for key, value in changes.items() if value is not None})
 
 
-def _path(args: argparse.Namespace, shard: tuple[int, int] | None) -> Path:
-    if args.db is not None:
-        return Path(args.db)
-    name = f"bench-{shard[0]}-of-{shard[1]}.db" if shard else "bench.db"
-    return state_directory(invoker()) / name
-
-
 def _measure(
     args: argparse.Namespace, request: Request, user: Invoker, shard: tuple[int, int] | None, say: Say
 ) -> tuple[list[Row], int, Path]:
     """The rows, how many were measured before, and where they lie."""
-    path = _path(args, shard)
+    path = asked.database_path(args, shard)
     source = _as_user(args, user)
     shown = _Printer(args.json, say)
     with closing(Database(path)) as database, Sweep(request, database, shown.tell, source) as sweep:
@@ -198,7 +164,7 @@ def _screen(args: argparse.Namespace, request: Request, user: Invoker, shard: tu
     from memtui.terminal import prepare
 
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
-    path = _path(args, shard)
+    path = asked.database_path(args, shard)
     source = _as_user(args, user)
     Database(path).close()  # what is wrong with it is said without a screen
 
@@ -289,8 +255,15 @@ def _compare(args: argparse.Namespace) -> int:
     return 0
 
 
-def _db(args: argparse.Namespace, path: Path) -> int:
+def _predict(args: argparse.Namespace) -> int:
+    from memtui.bench.predict.command import predict  # with scikit-learn, which nothing else needs
+
+    return predict(args)
+
+
+def _db(args: argparse.Namespace) -> int:
     """``bench db info``, ``bench db merge FILE...``, ``bench db export FILE.csv``."""
+    path = asked.database_path(args)
     verb, words = (args.rest or ["info"])[0], args.rest[1:]
     if verb == "info" and not words:
         with closing(Database(path, create=False)) as database:

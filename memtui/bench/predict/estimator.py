@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from memtui.bench.predict.features import Described
 
+LEAST_ROWS = 20  # that a model is fitted to; of fewer, nine of ten is not known
+LEAST_GROUPS = 5  # a fold each
 Reals = NDArray[np.float64]
 
 
@@ -38,12 +40,15 @@ class Samples:
         rows: what was measured, n of them.
         log: f8[n], natural logarithms of what they cost.
         groups: n names; those that are nearly the same configuration have the same one.
+        flagged: b[n]: something speaks against the measurement.
     """
 
     rows: tuple[Described, ...]
     log: Reals
     groups: tuple[str, ...]
+    flagged: NDArray[np.bool_]
 
     def take(self, chosen: NDArray[np.int64]) -> Samples:
         """Those with these numbers, i8[m]."""
-        return Samples(tuple(self.rows[i] for i in chosen), self.log[chosen], tuple(self.groups[i] for i in chosen))
+        rows, groups = tuple(self.rows[i] for i in chosen), tuple(self.groups[i] for i in chosen)
+        return Samples(rows, self.log[chosen], groups, self.flagged[chosen])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.bench.predict.baselines import fit_log_linear, fit_nearest
-from memtui.bench.predict.estimator import Fit, Reals, Samples
+from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Fit, Reals, Samples
 from memtui.bench.predict.features import Space
 from memtui.bench.predict.ranges import Ranged, calibrated, folds
 from memtui.bench.predict.trees import LineAndTrees
@@ -72,6 +72,66 @@ def score(found: Ranged, log: Reals, chosen: Mask | None = None) -> Score | None
         coverage=float(inside.mean()),
         range_ratio=float(np.exp(np.median((found.high - found.low)[chosen]))),
     )
+
+
+@dataclass(frozen=True)
+class Section:
+    """Scores of all models on the same rows.
+
+    Attributes:
+        kind: ``shapes``: cross-validation over shapes; ``unflagged`` and ``outside``: such rows of it; ``of operator``:
+            those of one operator; ``left out``: an operator, predicted from the others.
+        op: the operator of the last two.
+        scores: by model; empty with a reason.
+        reason: why there are none.
+    """
+
+    kind: str
+    op: str
+    scores: Mapping[str, Score]
+    reason: str = ""
+
+    @property
+    def title(self) -> str:
+        return {
+            "shapes": "shapes that were not fitted to",
+            "unflagged": "of these, rows without a flag",
+            "outside": "of these, outside of what was fitted to",
+            "of operator": f"of these, {self.op}",
+            "left out": f"{self.op} from the other operators",
+        }[self.kind]
+
+    def to_plain(self) -> dict[str, Any]:
+        scores = {name: score.to_plain() for name, score in self.scores.items()}
+        return {"kind": self.kind, "op": self.op, "scores": scores, "reason": self.reason}
+
+
+def sections(samples: Samples) -> list[Section]:
+    """All that there is to say of models of these samples."""
+    answers, ops = across_shapes(samples), np.array([row.op for row in samples.rows])
+    every = [str(op) for op in dict.fromkeys(ops)]
+    found = [_section("shapes", answers, samples)]
+    if samples.flagged.any():
+        found.append(_section("unflagged", answers, samples, ~samples.flagged))
+    if answers.outside.any():
+        found.append(_section("outside", answers, samples, answers.outside))
+    if len(every) == 1:
+        return found
+    found += [_section("of operator", answers, samples, ops == op, op) for op in every]
+    for op in every:
+        others, own = without(op, samples)
+        if len(others.rows) < LEAST_ROWS or len(set(others.groups)) < LEAST_GROUPS:
+            reason = f"the others have {len(others.rows)} rows of {len(set(others.groups))} shapes"
+            found.append(Section("left out", op, {}, f"{reason}; it takes {LEAST_ROWS} of {LEAST_GROUPS}"))
+        else:
+            found.append(_section("left out", across_operators(op, samples), own, op=op))
+    return found
+
+
+def _section(kind: str, answers: Answers, samples: Samples, chosen: Mask | None = None, op: str = "") -> Section:
+    scores = {name: score(ranged, samples.log, chosen) for name, ranged in answers.by.items()}
+    kept = {name: found for name, found in scores.items() if found is not None}
+    return Section(kind, op, kept, "" if kept else "there are no such rows")
 
 
 def across_shapes(samples: Samples) -> Answers:
