@@ -182,8 +182,11 @@ def _add_bench(made: Parser) -> None:
     group.add_argument(
         "--assume-watts", type=values.watts, metavar="W", help="for an estimate, kept apart and called so"
     )
-    group.add_argument("--shard", type=values.shard, metavar="I/N", help="the I-th of N parts of the configurations")
     group.add_argument("--again", action="store_true", help="measure anew what is in the database")
+    group = made.add_argument_group("several machines")
+    group.add_argument("--shard", type=values.shard, metavar="I/N", help="the I-th of N parts of the configurations")
+    group.add_argument("--print-sbatch", action="store_true", help="print a script for Slurm, and measure nothing here")
+    group.add_argument("--jobs", type=values.jobs, default=4, metavar="N", help="into so many parts, at most (4)")
     group = made.add_argument_group("results")
     group.add_argument("--db", type=Path, metavar="FILE", help="database (default: bench.db in your state directory)")
     group.add_argument("--json", action="store_true", help="one JSON document at the end")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import difflib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from memtui.bench.configuration import Configuration, from_file, make, parse_grid, product
+from memtui.bench.plan import Plan
 from memtui.bench.spaces import in_space
 from memtui.errors import UserError
 from memtui.privilege import invoker, state_directory
 from memtui.workloads.operators import CATALOGUE
 
+QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
 VERBS = ("list", "resolution", "compare", "predict", "db")
 
 
@@ -45,6 +48,13 @@ def configurations(args: argparse.Namespace, op: str) -> list[Configuration]:
 def conditions(args: argparse.Namespace) -> dict[str, Any]:
     """Those that options name."""
     return {key: value for key in ("dtype", "mode", "cache", "weights") if (value := getattr(args, key)) is not None}
+
+
+def plan(args: argparse.Namespace) -> Plan:
+    """How long and how often."""
+    changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
+    given = {key: value for key, value in changes.items() if value is not None}
+    return replace(QUICK if args.quick else Plan(), **given)
 
 
 def database_path(args: argparse.Namespace, shard: tuple[int, int] | None = None) -> Path:

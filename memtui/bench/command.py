@@ -13,9 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memtui.bench import asked, compare, composition, resolution, table
+from memtui.bench import asked, compare, composition, resolution, sbatch, table
 from memtui.bench.configuration import CONDITIONS, Configuration, make, words
-from memtui.bench.plan import Plan
 from memtui.bench.result import Row
 from memtui.bench.shard import from_environment, part
 from memtui.bench.spaces import SPACES, resnet50_counts
@@ -28,13 +27,14 @@ from memtui.privilege import Invoker, become, invoker
 from memtui.probes.energy_source import EnergySource, NoSource
 from memtui.workloads.operators import CATALOGUE
 
-QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
 NETWORK = "resnet50"  # measured against its operators
 Say = Callable[[str], None]
 
 
 def bench(args: argparse.Namespace, say: Say) -> int:
     """Run it; the exit code. Raises UserError."""
+    if args.print_sbatch and (args.json or args.what in asked.VERBS or _is_network(args)):
+        raise UserError("--print-sbatch is for configurations of an operator, and prints a script, no JSON")
     if args.what == "list":
         return _list(args)
     user = invoker()
@@ -46,15 +46,19 @@ def bench(args: argparse.Namespace, say: Say) -> int:
     asked.operator(args.what)
     if args.rest:
         raise UserError(f"{args.rest[0]!r} is one word too many")
-    if args.what == NETWORK and not (args.grid or args.config or args.space):
+    if _is_network(args):
         return _network(args, user, say)
     configurations = _measurable(args)
+    if args.print_sbatch:
+        become(user)
+        print(sbatch.script(args, configurations), end="")
+        return 0
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
     if not mine:
         assert shard is not None  # or it would be all of them, and there is one at least
         raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
-    request = Request(mine, _plan(args), args.device, args.threads, args.assume_watts, args.again)
+    request = Request(mine, asked.plan(args), args.device, args.threads, args.assume_watts, args.again)
     if args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty():
         return _screen(args, request, user, shard)
     rows, skipped, path = _measure(args, request, user, shard, say)
@@ -69,6 +73,11 @@ def bench(args: argparse.Namespace, say: Say) -> int:
     return 0
 
 
+def _is_network(args: argparse.Namespace) -> bool:
+    """Whether a network is to be held against its operators."""
+    return args.what == NETWORK and not (args.grid or args.config or args.space)
+
+
 def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     """``bench resolution OP``: how long a window has to be."""
     if len(args.rest) != 1:
@@ -80,7 +89,7 @@ def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     if len(configurations) != 1:
         raise UserError(f"the study is of one configuration, not of {len(configurations)}")
     lengths_s = resolution.QUICK_LENGTHS_S if args.quick else resolution.LENGTHS_S
-    plan = replace(_plan(args), windows=args.windows or (5 if args.quick else 10))
+    plan = replace(asked.plan(args), windows=args.windows or (5 if args.quick else 10))
     if plan.windows < 2:
         raise UserError("the study needs two windows of each length at least")
     request = Request(
@@ -108,7 +117,7 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     except ValueError as error:
         raise UserError(str(error)) from None
     plan = replace(
-        _plan(args), windows=1, warm_up_s=args.warm_up or 4.0, seconds=args.seconds or (0.3 if args.quick else 1.0)
+        asked.plan(args), windows=1, warm_up_s=args.warm_up or 4.0, seconds=args.seconds or (0.3 if args.quick else 1.0)
     )
     rounds = args.windows or (2 if args.quick else 3)
     request = Request([network, *counts], plan, args.device, args.threads, args.assume_watts, again=True, rounds=rounds)
@@ -129,12 +138,6 @@ def _measurable(args: argparse.Namespace) -> list[Configuration]:
     if not args.device.startswith("cuda") and any(c.dtype == "tf32" for c in found):
         raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
     return found
-
-
-def _plan(args: argparse.Namespace) -> Plan:
-    plan = QUICK if args.quick else Plan()
-    changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
-    return replace(plan, **{key: value for key, value in changes.items() if value is not None})
 
 
 def _measure(
