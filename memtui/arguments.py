@@ -14,6 +14,7 @@ from memtui.choices import (
     COLORS,
     DEFAULT_MAX_BYTES,
     DTYPES,
+    ENGINES,
     FLUSHES,
     MODES,
     REARMS,
@@ -186,6 +187,9 @@ def _add_bench(made: Parser) -> None:
     group = made.add_argument_group("several machines")
     group.add_argument("--shard", type=values.shard, metavar="I/N", help="the I-th of N parts of the configurations")
     group.add_argument("--print-sbatch", action="store_true", help="print a script for Slurm, and measure nothing here")
+    group.add_argument(
+        "--engine", choices=ENGINES, help="measure in jobs of submitit: on Slurm, or one after another here"
+    )
     group.add_argument("--jobs", type=values.jobs, default=4, metavar="N", help="into so many parts, at most (4)")
     group = made.add_argument_group("results")
     group.add_argument("--db", type=Path, metavar="FILE", help="database (default: bench.db in your state directory)")

@@ -24,8 +24,8 @@ from tests.test_cli import memtui
 FAST = ("--windows", "1", "--seconds", "0.02", "--threads", "1", "--cache", "warm", "--warm-up", "0.05")
 GRID = ("--grid", "elements=100,200,300")
 # What a part is told by the words around it, or has no use for.
-OWN = {"what", "rest", "device", "shard", "db", "json", "tui", "print_sbatch", "jobs", "from_run", "unflagged",
-       "force", "help", "debug", "no_config", "color", "theme", "ascii", "no_mouse"}  # fmt: skip
+OWN = {"what", "rest", "device", "shard", "db", "json", "tui", "print_sbatch", "engine", "jobs", "from_run",
+       "unflagged", "force", "help", "debug", "no_config", "color", "theme", "ascii", "no_mouse"}  # fmt: skip
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -103,10 +103,11 @@ def test_the_time_that_is_asked_for_is_enough():
     ("words", "said"),
     [
         (("relu", "--shard", "0/2"), "--shard is one part"),
-        (("relu", "--json"), "prints a script, no JSON"),
-        (("list",), "--print-sbatch is for configurations of an operator"),
-        (("resnet50",), "--print-sbatch is for configurations of an operator"),
-        (("resolution", "relu"), "--print-sbatch is for configurations of an operator"),
+        (("relu", "--json"), "prints a script: no JSON"),
+        (("relu", "--engine", "submitit"), "so no --engine"),
+        (("list",), "are for configurations of an operator"),
+        (("resnet50",), "are for configurations of an operator"),
+        (("resolution", "relu"), "are for configurations of an operator"),
         (("relu", "--jobs", "0"), "must be a whole number from 1 to 1000"),
         (("relu", "--db", "a\nb.db"), "cannot stand in a script"),
         (("relu", "--grid", "q=1"), "relu has no parameter q"),

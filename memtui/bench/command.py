@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memtui.bench import asked, compare, composition, resolution, sbatch, table
+from memtui.bench import asked, compare, composition, resolution, sbatch, submitted, table
 from memtui.bench.configuration import CONDITIONS, Configuration, make, words
 from memtui.bench.result import Row
 from memtui.bench.shard import from_environment, part
@@ -33,8 +33,10 @@ Say = Callable[[str], None]
 
 def bench(args: argparse.Namespace, say: Say) -> int:
     """Run it; the exit code. Raises UserError."""
-    if args.print_sbatch and (args.json or args.what in asked.VERBS or _is_network(args)):
-        raise UserError("--print-sbatch is for configurations of an operator, and prints a script, no JSON")
+    if (args.print_sbatch or args.engine) and (args.what in asked.VERBS or _is_network(args)):
+        raise UserError("--print-sbatch and --engine are for configurations of an operator, which come in parts")
+    if args.print_sbatch and (args.json or args.engine):
+        raise UserError("--print-sbatch prints a script: no JSON, and nothing is run, so no --engine")
     if args.what == "list":
         return _list(args)
     user = invoker()
@@ -53,6 +55,9 @@ def bench(args: argparse.Namespace, say: Say) -> int:
         become(user)
         print(sbatch.script(args, configurations), end="")
         return 0
+    if args.engine:
+        become(user)
+        return submitted.measure(args, configurations, say)
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
     if not mine:

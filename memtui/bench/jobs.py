@@ -28,7 +28,7 @@ _LEAST_S = 2.0  # of a window, which is lengthened to the steps of an energy cou
 def number_of_jobs(args: argparse.Namespace, configurations: Sequence[Configuration]) -> int:
     """``--jobs``, but no more than there are configurations. Raises UserError where another option is against it."""
     if args.shard is not None:
-        raise UserError("--shard is one part, and --print-sbatch makes all of them; --jobs says how many")
+        raise UserError("--shard is one part, and --print-sbatch and --engine make all of them; --jobs says how many")
     return min(args.jobs, len(configurations))
 
 
