@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.bench.configuration import CONDITIONS, MANY, from_file, make, parse_grid, product
+from memtui.bench.configuration import CONDITIONS, MANY, from_file, from_text, make, parse_grid, product
 from memtui.bench.spaces import SPACES, in_space
 from memtui.errors import UserError
 from memtui.workloads.operators import CATALOGUE
@@ -123,6 +123,14 @@ def test_files_that_are_wrong_name_the_place(tmp_path, text, words):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UserError, match="No such file"):
         from_file(tmp_path / "none.toml", "conv2d", {})
+
+
+@pytest.mark.parametrize(
+    "text", ['{"op":"conv9d","parameters":{},"conditions":{}}', '{"op":[],"parameters":{}}', "[1]"]
+)
+def test_a_text_of_another_version_is_refused(text):
+    with pytest.raises(ValueError, match=r"there is no operator conv9d|is no configuration"):
+        from_text(text)
 
 
 def test_every_operator_is_in_the_small_space():

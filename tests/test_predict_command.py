@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -112,6 +113,17 @@ class TestRows:
         assert {row.configuration for row in found.rows} == set(CONVOLUTIONS[:30])
         assert found.left_out == {}
         assert min(row.call_ns for row in found.rows) > 1
+
+    def test_what_has_no_time_or_is_unknown_is_left_out_and_told(self, path):
+        first, second, *others = rows(CONVOLUTIONS[:30])
+        add(path, [replace(first, call_ns=None), replace(second, call_ns=0.0), *others])
+        with closing(sqlite3.connect(path)) as file:
+            text = CONVOLUTIONS[5].text.replace("conv2d", "conv9d")
+            file.execute("UPDATE configuration SET op = 'conv9d', text = ? WHERE key = ?", (text, CONVOLUTIONS[5].key))
+            file.commit()
+        found = loaded_from(path)
+        assert len(found.rows) == 27
+        assert found.left_out == {"without a time": 2, "of a configuration that this memtui does not know": 1}
 
     def test_the_longest_measurement_counts_and_the_newest_of_these(self, path):
         first, second = rows(CONVOLUTIONS[:30], slow=2), rows(CONVOLUTIONS[:30])

@@ -186,7 +186,9 @@ def _usable(rows: Iterable[dict[str, Any]], unflagged: bool) -> tuple[tuple[Meas
         except ValueError:
             left_out["of a configuration that this memtui does not know"] += 1
             continue
-        if flags and unflagged:
+        if not (row["call_ns"] or 0) > 0:
+            left_out["without a time"] += 1
+        elif flags and unflagged:
             left_out[FLAGGED] += 1
         else:
             energy_j = row["energy_j"] if _is_energy(row) else None
