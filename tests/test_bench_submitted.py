@@ -33,7 +33,7 @@ def test_without_submitit_it_says_what_to_install(tmp_path):
     [
         (("relu", "--shard", "0/2"), "--shard is one part"),
         (("resnet50",), "are for configurations of an operator"),
-        (("db", "info"), "are for configurations of an operator"),
+        (("resolution", "relu"), "are for configurations of an operator"),
         (("relu", "--engine", "ray"), "invalid choice: 'ray'"),
         (("relu", "--db", "/proc/none/x.db"), "/proc/none/x.db: cannot be used"),
     ],

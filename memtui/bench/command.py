@@ -33,10 +33,7 @@ Say = Callable[[str], None]
 
 def bench(args: argparse.Namespace, say: Say) -> int:
     """Run it; the exit code. Raises UserError."""
-    if (args.print_sbatch or args.engine) and (args.what in asked.VERBS or _is_network(args)):
-        raise UserError("--print-sbatch and --engine are for configurations of an operator, which come in parts")
-    if args.print_sbatch and (args.json or args.engine):
-        raise UserError("--print-sbatch prints a script: no JSON, and nothing is run, so no --engine")
+    _check_parts(args)
     if args.what == "list":
         return _list(args)
     user = invoker()
@@ -76,6 +73,16 @@ def bench(args: argparse.Namespace, say: Say) -> int:
     if skipped:
         print(visible(f"{skipped} configurations were measured before (--again measures them anew): {path}"))
     return 0
+
+
+def _check_parts(args: argparse.Namespace) -> None:
+    """Raise UserError for options about parts that cannot be followed."""
+    whole = args.what == "resolution" or _is_network(args)
+    # An engine may stand in a config file, where it is for all that is measured.
+    if (args.engine and whole) or (args.print_sbatch and (whole or args.what in asked.VERBS)):
+        raise UserError("--print-sbatch and --engine are for configurations of an operator, which come in parts")
+    if args.print_sbatch and (args.json or args.engine):
+        raise UserError("--print-sbatch prints a script: no JSON, and nothing is run, so no --engine")
 
 
 def _is_network(args: argparse.Namespace) -> bool:
