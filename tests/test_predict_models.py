@@ -58,11 +58,14 @@ def test_the_ranges_cover_what_they_say(measured, answers):
 def test_a_model_that_knows_its_rows_by_heart_is_not_sure_of_others():
     """What is fitted without an error would have a range of nothing, if its own rows said how wrong it is."""
     configurations = in_space("predict", "conv2d", {})
-    chance = np.random.default_rng(1)
-    noise = as_samples(configurations, chance.normal(0, 1, len(configurations)))
-    known, asked = noise.take(np.arange(120)), noise.take(np.arange(120, 240))
-    assert (fit_nearest(known.rows, known.log)(known.rows).log == known.log).all()
-    assert score(calibrated(fit_nearest, known)(asked.rows), asked.log).coverage == pytest.approx(LEVEL, abs=0.08)
+    found = []
+    for seed in range(10):  # one draw of 120 rows is off by 5 %, as the quantile of so few is
+        chance = np.random.default_rng(seed)
+        noise, order = as_samples(configurations, chance.normal(0, 1, 240)), chance.permutation(240)
+        known, asked = noise.take(order[:120]), noise.take(order[120:])
+        assert (fit_nearest(known.rows, known.log)(known.rows).log == known.log).all()
+        found.append(score(calibrated(fit_nearest, known)(asked.rows), asked.log).coverage)
+    assert np.mean(found) == pytest.approx(LEVEL, abs=0.05)
 
 
 def test_repeated_shapes_do_not_make_the_range_small():
