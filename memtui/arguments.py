@@ -14,6 +14,7 @@ from memtui.choices import (
     COLORS,
     DEFAULT_MAX_BYTES,
     DTYPES,
+    ENGINES,
     FLUSHES,
     MODES,
     REARMS,
@@ -151,11 +152,15 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
 
 
 def _add_bench(made: Parser) -> None:
-    made.add_argument("what", metavar="OP", help="an operator (bench list), list, resolution, compare, or db")
+    made.add_argument("what", metavar="OP", help="an operator (bench list), list, resolution, compare, predict, or db")
     made.add_argument(
-        "rest", metavar="WORD", nargs="*", help="of compare: A.db B.db; of db: info, merge FILE..., export FILE.csv"
+        "rest",
+        metavar="WORD",
+        nargs="*",
+        help="of resolution: OP; of compare: A.db B.db; of predict: fit [OP...], eval [OP...], run OP; "
+        "of db: info, merge FILE..., export FILE.csv",
     )
-    group = made.add_argument_group("what is measured")
+    group = made.add_argument_group("what is measured, or predicted")
     group.add_argument(
         "--grid", action="append", default=[], metavar="K=V,V", help="values of a parameter; every combination is taken"
     )
@@ -178,8 +183,14 @@ def _add_bench(made: Parser) -> None:
     group.add_argument(
         "--assume-watts", type=values.watts, metavar="W", help="for an estimate, kept apart and called so"
     )
-    group.add_argument("--shard", type=values.shard, metavar="I/N", help="the I-th of N parts of the configurations")
     group.add_argument("--again", action="store_true", help="measure anew what is in the database")
+    group = made.add_argument_group("several machines")
+    group.add_argument("--shard", type=values.shard, metavar="I/N", help="the I-th of N parts of the configurations")
+    group.add_argument("--print-sbatch", action="store_true", help="print a script for Slurm, and measure nothing here")
+    group.add_argument(
+        "--engine", choices=ENGINES, help="measure in jobs of submitit: on Slurm, or one after another here"
+    )
+    group.add_argument("--jobs", type=values.jobs, default=4, metavar="N", help="into so many parts, at most (4)")
     group = made.add_argument_group("results")
     group.add_argument("--db", type=Path, metavar="FILE", help="database (default: bench.db in your state directory)")
     group.add_argument("--json", action="store_true", help="one JSON document at the end")
@@ -187,6 +198,11 @@ def _add_bench(made: Parser) -> None:
         "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
     )
     group.add_argument("--force", action="store_true", help="overwrite a file that is there")
+    group = made.add_argument_group("which rows predictions are fitted to")
+    group.add_argument(
+        "--from-run", metavar="ID", help="those of its device and versions (default: of the newest run's)"
+    )
+    group.add_argument("--unflagged", action="store_true", help="only those without a flag")
 
 
 def _observation_options() -> Parser:

@@ -20,7 +20,8 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16")  # of the numbers that a measured oper
 MODES = ("forward", "forward-backward")  # its passes
 CACHE_STATES = ("cold", "warm")  # whether its inputs lie in the cache
 WEIGHT_SETS = ("rotate", "same")  # several sets of weights that take turns, or one
-SPACES = ("small", "resnet50", "thesis", "sparsity")  # bundled sets of configurations
+SPACES = ("small", "resnet50", "thesis", "sparsity", "predict")  # bundled sets of configurations
+ENGINES = ("submitit",)  # what runs the parts of a sweep
 
 
 def tracker_label(tracker: str) -> str:

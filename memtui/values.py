@@ -153,6 +153,11 @@ def shard(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def jobs(text: str) -> int:
+    """``--jobs``: an array of Slurm has 1000 tasks at most, unless it was told another number."""
+    return _whole(text, 1, 1000)
+
+
 def _whole(text: str, low: int, high: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and low <= int(text) <= high):
         raise argparse.ArgumentTypeError(f"must be a whole number from {low} to {high}, not {text!r}")

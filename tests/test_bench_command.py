@@ -240,9 +240,9 @@ def test_schedulers_that_say_nonsense(rank):
 def test_every_machine_keeps_its_own_database(tmp_path, monkeypatch):
     from argparse import Namespace
 
-    from memtui.bench.command import _path
+    from memtui.bench.asked import database_path
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert _path(Namespace(db=None), None).name == "bench.db"
-    assert _path(Namespace(db=None), (1, 4)).name == "bench-1-of-4.db"
-    assert os.fspath(_path(Namespace(db=tmp_path / "x"), (1, 4))).endswith("/x")
+    assert database_path(Namespace(db=None), None).name == "bench.db"
+    assert database_path(Namespace(db=None), (1, 4)).name == "bench-1-of-4.db"
+    assert os.fspath(database_path(Namespace(db=tmp_path / "x"), (1, 4))).endswith("/x")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.bench.configuration import CONDITIONS, MANY, from_file, make, parse_grid, product
+from memtui.bench.configuration import CONDITIONS, MANY, from_file, from_text, make, parse_grid, product
 from memtui.bench.spaces import SPACES, in_space
 from memtui.errors import UserError
 from memtui.workloads.operators import CATALOGUE
@@ -122,6 +125,14 @@ def test_a_file_that_is_not_there(tmp_path):
         from_file(tmp_path / "none.toml", "conv2d", {})
 
 
+@pytest.mark.parametrize(
+    "text", ['{"op":"conv9d","parameters":{},"conditions":{}}', '{"op":[],"parameters":{}}', "[1]"]
+)
+def test_a_text_of_another_version_is_refused(text):
+    with pytest.raises(ValueError, match=r"there is no operator conv9d|is no configuration"):
+        from_text(text)
+
+
 def test_every_operator_is_in_the_small_space():
     for name in CATALOGUE:
         assert 3 <= len(in_space("small", name, {})) <= 24
@@ -142,6 +153,29 @@ def test_sparsity_has_all_shares_and_patterns():
     assert {c["weight_zeros"] for c in found} == {c["input_zeros"] for c in found} == {0, 50, 90}
     assert {c["zeros"] for c in found} == {"random", "2:4", "channels"}
     assert sum(c["weight_zeros"] == c["input_zeros"] == 0 for c in found) == 1
+
+
+def test_the_space_to_fit_to_is_wide_and_small_enough():
+    found = in_space("predict", "conv2d", {})
+    assert len(found) == 240
+    kinds = Counter((p["k"], p["s"], p["groups"] > 1) for p in (c.parameters for c in found))
+    assert kinds == {(k, s, grouped): 20 if grouped else 10 for k in (1, 3, 5, 7) for s in (1, 2) for grouped in (0, 1)}
+    assert len({(c.parameters["cin"], c.parameters["cout"]) for c in found}) > 50
+    assert {c.parameters["n"] for c in found} == {1, 2, 4, 8, 16, 32}
+    assert max(c.flops for c in found) <= 10**9
+    assert max(c.flops for c in found if c.parameters["groups"] > 1) <= 10**8
+    assert max(c.moved_bytes for c in found) <= 64 << 20
+
+
+def test_the_space_to_fit_to_is_the_same_everywhere():
+    """Machines take parts of it, and databases of years are put together: another draw would be another space."""
+    found = in_space("predict", "conv2d", {})
+    text = "\n".join(c.text for c in found)
+    assert (
+        hashlib.sha256(text.encode()).hexdigest() == "41c210868514d81c122fb9edbe5bf769385cad21b137155166a629c1687b60e3"
+    )
+    other = in_space("predict", "conv2d", {"dtype": "bf16", "cache": "warm", "mode": "forward-backward"})
+    assert [c.parameters for c in other] == [c.parameters for c in found]
 
 
 def test_a_space_without_the_operator_says_what_it_has():

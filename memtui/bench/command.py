@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import difflib
 import json
 import os
 import sys
@@ -14,50 +13,54 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memtui.bench import compare, composition, resolution, table
-from memtui.bench.configuration import CONDITIONS, Configuration, from_file, make, parse_grid, product, words
-from memtui.bench.plan import Plan
+from memtui.bench import asked, compare, composition, resolution, sbatch, submitted, table
+from memtui.bench.configuration import CONDITIONS, Configuration, make, words
 from memtui.bench.result import Row
 from memtui.bench.shard import from_environment, part
-from memtui.bench.spaces import SPACES, in_space, resnet50_counts
+from memtui.bench.spaces import SPACES, resnet50_counts
 from memtui.bench.store import Database
 from memtui.bench.sweep import Progress, Request, Sweep, Tell, look_for_source
 from memtui.bench.sweep_process import SweepProcess
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
-from memtui.privilege import Invoker, become, invoker, state_directory
+from memtui.privilege import Invoker, become, invoker
 from memtui.probes.energy_source import EnergySource, NoSource
 from memtui.workloads.operators import CATALOGUE
 
-QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
-VERBS = ("list", "resolution", "compare", "db")
 NETWORK = "resnet50"  # measured against its operators
 Say = Callable[[str], None]
 
 
 def bench(args: argparse.Namespace, say: Say) -> int:
     """Run it; the exit code. Raises UserError."""
+    _check_parts(args)
     if args.what == "list":
         return _list(args)
     user = invoker()
-    if args.what in ("db", "compare"):
+    if args.what in ("db", "compare", "predict"):
         become(user)
-        return _db(args, _path(args, None)) if args.what == "db" else _compare(args)
+        return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args)
     if args.what == "resolution":
         return _resolution(args, user, say)
-    if args.what not in CATALOGUE:
-        raise UserError(_unknown(args.what))
+    asked.operator(args.what)
     if args.rest:
         raise UserError(f"{args.rest[0]!r} is one word too many")
-    if args.what == NETWORK and not (args.grid or args.config or args.space):
+    if _is_network(args):
         return _network(args, user, say)
-    configurations = _configurations(args)
+    configurations = _measurable(args)
+    if args.print_sbatch:
+        become(user)
+        print(sbatch.script(args, configurations), end="")
+        return 0
+    if args.engine:
+        become(user)
+        return submitted.measure(args, configurations, say)
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
     if not mine:
         assert shard is not None  # or it would be all of them, and there is one at least
         raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
-    request = Request(mine, _plan(args), args.device, args.threads, args.assume_watts, args.again)
+    request = Request(mine, asked.plan(args), args.device, args.threads, args.assume_watts, args.again)
     if args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty():
         return _screen(args, request, user, shard)
     rows, skipped, path = _measure(args, request, user, shard, say)
@@ -72,18 +75,33 @@ def bench(args: argparse.Namespace, say: Say) -> int:
     return 0
 
 
+def _check_parts(args: argparse.Namespace) -> None:
+    """Raise UserError for options about parts that cannot be followed."""
+    whole = args.what == "resolution" or _is_network(args)
+    # An engine may stand in a config file, where it is for all that is measured.
+    if (args.engine and whole) or (args.print_sbatch and (whole or args.what in asked.VERBS)):
+        raise UserError("--print-sbatch and --engine are for configurations of an operator, which come in parts")
+    if args.print_sbatch and (args.json or args.engine):
+        raise UserError("--print-sbatch prints a script: no JSON, and nothing is run, so no --engine")
+
+
+def _is_network(args: argparse.Namespace) -> bool:
+    """Whether a network is to be held against its operators."""
+    return args.what == NETWORK and not (args.grid or args.config or args.space)
+
+
 def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     """``bench resolution OP``: how long a window has to be."""
-    if len(args.rest) != 1 or args.rest[0] not in CATALOGUE:
-        raise UserError(_unknown(args.rest[0]) if args.rest else "name an operator: memtui bench resolution conv2d")
+    if len(args.rest) != 1:
+        raise UserError("name an operator: memtui bench resolution conv2d")
+    args.what = asked.operator(args.rest[0])
     if args.seconds is not None:
         raise UserError("the study tries windows of many lengths; --seconds has no meaning in it")
-    args.what = args.rest[0]
-    configurations = _configurations(args)
+    configurations = _measurable(args)
     if len(configurations) != 1:
         raise UserError(f"the study is of one configuration, not of {len(configurations)}")
     lengths_s = resolution.QUICK_LENGTHS_S if args.quick else resolution.LENGTHS_S
-    plan = replace(_plan(args), windows=args.windows or (5 if args.quick else 10))
+    plan = replace(asked.plan(args), windows=args.windows or (5 if args.quick else 10))
     if plan.windows < 2:
         raise UserError("the study needs two windows of each length at least")
     request = Request(
@@ -103,7 +121,7 @@ def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
 
 def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     """``bench resnet50``: the network against the sum of its operators."""
-    usual = _usual(args)
+    usual = asked.conditions(args)
     # What goes from layer to layer was just written: it is in the cache.
     usual = {"cache": "warm", "weights": "same"} | usual
     try:
@@ -111,7 +129,7 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     except ValueError as error:
         raise UserError(str(error)) from None
     plan = replace(
-        _plan(args), windows=1, warm_up_s=args.warm_up or 4.0, seconds=args.seconds or (0.3 if args.quick else 1.0)
+        asked.plan(args), windows=1, warm_up_s=args.warm_up or 4.0, seconds=args.seconds or (0.3 if args.quick else 1.0)
     )
     rounds = args.windows or (2 if args.quick else 3)
     request = Request([network, *counts], plan, args.device, args.threads, args.assume_watts, again=True, rounds=rounds)
@@ -126,56 +144,19 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     return FAILURE if found.reason else 0
 
 
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, [*CATALOGUE, *VERBS], 3, 0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "memtui bench list names them"
-    return f"there is no operator {name}; {hint}"
-
-
-def _configurations(args: argparse.Namespace) -> list[Configuration]:
+def _measurable(args: argparse.Namespace) -> list[Configuration]:
     """What is to be measured. Raises UserError."""
-    usual = _usual(args)
-    try:
-        if sum((bool(args.grid), bool(args.config), args.space is not None)) > 1:
-            raise ValueError("--grid, --config and --space each say what to measure: one of them")
-        if args.config:
-            found = from_file(args.config, args.what, usual)
-        elif args.space:
-            found = in_space(args.space, args.what, usual)
-        elif args.grid:
-            found = product(args.what, parse_grid(args.grid), usual)
-        else:
-            found = [make(args.what, usual)]
-    except ValueError as error:
-        raise UserError(str(error)) from None
+    found = asked.configurations(args, args.what)
     if not args.device.startswith("cuda") and any(c.dtype == "tf32" for c in found):
         raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
     return found
-
-
-def _usual(args: argparse.Namespace) -> dict[str, Any]:
-    """The conditions that options name."""
-    return {key: value for key in ("dtype", "mode", "cache", "weights") if (value := getattr(args, key)) is not None}
-
-
-def _plan(args: argparse.Namespace) -> Plan:
-    plan = QUICK if args.quick else Plan()
-    changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
-    return replace(plan, **{key: value for key, value in changes.items() if value is not None})
-
-
-def _path(args: argparse.Namespace, shard: tuple[int, int] | None) -> Path:
-    if args.db is not None:
-        return Path(args.db)
-    name = f"bench-{shard[0]}-of-{shard[1]}.db" if shard else "bench.db"
-    return state_directory(invoker()) / name
 
 
 def _measure(
     args: argparse.Namespace, request: Request, user: Invoker, shard: tuple[int, int] | None, say: Say
 ) -> tuple[list[Row], int, Path]:
     """The rows, how many were measured before, and where they lie."""
-    path = _path(args, shard)
+    path = asked.database_path(args, shard)
     source = _as_user(args, user)
     shown = _Printer(args.json, say)
     with closing(Database(path)) as database, Sweep(request, database, shown.tell, source) as sweep:
@@ -198,7 +179,7 @@ def _screen(args: argparse.Namespace, request: Request, user: Invoker, shard: tu
     from memtui.terminal import prepare
 
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
-    path = _path(args, shard)
+    path = asked.database_path(args, shard)
     source = _as_user(args, user)
     Database(path).close()  # what is wrong with it is said without a screen
 
@@ -289,8 +270,15 @@ def _compare(args: argparse.Namespace) -> int:
     return 0
 
 
-def _db(args: argparse.Namespace, path: Path) -> int:
+def _predict(args: argparse.Namespace) -> int:
+    from memtui.bench.predict.command import predict  # with scikit-learn, which nothing else needs
+
+    return predict(args)
+
+
+def _db(args: argparse.Namespace) -> int:
     """``bench db info``, ``bench db merge FILE...``, ``bench db export FILE.csv``."""
+    path = asked.database_path(args)
     verb, words = (args.rest or ["info"])[0], args.rest[1:]
     if verb == "info" and not words:
         with closing(Database(path, create=False)) as database:

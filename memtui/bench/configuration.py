@@ -144,9 +144,16 @@ def make(op: str, given: Parameters) -> Configuration:
 
 
 def from_text(text: str) -> Configuration:
-    """The configuration that has this ``text``. Raises ValueError, as ``make``."""
+    """The configuration that has this ``text``. Raises ValueError, as ``make``, also for what another version wrote."""
     plain = json.loads(text)
-    return make(plain["op"], {**plain["parameters"], **plain["conditions"]})
+    try:
+        op, given = plain["op"], {**plain["parameters"], **plain["conditions"]}
+        known = op in CATALOGUE
+    except (KeyError, TypeError):
+        raise ValueError("is no configuration") from None
+    if not known:
+        raise ValueError(f"there is no operator {op}")
+    return make(op, given)
 
 
 def canonical(plain: Any) -> str:

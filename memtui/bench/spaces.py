@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from memtui import choices
+from memtui.bench import random_space
 from memtui.bench.configuration import Configuration, make, product, unique
 from memtui.workloads import resnet50
 from memtui.workloads.operators import CATALOGUE
@@ -89,13 +90,17 @@ def _resnet50(op: str, usual: Parameters) -> list[Configuration]:
     return [c for c in resnet50_counts(usual=usual) if c.op == op]
 
 
+def _predict(op: str, usual: Parameters) -> list[Configuration]:
+    return random_space.conv2d(usual) if op == "conv2d" else []
+
+
 def _every(op: str, grids: list[Grid], usual: Parameters) -> list[Configuration]:
     return unique(c for grid in grids for c in product(op, grid, usual))
 
 
 # The names are there, where the command line finds them without loading any operator.
 SPACES: dict[str, Callable[[str, Parameters], list[Configuration]]] = dict(
-    zip(choices.SPACES, (_small, _resnet50, _thesis, _sparsity), strict=True)
+    zip(choices.SPACES, (_small, _resnet50, _thesis, _sparsity, _predict), strict=True)
 )
 
 

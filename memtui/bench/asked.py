@@ -1,0 +1,65 @@
+"""What the words and options of ``memtui bench`` ask for: an operator, its configurations, a database."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from memtui.bench.configuration import Configuration, from_file, make, parse_grid, product
+from memtui.bench.plan import Plan
+from memtui.bench.spaces import in_space
+from memtui.errors import UserError
+from memtui.privilege import invoker, state_directory
+from memtui.workloads.operators import CATALOGUE
+
+QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
+VERBS = ("list", "resolution", "compare", "predict", "db")
+
+
+def operator(name: str) -> str:
+    """The name of an operator that there is. Raises UserError."""
+    if name in CATALOGUE:
+        return name
+    near = difflib.get_close_matches(name, [*CATALOGUE, *VERBS], 3, 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "memtui bench list names them"
+    raise UserError(f"there is no operator {name}; {hint}")
+
+
+def configurations(args: argparse.Namespace, op: str) -> list[Configuration]:
+    """Those of an operator that ``--grid``, ``--config`` or ``--space`` name, or the usual one. Raises UserError."""
+    usual = conditions(args)
+    try:
+        if sum((bool(args.grid), bool(args.config), args.space is not None)) > 1:
+            raise ValueError("--grid, --config and --space each say which configurations: one of them")
+        if args.config:
+            return from_file(args.config, op, usual)
+        if args.space:
+            return in_space(args.space, op, usual)
+        if args.grid:
+            return product(op, parse_grid(args.grid), usual)
+        return [make(op, usual)]
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def conditions(args: argparse.Namespace) -> dict[str, Any]:
+    """Those that options name."""
+    return {key: value for key in ("dtype", "mode", "cache", "weights") if (value := getattr(args, key)) is not None}
+
+
+def plan(args: argparse.Namespace) -> Plan:
+    """How long and how often."""
+    changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
+    given = {key: value for key, value in changes.items() if value is not None}
+    return replace(QUICK if args.quick else Plan(), **given)
+
+
+def database_path(args: argparse.Namespace, shard: tuple[int, int] | None = None) -> Path:
+    """``--db``, or the one of this user; each part of a sweep has its own."""
+    if args.db is not None:
+        return Path(args.db)
+    name = f"bench-{shard[0]}-of-{shard[1]}.db" if shard else "bench.db"
+    return state_directory(invoker()) / name

@@ -1,0 +1,1 @@
+"""What a configuration that nobody measured would cost, and how far that is to be trusted."""

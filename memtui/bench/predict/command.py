@@ -1,0 +1,81 @@
+"""``memtui bench predict fit``, ``eval`` and ``run``: what was asked, and the answer as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import Any
+
+from memtui.bench import asked
+from memtui.bench.predict.training import Training, load
+from memtui.bench.store import Database
+from memtui.errors import FAILURE, UserError
+from memtui.foreign import visible
+
+USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run OP"
+
+
+def predict(args: argparse.Namespace) -> int:
+    """Do it; the exit code. Raises UserError."""
+    verb, ops = args.rest[0] if args.rest else "", args.rest[1:]
+    if verb not in ("fit", "eval", "run"):
+        raise UserError(USAGE)
+    for op in ops:
+        asked.operator(op)
+    if verb == "run" and len(ops) != 1:
+        raise UserError("name one operator: memtui bench predict run conv2d --space small")
+    if verb != "run" and (args.grid or args.config or args.space or asked.conditions(args)):
+        raise UserError(f"predict {verb} takes what was measured: --grid, --space and the like are for predict run")
+    wanted = asked.configurations(args, ops[0]) if verb == "run" else []
+    if importlib.util.find_spec("sklearn") is None:
+        raise UserError("predictions need scikit-learn, which is not installed: pip install 'memtui[predict]'", FAILURE)
+    path = asked.database_path(args)
+    with closing(Database(path, create=False)) as database:
+        # Other operators than the one that is asked for say something of the device, too.
+        operators = () if verb == "run" else ops
+        training = load(database, operators=operators, run=args.from_run, unflagged=args.unflagged)
+    from memtui.bench.predict import report
+
+    found: report.Report
+    if verb == "fit":
+        found = report.fit(training)
+    elif verb == "eval":
+        found = report.evaluate(training)
+    else:
+        found = report.run(training, wanted)
+    if args.json:
+        print(json.dumps({"database": str(path), **_told(training), **found.plain}, indent=2))
+    else:
+        _print([str(path), *_lines(training), "", *found.lines])
+    return 0
+
+
+def _print(lines: Iterable[str]) -> None:
+    for text in lines:
+        print(visible(text))
+
+
+def _told(training: Training) -> dict[str, Any]:
+    """What it was all fitted to, JSON-ready."""
+    return {
+        "place": training.place.to_plain(),
+        "others": [place.to_plain() for place in training.others],
+        "rows": len(training.rows),
+        "flagged": training.flagged,
+        "left_out": training.left_out,
+    }
+
+
+def _lines(training: Training) -> Sequence[str]:
+    """The same for people."""
+    place, left_out = training.place, training.left_out
+    rows = f"rows: {len(training.rows)}, {training.flagged} of them flagged"
+    if left_out:
+        rows += "; left out: " + ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+    found = [f"measured on {place.text}, newest run {place.run}", rows]
+    return found + [
+        f"not taken: {p.configurations} of {p.text}; --from-run {p.run} takes them" for p in training.others
+    ]

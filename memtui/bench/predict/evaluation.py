@@ -1,0 +1,171 @@
+"""How good the model is, beside simpler ones: on shapes it was not fitted to, and on operators it was not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.bench.predict.baselines import fit_log_linear, fit_nearest
+from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Fit, Reals, Samples
+from memtui.bench.predict.features import Space
+from memtui.bench.predict.ranges import Ranged, calibrated, folds
+from memtui.bench.predict.trees import LineAndTrees
+
+MODEL = "line and trees"
+FITS: Mapping[str, Fit] = {MODEL: LineAndTrees, "log-linear": fit_log_linear, "nearest": fit_nearest}
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Predictions of n rows by models that had not seen them, one model's ranges by its name.
+
+    Attributes:
+        by: the models'.
+        outside: b[n]: a feature of the row lies beyond what its model was fitted to.
+    """
+
+    by: Mapping[str, Ranged]
+    outside: Mask
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good predictions are.
+
+    Attributes:
+        rows: so many were predicted.
+        mape: mean absolute percentage error, as a fraction of the true cost.
+        median_ape: the median of the same.
+        p90_ape: nine of ten are not above.
+        coverage: share of true costs that lie in the range.
+        range_ratio: the upper end of a range by its lower end; median.
+    """
+
+    rows: int
+    mape: float
+    median_ape: float
+    p90_ape: float
+    coverage: float
+    range_ratio: float
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def score(found: Ranged, log: Reals, chosen: Mask | None = None) -> Score | None:
+    """Of the chosen rows, b[n]; None where there is none. ``log``: f8[n], natural logarithms of the true costs."""
+    chosen = np.ones(len(log), bool) if chosen is None else chosen
+    if not chosen.any():
+        return None
+    error = np.abs(np.expm1(found.log - log))[chosen]
+    inside = ((found.low <= log) & (log <= found.high))[chosen]
+    return Score(
+        rows=int(chosen.sum()),
+        mape=float(error.mean()),
+        median_ape=float(np.median(error)),
+        p90_ape=float(np.quantile(error, 0.9)),
+        coverage=float(inside.mean()),
+        range_ratio=float(np.exp(np.median((found.high - found.low)[chosen]))),
+    )
+
+
+@dataclass(frozen=True)
+class Section:
+    """Scores of all models on the same rows.
+
+    Attributes:
+        kind: ``shapes``: cross-validation over shapes; ``unflagged`` and ``outside``: such rows of it; ``of operator``:
+            those of one operator; ``left out``: an operator, predicted from the others.
+        op: the operator of the last two.
+        scores: by model; empty with a reason.
+        reason: why there are none.
+    """
+
+    kind: str
+    op: str
+    scores: Mapping[str, Score]
+    reason: str = ""
+
+    @property
+    def title(self) -> str:
+        return {
+            "shapes": "shapes that were not fitted to",
+            "unflagged": "of these, rows without a flag",
+            "outside": "of these, outside of what was fitted to",
+            "of operator": f"of these, {self.op}",
+            "left out": f"{self.op} from the other operators",
+        }[self.kind]
+
+    def to_plain(self) -> dict[str, Any]:
+        scores = {name: score.to_plain() for name, score in self.scores.items()}
+        return {"kind": self.kind, "op": self.op, "scores": scores, "reason": self.reason}
+
+
+def sections(samples: Samples) -> list[Section]:
+    """All that there is to say of models of these samples."""
+    answers, ops = across_shapes(samples), np.array([row.op for row in samples.rows])
+    every = [str(op) for op in dict.fromkeys(ops)]
+    found = [_section("shapes", answers, samples)]
+    if samples.flagged.any():
+        found.append(_section("unflagged", answers, samples, ~samples.flagged))
+    if answers.outside.any():
+        found.append(_section("outside", answers, samples, answers.outside))
+    if len(every) == 1:
+        return found
+    found += [_section("of operator", answers, samples, ops == op, op) for op in every]
+    for op in every:
+        others, own = without(op, samples)
+        if len(others.rows) < LEAST_ROWS or len(set(others.groups)) < LEAST_GROUPS:
+            reason = f"the others have {len(others.rows)} rows of {len(set(others.groups))} shapes"
+            found.append(Section("left out", op, {}, f"{reason}; it takes {LEAST_ROWS} of {LEAST_GROUPS}"))
+        else:
+            found.append(_section("left out", across_operators(op, samples), own, op=op))
+    return found
+
+
+def _section(kind: str, answers: Answers, samples: Samples, chosen: Mask | None = None, op: str = "") -> Section:
+    scores = {name: score(ranged, samples.log, chosen) for name, ranged in answers.by.items()}
+    kept = {name: found for name, found in scores.items() if found is not None}
+    return Section(kind, op, kept, "" if kept else "there are no such rows")
+
+
+def across_shapes(samples: Samples) -> Answers:
+    """Grouped cross-validation. Each fold is predicted from the others, which also make the ranges.
+
+    Args:
+        samples: at least three groups.
+    """
+    found = {name: _empty(len(samples.rows)) for name in FITS}
+    outside = np.zeros(len(samples.rows), bool)
+    for others, fold in folds(samples.groups):
+        answers = _predicted(samples.take(others), samples.take(fold))
+        outside[fold] = answers.outside
+        for name, ranged in answers.by.items():
+            found[name].log[fold], found[name].low[fold], found[name].high[fold] = ranged.log, ranged.low, ranged.high
+    return Answers(found, outside)
+
+
+def without(op: str, samples: Samples) -> tuple[Samples, Samples]:
+    """(the rows of the other operators, those of this one)."""
+    own = np.array([row.op == op for row in samples.rows])
+    return samples.take(np.flatnonzero(~own)), samples.take(np.flatnonzero(own))
+
+
+def across_operators(op: str, samples: Samples) -> Answers:
+    """Leave one operator out: its rows, predicted from those of the others, which are of two groups at least."""
+    return _predicted(*without(op, samples))
+
+
+def _predicted(known: Samples, asked: Samples) -> Answers:
+    space = Space.of(known.rows)
+    outside = np.array([bool(space.outside(row)) for row in asked.rows], bool)
+    return Answers({name: calibrated(fit, known)(asked.rows) for name, fit in FITS.items()}, outside)
+
+
+def _empty(count: int) -> Ranged:
+    return Ranged(np.empty(count), np.empty(count), np.empty(count))

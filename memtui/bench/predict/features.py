@@ -1,0 +1,148 @@
+"""What a model is told of a configuration: numbers that follow from its parameters, without a measurement.
+
+Sizes go in as logarithms to the base of 2, because costs are products of them and span many orders of magnitude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log2, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.bench.configuration import Configuration
+from memtui.workloads.operators.base import Tensor, Value
+
+Matrix = NDArray[np.float64]
+FLOPS, BYTES = "log2 flops", "log2 bytes"
+WIDEST_STEP = 32  # numbers in the widest registers, or in a tile of a matrix unit
+
+
+@dataclass(frozen=True)
+class Described:
+    """A configuration as a model sees it. Made by ``describe``.
+
+    Attributes:
+        op: name of the operator.
+        features: by name; one that is missing is 0.
+    """
+
+    op: str
+    features: Mapping[str, float]
+
+
+def describe(configuration: Configuration) -> Described:
+    """Work, sizes, conditions, and the operator's own parameters, which are called ``operator.parameter``.
+
+    ``intensity`` is that of the roofline model (Williams, Waterman, Patterson 2009): operations for each byte that has
+    to be moved. ``flops by output`` is the length of the sums that an element of the output is. A backward pass counts
+    in the operations and as a feature; what it moves is not known, so bytes are those of the forward pass.
+    """
+    op, operator, p = configuration.op, configuration.operator, configuration.parameters
+    output = prod(operator.output(p))
+    moved_bytes = operator.moved_bytes(p, configuration.item_bytes)
+    found = {
+        FLOPS: _log2(configuration.flops),
+        BYTES: _log2(moved_bytes),
+        "log2 intensity": _log2(configuration.flops) - _log2(moved_bytes),
+        "log2 flops by output": _log2(configuration.flops / output),
+        "log2 input elements": _log2(_elements(operator.inputs(p))),
+        "log2 weight elements": _log2(_elements(operator.weights(p))),
+        "log2 output elements": _log2(output),
+        "number bytes": float(configuration.item_bytes),
+        "backward": float(configuration.both_ways),
+        f"op={op}": 1.0,
+    }
+    for key, value in configuration.conditions.items():
+        found |= _own(key, value)
+    for key, value in p.items():
+        found |= _own(f"{op}.{key}", value)
+    return Described(op, found | _FURTHER.get(op, _nothing)(p, operator.output(p)))
+
+
+@dataclass(frozen=True)
+class Space:
+    """The features of configurations that were measured.
+
+    Attributes:
+        names: those that are not the same in all of them, [f].
+        low: by operator, the least value of each feature that its configurations have.
+        high: the same, the greatest.
+    """
+
+    names: tuple[str, ...]
+    low: Mapping[str, Mapping[str, float]]
+    high: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def of(cls, rows: Sequence[Described]) -> Space:
+        """That of these."""
+        known = dict.fromkeys(name for row in rows for name in row.features)
+        names = tuple(name for name in known if len({row.features.get(name, 0.0) for row in rows}) > 1)
+        low: dict[str, dict[str, float]] = {}
+        high: dict[str, dict[str, float]] = {}
+        for op in dict.fromkeys(row.op for row in rows):
+            own = [row.features for row in rows if row.op == op]
+            mentioned = dict.fromkeys(name for one in own for name in one)
+            low[op] = {name: min(one.get(name, 0.0) for one in own) for name in mentioned}
+            high[op] = {name: max(one.get(name, 0.0) for one in own) for name in mentioned}
+        return cls(names, low, high)
+
+    def matrix(self, rows: Sequence[Described]) -> Matrix:
+        """f8[n, f]. Another operator's parameter is 0."""
+        return np.array([[row.features.get(name, 0.0) for name in self.names] for row in rows]).reshape(len(rows), -1)
+
+    def outside(self, row: Described) -> tuple[str, ...]:
+        """Features beyond what was measured of its operator: there a model guesses, and its range says little.
+
+        An operator that was not measured at all is outside by its name alone.
+        """
+        if row.op not in self.low:
+            return (f"op={row.op}",)
+        low, high = self.low[row.op], self.high[row.op]
+        return tuple(k for k, value in row.features.items() if not low.get(k, 0.0) <= value <= high.get(k, 0.0))
+
+
+def _own(name: str, value: Value) -> dict[str, float]:
+    """A parameter or condition as a feature."""
+    if isinstance(value, str):
+        return {f"{name}={value}": 1.0}
+    if isinstance(value, bool):
+        return {name: float(value)}
+    return {f"log2 {name}": _log2(1 + value)}
+
+
+def _log2(value: float) -> float:
+    """0 for nothing, as for one: of what is counted here there is either none or, nearly always, more than one."""
+    return log2(value) if value > 0 else 0.0
+
+
+def _elements(tensors: Sequence[Tensor]) -> int:
+    return sum(t.elements for t in tensors)
+
+
+def _conv2d(p: Any, output: tuple[int, ...]) -> dict[str, float]:
+    """The matrix product that a convolution is, of each group: rows x columns, each the sum of so many products.
+
+    Libraries take channels 8 or 16 at a time, and another way where their number is no multiple of it.
+    """
+    n, _, high, wide = output
+    by_group = {side: p[side] // p["groups"] for side in ("cin", "cout")}
+    return {
+        "conv2d.depthwise": float(1 < p["groups"] == p["cin"]),
+        "log2 conv2d.rows": _log2(n * high * wide),
+        "log2 conv2d.columns": _log2(by_group["cout"]),
+        "log2 conv2d.summed": _log2(by_group["cin"] * p["k"] ** 2),
+        **{f"log2 conv2d.{side} in steps of": _log2(min(v & -v, WIDEST_STEP)) for side, v in by_group.items()},
+    }
+
+
+def _nothing(p: Any, output: tuple[int, ...]) -> dict[str, float]:
+    return {}
+
+
+# What parameters of an operator mean together, where that is more than work and sizes.
+_FURTHER: Mapping[str, Callable[[Any, tuple[int, ...]], dict[str, float]]] = {"conv2d": _conv2d}

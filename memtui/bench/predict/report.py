@@ -1,0 +1,161 @@
+"""What ``predict fit``, ``eval`` and ``run`` find out, as lines and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memtui.bench.configuration import Configuration
+from memtui.bench.predict.estimator import Samples
+from memtui.bench.predict.evaluation import MODEL, Score, sections
+from memtui.bench.predict.features import Space, describe
+from memtui.bench.predict.ranges import LEVEL, Ranged, calibrated
+from memtui.bench.predict.training import Training
+from memtui.bench.predict.trees import LineAndTrees
+from memtui.bench.table import NONE, duration
+from memtui.units import energy
+
+_MOST_NAMED = 3  # features that a line of text names
+
+
+@dataclass(frozen=True)
+class Report:
+    """The same as lines of text and as JSON-ready data."""
+
+    lines: Sequence[str]
+    plain: Mapping[str, Any]
+
+
+def fit(training: Training) -> Report:
+    """The models that would be fitted, and what they go by."""
+    lines: list[str] = []
+    plain: dict[str, Any] = {}
+    for target, samples in _targets(training):
+        if samples is None:
+            lines.append(f"{target}: {NONE}: {training.energy_reason}")
+            plain[target] = {"rows": 0, "reason": training.energy_reason}
+            continue
+        model = LineAndTrees(samples.rows, samples.log)
+        importances = sorted(model.importances.items(), key=lambda pair: -pair[1])
+        shapes = len(set(samples.groups))
+        # A base-2 logarithm times this is the natural logarithm of the cost, so by ln 2 it is an exponent.
+        exponents = {op: (line[:2] / np.log(2)).tolist() for op, line in model.line.lines.items()}
+        lines += [
+            f"{target}: {MODEL}, fitted to {len(samples.rows)} rows of {shapes} shapes, {len(importances)} features",
+            *(f"  line of {op}: flops^{a:.2f} * bytes^{b:.2f}" for op, (a, b) in exponents.items()),
+            "  importance        from          to  feature",
+            *(f"  {share:10.3f}  {_span(model.space, name)}  {name}" for name, share in importances),
+            "",
+        ]
+        plain[target] = {
+            "model": MODEL, "rows": len(samples.rows), "shapes": shapes, "exponents": exponents,
+            "features": [
+                {"name": name, "importance": share, "low": _low(model.space, name), "high": _high(model.space, name)}
+                for name, share in importances
+            ],
+        }  # fmt: skip
+    return Report(lines, plain)
+
+
+def evaluate(training: Training) -> Report:
+    """How good the models are on what they were not fitted to."""
+    lines: list[str] = []
+    plain: dict[str, Any] = {"level": LEVEL}
+    for target, samples in _targets(training):
+        if samples is None:
+            lines.append(f"{target}: {NONE}: {training.energy_reason}")
+            plain[target] = {"reason": training.energy_reason, "sections": []}
+            continue
+        found = sections(samples)
+        title = f"{target}, {len(set(samples.groups))} shapes"
+        lines += [f"{title:42}{'rows':>6}  {'MAPE':>8}  {'median':>8}  {'90 %':>8}  {'in range':>8}  {'high/low':>8}"]
+        for section in found:
+            lines += [f"{section.title}{f': {NONE}: {section.reason}' if section.reason else ''}"]
+            lines += [_score_line(name, score) for name, score in section.scores.items()]
+        lines.append("")
+        plain[target] = {"reason": "", "sections": [section.to_plain() for section in found]}
+    lines.append(
+        "MAPE, median and 90 %: error of a prediction by the true value; in range: the share that lies in the "
+        f"{LEVEL:.0%} range; high/low: how wide that is"
+    )
+    return Report(lines, plain)
+
+
+def run(training: Training, wanted: Sequence[Configuration]) -> Report:
+    """What configurations would cost."""
+    rows = [describe(c) for c in wanted]
+    ranged = {
+        target: None if samples is None else calibrated(LineAndTrees, samples)(rows)
+        for target, samples in _targets(training)
+    }
+    space = Space.of([describe(row.configuration) for row in training.rows])
+    outside = [space.outside(row) for row in rows]
+    measured = {row.configuration: row for row in training.rows}
+    lines = [f"{'time':>10}  {f'{LEVEL:.0%} range':>22}  {'J/call':>10}  {f'{LEVEL:.0%} range':>22}  configuration"]
+    plain = []
+    for at, configuration in enumerate(wanted):
+        known = measured.get(configuration)
+        time, joules = (_values(found, at) for found in ranged.values())
+        text = f"{_cells(time, duration)}  {_cells(joules, energy)}  {configuration.title}"
+        text += f"  [measured: {duration(known.call_ns)}]" if known else ""
+        lines.append(text + (f"  [outside: {_some(outside[at])}]" if outside[at] else ""))
+        plain.append(
+            {
+                **configuration.to_plain(), "outside": list(outside[at]),
+                **dict(zip(("call_ns", "low_ns", "high_ns"), time or (None,) * 3, strict=True)),
+                **dict(zip(("energy_j", "energy_low_j", "energy_high_j"), joules or (None,) * 3, strict=True)),
+                "energy_reason": training.energy_reason,
+                "measured_ns": known.call_ns if known else None, "measured_j": known.energy_j if known else None,
+            }
+        )  # fmt: skip
+    if training.energy_reason:
+        lines.append(f"energy: {NONE}: {training.energy_reason}")
+    if beyond := sum(map(bool, outside)):
+        lines.append(f"{beyond} of {len(wanted)} are outside of what was measured: there a range says little")
+    return Report(lines, {"level": LEVEL, "predictions": plain})
+
+
+def _targets(training: Training) -> Iterator[tuple[str, Samples | None]]:
+    yield "time", training.time()
+    yield "energy", training.energy()
+
+
+def _low(space: Space, name: str) -> float:
+    return min(some.get(name, 0.0) for some in space.low.values())
+
+
+def _high(space: Space, name: str) -> float:
+    return max(some.get(name, 0.0) for some in space.high.values())
+
+
+def _span(space: Space, name: str) -> str:
+    return f"{_low(space, name):10.2f}  {_high(space, name):10.2f}"
+
+
+def _score_line(name: str, score: Score) -> str:
+    return (
+        f"  {name:40}{score.rows:6}  {score.mape:8.1%}  {score.median_ape:8.1%}  {score.p90_ape:8.1%}  "
+        f"{score.coverage:8.1%}  {score.range_ratio:8.3g}"
+    )
+
+
+def _values(found: Ranged | None, at: int) -> tuple[float, float, float] | None:
+    """(predicted, low, high) of one configuration."""
+    if found is None:
+        return None
+    return float(np.exp(found.log[at])), float(np.exp(found.low[at])), float(np.exp(found.high[at]))
+
+
+def _cells(values: tuple[float, float, float] | None, unit: Any) -> str:
+    if values is None:
+        return f"{NONE:>10}  {NONE:>22}"
+    value, low, high = map(unit, values)
+    return f"{value:>10}  {f'{low} to {high}':>22}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,240 @@
+"""The rows of a database that a model is fitted to: those of one device and environment."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memtui.bench.configuration import Configuration, from_text
+from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Samples
+from memtui.bench.predict.features import describe
+from memtui.bench.predict.groups import group_of
+from memtui.bench.result import INTEGRATED, MEASURED
+from memtui.bench.store import Database
+from memtui.errors import UserError
+
+FLAGGED = "flagged"
+DOUBTFUL = "sensor_disagreement"  # the flag of a row whose energy is known twice, with two values
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row.
+
+    Attributes:
+        configuration: that was measured.
+        call_ns: median time of a call.
+        energy_j: of a call; None if it was not measured.
+        energy_source: what measured it, and of what.
+        flags: that speak against the row.
+    """
+
+    configuration: Configuration
+    call_ns: float
+    energy_j: float | None
+    energy_source: str
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows were measured: a device and an environment (versions, threads, power limit).
+
+    Attributes:
+        device: its name.
+        kind: ``cpu`` or ``cuda``.
+        environment: by name.
+        run: the newest one there.
+        configurations: so many were measured there, in all runs.
+    """
+
+    device: str
+    kind: str
+    environment: dict[str, Any]
+    run: str
+    configurations: int
+
+    @property
+    def text(self) -> str:
+        said = ", ".join(f"{key} {value}" for key, value in sorted(self.environment.items()))
+        return f"{self.kind} {self.device} ({said})"
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "device": self.device, "kind": self.kind, "environment": self.environment, "run": self.run,
+            "configurations": self.configurations,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Training:
+    """What models can be fitted to.
+
+    Attributes:
+        place: where it was measured.
+        others: other places that the database has rows of, newest first.
+        rows: one for each configuration.
+        energy_source: and scope, of the rows that have energy; "" without any.
+        energy_reason: why there is no model of energy; "" where there can be one.
+        left_out: how many rows of the place were, by reason.
+    """
+
+    place: Place
+    others: tuple[Place, ...]
+    rows: tuple[Measured, ...]
+    energy_source: str
+    energy_reason: str
+    left_out: dict[str, int]
+
+    @property
+    def flagged(self) -> int:
+        """Rows that have a flag."""
+        return sum(bool(row.flags) for row in self.rows)
+
+    def time(self) -> Samples:
+        """Nanoseconds of a call."""
+        return _samples(self.rows, [row.call_ns for row in self.rows])
+
+    def energy(self) -> Samples | None:
+        """Joules of a call, of the rows that one source measured without a doubt; None with ``energy_reason``."""
+        if self.energy_reason:
+            return None
+        rows = _with_energy(self.rows, self.energy_source)
+        return _samples(rows, [row.energy_j or 0.0 for row in rows])
+
+
+def load(
+    database: Database, *, operators: Collection[str] = (), run: str | None = None, unflagged: bool = False
+) -> Training:
+    """The rows of the newest run's device and environment, of all runs there.
+
+    A configuration that was measured several times counts once: as in its longest measurement, the newest of these.
+
+    Args:
+        database: that has them.
+        operators: of these only; of all if there are none.
+        run: of the device and environment of this run, named by the beginning of its name, instead of the newest.
+        unflagged: without the rows that have a flag.
+
+    Raises:
+        UserError: there is no such run, or there are too few rows or shapes.
+    """
+    finished = (row for row in database.rows() if row["status"] == "ok" and (not operators or row["op"] in operators))
+    places = _places(finished)
+    if not places:
+        what = f" of {', '.join(operators)}" if operators else ""
+        raise UserError(f"{database.path} has no finished row{what}; memtui bench conv2d --space predict measures some")
+    chosen = next(reversed(places)) if run is None else _of_run(places, run, database.path)
+    rows, left_out = _usable(places[chosen], unflagged)
+    place = _place(places[chosen])
+    if why := _too_few(rows):
+        more = f" ({left_out[FLAGGED]} more are flagged)" if left_out.get(FLAGGED) else ""
+        what = f"{database.path}: {place.text}: {why}{more}"
+        raise UserError(f"{what}; measure more, or name a run on another device with --from-run")
+    source, reason = _energy_of(places[chosen], rows)
+    others = tuple(_place(some) for key, some in reversed(places.items()) if key != chosen)
+    return Training(place, others, rows, source, reason, left_out)
+
+
+def _places(rows: Iterable[dict[str, Any]]) -> dict[tuple[int, int], list[dict[str, Any]]]:
+    """Rows by (device, environment), the place of the newest row last. ``rows``: oldest first."""
+    found: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        key = row["device"], row["environment"]
+        found[key] = found.pop(key, [])
+        found[key].append(row)
+    return found
+
+
+def _of_run(places: Mapping[tuple[int, int], list[dict[str, Any]]], run: str, path: Path) -> tuple[int, int]:
+    found = [key for key, rows in places.items() if any(row["run"].startswith(run) for row in rows)]
+    if len(found) != 1:
+        runs = ", ".join(_place(rows).run for rows in places.values())
+        what = "several runs whose names begin" if found else "no run whose name begins"
+        raise UserError(f"{path} has {what} with {run}; the newest of each device and versions: {runs}")
+    return found[0]
+
+
+def _place(rows: Sequence[dict[str, Any]]) -> Place:
+    """Of rows of one place, oldest first."""
+    newest, configurations = rows[-1], {row["configuration"] for row in rows}
+    environment = json.loads(newest["environment_text"])
+    return Place(newest["device_name"], newest["device_kind"], environment, newest["run"], len(configurations))
+
+
+def _usable(rows: Iterable[dict[str, Any]], unflagged: bool) -> tuple[tuple[Measured, ...], dict[str, int]]:
+    """One row of each configuration, and how many rows were left out, by reason."""
+    longest: dict[str, dict[str, Any]] = {}
+    left_out: Counter[str] = Counter()
+    for row in rows:  # oldest first
+        before = longest.get(row["configuration"])
+        if before is not None:
+            left_out["measured again"] += 1
+        if before is None or _measured_s(row) >= _measured_s(before):
+            longest[row["configuration"]] = row
+    found = []
+    for row in longest.values():
+        flags = tuple(row["flags"].split())
+        try:
+            configuration = from_text(row["text"])
+        except ValueError:
+            left_out["of a configuration that this memtui does not know"] += 1
+            continue
+        if not (row["call_ns"] or 0) > 0:
+            left_out["without a time"] += 1
+        elif flags and unflagged:
+            left_out[FLAGGED] += 1
+        else:
+            energy_j = row["energy_j"] if _is_energy(row) else None
+            found.append(Measured(configuration, row["call_ns"], energy_j, _source(row), flags))
+    return tuple(found), dict(left_out)
+
+
+def _measured_s(row: Mapping[str, Any]) -> float:
+    return float(row["windows"] * row["seconds"])
+
+
+def _is_energy(row: Mapping[str, Any]) -> bool:
+    return row["energy_status"] in (MEASURED, INTEGRATED) and (row["energy_j"] or 0) > 0
+
+
+def _source(row: Mapping[str, Any]) -> str:
+    return f"{row['energy_source']} {row['energy_scope']}".strip()
+
+
+def _with_energy(rows: Iterable[Measured], source: str) -> list[Measured]:
+    """Those that one source measured: a counter of a package and one of a board are of different things."""
+    return [r for r in rows if r.energy_j is not None and r.energy_source == source and DOUBTFUL not in r.flags]
+
+
+def _energy_of(measured: Sequence[dict[str, Any]], rows: Iterable[Measured]) -> tuple[str, str]:
+    """(source of the energy, why there is no model of it). ``measured``: rows of the database, oldest first."""
+    newest = next((row for row in reversed(measured) if _is_energy(row)), None)
+    if newest is None:
+        return "", f"it was not measured: {measured[-1]['energy_reason'] or 'no reason was kept'}"
+    return _source(newest), _too_few(_with_energy(rows, _source(newest)))
+
+
+def _too_few(rows: Sequence[Measured]) -> str:
+    """Why a model cannot be fitted to them; "" if it can."""
+    groups = len({group_of(row.configuration) for row in rows})
+    if len(rows) < LEAST_ROWS:
+        return f"{len(rows)} usable rows are too few for a model, which needs {LEAST_ROWS}"
+    if groups < LEAST_GROUPS:
+        return f"rows of {groups} shapes are too few for a model, which needs {LEAST_GROUPS}"
+    return ""
+
+
+def _samples(rows: Sequence[Measured], costs: Sequence[float]) -> Samples:
+    return Samples(
+        tuple(describe(row.configuration) for row in rows),
+        np.log(np.array(costs, np.float64)),
+        tuple(group_of(row.configuration) for row in rows),
+        np.array([bool(row.flags) for row in rows]),
+    )
