@@ -86,7 +86,7 @@ def test_what_is_touched_is_resident_whenever_that_was_looked_at():
 
 async def test_a_text_is_looked_for_in_whole_paths():
     session = FakeSession(60)
-    row = next(row for row in session.rows if "libtorch_cpu" in row.name)
+    row = next(row for row in session.rows if "libtorch_cpu" in row.name and row.perms == "rw-p")
     row.name = "/opt/venv/lib/numpy/core.so"
     async with running(session) as d:
         await d.press("slash", *"venv/lib/num", "enter")
