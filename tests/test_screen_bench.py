@@ -144,7 +144,7 @@ def test_a_sweep_beside_a_screen_is_heard_to_its_end():
         words += process.hear(1.0)
     process.end()
     assert words[-1] == {"over": ["that was all"]}
-    assert (process.rows, process.error) == (1, None)
+    assert (process.rows, process.error, process.conclusion) == (1, None, ["that was all"])
 
 
 def refused(tell) -> list[str]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,8 @@ def bench(args: argparse.Namespace, say: Say) -> int:
         assert shard is not None  # or it would be all of them, and there is one at least
         raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
     request = Request(mine, asked.plan(args), args.device, args.threads, args.assume_watts, args.again)
-    if args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty():
-        return _screen(args, request, user, shard)
+    if _wants_screen(args):
+        return _screen(args, request, user, shard, table.foot)
     rows, skipped, path = _measure(args, request, user, shard, say)
     if args.json:
         plain = {"database": str(path), "skipped": skipped, "rows": [table.to_plain(row) for row in rows]}
@@ -107,6 +108,8 @@ def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     request = Request(
         configurations, plan, args.device, args.threads, args.assume_watts, again=True, lengths_s=lengths_s
     )
+    if _wants_screen(args):
+        return _screen(args, request, user, None, lambda rows: resolution.lines(resolution.study(rows)))
     rows, _, path = _measure(args, request, user, None, say)
     points = resolution.study(rows)
     if args.json:
@@ -114,7 +117,7 @@ def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
         print(json.dumps(plain | resolution.to_plain(points), indent=2))
     else:
         print()
-        for text in resolution.lines(points) if points else ["nothing was measured"]:
+        for text in resolution.lines(points):
             print(visible(text))
     return 0 if points else FAILURE
 
@@ -133,6 +136,9 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     )
     rounds = args.windows or (2 if args.quick else 3)
     request = Request([network, *counts], plan, args.device, args.threads, args.assume_watts, again=True, rounds=rounds)
+    if _wants_screen(args):
+        conclude = partial(composition.compose, network, counts)
+        return _screen(args, request, user, None, lambda rows: composition.lines(conclude(rows)))
     rows, _, path = _measure(args, request, user, None, say)
     found = composition.compose(network, counts, rows)
     if args.json:
@@ -173,8 +179,18 @@ def _as_user(args: argparse.Namespace, user: Invoker) -> EnergySource | NoSource
     return source
 
 
-def _screen(args: argparse.Namespace, request: Request, user: Invoker, shard: tuple[int, int] | None) -> int:
-    """The same with a screen; the sweep runs in a process of its own beside it."""
+def _wants_screen(args: argparse.Namespace) -> bool:
+    return bool(args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty())
+
+
+def _screen(
+    args: argparse.Namespace,
+    request: Request,
+    user: Invoker,
+    shard: tuple[int, int] | None,
+    conclude: Callable[[list[Row]], list[str]],
+) -> int:
+    """The same with a screen; the sweep runs in a process of its own beside it. ``conclude``: what rows amount to."""
     from memtui.app import run_bench
     from memtui.terminal import prepare
 
@@ -185,7 +201,7 @@ def _screen(args: argparse.Namespace, request: Request, user: Invoker, shard: tu
 
     def work(tell: Tell) -> list[str]:
         with closing(Database(path)) as database, Sweep(request, database, tell, source) as sweep:
-            return table.foot(sweep.run())
+            return conclude(sweep.run())
 
     process = SweepProcess(work)
     code = 0
@@ -196,6 +212,8 @@ def _screen(args: argparse.Namespace, request: Request, user: Invoker, shard: tu
         process.end()
     if process.error is not None:
         raise process.error
+    for text in process.conclusion:
+        print(visible(text))
     print(visible(f"{process.rows} rows were measured, {process.skipped} before: {path}"))
     return code
 

@@ -110,6 +110,8 @@ def to_plain(points: Sequence[Point]) -> dict[str, Any]:
 
 def lines(points: Sequence[Point]) -> list[str]:
     """For people."""
+    if not points:
+        return ["nothing was measured"]
     head = ("time: spread", 12), ("+-", 7), ("error", 8), (" power: spread", 14), ("+-", 7), ("error", 8)
     said = [f"{'window':>8}  {'n':>3}  " + " ".join(f"{name:>{width}}" for name, width in head)]
     for p in points:

@@ -30,6 +30,7 @@ class SweepProcess:
         rows: finished so far, references left out.
         skipped: measured before.
         error: why it ended early.
+        conclusion: lines about the rows together, once it is over.
     """
 
     def __init__(self, work: Callable[[Tell], list[str]]) -> None:
@@ -40,6 +41,7 @@ class SweepProcess:
         self.over = False
         self.rows = self.skipped = 0
         self.error: UserError | None = None
+        self.conclusion: list[str] = []
         sys.stdout.flush()
         self._pid = os.fork()
         if not self._pid:
@@ -76,6 +78,7 @@ class SweepProcess:
         for word in words:
             if "error" in word:
                 self.error = UserError(word["error"], word["code"])
+            self.conclusion = word.get("over", self.conclusion)
             self.skipped = word.get("skipped", self.skipped)
             self.rows += bool(word.get("row") and not word["row"]["reference"])
         return words

@@ -122,7 +122,9 @@ class BenchScreen(ListScreen):
         self.rows.show(ListingView("finished", self._columns, rows, _NONE))
         self._tell()
         self.said.show(f" {view.said[-1]}" if view.said else "")
-        self.foot.show(f" {_KEYS}" if view.phase != "over" else " it is over: q leaves")
+        self.foot.show(
+            f" {_KEYS}" if view.phase != "over" else " it is over: q leaves and prints what the rows amount to"
+        )
 
     def _tell(self) -> None:
         """What there is to say of the selected row."""
