@@ -61,6 +61,8 @@ class HeatMap(Panel):
             scale: Line = [(look.plain("▮") if look.ascii_only else "■", look.heat[i]) for i in range(1, 10)]
         else:
             scale = [(raster.ASCII_SHADES if look.ascii_only else raster.SHADES, look["text"])]
+        if self.view.zoom and width < 100:
+            return scale
         return [("touched few ", look["dim"]), *scale, (" all", look["dim"])]
 
     def footing(self) -> Line:
