@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
@@ -42,11 +43,25 @@ def paths(tmp_path):
 
 def test_verdicts(paths):
     with closing(Database(paths[0])) as a, closing(Database(paths[1])) as b:
-        found = {one.configuration: one for one in compare(a, b)}
+        found = {one.configuration: one for one in compare(a, b)[0]}
     assert [found[c].verdict for c in CONFIGURATIONS[:4]] == [SAME, SLOWER, FASTER, UNKNOWN]
     assert CONFIGURATIONS[4] not in found, "a failure is no figure"
     assert found[CONFIGURATIONS[1]].time[0] == pytest.approx(1.2, rel=1e-4)
     assert found[CONFIGURATIONS[3]].time is None
+
+
+def test_what_another_version_wrote_is_left_out_and_told(paths):
+    for path in paths:
+        with closing(sqlite3.connect(path)) as file:
+            query = "UPDATE configuration SET text = replace(text, '\"linear\"', '\"unheard\"') WHERE key = ?"
+            assert file.execute(query, (CONFIGURATIONS[0].key,)).rowcount == 1
+            file.commit()
+    with closing(Database(paths[0])) as a, closing(Database(paths[1])) as b:
+        found, unknown = compare(a, b)
+    assert (len(found), unknown) == (3, 1)
+    told = memtui("bench", "compare", *paths)
+    assert told.returncode == 0
+    assert told.stderr == "1 are left out, which another version of memtui wrote\n"
 
 
 def test_energy_of_the_same_source_only(tmp_path):
@@ -61,7 +76,7 @@ def test_energy_of_the_same_source_only(tmp_path):
             with closing(Database(path)) as database:
                 add(database, one)
         with closing(Database(tmp_path / "a.db")) as a, closing(Database(tmp_path / "b.db")) as b:
-            (found,) = compare(a, b)
+            ((found,), _) = compare(a, b)
         assert found.energy == (None if expected is None else pytest.approx(expected, rel=0.01))
 
 

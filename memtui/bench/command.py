@@ -274,17 +274,20 @@ def _compare(args: argparse.Namespace) -> int:
         raise UserError("name two databases: memtui bench compare A.db B.db")
     first, second = map(Path, args.rest)
     with closing(Database(first, create=False)) as a, closing(Database(second, create=False)) as b:
-        found = list(compare.compare(a, b))
+        found, unknown = compare.compare(a, b)
+    others = f"{unknown} are left out, which another version of memtui wrote" if unknown else ""
     if not found:
-        raise UserError(f"{first} and {second} have no configuration in common")
+        raise UserError(f"{first} and {second} have no configuration in common{': ' * bool(others)}{others}")
+    if others:
+        print(others, file=sys.stderr)
     if args.json:
         print(json.dumps({"a": str(first), "b": str(second), "rows": [one.to_plain() for one in found]}, indent=2))
         return 0
     print(compare.HEAD)
     for one in found:
         print(visible(compare.line(one)))
-    if others := {one.devices for one in found if one.devices[0] != one.devices[1]}:
-        print(visible("; ".join(f"A on {a}, B on {b}" for a, b in sorted(others))))
+    if pairs := {one.devices for one in found if one.devices[0] != one.devices[1]}:
+        print(visible("; ".join(f"A on {a}, B on {b}" for a, b in sorted(pairs))))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +41,9 @@ class Comparison:
         }  # fmt: skip
 
 
-def compare(a: Database, b: Database) -> Iterator[Comparison]:
-    """The configurations that both have, in the order of A."""
+def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
+    """The configurations that both have, in the order of A, and how many of them another version wrote."""
+    found, unknown = [], 0
     newest = [{row["configuration"]: row for row in side.rows() if row["status"] == "ok"} for side in (a, b)]
     for key, first in newest[0].items():
         second = newest[1].get(key)
@@ -54,7 +54,11 @@ def compare(a: Database, b: Database) -> Iterator[Comparison]:
         alike = first["energy_source"] == second["energy_source"] and first["energy_j"] and second["energy_j"]
         energy = second["energy_j"] / first["energy_j"] if alike else None
         devices = first["device_name"], second["device_name"]
-        yield Comparison(from_text(first["text"]), time, energy, verdict, devices)
+        try:
+            found.append(Comparison(from_text(first["text"]), time, energy, verdict, devices))
+        except ValueError:
+            unknown += 1
+    return found, unknown
 
 
 def line(found: Comparison) -> str:
