@@ -132,6 +132,21 @@ def test_fit(words, cells, shown):
         assert text.fit(words, cells) == shown
 
 
+@pytest.mark.parametrize(
+    ("words", "cells", "shown"),
+    [
+        ("a b", 5, "a b  "),
+        ("why it is so", 8, "why it… "),
+        ("abcdef", 3, "abc"),
+        ("日本語の名前", 8, "日本語… "),
+        ("x", 0, ""),
+    ],
+)
+def test_a_sentence_is_cut_at_its_end(words, cells, shown):
+    assert text.sentence(words, cells) == shown
+    assert text.width(shown) == cells
+
+
 def test_clean_shows_what_would_break_a_line():
     assert text.clean("a\x1b]52;c;x\x07b") == "a\\x1b]52;c;x\\x07b"
     assert text.clean("ev\u202eil\u200b") == "ev<U+202E>il<U+200B>"

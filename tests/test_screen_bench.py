@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from contextlib import asynccontextmanager, closing
 
@@ -212,3 +214,15 @@ class TestInATerminal:
             assert time.monotonic() < deadline
             time.sleep(3)
         assert 2 <= now < 39
+
+
+def test_an_interrupt_at_any_moment_ends_the_child_only():
+    """Also one that comes while it says why it ends: then it must not run on as a second parent."""
+    code = (
+        "import os, time\nfrom memtui.bench import sweep_process\n"
+        "def child(*words): raise KeyboardInterrupt\n"
+        "sweep_process._child = child\nprocess = sweep_process.SweepProcess(None)\n"
+        "time.sleep(0.5)\nprint(os.waitpid(process._pid, 0)[1] >> 8, flush=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("130\n", "")

@@ -45,8 +45,12 @@ class SweepProcess:
         sys.stdout.flush()
         self._pid = os.fork()
         if not self._pid:
-            os.close(self._words)
-            os._exit(_child(work, told))
+            code = 130
+            try:
+                os.close(self._words)
+                code = _child(work, told)
+            finally:
+                os._exit(code)  # whenever ^C comes: nothing of the parent may run twice
         os.close(told)
 
     def begin(self) -> bool:

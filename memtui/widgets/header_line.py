@@ -53,7 +53,7 @@ class HeaderLine(Painted):
         view, look = self.view, self.look
         self._bar_cells = 0
         if view.notice:
-            return [(text.fit(text.clean(view.notice), max(0, free)), look["warning"])], True
+            return [(text.sentence(text.clean(view.notice), max(0, free)), look["warning"])], True
         if view.state not in (State.PAUSED, State.PLAYING):
             return self._costs(free)
         right, whole = self._costs(free - (10 * (free >= 60) if view.warnings else max(16, free // 3)))

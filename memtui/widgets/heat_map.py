@@ -78,7 +78,7 @@ class HeatMap(Panel):
         caption = text.clean(self.view.caption)
         if text.width(caption) > room:
             caption = caption.partition(" · ")[0]
-        return [(self.look.plain(text.fit(caption, room).strip()), self.look["dim"])]
+        return [(self.look.plain(text.sentence(caption, room).strip()), self.look["dim"])]
 
     def footing_right(self, width: int) -> Line:
         return [(axis_words(self.view.axis)[2], self.look["dim"])]

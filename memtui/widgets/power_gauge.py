@@ -41,7 +41,7 @@ class PowerGauge(Panel):
             lines += self._block(device, width, deep)
         for number, device in enumerate(absent):
             room = (height - len(lines)) // (len(absent) - number)
-            lines += self._absent(device, width, max(1, min(4, room)))
+            lines += self._absent(device, width, max(1, room))
         return lines
 
     def _block(self, device: DevicePower, width: int, deep: int) -> list[Line]:
@@ -81,12 +81,15 @@ class PowerGauge(Panel):
         rows: list[str] = []
         room = width - len(name) - 1
         for word in ("n/a: " + text.clean(device.reason)).split():
+            while len(word) > room > 0:  # the name of a library, which tells most at its end
+                rows.append(word[:room])
+                word = word[room:]
             if rows and text.width(rows[-1]) + 1 + text.width(word) <= room:
                 rows[-1] += " " + word
             else:
                 rows.append(word)
         if len(rows) > deep:
-            rows = [*rows[: deep - 1], text.fit(" ".join(rows[deep - 1 :]), room)]
+            rows = [*rows[: deep - 1], text.sentence(" ".join(rows[deep - 1 :]), room)]
         return [
             [(name if n == 0 else " " * len(name), look["text"]), (text.fit(row, room), look["dim"])]
             for n, row in enumerate(rows)

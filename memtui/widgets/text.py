@@ -8,13 +8,21 @@ from memtui.foreign import visible as clean
 from memtui.units import clock, duration, energy, percent, short_size, size, size_column, span
 
 __all__ = [
-    "clean", "clock", "duration", "energy", "fit", "percent", "short_size", "size", "size_column", "span", "width"
+    "clean", "clock", "duration", "energy", "fit", "percent", "sentence", "short_size", "size", "size_column", "span",
+    "width",
 ]  # fmt: skip
 
 
 def width(text: str) -> int:
     """Cells a text takes."""
     return len(text) if text.isascii() else cell_len(text)
+
+
+def sentence(words: str, cells: int) -> str:
+    """Exactly ``cells`` wide: padded, or cut with an ellipsis at the end (a sentence is read from its begin)."""
+    if cells < 4 or width(words) <= cells:
+        return fit(words, cells)
+    return fit(set_cell_size(words, cells - 1).rstrip() + "…", cells)
 
 
 def fit(text: str, cells: int, *, right: bool = False) -> str:

@@ -62,7 +62,7 @@ class WssGraph(Panel):
             if text.width(words) > left:
                 if line or left < 12:
                     continue
-                words = text.fit(words, left)
+                words = text.sentence(words, left)
             line += [(" · ", self.look["dim"])] * bool(line) + [(words, self.look[role])]
         if not line:
             return [(axis_words(self.view.axis)[1], self.look["dim"])]
