@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from memtui.export import export
 from memtui.export.figures import axes, graph, heat, png, svg
 from memtui.pageset import PageSet
-from memtui.samples import Event, Process, ProcessWindow, Status, Vma, VmaTable, Window
+from memtui.samples import End, Event, Process, ProcessWindow, Status, Vma, VmaTable, Window
 from tests import sessions
 from tests.sessions import HEAP, MS, messages, write_session
 
@@ -95,6 +95,21 @@ def test_the_heat_map_is_hot_where_pages_were_touched(figures):
     data = share[picture.shape[0] // 2]  # 2,048 of 16,384 pages move through the data: seldom, then all of it
     assert 0.05 < np.mean(data > 0.5) < 0.25
     assert (picture > 0).all() or (picture[-1] > 0).all()  # no hole in time: pauses are none
+
+
+def test_words_of_marks_do_not_lie_on_one_another(tmp_path):
+    def stream():
+        for message in sessions.messages(100):
+            if isinstance(message, End):
+                for at_s, text in ((4, "first of two"), (4.1, "second of two"), (15, "far away")):
+                    yield Event(int(at_s * 1e9), "mark", text)
+            yield message
+
+    figure = drawn(write_session(tmp_path / "s.memtui", stream()), tmp_path / "out")["memory-over-time"]
+    text = words(figure)
+    assert "second of two" in text
+    assert "far away" in text
+    assert "first of two" not in text, "its line stands there"
 
 
 def test_names_are_no_markup(tmp_path):

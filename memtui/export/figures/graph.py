@@ -23,6 +23,7 @@ APART = 3.0  # so much more RSS than working set gives both a picture of their o
 SLACK = 1.0  # of a window: what lies between two windows is the pause of the target, not a gap
 MARKS = 24
 _LEFT, _RIGHT, _TOP = 38.0, 8.0, 8.0
+_LABEL_PT = 14.0  # less room than this has no label
 
 
 def draw(reader: Source) -> Drawing | None:
@@ -155,15 +156,17 @@ def _legend(frame: Frame, entries: list[tuple[str, str]]) -> None:
 
 
 def _marks(frames: list[Frame], events: list[Event], origin_ns: int) -> None:
-    """What the user marked on the time axis, with its words where there is room."""
-    marks = [event for event in events if event.kind == "mark"]
-    free = -1.0
-    for mark in marks[:MARKS]:
-        at = frames[0].x((mark.t_ns - origin_ns) / 1e9)
+    """What the user marked on the time axis, with its words where there is room before the next one."""
+    marks = [event for event in events if event.kind == "mark"][:MARKS]
+    places = [frames[0].x((mark.t_ns - origin_ns) / 1e9) for mark in marks]
+    for at in places:
         for frame in frames:
             frame.drawing.line(at, frame.top, at, frame.bottom, "mark", 0.5, "2 1.5")
-        words = fit(mark.text, 60, SMALL_PT)
-        width = text_width(words, SMALL_PT)
-        if at > free and at + width < frames[0].left + frames[0].width:
-            frames[0].drawing.text(at + 1.5, frames[0].top + SMALL_PT, words, size=SMALL_PT, fill="mark")
-            free = at + width + 4
+    drawing, top, edge = frames[0].drawing, frames[0].top, frames[0].left + frames[0].width
+    for mark, at, end in zip(marks, places, [*places[1:], edge], strict=True):
+        if end - at < _LABEL_PT:
+            continue
+        words = fit(mark.text, min(110.0, end - at - 3), SMALL_PT)
+        # On ground of its own: a curve may run behind it.
+        drawing.rect(at + 0.75, top + 0.5, text_width(words, SMALL_PT) + 1.5, SMALL_PT + 1.5, "ground", 0.85)
+        drawing.text(at + 1.5, top + SMALL_PT, words, size=SMALL_PT, fill="mark")
