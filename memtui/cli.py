@@ -260,7 +260,7 @@ def _mark(args: argparse.Namespace) -> int:
 
     from memtui.choices import MARK_CHARACTERS
     from memtui.foreign import storable
-    from memtui.marks import observer_of
+    from memtui.marks import observer_of, only_one
     from memtui.remote import ask, choices, choose
 
     t_ns = time.monotonic_ns()
@@ -270,10 +270,8 @@ def _mark(args: argparse.Namespace) -> int:
     found = _recordings()
     if args.session is not None:
         (running,) = choose(found, args.session)
-    elif (observer := observer_of(os.getpid())) is not None:
-        running = observer
-    elif len(found) == 1:
-        running = found[0]
+    elif (meant := observer_of(os.getpid()) or only_one(found)) is not None:
+        running = meant
     else:
         what = "name one with --session" if found else "there is nothing to mark"
         raise UserError(f"{what}; {choices(found)}")
