@@ -42,6 +42,7 @@ from memtui.session.reader import SessionReader
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap
+from memtui.widgets.look import look
 from memtui.widgets.notice import Notice, Words
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.reuse_histogram import ReuseHistogram
@@ -112,14 +113,14 @@ def test_csv_cells_compute_nothing(text):
 # Every widget
 
 
-def poisoned(value):
-    """A view with the worst name in the place of every text."""
+def poisoned(value, name=EVIL):
+    """A view with the worst name, or another one, in the place of every text."""
     if isinstance(value, str) and type(value) is str:
-        return EVIL
+        return name
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(map(poisoned, value))
+        return tuple(poisoned(one, name) for one in value)
     if dataclasses.is_dataclass(value):
-        changes = {f.name: poisoned(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        changes = {f.name: poisoned(getattr(value, f.name), name) for f in dataclasses.fields(value)}
         if "kind" in changes:  # a word of ours that says how to draw it
             changes["kind"] = value.kind
         return dataclasses.replace(value, **changes)
@@ -190,6 +191,29 @@ async def test_no_widget_lets_a_name_through(name, session):
                 assert "\x1b" not in drawn_text(app)
             app = Stage(WIDGETS[name](shown))
     reader.close()
+
+
+FAR = "épôque ‘三’ Ωж🙂 ½µ"
+
+
+@pytest.mark.parametrize("name", [*WIDGETS, "words", "notice"])
+async def test_no_glyph_that_an_ascii_terminal_lacks(name, session):
+    """Whoever chose the name; one cell for one cell, so that columns stay."""
+    if name in WIDGETS:
+        reader = SessionReader(session)
+        presenter = Presenter(reader, follow=False)
+        presenter.room = Room(60, 12)
+        widget = WIDGETS[name](poisoned(getattr(presenter.view(1.0), name), FAR))
+        reader.close()
+    else:
+        widget = Words(view=FAR) if name == "words" else Notice(FAR)
+    app = Stage(widget, ascii_only=True, color="none")
+    async with app.run_test(size=(170, 30)) as pilot:
+        await pilot.pause()
+        seen = drawn_text(app)
+        assert seen.isascii(), ascii(seen)
+        assert "epoque ???? ???? ??" in seen or name != "words"
+    assert look(ascii_only=True).plain(FAR) == "epoque ???? ???? ??"
 
 
 @pytest.mark.parametrize("widget", [Words(view=EVIL), Notice(EVIL)], ids=["words", "notice"])
