@@ -13,7 +13,7 @@ from memtui.screens.help import ABOUT, HelpScreen, help_for, wrapped
 from memtui.screens.keys import KEYS
 from memtui.screens.memory import MemoryScreen
 from memtui.screens.monitor import MemtuiApp
-from memtui.screens.palette import PaletteScreen, commands, matching
+from memtui.screens.palette import _ALSO, PaletteScreen, commands, matching
 from memtui.views import State
 from memtui.widgets.footer_line import KEYS as FOOTER_KEYS
 from memtui.widgets.footer_line import SMALL_KEYS
@@ -45,6 +45,19 @@ def test_words_are_found_in_any_order():
     assert [c.action for c in matching("pause")] == ["toggle_pause"]
     assert matching("zoom")[0].action == "zoom(1)"
     assert matching("no such thing") == ()
+
+
+@pytest.mark.parametrize(
+    ("typed", "action"),
+    [("theme", "app.next_theme"), ("colors", "app.next_theme"), ("Search", "filter"), ("exit", "app.quit"),
+     ("heat map", "panel(1)"), ("tree", "processes"), ("log", "output")],
+)  # fmt: skip
+def test_an_action_is_found_by_the_words_of_documents_and_of_other_programs(typed, action):
+    assert action in {c.action for c in matching(typed)}
+
+
+def test_other_words_belong_to_actions():
+    assert set(_ALSO) <= {c.action for c in commands()}
 
 
 async def test_an_action_by_its_name():
