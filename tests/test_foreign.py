@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.export import export
-from memtui.foreign import csv_cell, storable, visible
+from memtui.foreign import csv_cell, short_command, storable, visible
 from memtui.pageset import PageSet
 from memtui.present import Presenter, Room
 from memtui.report import build_report, format_report
@@ -108,6 +108,29 @@ def test_csv_cells_compute_nothing(text):
     assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
     assert cell.isprintable()
     assert cell.removeprefix("'") in (visible(text), visible(text).removeprefix("'"))
+
+
+@pytest.mark.parametrize(
+    ("command", "short"),
+    [
+        ("python -m x", "python -m x"),
+        ("/opt/venv/bin/python -P -m memtui.workloads.demo --network auto", "python -P -m memtui.workloads.demo --ne…"),
+        ("/usr/bin/python -u /home/somebody/projects/llama/train.py --lr 1", "python -u …/train.py --lr 1"),
+        ("python /a/t.py --data /b", "python /a/t.py --data /b"),
+        ("python --data=/mnt/x/yyyyyyyyyyyyyyyyyy s3://bucket/zzzzzzzzzz", "python --data=/mnt/x/yyyyyyyyyyyyyyyyyy…"),
+        ("sh\x1b[31m\n", "sh\\x1b[31m\\n"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_short_commands(command, short):
+    assert short_command(command, 40) == short
+
+
+@given(st.text(), st.integers(1, 50))
+def test_short_commands_fit(command, characters):
+    short = short_command(command, characters)
+    assert len(short) <= characters
+    assert short == visible(short)
 
 
 # Every widget
