@@ -107,6 +107,23 @@ def test_help_loses_no_word_when_it_is_narrow(panel):
         assert " ".join(lines).split() == whole.split()
 
 
+@pytest.mark.parametrize("width", [40, 72, 110])
+@pytest.mark.parametrize("panel", list(ABOUT))
+def test_help_is_filled_and_goes_on_under_its_own_words(panel, width):
+    source = help_for(panel).splitlines()
+    lines = wrapped(source, width)
+    beside = [line for line in source if line and not line.startswith(" ")]
+    names = [line.partition("  ")[0] for line in lines if line and not line.startswith(" ")]
+    assert len(set(names)) == len(names), names
+    for line, after in pairwise(lines):
+        indent = len(after) - len(after.lstrip())
+        assert not after or indent in (0, 2, 16), after
+        is_key = after[14:16] == "  "
+        last_beside = any(heading.endswith(f" {line.strip()}") for heading in beside)
+        if indent == 16 or (indent == 2 and line.startswith("  ") and not is_key and not last_beside):
+            assert len(line) + 1 + len(after.split()[0]) > width, "a line ends where no word fits"
+
+
 def luminance(index: int) -> float:
     red, green, blue = EIGHT_BIT_PALETTE[index]
     channels = [c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)]
