@@ -69,7 +69,7 @@ def run_viewer(
         live: follow the newest sample; otherwise open at the end, paused, with all of it in sight.
         on_quit: called once the terminal is restored, whatever ended the screen, with one of the words of
             ``memtui.terminal`` for how it was left.
-        stopped: asked about once a second whether somebody else ended the recording; the screen then closes.
+        stopped: asked about once a second whether the recording was ended from elsewhere; the screen then closes.
         order: tells the recording what the user wants of it, in the words of ``memtui.control``.
         began_it: leaving the screen ends the recording, which the footer says.
         refresh_s: how often a growing session is looked at.

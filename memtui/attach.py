@@ -19,7 +19,8 @@ from memtui.observe import AlreadyRunning, Observation
 from memtui.remote import Follower, ask, order
 from memtui.running import Running
 
-STOPPED = "the recording was stopped by somebody else"
+STOPPED = "the recording was stopped from elsewhere (memtui stop)"
+STOPPED_OR_QUIT = "the recording was stopped from elsewhere (memtui stop, or q on the screen that began it)"
 
 
 def watch(
@@ -114,7 +115,7 @@ def _rejoin(found: Running) -> int:
     follower = Follower(found)
     code = run_viewer(Path(found.path), live=True, stopped=follower.stopped, order=partial(ask, found), began_it=False)
     if follower.stopped():
-        _tell(STOPPED, f"session: {found.path}")
+        _tell(STOPPED_OR_QUIT, f"session: {found.path}")
     elif follower.ended():
         _tell(f"session: {found.path}")
     else:

@@ -31,6 +31,7 @@ from memtui.observe import Observation
 from memtui.privilege import invoker, run_as
 from memtui.probes.process import command_of
 from memtui.progress import HOW, Counter, Marks, open_counter
+from memtui.running import CALIBRATION
 from memtui.samples import Options
 from memtui.session.reader import SessionReader
 from memtui.session.store import beside
@@ -97,7 +98,7 @@ def calibrate(plan: Plan, say: Callable[[str], object]) -> dict[str, Any]:
         raise UserError(f"--seconds {plan.seconds:g} is too short for windows of that length: at least {least_s:g}")
     _check_as_invoker(plan)
     command = command_of(plan.pid)
-    path = Path(tempfile.gettempdir()) / f"memtui-calibrate-{plan.pid}-{secrets.token_hex(8)}.memtui"
+    path = Path(tempfile.gettempdir()) / f"{CALIBRATION}{plan.pid}-{secrets.token_hex(8)}.memtui"
     try:
         with _signals_as_interrupts():
             observation = Observation(

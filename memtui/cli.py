@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from memtui.running import Running
     from memtui.samples import Options
 
+SLOW_S = 1.0  # what takes longer says that it works, and what it made
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 2 for bad input, 1 for a failure."""
@@ -104,7 +106,7 @@ def _observation(args: argparse.Namespace, what: int | Launch) -> Observation:
 def _say(args: argparse.Namespace, notice: str) -> None:
     """One line to the user that is no result, if there is anything to say."""
     if notice:
-        print(f"memtui {args.verb}: {notice}", file=sys.stderr)
+        print(visible(f"memtui {args.verb}: {notice}"), file=sys.stderr, flush=True)
 
 
 def _pid(args: argparse.Namespace) -> int:
@@ -260,7 +262,7 @@ def _mark(args: argparse.Namespace) -> int:
 
     from memtui.choices import MARK_CHARACTERS
     from memtui.foreign import storable
-    from memtui.marks import observer_of
+    from memtui.marks import observer_of, only_one
     from memtui.remote import ask, choices, choose
 
     t_ns = time.monotonic_ns()
@@ -270,10 +272,8 @@ def _mark(args: argparse.Namespace) -> int:
     found = _recordings()
     if args.session is not None:
         (running,) = choose(found, args.session)
-    elif (observer := observer_of(os.getpid())) is not None:
-        running = observer
-    elif len(found) == 1:
-        running = found[0]
+    elif (meant := observer_of(os.getpid()) or only_one(found)) is not None:
+        running = meant
     else:
         what = "name one with --session" if found else "there is nothing to mark"
         raise UserError(f"{what}; {choices(found)}")
@@ -315,11 +315,29 @@ def _print_report(path: Path, *, as_json: bool, redact: bool = False) -> None:
 
 
 def _export(args: argparse.Namespace) -> int:
+    import threading
+    import time
+
     from memtui.export import export
+    from memtui.units import duration, size
 
     _drop_root()
-    for path in export(args.file, args.to, args.output, force=args.force, redact=args.redact):
+    begin_s = time.monotonic()
+    # Pages of a long session are many rows: nobody should wonder whether it still works, or fill a disk unawares.
+    patience = threading.Timer(SLOW_S, _say, (args, f"writing {args.to} into {args.output} ..."))
+    patience.daemon = True
+    patience.start()
+    try:
+        written = export(args.file, args.to, args.output, force=args.force, redact=args.redact)
+    finally:
+        patience.cancel()
+    for path in written:
         print(visible(str(path)))
+    took_s = time.monotonic() - begin_s
+    if took_s > SLOW_S:
+        sys.stdout.flush()
+        files = written[0].name if len(written) == 1 else f"{len(written)} files"
+        _say(args, f"wrote {files}, {size(sum(path.stat().st_size for path in written))}, in {duration(took_s)}")
     return 0
 
 

@@ -1,7 +1,8 @@
 """``memtui completion SHELL``: what a shell needs to complete memtui's words, made from the parser itself.
 
 A word is completed by what its argument is called: PID by running processes, FILE of a command that reads one by
-``*.memtui`` files, DIR by folders; choices by themselves. What the parser gains later is completed, too.
+``*.memtui`` files and by the sessions in the state directory, which the begin of their name finds; DIR by folders;
+choices by themselves. What the parser gains later is completed, too.
 """
 
 from __future__ import annotations
@@ -105,6 +106,15 @@ def _bash(commands: list[Command]) -> Iterator[str]:
     yield "  compopt -o filenames"
     yield '  mapfile -t COMPREPLY < <({ compgen "$@" -- "$cur"; compgen -d -- "$cur"; } | sort -u)'
     yield "}"
+    yield "_memtui_sessions() {"
+    yield "  _memtui_files -f -X '!*.memtui'"
+    yield "  [[ $cur == */* ]] && return  # a path is completed as it stands"
+    yield "  local state=$XDG_STATE_HOME path"
+    yield "  [[ $state == /* ]] || state=$HOME/.local/state"
+    yield '  for path in "$state"/memtui/sessions/*.memtui; do'
+    yield '    if [[ -e $path && ${path##*/} == "$cur"* ]]; then COMPREPLY+=("$path"); fi'
+    yield "  done"
+    yield "}"
     yield "complete -F _memtui memtui"
 
 
@@ -115,7 +125,7 @@ def _bash_action(word: Word) -> str:
         case "pid":
             return "_memtui_pids"
         case "session":
-            return "_memtui_files -f -X '!*.memtui'"
+            return "_memtui_sessions"
         case "file":
             return "_memtui_files -f"
         case "dir":
@@ -149,6 +159,17 @@ def _zsh(commands: list[Command]) -> Iterator[str]:
     yield "      esac ;;"
     yield "  esac"
     yield "}"
+    yield "_memtui_sessions() {"
+    yield "  local state=$XDG_STATE_HOME file; local -a saved names"
+    yield "  [[ $state == /* ]] || state=$HOME/.local/state"
+    yield "  if [[ $PREFIX != */* ]]; then  # a path is completed as it stands"
+    yield "    for file in $state/memtui/sessions/*.memtui(N); do"
+    yield '      [[ ${file:t} == "$PREFIX"* ]] && saved+=($file) names+=(${file:t})'
+    yield "    done"
+    yield "    (( $#saved )) && compadd -U -d names -a saved"
+    yield "  fi"
+    yield '  _files -g "*.memtui"'
+    yield "}"
     yield 'if [ "$funcstack[1]" = _memtui ]; then _memtui "$@"; else compdef _memtui memtui; fi'
 
 
@@ -167,7 +188,7 @@ def _zsh_action(word: Word) -> str:
     return {
         "choice": f"({' '.join(word.choices)})",
         "pid": "_pids",
-        "session": '_files -g "*.memtui"',
+        "session": "_memtui_sessions",
         "file": "_files",
         "dir": "_files -/",
     }.get(word.kind, " ")
@@ -175,6 +196,14 @@ def _zsh_action(word: Word) -> str:
 
 def _fish(commands: list[Command]) -> Iterator[str]:
     yield "# memtui completion for fish: memtui completion fish > ~/.config/fish/completions/memtui.fish"
+    yield "function __memtui_sessions"
+    yield "  __fish_complete_suffix .memtui"
+    yield "  set -l state $HOME/.local/state"
+    yield "  string match -q -- '/*' \"$XDG_STATE_HOME\"; and set state $XDG_STATE_HOME"
+    yield "  for path in $state/memtui/sessions/*.memtui"
+    yield "    printf '%s\\tsaved session\\n' $path"
+    yield "  end"
+    yield "end"
     yield "complete -c memtui -f"
     yield "complete -c memtui -n 'contains -- -- (commandline -opc)' -F"
     for command in commands:
@@ -194,7 +223,7 @@ def _fish_action(word: Word) -> str:
     return {
         "choice": f"-a {_fish_quoted(' '.join(word.choices))}",
         "pid": "-a '(__fish_complete_pids)'",
-        "session": "-a '(__fish_complete_suffix .memtui)'",
+        "session": "-a '(__memtui_sessions)'",
         "file": "-F",
         "dir": "-a '(__fish_complete_directories)'",
     }.get(word.kind, "")

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from memtui.errors import UserError
 MAX_BYTES = 1 << 16
 # What is about one call, and not about a habit.
 _NEVER = frozenset(("help", "version", "debug", "no-config", "force", "output", "json", "to"))
+_NEVER |= {"rank", "session", "again", "config", "grid", "shard"}
+_MOST_LISTED = 20  # names in one line; more are no help
 Commands = dict[str, argparse.ArgumentParser]
 
 
@@ -46,7 +49,8 @@ def apply(commands: Commands, verb: str) -> None:
     try:
         commands[verb].set_defaults(**_defaults(commands, verb, plain))
     except ValueError as error:
-        raise UserError(f"{path}: {error}; --no-config goes on without the file") from None
+        end = " " if str(error).endswith("?") else "; "
+        raise UserError(f"{path}: {error}{end}--no-config goes on without the file") from None
 
 
 def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +66,7 @@ def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str,
                 found[options[verb][key].dest] = made
     for table in tables:
         if table not in options:
-            raise ValueError(f"[{table}]: is no command; allowed: {', '.join(options)}")
+            raise ValueError(f"[{table}]: is no command; {_meant(table, options)}")
         for key, value in plain[table].items():
             made = _value(key, value, options[table], f"[{table}] ")
             if table == verb:
@@ -85,8 +89,7 @@ def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str
     """A value in the type that the command line would have made of it. Raises ValueError."""
     action = options.get(key)
     if action is None:
-        allowed = ", ".join(sorted(options)) or "nothing"
-        raise ValueError(f"{where}{key}: is no option that can be set here; allowed: {allowed}")
+        raise ValueError(f"{where}{key}: is no option that can be set here; {_meant(key, options)}")
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise ValueError(f"{where}{key}: must be true or false, not {_said(value)}")
@@ -104,6 +107,18 @@ def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str
     if action.choices is not None and made not in action.choices:
         raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}")
     return made
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """The name that somebody perhaps meant, or else what there is, as far as one line has room for it."""
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    if near := get_close_matches(name.lower().replace("_", "-"), names, 2, 0.7):
+        return f"did you mean {' or '.join(near)}?"
+    if len(names) <= _MOST_LISTED:
+        return f"allowed: {', '.join(names) or 'nothing'}"
+    return "allowed: long options of a command (memtui attach --help) that are not about one call"
 
 
 def _kind(action: argparse.Action) -> str:

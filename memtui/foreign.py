@@ -19,6 +19,23 @@ def program_first(command: str) -> str:
     return program.rpartition("/")[2] + blank + rest
 
 
+def short_command(command: str, characters: int) -> str:
+    """What a terminal shows of a command line where there is little room, with an ellipsis for what is left out.
+
+    Folders go first, those of the program always and of other words where room is short; then its end.
+    """
+    text = visible(program_first(command))
+    if len(text) > characters:
+        text = " ".join(map(_without_folder, text.split(" ")))
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+def _without_folder(word: str) -> str:
+    """``…/train.py`` of a path; other words as they are."""
+    folder, _, name = word.rpartition("/")
+    return f"…/{name}" if len(folder) > 1 and name and "=" not in folder and "://" not in word else word
+
+
 def visible(text: str) -> str:
     r"""One line that a terminal can only draw: what it would act on, or not show, is spelled out.
 

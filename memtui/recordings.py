@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from memtui.errors import UserError
-from memtui.foreign import program_first, visible
+from memtui.foreign import short_command, visible
 from memtui.remote import ask
 from memtui.running import Running
 from memtui.units import clock, size
@@ -54,8 +54,7 @@ def format_table(found: Sequence[dict[str, Any]]) -> str:
     lines = [f"{'ID':<5} {'PID':>7} {'for':>9} {'samples':>8} {'WSS':>8}  {'command':<{_COMMAND_CELLS}}  session"]
     for one in found:
         samples = "n/a" if one["samples"] is None else str(one["samples"])
-        command = program_first(visible(one["command"]))
-        command = command if len(command) <= _COMMAND_CELLS else command[: _COMMAND_CELLS - 1] + "…"
+        command = short_command(one["command"], _COMMAND_CELLS)
         note = f"  ({one['reason']})" if one["reason"] else "  (sampling is paused)" if one["paused"] else ""
         lines.append(
             f"{one['id']:<5} {one['pid']:>7} {clock(one['duration_s']):>9} {samples:>8} {size(one['wss_bytes']):>8}  "

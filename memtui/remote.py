@@ -10,11 +10,13 @@ from typing import Any
 
 from memtui.control import Answers, connect, request
 from memtui.errors import FAILURE, UserError
+from memtui.foreign import short_command
 from memtui.privilege import invoker, state_directory
 from memtui.running import Running, find_all
 
 SECONDS = 5.0  # a recording answers at once; what takes longer is stuck
 STOP_SECONDS = 30.0
+_COMMAND_CHARACTERS = 40  # of each in a line that names all
 
 
 def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> dict[str, Any]:
@@ -66,7 +68,8 @@ def choices(found: Sequence[Running]) -> str:
     """What there is to choose from, in one line."""
     if not found:
         return "none of yours runs"
-    return "running: " + ", ".join(f"{r.id} (PID {r.pid}, {r.command[:40]})" for r in found)
+    named = (f"{r.id} (PID {r.pid}, {short_command(r.command, _COMMAND_CHARACTERS)})" for r in found)
+    return f"running: {', '.join(named)}"
 
 
 class Follower:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FOLDER = "running"
+CALIBRATION = "memtui-calibrate-"  # how the names of sessions begin that are thrown away
 _FILE_BYTES = 1 << 16
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz"  # without those that look like others
 _ID_LENGTH = 4

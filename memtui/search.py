@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memtui.candidates import is_own
 from memtui.errors import UserError
-from memtui.foreign import program_first, visible
+from memtui.foreign import short_command
 from memtui.masking import mask_secrets
 from memtui.probes.process import PROC, command_of, ranks_of
 from memtui.target import ancestors, find_target, others, parse_pid
@@ -126,8 +126,7 @@ def _ancestors(pid: int) -> set[int]:
 
 
 def _short(process: _Found, characters: int) -> str:
-    text = program_first(mask_secrets(process.command))
-    return visible(text if len(text) <= characters else text[: characters - 1] + "…")
+    return short_command(mask_secrets(process.command), characters)
 
 
 def _nothing(text: str | None, rank: int | None, where: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from memtui.errors import UserError
-from memtui.foreign import visible
+from memtui.foreign import short_command
 from memtui.probes import pid_namespace
 from memtui.probes.process import PROC, Stat, command_of, read_stat
 
@@ -76,7 +76,7 @@ def _short_command(pid: int) -> str:
         command = command_of(pid)
     except ProcessLookupError:
         return "ended"
-    return visible(command[:40])
+    return short_command(command, 40)
 
 
 def check_target(pid: int) -> int:

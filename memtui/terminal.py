@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
 STDIN, STDERR = 0, 2
-# How a screen was left: by q, by d, because somebody else ended the recording, or by no choice of the user's.
+# How a screen was left: by q, by d, because the recording was ended from elsewhere, or by no choice of the user's.
 QUIT, DETACHED, STOPPED, LOST = "quit", "detached", "stopped", "lost"
 
 

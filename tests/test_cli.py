@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from memtui import cli, export, target
 from memtui import report as reports
-from memtui import target
 from memtui.samples import Event, Window
 from tests.sessions import messages, write_session
 from tests.users import temporary_user
@@ -273,3 +275,25 @@ def test_a_closed_pipe_is_no_error(session):
     command = f"{sys.executable} -m memtui export --help | head -1; {sys.executable} -m memtui report {session} | true"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("form", "files"), [("csv", "8 files"), ("json", "session.json"), ("html", "report.html")])
+def test_an_export_that_takes_its_time_says_so(form, files, session, tmp_path, monkeypatch, capsys):
+    def slow(*words, **options):
+        time.sleep(0.5)
+        return found(*words, **options)
+
+    words = ["export", str(session), "--to", form, "-o"]
+    monkeypatch.setattr(cli, "SLOW_S", 60.0)
+    assert cli.main([*words, str(tmp_path / "fast")]) == 0
+    assert capsys.readouterr().err == ""
+    found = export.export
+    monkeypatch.setattr(export, "export", slow)
+    monkeypatch.setattr(cli, "SLOW_S", 0.1)
+    assert cli.main([*words, str(tmp_path / "slow")]) == 0
+    said = capsys.readouterr()
+    begin, end = said.err.splitlines()
+    assert begin == f"memtui export: writing {form} into {tmp_path / 'slow'} ..."
+    assert end.startswith(f"memtui export: wrote {files}, ")
+    assert re.search(r", [0-9.]+ (B|KiB|MiB), in [0-9.]+ m?s$", end), end
+    assert sorted(said.out.split()) == sorted(map(str, (tmp_path / "slow").iterdir()))

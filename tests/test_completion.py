@@ -34,7 +34,20 @@ def scripts(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def folder(tmp_path):
+def saved(tmp_path_factory, monkeypatch) -> Path:
+    """A state directory with two sessions in it."""
+    state = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    sessions = state / "memtui" / "sessions"
+    sessions.mkdir(parents=True)
+    for name in ("train-1.memtui", "train-2.memtui", "train-2.log"):
+        (sessions / name).touch()
+    return sessions
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "none"))
     for name in ("one.memtui", "two words.memtui", "notes.txt"):
         (tmp_path / name).touch()
     (tmp_path / "runs").mkdir()
@@ -81,8 +94,26 @@ def test_words_are_completed_by_what_they_are(scripts, folder):
     assert offered("run", "--", "no") == []  # bash's own completion takes over
 
 
+@pytest.mark.parametrize("command", ["replay", "report", "export"])
+def test_saved_sessions_are_offered(command, scripts, folder, saved, monkeypatch):
+    here, there = ["one.memtui", "runs", "two words.memtui"], [f"{saved}/train-1.memtui", f"{saved}/train-2.memtui"]
+    assert bash(scripts["bash"], folder, command, "") == sorted(here + there)
+    assert bash(scripts["bash"], folder, command, "tr") == there
+    assert bash(scripts["bash"], folder, command, f"{saved}/") == there
+    assert bash(scripts["bash"], folder, command, "./") == [f"./{name}" for name in here]
+    assert bash(scripts["bash"], folder, command, "log") == []
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(folder))
+    assert bash(scripts["bash"], folder, command, "train") == []
+    (folder / ".local").mkdir()
+    (folder / ".local" / "state").symlink_to(saved.parent.parent)
+    assert bash(scripts["bash"], folder, command, "train-1") == [
+        f"{folder}/.local/state/memtui/sessions/train-1.memtui"
+    ]
+
+
 @pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
-def test_fish(scripts, folder):
+def test_fish(scripts, folder, saved):
     def offered(line: str) -> set[str]:
         code = f"source {scripts['fish']}; complete -C '{line}'"
         done = subprocess.run(
@@ -93,6 +124,8 @@ def test_fish(scripts, folder):
 
     assert {"attach", "report"} <= offered("memtui ")
     assert {"one.memtui", "two words.memtui"} <= {name.replace("\\ ", " ") for name in offered("memtui replay ")}
+    assert {f"{saved}/train-1.memtui", f"{saved}/train-2.memtui"} <= offered("memtui replay ")
+    assert offered("memtui report train-2") == {f"{saved}/train-2.memtui"}
     assert offered("memtui export x --to ") == {"csv", "html", "json", "parquet", "svg"}
     assert "--no-pause" in offered("memtui record --no")
     assert str(os.getpid()) in offered("memtui attach ")
@@ -132,7 +165,7 @@ class Terminal:
         ("zsh", ("zsh", "-f", "-i"), "autoload -U compinit; compinit -D -u"),
     ],
 )
-def test_the_tab_key(shell, words, setup, scripts, folder):
+def test_the_tab_key(shell, words, setup, scripts, folder, saved):
     """What a user sees after Tab."""
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
@@ -140,6 +173,7 @@ def test_the_tab_key(shell, words, setup, scripts, folder):
     try:
         terminal.type(f"{setup}; source {scripts[shell]}; echo go-$((1+1))\n", "go-2")
         terminal.type("memtui replay tw\t", "two\\ words.memtui")
+        terminal.type("\x15memtui report train-2\t", f"{saved}/train-2.memtui")
         terminal.type("\x15memtui export x --to \t\t", "parquet")
         terminal.type("\x15memtui comp\t", "memtui completion")
         terminal.type("\x15memtui attach --no-p\t", "--no-pause")

@@ -214,7 +214,9 @@ def test_stop_from_elsewhere_closes_every_screen_with_a_word(state, terminal):
         for screen in screens:
             assert screen.end(20) == 0
             assert screen.restored()
-            assert "stopped by somebody else" in screen.text
+            said = screen.text.replace("\n", "")
+            assert "stopped from elsewhere (memtui stop" in said
+            assert ("or q on the screen that began it" in said) == (screen is screens[1])
         assert runs(truth["pid"])
 
 

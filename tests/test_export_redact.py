@@ -19,6 +19,7 @@ from memtui.export import export
 from memtui.export.redact import RedactedSource
 from memtui.export.source import Source
 from memtui.pageset import PageSet
+from memtui.report import build_report
 from memtui.samples import (
     Capability,
     End,
@@ -201,6 +202,19 @@ def test_what_is_left_is_of_use(session):
     finally:
         source.close()
         plain.close()
+
+
+def test_the_end_is_no_mark(session):
+    """The report has as many marks as without, of the same kinds and at the same times."""
+    plain, redacted = (build_report(session, redact=redact) for redact in (False, True))
+    assert [(m["kind"], m["t_s"]) for m in redacted["marks"] if m["text"] != "mark-2"] == [
+        (m["kind"], m["t_s"]) for m in plain["marks"]
+    ]
+    source = RedactedSource(session)
+    events = source.events(0, 2**62)
+    source.close()
+    assert [e.kind for e in events].count("end") == 1
+    assert secrets_in(" ".join(e.text for e in events), session) == []
 
 
 def test_own_words_are_not_touched(tmp_path):

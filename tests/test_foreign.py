@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.export import export
-from memtui.foreign import csv_cell, storable, visible
+from memtui.foreign import csv_cell, short_command, storable, visible
 from memtui.pageset import PageSet
 from memtui.present import Presenter, Room
 from memtui.report import build_report, format_report
@@ -42,6 +42,7 @@ from memtui.session.reader import SessionReader
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap
+from memtui.widgets.look import look
 from memtui.widgets.notice import Notice, Words
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.reuse_histogram import ReuseHistogram
@@ -109,17 +110,40 @@ def test_csv_cells_compute_nothing(text):
     assert cell.removeprefix("'") in (visible(text), visible(text).removeprefix("'"))
 
 
+@pytest.mark.parametrize(
+    ("command", "short"),
+    [
+        ("python -m x", "python -m x"),
+        ("/opt/venv/bin/python -P -m memtui.workloads.demo --network auto", "python -P -m memtui.workloads.demo --ne…"),
+        ("/usr/bin/python -u /home/somebody/projects/llama/train.py --lr 1", "python -u …/train.py --lr 1"),
+        ("python /a/t.py --data /b", "python /a/t.py --data /b"),
+        ("python --data=/mnt/x/yyyyyyyyyyyyyyyyyy s3://bucket/zzzzzzzzzz", "python --data=/mnt/x/yyyyyyyyyyyyyyyyyy…"),
+        ("sh\x1b[31m\n", "sh\\x1b[31m\\n"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_short_commands(command, short):
+    assert short_command(command, 40) == short
+
+
+@given(st.text(), st.integers(1, 50))
+def test_short_commands_fit(command, characters):
+    short = short_command(command, characters)
+    assert len(short) <= characters
+    assert short == visible(short)
+
+
 # Every widget
 
 
-def poisoned(value):
-    """A view with the worst name in the place of every text."""
+def poisoned(value, name=EVIL):
+    """A view with the worst name, or another one, in the place of every text."""
     if isinstance(value, str) and type(value) is str:
-        return EVIL
+        return name
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(map(poisoned, value))
+        return tuple(poisoned(one, name) for one in value)
     if dataclasses.is_dataclass(value):
-        changes = {f.name: poisoned(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        changes = {f.name: poisoned(getattr(value, f.name), name) for f in dataclasses.fields(value)}
         if "kind" in changes:  # a word of ours that says how to draw it
             changes["kind"] = value.kind
         return dataclasses.replace(value, **changes)
@@ -190,6 +214,29 @@ async def test_no_widget_lets_a_name_through(name, session):
                 assert "\x1b" not in drawn_text(app)
             app = Stage(WIDGETS[name](shown))
     reader.close()
+
+
+FAR = "épôque ‘三’ Ωж🙂 ½µ"
+
+
+@pytest.mark.parametrize("name", [*WIDGETS, "words", "notice"])
+async def test_no_glyph_that_an_ascii_terminal_lacks(name, session):
+    """Whoever chose the name; one cell for one cell, so that columns stay."""
+    if name in WIDGETS:
+        reader = SessionReader(session)
+        presenter = Presenter(reader, follow=False)
+        presenter.room = Room(60, 12)
+        widget = WIDGETS[name](poisoned(getattr(presenter.view(1.0), name), FAR))
+        reader.close()
+    else:
+        widget = Words(view=FAR) if name == "words" else Notice(FAR)
+    app = Stage(widget, ascii_only=True, color="none")
+    async with app.run_test(size=(170, 30)) as pilot:
+        await pilot.pause()
+        seen = drawn_text(app)
+        assert seen.isascii(), ascii(seen)
+        assert "epoque ???? ???? ??" in seen or name != "words"
+    assert look(ascii_only=True).plain(FAR) == "epoque ???? ???? ??"
 
 
 @pytest.mark.parametrize("widget", [Words(view=EVIL), Notice(EVIL)], ids=["words", "notice"])

@@ -181,7 +181,7 @@ def test_a_signal_is_passed_on_and_its_end_is_the_end(number, started):
     assert gone(run.keeper)
     said = run.screen.text.replace("\n", "")
     assert f"session: {run.path}" in said
-    assert "somebody else" not in said
+    assert "from elsewhere" not in said
     reader = SessionReader(run.path)
     assert reader.end is not None
     assert reader.end.kind == "target exited"

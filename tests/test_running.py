@@ -16,6 +16,7 @@ import pytest
 
 from memtui import choices, remote
 from memtui.errors import UserError
+from memtui.marks import only_one
 from memtui.running import Running, find_all
 from memtui.session.reader import SessionReader
 from tests.live import TRACKER, gone, needs_tracker, own_state, part, pattern, runs, start, stop, wait_for_samples
@@ -84,7 +85,8 @@ def test_nothing_runs():
 def test_stop_by_id(recording):
     running, path, _ = recording
     parts = [part(running.memtui_pid, f"memtui.{name}") for name in ("sampler", "recorder")]
-    refused(memtui("stop", "nope"), f"running: {running.id} (PID {running.pid}, ")
+    refused(memtui("stop", "nope"), f"running: {running.id} (PID {running.pid}, python")
+    refused(memtui("stop", "nope"), "-m memtui.workloads.patterns")
     done = memtui("stop", running.id)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"stopped {running.id}: {path}\n", "")
     assert all(map(gone, parts))
@@ -172,6 +174,42 @@ def test_marks_of_the_program_itself(tmp_path, state):
     assert any(text.startswith("<object object") for text in texts)
     assert any(text.startswith("x\\x80") and len(text) == choices.MARK_CHARACTERS for text in texts)
     assert events(other, "mark") == []
+
+
+def test_marks_of_a_stranger_go_to_the_only_recording(recording, tmp_path):
+    """And to none where several run; of a process that is observed to its own recording, also when that began later."""
+    running, path, _ = recording
+    source = (
+        "import os, sys, time\n"
+        "from memtui import marks\n"
+        "marks.RETRY_S = 0\n"
+        "while not os.path.exists(sys.argv[1]): time.sleep(0.02)\n"
+        "print(marks.put(sys.argv[2]))\n"
+    )
+
+    def stranger(text: str, flag: Path) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", source, str(flag), text]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+    flag = tmp_path / "flag"
+    with stranger("alone", path) as child:
+        assert child.communicate(timeout=20)[0] == "True\n"
+    wait_for(lambda: [text for _, text in events(path, "mark")] == ["alone"])
+    other = tmp_path / "other.memtui"
+    with stranger("mine", flag) as child:
+        second = start("record", child.pid, "-o", other, "--interval", "0.1", *TRACKER)
+        wait_for_samples(other, 1).close()
+        with stranger("nobody's", path) as third:
+            assert third.communicate(timeout=20)[0] == "False\n"
+        flag.touch()
+        assert child.communicate(timeout=20)[0] == "True\n"
+        second.communicate(timeout=20)
+    assert [text for _, text in events(other, "mark")] == ["mine"]
+    assert [text for _, text in events(path, "mark")] == ["alone"]
+    calibration = Running(1, 1, 1, 1, "/tmp/memtui-calibrate-1-ab.memtui")
+    assert only_one([calibration]) is None
+    assert only_one([calibration, running]) == running
+    assert only_one([running, running]) is None
 
 
 def test_a_mark_where_nobody_records_does_nothing_and_loads_nothing():

@@ -13,7 +13,7 @@ from memtui.screens.help import ABOUT, HelpScreen, help_for, wrapped
 from memtui.screens.keys import KEYS
 from memtui.screens.memory import MemoryScreen
 from memtui.screens.monitor import MemtuiApp
-from memtui.screens.palette import PaletteScreen, commands, matching
+from memtui.screens.palette import _ALSO, PaletteScreen, commands, matching
 from memtui.views import State
 from memtui.widgets.footer_line import KEYS as FOOTER_KEYS
 from memtui.widgets.footer_line import SMALL_KEYS
@@ -45,6 +45,19 @@ def test_words_are_found_in_any_order():
     assert [c.action for c in matching("pause")] == ["toggle_pause"]
     assert matching("zoom")[0].action == "zoom(1)"
     assert matching("no such thing") == ()
+
+
+@pytest.mark.parametrize(
+    ("typed", "action"),
+    [("theme", "app.next_theme"), ("colors", "app.next_theme"), ("Search", "filter"), ("exit", "app.quit"),
+     ("heat map", "panel(1)"), ("tree", "processes"), ("log", "output")],
+)  # fmt: skip
+def test_an_action_is_found_by_the_words_of_documents_and_of_other_programs(typed, action):
+    assert action in {c.action for c in matching(typed)}
+
+
+def test_other_words_belong_to_actions():
+    assert set(_ALSO) <= {c.action for c in commands()}
 
 
 async def test_an_action_by_its_name():
@@ -92,6 +105,23 @@ def test_help_loses_no_word_when_it_is_narrow(panel):
         lines = wrapped(whole.splitlines(), width)
         assert max(map(len, lines)) <= width
         assert " ".join(lines).split() == whole.split()
+
+
+@pytest.mark.parametrize("width", [40, 72, 110])
+@pytest.mark.parametrize("panel", list(ABOUT))
+def test_help_is_filled_and_goes_on_under_its_own_words(panel, width):
+    source = help_for(panel).splitlines()
+    lines = wrapped(source, width)
+    beside = [line for line in source if line and not line.startswith(" ")]
+    names = [line.partition("  ")[0] for line in lines if line and not line.startswith(" ")]
+    assert len(set(names)) == len(names), names
+    for line, after in pairwise(lines):
+        indent = len(after) - len(after.lstrip())
+        assert not after or indent in (0, 2, 16), after
+        is_key = after[14:16] == "  "
+        last_beside = any(heading.endswith(f" {line.strip()}") for heading in beside)
+        if indent == 16 or (indent == 2 and line.startswith("  ") and not is_key and not last_beside):
+            assert len(line) + 1 + len(after.split()[0]) > width, "a line ends where no word fits"
 
 
 def luminance(index: int) -> float:

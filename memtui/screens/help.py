@@ -14,7 +14,8 @@ from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBarRender
 from textual.widgets import Static
 
-_HANGING = re.compile(r"  \S.{0,11}?\s{2,}|  (?=\S)")  # a key and the room after it, or the margin of a sentence
+_MARGIN, _COLUMN = " " * 2, 16  # of a sentence, and where the words for a key begin
+_HEADING = re.compile(r"(\S+(?: \S+)*) {2,}(\S.*)")  # a heading and what is said beside it
 ABOUT = {
     "heat": """\
 Where and when                          addresses down, time across, warmer where more of the memory was touched
@@ -54,79 +55,79 @@ Power                                   what the devices draw, from their own se
 SECTIONS = {
     "time": """\
 Time                                    the same live, on a growing and on a finished session
-  space        stop here; again: play on from here
-  t  T         next, previous sample (also right and left; with shift ten at a time)
-  [  ]         play slower, faster: 0.25x to 64x
-  home         first sample
-  end  l       back to live, or to the end of a session that is over
-  j            jump to a typed time: 7:12  90  5m  50%  +30  -1:30
-  n  N         next, previous mark, gap, disturbed or not paused window: the ticks of the timeline and of the graph
-  +  -         show less time, more time, all of it
+  space         stop here; again: play on from here
+  t  T          next, previous sample (also right and left; with shift ten at a time)
+  [  ]          play slower, faster: 0.25x to 64x
+  home          first sample
+  end  l        back to live, or to the end of a session that is over
+  j             jump to a typed time: 7:12  90  5m  50%  +30  -1:30
+  n  N          next, previous mark, gap, disturbed or not paused window: the ticks of the timeline and of the graph
+  +  -          show less time, more time, all of it
 """,
     "heat": """\
 Cursor                                  one moment and one address for all panels; a click puts it there
-  shift+up     up and down in the heat map (up and down alone where the heat map is chosen)
-  shift+down
-  z  Z         zoom in on the cursor: the range, then a quarter of it at a time, and less time; back
-  H  L         half a picture back, half a picture on in time
-  K  J         half a picture up, half a picture down in memory
+  shift+up      up in the heat map (up alone where the heat map is chosen)
+  shift+down    down in it
+  z  Z          zoom in on the cursor: the range, then a quarter of it at a time, and less time; back
+  H  L          half a picture back, half a picture on in time
+  K  J          half a picture up, half a picture down in memory
 """,
     "table": """\
 Ranges
-  up  down     choose a range and look at it in all panels; pageup and pagedown by the screenful
-  Esc          look at all ranges again; once more: forget the typed filter and the cursor of the heat map
-  /            show only ranges whose name, address or perms contain what you type
-  s  S         sort by the next column; turn the order round (or click a column)
-  f            filters on or off: executable, without access, shorter than 4 pages
+  up  down      choose a range and look at it in all panels; pageup and pagedown by the screenful
+  Esc           look at all ranges again; once more: forget the typed filter and the cursor of the heat map
+  /             show only ranges whose name, address or perms contain what you type
+  s  S          sort by the next column; turn the order round (or click a column)
+  f             filters on or off: executable, without access, shorter than 4 pages
 """,
     "processes": """\
 Processes
-  p            processes in place of the ranges, and back; rank and local rank are those of torchrun
-  up  down     choose one: all panels are about it alone; Esc: about all of them again
+  p             processes in place of the ranges, and back; rank and local rank are those of torchrun
+  up  down      choose one: all panels are about it alone; Esc: about all of them again
 """,
     "output": """\
 Output
-  o            what the program printed in place of the panels, and back (Esc, too)
-  up  down     a row; pageup and pagedown by the screenful; home: the oldest that is kept; end: follow what comes
+  o             what the program printed in place of the panels, and back (Esc, too)
+  up  down      a row; pageup and pagedown by the screenful; home: the oldest that is kept; end: follow what comes
 """,
     "reuse": """\
 Pictures
-  m            miss ratio of a smaller memory instead of reuse distances
-  ,  .         what less, what more memory would miss (up and down where that panel is chosen)
-  1-4  Tab     choose where and when, reuse, ranges, power; a small screen shows the one that is chosen
+  m             miss ratio of a smaller memory instead of reuse distances
+  ,  .          what less, what more memory would miss (up and down where that panel is chosen)
+  1-4  Tab      choose where and when, reuse, ranges, power; a small screen shows the one that is chosen
 """,
 }
 REST = """\
 Recording                               of the recording itself, while it runs, whoever else looks at it
-  M            put a mark on the time axis, with a text
-  i            another interval from the next window on: 0.5, 50ms
-  x            leave the target alone: nothing is sampled until x is pressed again
+  M             put a mark on the time axis, with a text
+  i             another interval from the next window on: 0.5, 50ms
+  x             leave the target alone: nothing is sampled until x is pressed again
 
 Screen
-  c            other colours: dark, light, high contrast
-  :  Ctrl+p    find an action by its name
-  ?            this help
-  q            quit (Ctrl+C too); where this screen began the recording, that ends with it; one that you came back to
-               goes on, and memtui stop ends it
-  d            detach: leave the screen, the recording goes on; memtui attach PID comes back
+  c             other colours: dark, light, high contrast
+  :  Ctrl+p     find an action by its name
+  ?             this help
+  q             quit (Ctrl+C too); where this screen began the recording, that ends with it; one that you came back to
+                goes on, and memtui stop ends it
+  d             detach: leave the screen, the recording goes on; memtui attach PID comes back
 
 Words
-  working set  memory touched within one window (the interval), in the pages the hardware maps
-  resident     memory the kernel keeps for the target (RSS), touched or not
-  reuse        how much other memory was touched since a page was touched last; between two bounds,
-  distance     because the order inside a window is not known: a shorter interval brings them closer
-  miss ratio   share of touches that a memory of that size, keeping what was used last, would miss
-  unknown      part of the working set whose marks could not be cleared before: perhaps not touched
-  first mapped part of it that came in with a new mapping: up to 15 neighbours of a touched page
-  gap          a process began or ended inside the window, so a part of it is missing
-  median, max  of what is in sight of the graph; those of the whole session are in memtui report
-  0.20→0.22 s  the interval that was asked for, and the true one: what reading takes comes on top
-  0.20→7.5→7.6 the same with a budget (--max-overhead): asked, what the budget makes of it, true
-  paused+CPU   what the budget bounds: share of the time the target is held, plus CPU of sampler and recorder;
-               next in: when it allows another window
-  flush        how stale translations are removed, without which touches would be missed (docs/accuracy.md)
-  stopped      how long the target stood still for one window
-  self         share of one core that watching takes
+  working set   memory touched within one window (the interval), in the pages the hardware maps
+  resident      memory the kernel keeps for the target (RSS), touched or not
+  reuse         distance: how much other memory was touched since a page was touched last; between two bounds,
+                because the order inside a window is not known: a shorter interval brings them closer
+  miss ratio    share of touches that a memory of that size, keeping what was used last, would miss
+  unknown       part of the working set whose marks could not be cleared before: perhaps not touched
+  first mapped  part of it that came in with a new mapping: up to 15 neighbours of a touched page
+  gap           a process began or ended inside the window, so a part of it is missing
+  median, max   of what is in sight of the graph; those of the whole session are in memtui report
+  0.20→0.22 s   the interval that was asked for, and the true one: what reading takes comes on top
+  0.20→7.5→7.6  the same with a budget (--max-overhead): asked, what the budget makes of it, true
+  paused+CPU    what the budget bounds: share of the time the target is held, plus CPU of sampler and recorder;
+                next in: when it allows another window
+  flush         how stale translations are removed, without which touches would be missed (docs/accuracy.md)
+  stopped       how long the target stood still for one window
+  self          share of one core that watching takes
 
 A saved session opens at its end, paused, with all of it in sight: space plays it from the beginning.
 """
@@ -135,18 +136,48 @@ A saved session opens at its end, paused, with all of it in sight: space plays i
 def help_for(panel: str) -> str:
     """All of the help, beginning with the panel that is chosen and the keys for it."""
     sections = dict(SECTIONS)
-    first = [ABOUT[panel]] + ([sections.pop(panel)] if panel in sections else [])
+    first = [ABOUT[panel]]
+    if own := sections.pop(panel, ""):
+        heading, _, keys = own.partition("\n")
+        # The panel's own heading stands above already; one that says more than a name stays.
+        first.append(own if _HEADING.match(heading) else keys)
     return "\n".join([*first, *sections.values(), REST])
 
 
 def wrapped(lines: list[str], width: int) -> list[str]:
-    """Lines that fit, what is too long going on under its own words and not under the key."""
+    """The help in lines that fit: sentences are filled, and what is said of a key goes on under its own words."""
+    hanging = " " * (_COLUMN if width > 2 * _COLUMN else 4)
     out: list[str] = []
-    for line in lines:
-        indent = _HANGING.match(line)
-        space = " " * (len(indent[0]) if indent and len(indent[0]) < width // 2 else 2)
-        out += textwrap.wrap(line, max(20, width), subsequent_indent=space, break_on_hyphens=False) or [""]
+    for begin, words in _blocks(lines):
+        if begin.strip():
+            out += _filled(words, width, begin, hanging)
+        elif begin or not (found := _HEADING.match(words)) or len(words) <= width:
+            out += _filled(words, width, begin, begin)
+        else:  # beside its heading it has no room
+            out += [*_filled(found[1], width, "", ""), *_filled(found[2], width, _MARGIN, _MARGIN)]
     return out
+
+
+def _blocks(lines: list[str]) -> list[tuple[str, str]]:
+    """What is wrapped together: (key with the room after it, or margin; words). Lines of a paragraph are joined."""
+    blocks: list[tuple[str, str]] = []
+    for line in lines:
+        begin, words = line[:_COLUMN], line[_COLUMN:]
+        goes_on = not begin.strip() and bool(words)
+        if not goes_on and not (begin.startswith(_MARGIN) and begin.endswith("  ") and words[:1].strip()):
+            begin, words = (_MARGIN, line.strip()) if line.startswith(_MARGIN) else ("", line)
+            goes_on = bool(begin and blocks) and blocks[-1][0] == _MARGIN
+        if goes_on:
+            blocks[-1] = blocks[-1][0], f"{blocks[-1][1]} {words.strip()}"
+        else:
+            blocks.append((begin, words))
+    return blocks
+
+
+def _filled(words: str, width: int, begin: str, hanging: str) -> list[str]:
+    return textwrap.wrap(
+        words, max(20, width), initial_indent=begin, subsequent_indent=hanging, break_on_hyphens=False
+    ) or [""]
 
 
 class PlainBar(ScrollBarRender):

@@ -21,21 +21,41 @@ _NAMES = {
     "question_mark": "?", "slash": "/", "full_stop": ".", "comma": ",", "left_square_bracket": "[",
     "right_square_bracket": "]", "plus": "+", "minus": "-", "equals_sign": "=", "colon": ":",
 }  # fmt: skip
+# Other words that people know an action by: those of the command line, the documents and other programs.
+_ALSO = {
+    "app.next_theme": "theme colors",
+    "to_end": "follow",
+    "jump": "go to seek",
+    "processes": "tree pids ranks",
+    "output": "log stdout",
+    "filter": "search find",
+    "put_mark": "epoch label",
+    "rest": "sampling suspend",
+    "miss_ratio": "curve cache",
+    "panel(1)": "heat map",
+    "panel(2)": "histogram",
+    "panel(3)": "table mappings vmas",
+    "panel(4)": "energy watts gpu",
+    "help": "keys",
+    "app.detach": "background leave",
+    "app.quit": "exit leave",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An action, what it does and the key that does the same."""
+    """An action, what it does and the key that does the same. ``also``: other words that find it."""
 
     words: str
     key: str
     action: str
+    also: str = ""
 
 
 def commands() -> tuple[Command, ...]:
     """All of them, in the order of the keys."""
     return tuple(
-        Command(key.description, key_name(key.key), key.action)
+        Command(key.description, key_name(key.key), key.action, _ALSO.get(key.action, ""))
         for key in KEYS
         if key.action not in ("palette", "lift")  # one is here, the other closes this
     )
@@ -50,7 +70,7 @@ def key_name(keys: str) -> str:
 def matching(words: str) -> tuple[Command, ...]:
     """The actions in which every typed word occurs, those that begin with it first."""
     parts = words.lower().split()
-    found = [c for c in commands() if all(part in f"{c.words} {c.key}".lower() for part in parts)]
+    found = [c for c in commands() if all(part in f"{c.words} {c.key} {c.also}".lower() for part in parts)]
     return tuple(sorted(found, key=lambda c: not c.words.lower().startswith(words.lower().strip())))
 
 

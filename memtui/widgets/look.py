@@ -5,9 +5,11 @@ Made for 256 colours first: over SSH there is usually no more than that, and mor
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
+from rich.cells import cell_len
 from rich.style import Style
 
 from memtui.widgets import raster
@@ -64,8 +66,11 @@ class Look:
         return self.color == "256" and not self.ascii_only
 
     def plain(self, text: str) -> str:
-        """The text in glyphs this terminal has (one cell for one cell)."""
-        return text.translate(_ASCII) if self.ascii_only else text
+        """The text in glyphs this terminal has (one cell for one cell), also that of others."""
+        if not self.ascii_only or text.isascii():
+            return text
+        text = text.translate(_ASCII)
+        return text if text.isascii() else "".join(map(_ascii, text))
 
 
 _ASCII = str.maketrans(
@@ -76,6 +81,13 @@ _ASCII = str.maketrans(
         "▸": ">",
     }
 )  # fmt: skip
+
+
+@lru_cache(4096)
+def _ascii(char: str) -> str:
+    """A letter without its accent; a question mark a cell for what has no such letter."""
+    base = unicodedata.normalize("NFD", char)[0]
+    return base if base.isascii() else "?" * cell_len(char)
 
 
 @cache

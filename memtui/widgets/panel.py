@@ -109,6 +109,8 @@ class Painted(Widget):
     def _prepare(self, width: int, height: int) -> list[int]:
         lines = self.paint(width, height) if self.view is not None and width > 0 else []
         lines = (lines + [[]] * height)[:height]
+        if self.look.ascii_only:  # here, since names, commands and marks of others come to every widget
+            lines = [type(line)((self.look.plain(run), style) for run, style in line) for line in lines]
         old, changed = self._lines, []
         strips = list(self._strips) if len(self._strips) == height and self._painted == (width, height) else []
         fresh = not strips
