@@ -218,6 +218,7 @@ async def test_reuse_histogram_and_miss_ratio():
         await pilot.pause()
         text = "\n".join(screen_lines(app))
         assert "half of all touches come back within 117-128 MiB" in text
+        assert "of touches would miss" in text, "what less memory would cost stands there without a key"
         assert "first touch" in text
         assert "per page and 0.2 s" in text
         widget.toggle()

@@ -13,6 +13,7 @@ from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
 
 AXIS = 6
+_BOTH_ROWS = 9  # of the inside, from which on both sentences stand there
 
 
 class ReuseHistogram(Panel):
@@ -81,10 +82,11 @@ class ReuseHistogram(Panel):
         view = self.view
         if view.note or not len(view.edges_bytes):
             return self.message(view.note or "no page was touched twice yet", width, height)
-        rows = height - 2
+        said = self._sentences(width, height)
+        rows = height - 1 - len(said)
         if rows < 1 or width < AXIS + 8:
-            return [self._sentence(width)]
-        return [*(self._curve if self.misses else self._bars)(width, rows), self._sentence(width)]
+            return said
+        return [*(self._curve if self.misses else self._bars)(width, rows), *said]
 
     def _bars(self, width: int, rows: int) -> list[Line]:
         view, look = self.view, self.look
@@ -143,10 +145,15 @@ class ReuseHistogram(Panel):
                 free = place + len(label) + 2
         return [(" " * AXIS + "".join(words), self.look["dim"])]
 
-    def _sentence(self, width: int) -> Line:
-        view, look = self.view, self.look
+    def _sentences(self, width: int, height: int) -> list[Line]:
+        """What less memory would cost is said beside either picture, where there is room."""
         if self.misses:
-            return self._miss_sentence(width)
+            return [self._miss_sentence(width)]
+        both = height >= _BOTH_ROWS and len(self.view.size_bytes)
+        return [self._half_sentence(width), *([self._miss_sentence(width)] if both else [])]
+
+    def _half_sentence(self, width: int) -> Line:
+        view, look = self.view, self.look
         low, high = view.half_low_bytes, view.half_high_bytes
         if low is None or high is None:
             return [(" half of all touches never come back", look["text"])]
