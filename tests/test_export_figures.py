@@ -97,6 +97,11 @@ def test_the_heat_map_is_hot_where_pages_were_touched(figures):
     assert (picture > 0).all() or (picture[-1] > 0).all()  # no hole in time: pauses are none
 
 
+def test_a_session_without_marks_has_its_graph(tmp_path):
+    stream = (message for message in sessions.messages(5) if not isinstance(message, Event))
+    assert "memory-over-time" in drawn(write_session(tmp_path / "s.memtui", stream), tmp_path / "out")
+
+
 def test_words_of_marks_do_not_lie_on_one_another(tmp_path):
     def stream():
         for message in sessions.messages(100):

@@ -163,7 +163,8 @@ def _marks(frames: list[Frame], events: list[Event], origin_ns: int) -> None:
         for frame in frames:
             frame.drawing.line(at, frame.top, at, frame.bottom, "mark", 0.5, "2 1.5")
     drawing, top, edge = frames[0].drawing, frames[0].top, frames[0].left + frames[0].width
-    for mark, at, end in zip(marks, places, [*places[1:], edge], strict=True):
+    ends = [*places[1:], edge] if places else []
+    for mark, at, end in zip(marks, places, ends, strict=True):
         if end - at < _LABEL_PT:
             continue
         words = fit(mark.text, min(110.0, end - at - 3), SMALL_PT)
