@@ -131,7 +131,9 @@ def test_too_many_marks_are_refused_and_the_recording_goes_on(recording):
             remote.ask(running, "mark", text="x" * choices.MARK_CHARACTERS)
             taken += 1
         except UserError as error:
-            why = str(error)
+            if "too slow" not in str(error):  # the recorder had no CPU for a moment: another reason, for another test
+                why = str(error)
+            time.sleep(0.05)
     assert "marks a second" in why
     assert taken >= 500
     before = len(SessionReader(path).samples)
