@@ -90,7 +90,7 @@ class CommandList(Painted):
             here = number == place
             plain, key = (look["selected"], look["selected"]) if here else (look["text"], look["key"])
             name = text.fit(command.key, 12)
-            mark = look.plain("▸" if here else " ")
+            mark = "▸" if here else " "
             lines.append([(f"{mark} ", plain), (name, key), (text.fit(command.words, max(0, width - 14)), plain)])
         return lines
 

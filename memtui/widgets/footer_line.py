@@ -77,7 +77,7 @@ class FooterLine(Painted):
         if self.said:
             self._places = []
             words = text.fit(text.clean(self.said), max(0, width - 2))
-            return [[(look.plain(f" {words}".ljust(width)), look["warning"])]]
+            return [[(f" {words}".ljust(width), look["warning"])]]
         detaches = view.recording and self.began_it
         keys = [key for key in (SMALL_KEYS if self.small else KEYS) if detaches or key.keys != "d"]
         where = ""
@@ -101,7 +101,7 @@ class FooterLine(Painted):
             path = path if text.width(path) <= room else path.rpartition("/")[2]
             where += " " + text.fit(path, min(room, text.width(path)))
         pad = max(0, width - line_width(line) - text.width(where) - 1)
-        return [[*line, (" " * pad, look["dim"]), (look.plain(where), look["dim"])]]
+        return [[*line, (" " * pad, look["dim"]), (where, look["dim"])]]
 
     def _words(self, key: Key) -> str:
         if key.action == "app.quit" and self.view.recording and not self.began_it:

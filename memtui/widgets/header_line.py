@@ -35,7 +35,7 @@ class HeaderLine(Painted):
         pad = max(1, width - line_width(left) - line_width(right) - 1)
         self._bar_at = line_width(left) + pad
         line = [*left, (" " * pad, look["text"]), *right, (" ", look["text"])]
-        return [[(look.plain(run), style) for run, style in line]]
+        return [line]
 
     def _left(self, brand: str, width: int) -> Line:
         view, look = self.view, self.look

@@ -58,7 +58,7 @@ class HeatMap(Panel):
         if width < 48 or self.view.note:
             return []
         if look.half_blocks:
-            scale: Line = [(look.plain("▮") if look.ascii_only else "■", look.heat[i]) for i in range(1, 10)]
+            scale: Line = [("■", look.heat[i]) for i in range(1, 10)]
         else:
             scale = [(raster.ASCII_SHADES if look.ascii_only else raster.SHADES, look["text"])]
         if self.view.zoom and width < 100:
@@ -68,7 +68,7 @@ class HeatMap(Panel):
     def footing(self) -> Line:
         if self.view.cursor is not None:
             words = cursor_words(self.view.cursor, self.size.width - 6)
-            return [(self.look.plain(words), self.look["text"])]
+            return [(words, self.look["text"])]
         return [(axis_words(self.view.axis)[0], self.look["dim"])]
 
     def footing_middle(self, width: int) -> Line:
@@ -78,7 +78,7 @@ class HeatMap(Panel):
         caption = text.clean(self.view.caption)
         if text.width(caption) > room:
             caption = caption.partition(" · ")[0]
-        return [(self.look.plain(text.sentence(caption, room).strip()), self.look["dim"])]
+        return [(text.sentence(caption, room).strip(), self.look["dim"])]
 
     def footing_right(self, width: int) -> Line:
         return [(axis_words(self.view.axis)[2], self.look["dim"])]
@@ -107,14 +107,13 @@ class HeatMap(Panel):
     def _row(self, band: HeatBand, part: int, cells: Line, labels: int, columns: int, cursor: int | None) -> Line:
         look, view = self.look, self.view
         if band.kind == "gap":
-            dashes = look.plain("┄┄")
-            return [(text.fit(f"  {dashes} {band.label} {dashes}", labels + 1 + columns), look["gap"])]
+            return [(text.fit(f"  ┄┄ {band.label} ┄┄", labels + 1 + columns), look["gap"])]
         style = look["text"] if band.kind == "range" else look["dim"]
         if view.focus is not None and view.focus == band.key:
             style = look["focus"]
         here = view.cursor is not None and view.cursor.row == band.row + part
-        picture = cells if cursor is None else overlay(cells, cursor, look.plain("│"), look["cursor"])
-        mark = (look.plain("▸"), look["cursor"]) if here else (" ", style)
+        picture = cells if cursor is None else overlay(cells, cursor, "│", look["cursor"])
+        mark = ("▸", look["cursor"]) if here else (" ", style)
         line = [*self._label(band, part, labels, style), mark, *picture]
         exact = view.share.shape[1] == columns and line_width(line[: -len(picture)]) == labels + 1
         return Exact(line) if exact else line
@@ -126,12 +125,12 @@ class HeatMap(Panel):
             name = text.clean(band.label)
             rest = cells - text.width(name) - 1
             if not band.after_gap or rest < 1:
-                return [(look.plain(text.fit(name, cells)), style)]
-            return [(look.plain(f"{name} "), style), (look.plain("┄" * rest), look["gap"])]
+                return [(text.fit(name, cells), style)]
+            return [(f"{name} ", style), ("┄" * rest, look["gap"])]
         words = ""
         if self.view.zoom and band.kind == "range" and band.rows > 2:
             words = f"{band.start:x}" if part == 1 else f"{band.end:x}" if part == band.rows - 1 else ""
-        return [(look.plain(text.fit(words, cells)), look["dim"])]
+        return [(text.fit(words, cells), look["dim"])]
 
 
 def cursor_words(cursor: HeatCursor, room: int) -> str:

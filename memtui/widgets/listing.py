@@ -100,7 +100,7 @@ class Listing(RowPanel):
         lines: list[Line] = [[(" ", look["dim"]), *((self._cell(c.name, c, n), look["dim"]) for _, c, n in places)]]
         for row in view.rows[self.top : self.top + seen]:
             style = look["selected"] if self.chosen and row.key == self.selected else look[row.role]
-            cells = (look.plain(self._cell(text.clean(row.cells[i]), c, n)) for i, c, n in places)
+            cells = (self._cell(text.clean(row.cells[i]), c, n) for i, c, n in places)
             lines.append([(" ", style), *((cell, style) for cell in cells)])
         return lines
 

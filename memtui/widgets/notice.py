@@ -24,7 +24,7 @@ class Words(Painted):
         self.repaint()
 
     def paint(self, width: int, height: int) -> list[Line]:
-        return [[(self.look.plain(text.sentence(text.clean(self.view), width)), self.look[self.role])]]
+        return [[(text.sentence(text.clean(self.view), width), self.look[self.role])]]
 
 
 class Notice(Painted):

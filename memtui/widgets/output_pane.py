@@ -41,7 +41,7 @@ class OutputPane(Panel):
         if view.older:
             words = f"older output is in the file only, {words}"
         room = max(20, self.size.width - 32)
-        return [(self.look.plain(text.fit(words, min(room, text.width(words)))), self.look["dim"])]
+        return [(text.fit(words, min(room, text.width(words))), self.look["dim"])]
 
     def footing_right(self, width: int) -> Line:
         view = self.view
@@ -56,11 +56,7 @@ class OutputPane(Panel):
             return []  # it is on its way
         if not self.view.rows:
             return self.message("the program has printed nothing yet", width, height)
-        return [[(self._plain(row), self.look["text"])] for row in self.view.rows[:height]]
-
-    def _plain(self, row: str) -> str:
-        """What this terminal has no glyph for is a question mark."""
-        return self.look.plain(row).encode("ascii", "replace").decode() if self.look.ascii_only else row
+        return [[(row, self.look["text"])] for row in self.view.rows[:height]]
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()

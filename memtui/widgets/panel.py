@@ -109,7 +109,7 @@ class Painted(Widget):
     def _prepare(self, width: int, height: int) -> list[int]:
         lines = self.paint(width, height) if self.view is not None and width > 0 else []
         lines = (lines + [[]] * height)[:height]
-        if self.look.ascii_only:  # here, since names, commands and marks of others come to every widget
+        if self.look.ascii_only:  # here and nowhere else: what is painted may be anybody's words
             lines = [type(line)((self.look.plain(run), style) for run, style in line) for line in lines]
         old, changed = self._lines, []
         strips = list(self._strips) if len(self._strips) == height and self._painted == (width, height) else []
@@ -186,39 +186,38 @@ class Panel(Painted):
         inside = self.paint_inside(width - 2, height - 2)
         inside = (inside + [[]] * height)[: height - 2]
         frame, base = self.look["frame"], self.look["text"]
-        bar = self.look.plain("│")
         lines = [self._edge("┌", "┐", self.heading(), self.heading_right(width), width)]
         for line in inside:
             if isinstance(line, Exact):
-                lines.append(Exact([(bar, frame), *line, (bar, frame)]))
+                lines.append(Exact([("│", frame), *line, ("│", frame)]))
             else:
-                lines.append(Exact([(bar, frame), *fitted(line, width - 2, base), (bar, frame)]))
+                lines.append(Exact([("│", frame), *fitted(line, width - 2, base), ("│", frame)]))
         lines.append(self._edge("└", "┘", self.footing(), self.footing_right(width), width, self.footing_middle(width)))
         return lines
 
     def _edge(self, left: str, right: str, head: Line, tail: Line, width: int, middle: Line | None = None) -> Line:
         """A frame line with words; the right words give way to the left ones, the middle ones to both."""
-        plain, frame = self.look.plain, self.look["frame"]
+        frame = self.look["frame"]
         head = cut(head, width - 6)
         if line_width(head) + line_width(tail) + 8 > width:
             tail = []
-        out: Line = [(plain(left), frame)]
+        out: Line = [(left, frame)]
         if head:
             before: Run = (" ", frame)
             if self.chosen and left == "┌":
-                before = (plain("▸"), self.look["key"])
+                before = ("▸", self.look["key"])
                 head = [(head[0][0], self.look["bright"]), *head[1:]]
             out += [before, *head, (" ", frame)]
         end: Line = [(" ", frame), *tail, (" ", frame)] if tail else []
-        end += [(plain(right), frame)]
+        end += [(right, frame)]
         free = width - line_width(out) - line_width(end)
         if middle and 0 < line_width(middle) <= free - 6:
             start = width // 2 - line_width(middle) // 2 - line_width(out) - 1
             start = min(max(1, start), free - line_width(middle) - 3)
             rest = free - start - line_width(middle) - 2
-            out += [(plain("─") * start + " ", frame), *middle, (" " + plain("─") * rest, frame)]
+            out += [("─" * start + " ", frame), *middle, (" " + "─" * rest, frame)]
         else:
-            out.append((plain("─") * free, frame))
+            out.append(("─" * free, frame))
         return out + end
 
     def heading(self) -> Line:

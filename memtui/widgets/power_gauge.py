@@ -59,7 +59,7 @@ class PowerGauge(Panel):
         ]
         words = text.clean(device.note)
         indent = max(1, min(NAME + 1, width - 1 - text.width(words)))
-        note = (look.plain(" " * indent + text.fit(words, max(0, width - 1 - indent))), look["dim"])
+        note = (" " * indent + text.fit(words, max(0, width - 1 - indent)), look["dim"])
         if deep in (2, 3) and device.note and device.now_w is None:  # why there is none matters more than what was
             lines.append([note])
         elif deep >= 2:
@@ -70,7 +70,7 @@ class PowerGauge(Panel):
             words = text.energy(device.energy_j)
             if device.limit_w is not None:
                 words += f" · limit {device.limit_w:.0f}"
-            lines.append([(look.plain(" " * (NAME + 1) + words), look["dim"])])
+            lines.append([(" " * (NAME + 1) + words, look["dim"])])
         if deep >= 4 and device.note:
             lines.append([note])
         return lines

@@ -36,14 +36,14 @@ class ProcessTable(RowPanel):
     def footing(self) -> Line:
         """What the working set of all is, where that is less than exact; why GPU memory is not known."""
         if self.view.tree is not None and self.view.tree.reason:
-            return [("all: ", self.look["warning"]), (self.look.plain(self.view.tree.reason), self.look["dim"])]
+            return [("all: ", self.look["warning"]), (self.view.tree.reason, self.look["dim"])]
         without = [row for row in self.view.rows if row.gpu_bytes is None]
         if not without or not without[0].gpu_reason:
             return []
         everybody = len(without) == len(self.view.rows) and len({row.gpu_reason for row in without}) == 1
         whose = "" if everybody else f" of pid {without[0].key}"
         words = text.fit(text.clean(without[0].gpu_reason), max(20, self.size.width - 40)).rstrip()
-        return [(f"GPU memory n/a{whose}: ", self.look["warning"]), (self.look.plain(words), self.look["dim"])]
+        return [(f"GPU memory n/a{whose}: ", self.look["warning"]), (words, self.look["dim"])]
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         if not self.view.rows:
@@ -103,4 +103,4 @@ class ProcessTable(RowPanel):
                 note = text.fit(note, min(text.width(note), cells // 2)) if note else ""
                 line.append((text.fit(text.clean(row.command), cells - text.width(note)), plain))
                 line.append((note, look["warning"]))
-        return [(look.plain(run), style) for run, style in cut(line, width)]
+        return cut(line, width)

@@ -75,7 +75,7 @@ class ReuseHistogram(Panel):
             return []
         line = [(f"per page and {view.interval}", self.look["dim"])]
         if view.whose:
-            line.append((self.look.plain(f" · {view.whose}"), self.look["warning"]))
+            line.append((f" · {view.whose}", self.look["warning"]))
         return line
 
     def paint_inside(self, width: int, height: int) -> list[Line]:

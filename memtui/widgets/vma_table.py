@@ -52,7 +52,7 @@ class VmaTable(RowPanel):
         return [*line, ("sort: ", look["dim"]), (f"{view.sort} ", look["text"]), (self._arrow(), look["text"])]
 
     def _arrow(self) -> str:
-        return self.look.plain("▼" if self.view.descending else "▲")
+        return "▼" if self.view.descending else "▲"
 
     def footing(self) -> Line:
         """Where the chosen range lies, when there is no room for a column of it."""
@@ -143,7 +143,7 @@ class VmaTable(RowPanel):
                     note = note if text.width(note) + 8 <= cells else ""
                     line.append((text.fit(text.clean(row.name), cells - text.width(note)), plain))
                     line.append((note, dim))
-        return [(look.plain(run), style) for run, style in line]
+        return line
 
     def _warm(self, row: RangeRow, plain: Style) -> Style:
         """Colour of a trend by the row's share of the working set: many small rows must not shout."""

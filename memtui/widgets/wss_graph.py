@@ -32,7 +32,7 @@ class WssGraph(Panel):
             if self.view.focus:
                 line += [("  ", self.look["frame"]), (text.clean(self.view.focus), self.look["focus"])]
                 line += [(f" {text.size_column(self.view.focus_now_bytes).rstrip()}", self.look["focus"])]
-            return [(self.look.plain(run), style) for run, style in line]
+            return line
         return [("resident set  ", self.look["title"]), (text.size_column(self.view.rss_now_bytes), self.look["rss"])]
 
     def heading_right(self, width: int) -> Line:
@@ -46,7 +46,7 @@ class WssGraph(Panel):
         if width >= 68:
             line += [(" · median ", dim), (text.size_column(view.median_bytes), look["text"])]
         line += [(" · max ", dim), (text.size_column(view.max_bytes), look["text"])]
-        return [(look.plain(run), style) for run, style in line]
+        return line
 
     def footing(self) -> Line:
         return [(axis_words(self.view.axis)[0], self.look["dim"])]
@@ -66,7 +66,7 @@ class WssGraph(Panel):
             line += [(" · ", self.look["dim"])] * bool(line) + [(words, self.look[role])]
         if not line:
             return [(axis_words(self.view.axis)[1], self.look["dim"])]
-        return [(self.look.plain(run), style) for run, style in line]
+        return line
 
     def footing_right(self, width: int) -> Line:
         return [(axis_words(self.view.axis)[2], self.look["dim"])]
@@ -124,14 +124,13 @@ class WssGraph(Panel):
     def _rss_line(self, columns: int) -> Line:
         look, rss = self.look, self.view.rss_now_bytes
         words = f" RSS {text.size_column(rss)} " if rss is not None else " RSS n/a "
-        dash = look.plain("┈")
         left = max(0, columns - len(words) - 2)
         label = text.short_size(rss) if rss is not None else ""
         return [
             (label.rjust(AXIS - 1) + " ", look["rss"]),
-            (dash * left, look["faint"]),
+            ("┈" * left, look["faint"]),
             (words, look["rss"]),
-            (dash * 2, look["faint"]),
+            ("┈" * 2, look["faint"]),
         ]
 
     def _line(self, heights: np.ndarray, rows: int, columns: int, glyph: str) -> np.ndarray:
@@ -172,7 +171,7 @@ class WssGraph(Panel):
             row = int(np.argmax(blank[:, column]))
             index[row, column] = _MARK if mark.kind == "mark" else _TROUBLE
             if blank[row, column]:
-                codes[row, column] = ord(self.look.plain(ticks.TICKS[mark.kind]))
+                codes[row, column] = ord(ticks.TICKS[mark.kind])
             rows.setdefault(row, {})[column] = mark
         blank[:, list(marks)] = False
         for row, there in rows.items():
