@@ -20,8 +20,9 @@ ABOUT = {
     "heat": """\
 Where and when                          addresses down, time across, warmer where more of the memory was touched
   A row of cells is a part of a range, its share of rows grows with what was touched of it. Memory that was never
-  touched is left out; "not mapped" rows stand for holes between ranges. ▸ is the cursor, and the lower edge says what
-  is under it: first address, range, time, and how many of the cell's pages were touched in that window.
+  touched is left out; "not mapped" rows, or ┄┄ behind a name, stand for holes between ranges. ▸ is the cursor, and the
+  lower edge says what is under it: first address, range, time, and how many of the cell's pages were touched in that
+  window.
 """,
     "reuse": """\
 Reuse distance, miss ratio              of all touches from the start of the session to the cursor
@@ -113,7 +114,7 @@ Screen
 
 Words
   working set   memory touched within one window (the interval), in the pages the hardware maps
-  resident      memory the kernel keeps for the target (RSS), touched or not
+  resident      memory the kernel keeps for the target (RSS), touched or not; >5 MiB: at least so much
   reuse         distance: how much other memory was touched since a page was touched last; between two bounds,
                 because the order inside a window is not known: a shorter interval brings them closer
   miss ratio    share of touches that a memory of that size, keeping what was used last, would miss
