@@ -19,8 +19,10 @@ from memtui.errors import UserError
 
 MAX_BYTES = 1 << 16
 # What is about one call, and not about a habit.
-_NEVER = frozenset(("help", "version", "debug", "no-config", "force", "output", "json", "to"))
-_NEVER |= {"rank", "session", "again", "config", "grid", "shard"}
+_NEVER = frozenset((
+    "help", "version", "debug", "no-config", "force", "output", "json", "to", "rank", "session", "again", "config",
+    "grid", "shard",
+))  # fmt: skip
 _MOST_LISTED = 20  # names in one line; more are no help
 Commands = dict[str, argparse.ArgumentParser]
 

@@ -25,6 +25,11 @@ MAX_ENCODED_BYTES = 64 << 20  # of one set before compression: 4 KiB pages all o
 _HEAD = struct.Struct("<III")
 
 
+def parts_of(numbers: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    """Numbers of the ``1 << bits`` equal parts of each block, in the order of the blocks: u8[n << bits] for u8[n]."""
+    return np.add.outer(numbers << np.uint64(bits), np.arange(1 << bits, dtype=np.uint64)).ravel()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PageSet:
     """Touched pages of one process in one window.

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memtui.analysis.lean import distinct
-from memtui.pageset import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PageSet
+from memtui.pageset import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PageSet, parts_of
 
 _U = np.uint64
 DEFAULT_GAP_BYTES = 1 << 30
@@ -192,6 +192,14 @@ class Layout:
         inside = (at >= 0) & (address < self.ends[at])
         return np.where(inside, self.bins[at], -1)
 
+    def shares(self, touched_bytes: NDArray[Any]) -> NDArray[np.float32]:
+        """What part of each bin that many bytes are: f4 for f8[rows * subrows]; nan in gaps and below the last band."""
+        column = np.full(len(self.bin_bytes), np.nan, np.float32)
+        shown = self.source >= 0
+        source = self.source[shown]
+        column[shown] = touched_bytes[source] / self.bin_bytes[source]
+        return column
+
     def addresses_of(self, number: int) -> list[tuple[int, int]]:
         """The ranges (start, end) in bytes that a bin shows, rising; none in a gap."""
         at = np.flatnonzero(self.bins == number)
@@ -204,8 +212,7 @@ class Layout:
 
 def blocks_of(pages: PageSet, earlier: ArrayLike | None = None) -> NDArray[np.uint64]:
     """Numbers (``address >> 21``) of the 2 MiB blocks that pages of any size touch and earlier ones: u8[n], rising."""
-    step = _U(GIANT_SHIFT - BLOCK_SHIFT)
-    giant = np.add.outer(pages.giant << step, np.arange(1 << int(step), dtype=np.uint64)).ravel()
+    giant = parts_of(pages.giant, GIANT_SHIFT - BLOCK_SHIFT)
     before = np.empty(0, np.uint64) if earlier is None else np.asarray(earlier, np.uint64)
     return distinct(np.concatenate((before, pages.blocks, pages.huge, giant)))
 

@@ -26,14 +26,10 @@ def bin_column(pages: PageSet | None, layout: Layout) -> NDArray[np.float32]:
     Returns:
         f4[layout.rows * layout.subrows], 0..1 from the top; nan in gaps, below the last band and without page set.
     """
-    column = np.full(len(layout.bin_bytes), np.nan, np.float32)
+    count = len(layout.bin_bytes)
     if pages is None:
-        return column
-    touched = np.bincount(layout.bins, bytes_by_range(pages, layout.starts, layout.ends), len(column))
-    shown = layout.source >= 0
-    source = layout.source[shown]
-    column[shown] = touched[source] / layout.bin_bytes[source]
-    return column
+        return np.full(count, np.nan, np.float32)
+    return layout.shares(np.bincount(layout.bins, bytes_by_range(pages, layout.starts, layout.ends), count))
 
 
 class HeatMap:

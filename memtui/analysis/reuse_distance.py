@@ -17,7 +17,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.pageset import BLOCK_BYTES, GIANT_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, PageSet
+from memtui.pageset import (
+    BLOCK_BYTES,
+    BLOCK_SHIFT,
+    GIANT_BYTES,
+    GIANT_SHIFT,
+    PAGE_BYTES,
+    PAGES_PER_BLOCK,
+    PageSet,
+    parts_of,
+)
 
 _U = np.uint64
 _NONE = np.empty(0, np.int64)
@@ -175,7 +184,7 @@ class ReuseTracker:
             touched: NDArray[np.uint64] = np.concatenate((pages.blocks, pages.huge)) >> _U(9)
             giants: NDArray[np.uint64] = np.unique(touched[np.isin(touched, self._giant.seen())])
             at = self._giant.positions(giants)
-            parts = np.add.outer(giants << _U(9), np.arange(512, dtype=_U)).ravel()
+            parts = parts_of(giants, GIANT_SHIFT - BLOCK_SHIFT)
             parts_at = self._huge.positions(parts)  # can replace `last`: before it is looked up
             self._huge.last[parts_at] = np.repeat(self._giant.last[at], 512)
             self._giant.last[at] = 0

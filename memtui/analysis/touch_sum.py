@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.heat_layout import Layout, intersect
 from memtui.analysis.lean import distinct
-from memtui.pageset import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PageSet
+from memtui.pageset import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PageSet, parts_of
 
 SUMMED_SAMPLES = (64, 256, 1024, 4096)  # of a stored sum, by its level; the last one of a session may have fewer
 CHUNK_SHIFT = 16
@@ -57,8 +57,7 @@ class TouchSum:
         chunks, _ = self.chunks()
         if shift >= self.shift:
             return distinct(chunks >> np.uint64(shift - self.shift))
-        inside = np.arange(1 << self.shift - shift, dtype=np.uint64)
-        return np.add.outer(chunks << np.uint64(self.shift - shift), inside).ravel()
+        return parts_of(chunks, self.shift - shift)
 
     def coarser(self, shift: int) -> TouchSum:
         """The same in larger chunks."""
@@ -103,9 +102,7 @@ class TouchTally:
         # 16 pages are 16 bits: a chunk is one number of the bitmap.
         self._add(pages.blocks, np.bitwise_count(pages.bits.astype("<u8", copy=False).view("<u2")))
         self._add(pages.huge, _PAGES)
-        if len(pages.giant):
-            inside = np.arange(1 << GIANT_SHIFT - BLOCK_SHIFT, dtype=np.uint64)
-            self._add(np.add.outer(pages.giant << np.uint64(GIANT_SHIFT - BLOCK_SHIFT), inside).ravel(), _PAGES)
+        self._add(parts_of(pages.giant, GIANT_SHIFT - BLOCK_SHIFT), _PAGES)
 
     def take(self) -> TouchSum | None:
         """What was added since the last call, in ``MAX_GROUPS`` at most; None without any window."""
@@ -161,9 +158,9 @@ def bin_sum(touched: TouchSum | None, layout: Layout) -> NDArray[np.float32]:
     Returns:
         f4[layout.rows * layout.subrows], 0..1 from the top; nan in gaps, below the last band and without windows.
     """
-    column = np.full(len(layout.bin_bytes), np.nan, np.float32)
+    count = len(layout.bin_bytes)
     if touched is None:
-        return column
+        return np.full(count, np.nan, np.float32)
     chunks, touches = touched.chunks()
     shift = np.uint64(touched.shift)
     starts, ends, piece = intersect(layout.starts, layout.ends, chunks << shift, (chunks + _ONE) << shift)
@@ -171,11 +168,7 @@ def bin_sum(touched: TouchSum | None, layout: Layout) -> NDArray[np.float32]:
     size_bytes = (ends - starts).astype(np.float64)
     shown_bytes = np.bincount(chunk, size_bytes, len(chunks))[chunk]
     density = np.minimum(touches[chunk] * PAGE_BYTES / (touched.windows * shown_bytes), 1.0)
-    touched_bytes = np.bincount(layout.bins[piece], density * size_bytes, len(column))
-    shown = layout.source >= 0
-    source = layout.source[shown]
-    column[shown] = touched_bytes[source] / layout.bin_bytes[source]
-    return column
+    return layout.shares(np.bincount(layout.bins[piece], density * size_bytes, count))
 
 
 def _bounded(touched: TouchSum) -> TouchSum:

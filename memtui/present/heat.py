@@ -13,7 +13,7 @@ from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
 from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
 from memtui.analysis.lean import distinct
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, bin_sum
-from memtui.pageset import BLOCK_SHIFT, PAGE_BYTES, PageSet
+from memtui.pageset import BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
 from memtui.present.allowance import Allowance
 from memtui.present.kept import Kept
 from memtui.present.place import SUBROWS, Interval, Place, Stack
@@ -260,8 +260,7 @@ class HeatColumns:
         groups = self._groups.get(process)
         if groups is None:
             return None
-        inside = np.arange(1 << GROUP_SHIFT, dtype=np.uint64)
-        return np.add.outer(groups << np.uint64(GROUP_SHIFT), inside).ravel()
+        return parts_of(groups, GROUP_SHIFT)
 
     def _note(self, process: int, groups: NDArray[np.uint64]) -> None:
         """Remember where something was touched; a new place asks for a new layout."""
@@ -329,8 +328,9 @@ def _groups_of(pages: PageSet) -> NDArray[np.uint64]:
 
 def _band(band: Band, at: int, mapped: int, before: Band | None) -> HeatBand:
     """A band of one process's layout, moved to its place and put into words."""
-    ranges = before is not None and before.kind == band.kind == "range"
-    after_gap = ranges and before is not None and band.start - before.end >= DEFAULT_GAP_BYTES
+    after_gap = (
+        before is not None and before.kind == band.kind == "range" and band.start - before.end >= DEFAULT_GAP_BYTES
+    )
     label = band.label
     if band.kind == "gap":
         inside = f"{mapped} range{'s' * (mapped > 1)} not drawn" if mapped else "not mapped"

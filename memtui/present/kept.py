@@ -26,8 +26,9 @@ class Kept(Generic[K, V]):
 
     def put(self, key: K, value: V, size_bytes: int = 0) -> None:
         """Keep one thing, of a size that the caller knows."""
+        _, before = self._kept.pop(key, (None, 0))
         self._kept[key] = value, size_bytes
-        self.kept_bytes += size_bytes
+        self.kept_bytes += size_bytes - before
         while len(self._kept) > 1 and (
             len(self._kept) > self._most or (self._most_bytes is not None and self.kept_bytes > self._most_bytes)
         ):

@@ -37,9 +37,9 @@ def columns(names: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
 class _Heard(Message):
     """Words of the sweep."""
 
-    def __init__(self, words: list[dict[str, Any]], over: bool) -> None:
+    def __init__(self, words: list[dict[str, Any]]) -> None:
         super().__init__()
-        self.words, self.over = words, over
+        self.words = words
 
 
 def grown(view: BenchView, word: dict[str, Any]) -> BenchView:
@@ -98,10 +98,10 @@ class BenchScreen(ListScreen):
                 found = self._hear(left)
                 words += found
                 if any("over" in word or "error" in word for word in found):
-                    self.post_message(_Heard(words, True))
+                    self.post_message(_Heard(words))
                     return
             if words:
-                self.post_message(_Heard(words, False))
+                self.post_message(_Heard(words))
 
     def on__heard(self, message: _Heard) -> None:
         for word in message.words:

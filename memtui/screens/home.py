@@ -164,7 +164,8 @@ class HomeScreen(ListScreen):
 
     def action_move(self, by: int) -> None:
         super().action_move(by)
-        self.fill()
+        if self._asked is not None:
+            self.fill()
 
     def action_other(self) -> None:
         self._activate(self.sessions if self.processes.chosen else self.processes)

@@ -122,11 +122,6 @@ class SessionReader:
             self.refresh()
 
     @property
-    def _newest(self) -> int:
-        """Number of the last sample; -1 without any."""
-        return int(self.samples.sample[-1]) if len(self.samples) else -1
-
-    @property
     def file_bytes(self) -> int:
         """Size on disk, with what is not folded in yet."""
         return size_on_disk(self.path)
@@ -148,12 +143,10 @@ class SessionReader:
         if self.partial:
             self._growing = Growing()
         query = f"SELECT {_SCALARS} FROM sample WHERE sample > ? ORDER BY sample LIMIT {_SAMPLES_AT_ONCE}"
-        known = self._growing.table.sample
-        last = int(known[-1]) if len(known) else -1
         found = False
-        while new := self._all(query, _SCALAR_KINDS, last):
+        while new := self._all(query, _SCALAR_KINDS, self._growing.table.newest):
             self._take(new)
-            found, last = True, self._newest
+            found = True
             if len(new) < _SAMPLES_AT_ONCE:
                 break
         self.partial = False
@@ -247,7 +240,7 @@ class SessionReader:
             "FROM vma v JOIN process p ON p.key = v.process WHERE ? IS NULL OR v.process = ? "
             "ORDER BY v.process, v.start"
         )
-        newest = int(self.samples.sample[-1]) if len(self.samples) else 0
+        newest = max(self.samples.newest, 0)
         rows = self._all(query, "iiiiittiIt", process, process)
         try:
             for row in rows:
@@ -263,7 +256,7 @@ class SessionReader:
 
         Bytes of -1 (``codec.UNKNOWN_BYTES``): the tracker cannot know them.
         """
-        rows = self._touched.between(*_span(first_sample, last_sample), row_id(self._newest + 1, 0))
+        rows = self._touched.between(*_span(first_sample, last_sample), row_id(self.samples.newest + 1, 0))
         if not rows:
             none = np.empty(0, np.int64)
             return none, none, none
@@ -368,7 +361,7 @@ class SessionReader:
                 sample, process = split_row_id(row)
                 try:
                     # A window has one distance for every earlier window and page size, and no more.
-                    reuse = decode_reuse(data, 3 * (self._newest + 1))
+                    reuse = decode_reuse(data, 3 * (self.samples.newest + 1))
                 except ValueError as error:
                     raise self._damaged(f"reuse distances of sample {sample}: {error}") from None
                 yield sample, process, reuse

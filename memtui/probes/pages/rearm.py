@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.pageset import BLOCK_BYTES, BLOCK_SHIFT, PAGE_BYTES, PageSet
+from memtui.pageset import BLOCK_BYTES, BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.bpf import ARM64
 from memtui.probes.pages.flush import (
@@ -237,8 +237,7 @@ def lanes_of(pages: PageSet) -> Lanes:
     touched = lanes[found]
     if not len(pages.huge):
         return numbers, touched
-    every = np.arange(_LANES_PER_BLOCK, dtype=np.uint64)
-    huge = ((pages.huge << np.uint64(_LANE_BITS))[:, None] + every).ravel()
+    huge = parts_of(pages.huge, _LANE_BITS)
     numbers, touched = np.concatenate((numbers, huge)), np.concatenate((touched, np.full(len(huge), 0xFF, np.uint8)))
     order = np.argsort(numbers, kind="stable")
     return numbers[order], touched[order]
