@@ -1,6 +1,7 @@
 """Reuse-distance bounds: the golden case, a naive tracker with dicts, and theory."""
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -211,3 +212,32 @@ def test_a_block_in_two_sizes_counts_in_the_larger(parts):
     both = make([512, 513], [1]) if "pages" in parts else make([], [1], [0])
     sample = tracker.touch(both)
     assert sample.first_touches == 1
+
+
+@settings(deadline=None)
+@given(st.lists(mixed_sets, max_size=10), st.lists(st.integers(0, 4), max_size=3))
+def test_what_is_told_of_ranges_adds_up_to_the_whole(sequence, cuts):
+    """Ranges that share no page, since none of them begins or ends inside a 2 MiB page."""
+    edges = sorted({0, *(cut * HUGE for cut in cuts), 5 * HUGE})
+    whole = ReuseTracker()
+    every = [whole.touch(pages) for pages in sequence]
+    parts = []
+    for within in pairwise(edges):
+        tracker = ReuseTracker()
+        told = [tracker.touch(pages, within) for pages in sequence]
+        assert tracker.seen_bytes == whole.seen_bytes
+        parts.append(told)
+    for number, expected in enumerate(every):
+        found = [part[number] for part in parts]
+        assert sum(sample.first_touch_bytes for sample in found) == expected.first_touch_bytes
+        assert tally(found) == tally([expected])
+
+
+def test_a_touch_is_told_of_its_own_page_only():
+    tracker = ReuseTracker()
+    tracker.touch(make([1, 2, 3, 4]))
+    sample = tracker.touch(make([1, 2, 4, 9]), (2 * PAGE, 4 * PAGE))
+    # Page 2 came back; 4 pages were touched since, and 9 is new in this window.
+    assert (sample.first_touches, sample.counts.tolist()) == (0, [1])
+    assert (sample.lower_bytes.tolist(), sample.upper_bytes.tolist()) == ([PAGE], [5 * PAGE])
+    assert tracker.touch(make([1]), (2 * PAGE, 4 * PAGE)).touches == 0

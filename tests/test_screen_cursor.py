@@ -105,12 +105,14 @@ async def test_a_chosen_range_is_looked_at_by_all_panels():
         assert d.view.heat.focus == row.key
         assert d.view.heat.cursor.name == "anon 64M"
         assert f"working set  {row.name} 47.0 MiB" in d.text
-        assert "of all ranges" in d.text
+        await d.until(lambda: d.view.reuse.whose == "of anon 64M")
+        assert d.view.reuse.touches
+        assert "of anon 64M" in d.text
         await d.press("escape")
         await d.until(lambda: not d.view.graph.focus)
         assert d.view.graph.focus_bytes is None
         assert d.screen.table.selected is None
-        assert "of all ranges" not in d.text
+        await d.until(lambda: not d.view.reuse.whose)
 
 
 async def test_escape_goes_back_one_thing_at_a_time():

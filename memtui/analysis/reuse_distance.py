@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.working_set import select
 from memtui.pageset import (
     BLOCK_BYTES,
     BLOCK_SHIFT,
@@ -97,11 +98,13 @@ class ReuseTracker:
             arrays += table.arrays
         return sum(array.nbytes for array in arrays)
 
-    def touch(self, pages: PageSet) -> ReuseSample:
+    def touch(self, pages: PageSet, within: tuple[int, int] | None = None) -> ReuseSample:
         """Count the next window. Call it for windows in order of time; leave out those without a page set.
 
         Args:
             pages: the touched pages of the window.
+            within: start and end of a range in bytes, multiples of 4096: tell of the touches in it only. All pages
+                count for the distances all the same, so what is told of ranges that share no page adds up to the whole.
 
         Returns:
             The bounds of every touch. Entries of one page size run from the farthest to the nearest window.
@@ -124,12 +127,16 @@ class ReuseTracker:
         self._collapse_huge(pages.huge, huge, left)
         self._collapse_giant(pages.giant, giant, left)
 
-        seen = []  # touches by slot of their last window, and page size
-        for last, size in ((small, PAGE_BYTES), (huge, BLOCK_BYTES), (giant, GIANT_BYTES)):
-            if len(last):
-                touches = np.bincount(self._slot_of[last], minlength=slots)
-                left += touches * size
-                seen.append((touches, size))
+        seen = self._by_slot(small, huge, giant)
+        for touches, size in seen:
+            left += touches * size
+        if within is not None:
+            part = select(pages, within[:1], within[1:], (True,))
+            seen = self._by_slot(
+                self._pages.last[self._pages.positions(part)],
+                huge[np.isin(pages.huge, part.huge)],
+                giant[np.isin(pages.giant, part.giant)],
+            )
         first_touches = sum(int(touches[0]) for touches, _ in seen)
         first_touch_bytes = sum(int(touches[0]) * size for touches, size in seen)
         left[0] = 0
@@ -152,9 +159,17 @@ class ReuseTracker:
         self._giant.last[giant_at] = window
         self._bytes[:slots] = after
         self._append(window, now_bytes)
-        return ReuseSample(
-            first_touches, first_touch_bytes, np.concatenate(upper), np.concatenate(lower), np.concatenate(counts)
-        )
+        bounds = (np.concatenate((_NONE, *each)) for each in (upper, lower, counts))
+        return ReuseSample(first_touches, first_touch_bytes, *bounds)
+
+    def _by_slot(self, *last: NDArray[np.int32]) -> list[tuple[NDArray[np.intp], int]]:
+        """Touches by slot of their last window, and page size: of 4 KiB, 2 MiB and 1 GiB pages, where there are any."""
+        sizes = PAGE_BYTES, BLOCK_BYTES, GIANT_BYTES
+        return [
+            (np.bincount(self._slot_of[windows], minlength=self._slots), size)
+            for windows, size in zip(last, sizes, strict=True)
+            if len(windows)
+        ]
 
     def _append(self, window: int, size: int) -> None:
         """Give the window a slot with its bytes; drop the slots without pages now and then."""

@@ -28,6 +28,7 @@ from memtui.present.output import OutputLog
 from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
 from memtui.present.processes import process_rows, tree_row
+from memtui.present.range_reuse import RangeReuse
 from memtui.present.ranges import RangeTable, name_of
 from memtui.present.reuse import ReuseLog
 from memtui.present.series import Series, process_sizes, range_wss
@@ -117,6 +118,7 @@ class Presenter:
         self._power = PowerLog()
         self._marks = MarkLog()
         self._reuse = ReuseLog()
+        self._range_reuse = RangeReuse()
         self._focus: int | None = None  # key of a range
         self._line: Series | None = None  # of the range that is looked at
         self._sizes: Series | None = None  # of the process that is
@@ -138,6 +140,7 @@ class Presenter:
             self._marks = MarkLog()
             self.heat.forget()
             self._reuse.forget()
+            self._range_reuse.forget()
         alive = reader.alive
         if not alive and reader.end is None:
             # It may have written its last words and gone between the two questions.
@@ -448,9 +451,13 @@ class Presenter:
     def _reuse_view(self, sample: int, allowance: Allowance) -> ReuseView:
         if why := _why_no_pages(self.reader.hello):
             return ReuseView(note=why)
-        view, whole = self._reuse.view(self.reader, sample, allowance)
+        row = self.ranges.row(self._focus) if self._focus is not None and sample >= 0 else None
+        if row is not None:
+            view, whole = self._range_reuse.view(self.reader, row, sample, allowance)
+        else:
+            view, whole = self._reuse.view(self.reader, sample, allowance)
         self.complete = self.complete and whole
-        return replace(view, whose="of all ranges") if self._focus is not None and not view.whose else view
+        return view
 
 
 def _why_no_pages(hello: Hello) -> str:

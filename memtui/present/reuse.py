@@ -26,11 +26,11 @@ class ReuseLog:
     def __init__(self, keys: frozenset[int] | None = None, whose: str = "") -> None:
         self._keys, self._whose = keys, whose
         self._histogram, self._view, self._until = ReuseHistogram(), ReuseView(), -1
-        self._intervals = _Intervals()
+        self._intervals = Intervals()
 
     def forget(self) -> None:
         """Add up anew: there are more windows between those that were looked at."""
-        self._histogram, self._until, self._intervals = ReuseHistogram(), -1, _Intervals()
+        self._histogram, self._until, self._intervals = ReuseHistogram(), -1, Intervals()
 
     def view(self, reader: Any, sample: int, allowance: Allowance) -> tuple[ReuseView, bool]:
         """The distances up to a sample, and whether all of them are in it."""
@@ -63,7 +63,7 @@ class ReuseLog:
                 return
 
 
-class _Intervals:
+class Intervals:
     """Shortest and longest interval of the windows up to one. Following a session looks at the new ones only."""
 
     def __init__(self) -> None:

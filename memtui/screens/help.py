@@ -94,6 +94,7 @@ Output
     "reuse": """\
 Pictures
   m             miss ratio of a smaller memory instead of reuse distances
+                (of a chosen range: its own touches, across all pages of its process; since 00:12:41: as if begun then)
   ,  .          what less, what more memory would miss (up and down where that panel is chosen)
   1-4  Tab      choose where and when, reuse, ranges, power; a small screen shows the one that is chosen
 """,

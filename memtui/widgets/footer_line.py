@@ -32,6 +32,7 @@ KEYS = (
     Key("f", "filters", "toggle_filters", 5),
     Key("z", "zoom", "zoom(1)", 6),
     Key("m", "miss ratio", "miss_ratio", 6),
+    Key("p", "processes", "processes", 7),
     Key("j", "jump", "jump", 8),
     Key(":", "find", "palette", 6),
     Key("?", "help", "help", 1),
@@ -42,7 +43,9 @@ SMALL_KEYS = (
     Key("space", "pause", "toggle_pause", 1),
     Key("t/T", "step", "step(1)", 2),
     Key("1-4", "panel", "next_panel", 1),
+    Key("p", "processes", "processes", 4),
     Key("?", "help", "help", 1),
+    Key("d", "detach", "app.detach", 3),
     Key("q", "quit", "app.quit", 1),
 )
 

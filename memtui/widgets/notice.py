@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memtui.widgets import text
-from memtui.widgets.panel import Painted
+from memtui.widgets.panel import Painted, centred
 from memtui.widgets.raster import Line
 
 
@@ -33,12 +33,4 @@ class Notice(Painted):
     view: str
 
     def paint(self, width: int, height: int) -> list[Line]:
-        rows: list[str] = []
-        for word in text.clean(self.view).split():
-            if rows and len(rows[-1]) + 1 + len(word) <= width:
-                rows[-1] += " " + word
-            else:
-                rows.append(word)
-        top = max(0, (height - len(rows)) // 2)
-        style = self.look["text"]
-        return [[] for _ in range(top)] + [[(text.fit(row.center(width), width), style)] for row in rows]
+        return centred(self.view, width, height, self.look["text"])

@@ -242,18 +242,21 @@ class Panel(Painted):
         raise NotImplementedError
 
     def message(self, words: str, width: int, height: int) -> list[Line]:
-        """A few words in the place where the picture would be, wrapped and centred."""
-        lines: list[str] = []
-        for word in text.clean(words).split():
-            if lines and text.width(lines[-1]) + 1 + text.width(word) <= width - 2:
-                lines[-1] += " " + word
-            else:
-                lines.append(text.fit(word, width - 2).rstrip() if text.width(word) > width - 2 else word)
-        top = max(0, (height - len(lines)) // 2)
-        style = self.look["dim"]
-        return [[] for _ in range(top)] + [
-            [(" " * max(0, (width - text.width(line)) // 2) + line, style)] for line in lines
-        ]
+        """A few words in the place where the picture would be."""
+        return centred(words, width, height, self.look["dim"])
+
+
+def centred(words: str, width: int, height: int, style: Style) -> list[Line]:
+    """Words in the middle, wrapped."""
+    lines: list[str] = []
+    for word in text.clean(words).split():
+        if lines and text.width(lines[-1]) + 1 + text.width(word) <= width - 2:
+            lines[-1] += " " + word
+        else:
+            lines.append(text.fit(word, width - 2).rstrip() if text.width(word) > width - 2 else word)
+    top = max(0, (height - len(lines)) // 2)
+    below = [[(" " * max(0, (width - text.width(line)) // 2) + line, style)] for line in lines]
+    return [[] for _ in range(top)] + below
 
 
 def axis_words(axis: TimeAxis) -> tuple[str, str, str]:

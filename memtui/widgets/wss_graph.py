@@ -42,7 +42,7 @@ class WssGraph(Panel):
             note = text.fit(text.clean(view.note), max(8, room - 12)).rstrip()
             return [("WSS n/a: ", look["warning"]), (note, look["dim"])]
         dim, bright = look["dim"], look["bright"]
-        line: Line = [("now ", dim), (text.size_column(view.now_bytes), bright)]
+        line: Line = [("now " if view.axis.follow else "here ", dim), (text.size_column(view.now_bytes), bright)]
         if width >= 68:
             line += [(" · median ", dim), (text.size_column(view.median_bytes), look["text"])]
         line += [(" · max ", dim), (text.size_column(view.max_bytes), look["text"])]
