@@ -25,6 +25,23 @@ class BenchRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """What the device drew at a moment.
+
+    Attributes:
+        t_ns: when it was asked.
+        power_w: mean of the second before; None: not known.
+        sensor_w: what the power sensor said; None: there is none.
+        measured: it was inside a window that is measured.
+    """
+
+    t_ns: int
+    power_w: float | None = None
+    sensor_w: float | None = None
+    measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BenchView:
     """The sweep as it is now.
 
@@ -34,8 +51,10 @@ class BenchView:
         of: so many will be.
         window: under way, from 1; 0: none.
         left_s: until the end; None: not known yet.
-        power_w: drawn at this moment; None: not known.
+        power_w: mean of the last second; None: not known.
         source: what says so; without one, why nothing does.
+        sensor: ``instant`` or ``average``: what the power sensor says; empty: there is none.
+        drawn: of the last minutes, the newest last.
         said: notices, the newest last.
     """
 
@@ -48,6 +67,8 @@ class BenchView:
     left_s: float | None = None
     power_w: float | None = None
     source: str = ""
+    sensor: str = ""
+    drawn: tuple[Drawn, ...] = ()
     configuration: str = ""
     rows: tuple[BenchRow, ...] = ()
     said: tuple[str, ...] = ()

@@ -88,7 +88,76 @@ async def test_a_row_that_is_chosen_spells_its_flags_out():
 
 async def test_power_and_its_source():
     async with running(word(power_w=251.26, source="nvml counter"), until="251.3 W") as (app, _):
-        assert "251.3 W (nvml counter)" in screen_text(app)
+        assert "251.3 W over 1 s (nvml counter)" in screen_text(app)
+
+
+def drawing(seconds: float, *, sensor: bool = True) -> list[dict]:
+    """Twice a second: 100 W between windows, 300 W in them, one window of 10 s in every 20 s; the mean is 10 W lower."""
+    words = []
+    for n in range(1, int(seconds * 2) + 1):
+        inside = n // 20 % 2 == 1
+        watts = 300.0 if inside else 100.0
+        how = {"sensor_w": watts, "sensor": "instant"} if sensor else {}
+        phase, number = ("window", 1) if inside else ("warm-up", 0)
+        words.append(
+            word(phase, window=number, power_w=watts - 10, source="nvml counter", t_ns=n * 500_000_000, **how)
+        )
+    return words
+
+
+def strip_lines(app) -> list[str]:
+    lines = screen_lines(app)
+    first = next(y for y, line in enumerate(lines) if "power ─" in line or "power -" in line)
+    last = next(y for y in range(first, len(lines)) if "-60 s" in lines[y])
+    return lines[first : last + 1]
+
+
+@pytest.mark.parametrize("how", [{}, {"ascii_only": True, "color": "none"}])
+async def test_power_is_drawn_with_the_measured_windows_marked(how):
+    async with running(*drawing(60), until="-60 s", **how) as (app, _):
+        assert "100.0 W instant" in screen_text(app)
+        assert "90.0 W over 1 s (nvml counter)" in screen_text(app)
+        head, *rows, rule, foot = strip_lines(app)
+        assert "in a measured window" in head
+        assert "mean of 1 s" in head
+        assert rows[0].startswith(("│ 300 W", "| 300 W"))
+        assert foot.rstrip().endswith(("now ┘", "now +"))
+        # The picture is 60 s wide and ends between two windows: three of 10 s are in it, the rest is not marked.
+        marks = rule[8:-1]
+        runs = [run for run in marks.replace("#", "■").split() if run]
+        assert len(runs) == 3
+        assert len("".join(runs)) == pytest.approx(len(marks) / 2, abs=3)
+        # It is three times as high in them.
+        tall = [x for x in range(len(marks)) if rows[0][8 + x] not in " _"]
+        assert tall
+        assert all(marks[x] != " " for x in tall)
+        low = [x for x in range(len(marks)) if rows[-1][8 + x] == " "]
+        assert len(low) <= 2
+
+
+async def test_a_counter_alone_is_drawn_too():
+    async with running(*drawing(30, sensor=False), until="-60 s") as (app, _):
+        head = strip_lines(app)[0]
+        assert "mean of 1 s" not in head
+        assert "90.0 W over 1 s (nvml counter)" in screen_text(app)
+        assert " W instant" not in screen_text(app)
+
+
+async def test_without_a_sensor_there_is_no_room_for_it():
+    async with running(*FINISHED, word(number=3), until="3 of 30") as (app, _):
+        assert "-60 s" not in screen_text(app)
+        assert app.screen.power.size.height == 0
+
+
+async def test_a_reading_is_drawn_once():
+    view = BenchView()
+    for one in drawing(5):
+        view = grown(grown(view, one), {**one, "row": None})
+    assert len(view.drawn) == 10
+    for n in range(2000):
+        view = grown(view, word(t_ns=(100 + n) * 10**9, power_w=1.0))
+    assert len(view.drawn) == 400
+    assert view.drawn[-1].t_ns == 2099 * 10**9
 
 
 @pytest.mark.parametrize("size", [(210, 60), (120, 36), (80, 24), (60, 16)])
@@ -96,7 +165,7 @@ async def test_power_and_its_source():
 async def test_it_fits(size, how):
     many = [word("done", number=n + 1, row=row(n), window=0) for n in range(30)]
     async with running(
-        *many, word(number=30, notice="the reference takes +3.0 %"), size=size, until="30 of 30", **how
+        *drawing(70), *many, word(number=30, notice="the reference takes +3.0 %"), size=size, until="30 of 30", **how
     ) as (
         app,
         _,

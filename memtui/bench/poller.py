@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from array import array
@@ -57,6 +58,12 @@ class Poller:
         watts = [self._mean_power_w(series, last - (n + 1) * SETTLING_NS, last - n * SETTLING_NS) for n in range(3)]
         known = [w for w in watts if w is not None]
         return len(known) == 3 and max(known) - min(known) <= SETTLED_POWER * float(np.median(known))
+
+    def sensor_w(self) -> float | None:
+        """What the sensor said last; None where there is none, or it said nothing."""
+        with self._lock:
+            last = self._powers[-1] if self._powers else math.nan
+        return last if math.isfinite(last) else None
 
     def power_w(self) -> float | None:
         """Mean of the last second but for the counter's last step."""

@@ -44,8 +44,11 @@ class Progress:
         left_s: until the end, as it looks now.
         notice: a word to the user.
         row: that was just finished.
-        power_w: drawn in the last second; None: not known.
+        power_w: mean of the last second; None: not known.
         source: what says so; without one, why nothing does.
+        sensor_w: what the power sensor said last; None: there is none.
+        sensor: whether that is the draw at the moment (``instant``) or a mean that the device makes (``average``).
+        t_ns: when these two were asked for; 0: never.
     """
 
     phase: str
@@ -60,6 +63,9 @@ class Progress:
     row: Row | None = None
     power_w: float | None = None
     source: str = ""
+    sensor_w: float | None = None
+    sensor: str = ""
+    t_ns: int = 0
 
 
 Tell = Callable[[Progress], None]
@@ -184,7 +190,7 @@ class Sweep:
             self._show(notice=f"no energy: {found}", source=self._no_energy)
             return
         self._source = found
-        self._show(source=found.name)
+        self._show(source=found.name, sensor=found.sensor)
         self._poller = Poller(self._source)
         self._stack.callback(self._poller.close)
 
@@ -266,7 +272,9 @@ class Sweep:
         """Twice a second."""
         if self._poller is not None and time.monotonic() - self._power_shown > POWER_EVERY_S:
             self._power_shown = time.monotonic()
-            self._show(power_w=self._poller.power_w())
+            self._show(
+                power_w=self._poller.power_w(), sensor_w=self._poller.sensor_w(), t_ns=int(self._power_shown * 1e9)
+            )
 
     def _flags(self, worker: WorkerProcess, states: list[dict[str, Any]]) -> tuple[str, ...]:
         found = []

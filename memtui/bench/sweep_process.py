@@ -142,6 +142,9 @@ def to_plain(progress: Progress) -> dict[str, Any]:
         "left_s": progress.left_s,
         "power_w": progress.power_w,
         "source": progress.source,
+        "sensor_w": progress.sensor_w,
+        "sensor": progress.sensor,
+        "t_ns": progress.t_ns,
         "configuration": "" if made is None else made.title,
         "notice": progress.notice,
         "row": None

@@ -40,10 +40,19 @@ class NoSource(Exception):
 
 
 class EnergySource(ABC):
-    """Attributes: ``name`` and ``scope`` of what is read, and the ``limit_w`` that the device enforces on itself."""
+    """Where the energy of a device is read.
+
+    Attributes:
+        name: what is read.
+        scope: of what it is the energy.
+        sensor: what the power sensor tells: the draw at the moment (``instant``), a mean that the device makes
+            (``average``); empty without one.
+        limit_w: that the device enforces on itself.
+    """
 
     name: str
     scope: str
+    sensor: str = ""
     limit_w: float | None = None
 
     @abstractmethod
@@ -112,7 +121,8 @@ class NvmlEnergy(EnergySource):
         self._instant = bool(self._instant_mw())
         if not self._counts and not self._ask("nvmlDeviceGetPowerUsage") and not self._instant:
             raise NoSource("this GPU tells neither energy nor power")
-        self.name = "nvml counter" if self._counts else "nvml instant" if self._instant else "nvml average"
+        self.sensor = "instant" if self._instant else "average"
+        self.name = "nvml counter" if self._counts else f"nvml {self.sensor}"
 
     def _ask(self, call: str, *arguments: Any) -> Any:
         """The answer of a call, None where there is none."""

@@ -14,15 +14,20 @@ from textual.widget import Widget
 
 from memtui.screens.lists import ListScreen
 from memtui.screens.terminal_app import TerminalApp
-from memtui.views_bench import BenchRow, BenchView
+from memtui.views_bench import BenchRow, BenchView, Drawn
 from memtui.widgets import text
 from memtui.widgets.listing import Column, Listing, ListingView, Row
 from memtui.widgets.notice import Words
+from memtui.widgets.power_strip import PowerStrip
 
 REFRESH_S = 0.5
+KEEP_DRAWN = 400  # readings of the power, two a second
 WORDS = 3  # lines about the selected row
 PHASES = ("idle", "data", "warm-up", "window")
 _KEYS = "↑ ↓ choose a row · q ends (finished rows stay) · the same command goes on later"
+_NAMES = (
+    "phase", "number", "of", "skipped", "window", "windows", "left_s", "power_w", "source", "sensor", "configuration",
+)  # fmt: skip
 _NONE = "no configuration is finished yet"
 Hear = Callable[[float], Sequence[dict[str, Any]]]
 
@@ -55,8 +60,11 @@ def grown(view: BenchView, word: dict[str, Any]) -> BenchView:
         rows = (*rows, made)
     if word["notice"]:
         said = (*said, word["notice"])
-    names = ("phase", "number", "of", "skipped", "window", "windows", "left_s", "power_w", "source", "configuration")
-    return replace(view, rows=rows, said=said, **{name: word[name] for name in names})
+    drawn = view.drawn
+    if word["t_ns"] > (drawn[-1].t_ns if drawn else 0):
+        inside = word["phase"] == "window" and word["window"] > 0
+        drawn = (*drawn[1 - KEEP_DRAWN :], Drawn(word["t_ns"], word["power_w"], word["sensor_w"], inside))
+    return replace(view, rows=rows, said=said, drawn=drawn, **{name: word[name] for name in _NAMES})
 
 
 class BenchScreen(ListScreen):
@@ -73,13 +81,14 @@ class BenchScreen(ListScreen):
         self._view = BenchView()
         self._follows = True
         self.head, self.now, self.bar = Words("title", id="header"), Words("text"), Words("live")
+        self.power = PowerStrip(())
         self.rows = Listing(ListingView("finished", self._columns, note=_NONE), id="rows")
         self.words = [Words("text") for _ in range(WORDS)]
         self.said, self.foot = Words("dim"), Words("dim", id="footer")
 
     @property
     def parts(self) -> Sequence[Widget]:
-        return self.head, self.now, self.bar, self.rows, *self.words, self.said, self.foot
+        return self.head, self.now, self.bar, self.power, self.rows, *self.words, self.said, self.foot
 
     @property
     def active(self) -> Listing:
@@ -109,13 +118,19 @@ class BenchScreen(ListScreen):
         self.fill()
 
     def share_rows(self, height: int) -> None:
-        self.rows.styles.height = max(3, height - 5 - WORDS)
+        # A device without a sensor says so in the first line, and needs no room for a picture.
+        strip = (8 if height >= 30 else 5 if height >= 22 else 0) if self._view.drawn else 0
+        self.power.styles.height = strip
+        self.rows.styles.height = max(3, height - 5 - WORDS - strip)
 
     def fill(self) -> None:
         view, width = self._view, self.app.size.width
         self.head.show(f" memtui bench  {self._title}   {_power(view)}")
         self.now.show(f" {_phases(view)}   {view.configuration}")
         self.bar.show(f" {_bar(view, width - 40)} {_count(view)}")
+        if self._view.drawn and not self.power.view:
+            self.share_rows(self.app.size.height)
+        self.power.show(view.drawn)
         rows = tuple(_row(at, row) for at, row in enumerate(view.rows))
         if self._follows and rows:
             self.rows.selected = rows[-1].key
@@ -181,7 +196,9 @@ def _row(at: int, row: BenchRow) -> Row:
 
 def _power(view: BenchView) -> str:
     if view.power_w is not None:
-        return f"{view.power_w:.1f} W ({view.source})"
+        last = view.drawn[-1].sensor_w if view.drawn else None
+        sensor = f"{last:.1f} W {view.sensor} · " if last is not None else ""
+        return f"{sensor}{view.power_w:.1f} W over 1 s ({view.source})"
     return f"power n/a: {view.source}" if view.source else "power n/a"
 
 
