@@ -1,0 +1,1 @@
+"""What runs inside a traced training: exact allocations of single steps."""

@@ -1,0 +1,475 @@
+"""One training step recorded allocation by allocation, by torch's own profiler; used inside the traced process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from memtui.analysis.step_trace import CATEGORIES, PHASES, StepTrace
+from memtui.trace.torch_private import BACKWARD, RawEvent, RawSpan, RawStep, hushed, problem, raw_step, turns
+
+LAYER_LABEL = "memtui.layer:"
+_NOTE_LABEL = "memtui.note:"
+_OWN = "memtui."
+_STEP = "Optimizer.step#"
+_ZERO_GRAD = "Optimizer.zero_grad#"
+
+Storages = dict[int, tuple[int, str]]  # address: (bytes, name of the layer or "")
+
+WEIGHTS, GRADIENTS, ACTIVATIONS, OPTIMISER_STATE, INPUTS, BUFFERS, TEMPORARIES, UNKNOWN = range(len(CATEGORIES))
+FORWARD, IN_BACKWARD, OPTIMISER, BETWEEN = range(len(PHASES))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Storages whose use is known at one moment, by address."""
+
+    weights: Storages = field(default_factory=dict)
+    gradients: Storages = field(default_factory=dict)
+    optimiser_state: Storages = field(default_factory=dict)
+    buffers: Storages = field(default_factory=dict)
+    inputs: Storages = field(default_factory=dict)
+
+    def by_category(self) -> tuple[tuple[int, Storages], ...]:
+        """(category, storages): where an address is in several, the first one counts."""
+        return (
+            (WEIGHTS, self.weights),
+            (GRADIENTS, self.gradients),
+            (OPTIMISER_STATE, self.optimiser_state),
+            (BUFFERS, self.buffers),
+            (INPUTS, self.inputs),
+        )
+
+    def find(self, ptr: int) -> tuple[int, str] | None:
+        """(category, layer) of an address, or None."""
+        for category, storages in self.by_category():
+            if ptr in storages:
+                return category, storages[ptr][1]
+        return None
+
+
+def known_of(modules: Iterable[nn.Module], optimizers: Iterable[torch.optim.Optimizer], inputs: object = ()) -> Known:
+    """What modules, optimisers and nested ``inputs`` hold in main memory now; each storage once.
+
+    A parameter that an optimiser has and no module gives is a weight without a layer.
+    """
+    known = Known()
+    seen: set[int] = set()
+    layers: dict[int, tuple[torch.Tensor, str]] = {}  # by identity: tensors compare by value
+    named = list(_named(modules))
+    optimizers = list(optimizers)
+    for layer, module in named:
+        for parameter in module.parameters(recurse=False):
+            layers.setdefault(id(parameter), (parameter, layer))
+    for optimizer in optimizers:
+        for tensor in _tensors([group["params"] for group in optimizer.param_groups]):
+            layers.setdefault(id(tensor), (tensor, ""))
+    for tensor, layer in layers.values():
+        _take(known.weights, tensor, layer, seen)
+    for tensor, layer in layers.values():
+        if tensor.grad is not None:
+            _take(known.gradients, tensor.grad, layer, seen)
+    for optimizer in optimizers:
+        for owner, state in list(optimizer.state.items()):
+            for tensor in _tensors(state):
+                _take(known.optimiser_state, tensor, layers.get(id(owner), (owner, ""))[1], seen)
+    for layer, module in named:
+        for buffer in module.buffers(recurse=False):
+            _take(known.buffers, buffer, layer, seen)
+    for tensor in _tensors(inputs):
+        _take(known.inputs, tensor, "", seen)
+    return known
+
+
+def _take(storages: Storages, tensor: torch.Tensor, layer: str, seen: set[int]) -> None:
+    try:
+        if tensor.device.type != "cpu":
+            return
+        storage = tensor.untyped_storage()
+        ptr, size_bytes = storage.data_ptr(), storage.nbytes()
+    except (NotImplementedError, RuntimeError):  # sparse and other tensors without a storage of their own
+        return
+    if size_bytes and ptr not in seen:
+        seen.add(ptr)
+        storages[ptr] = (size_bytes, layer)
+
+
+def _tensors(holder: object) -> Iterator[torch.Tensor]:
+    """All tensors in nested containers."""
+    waiting = [holder]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, torch.Tensor):
+            yield item
+        elif isinstance(item, dict):
+            waiting.extend(reversed(list(item.values())))
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(reversed(item))
+
+
+def _named(modules: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
+    """(name, module) of all modules and those inside, each once.
+
+    The name is the path from the root, or the class of the root itself; with several roots their classes come first.
+    """
+    roots = list(modules)
+    seen: set[int] = set()
+    titles: dict[str, int] = {}
+    for root in roots:
+        title = type(root).__name__
+        titles[title] = titles.get(title, 0) + 1
+        if titles[title] > 1:
+            title = f"{title}#{titles[title]}"
+        for path, module in root.named_modules():
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            yield (".".join(filter(None, (title, path))) if len(roots) > 1 else path or title), module
+
+
+@contextmanager
+def layer_labels(root_modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Mark the operations of each module's forward pass with its name, for the profiler.
+
+    To be in force only while an exact step is recorded: without it the modules are as they were.
+    """
+    local = threading.local()
+
+    def push(name: str, module: nn.Module, args: object) -> None:
+        label: Any = torch.profiler.record_function(LAYER_LABEL + name)
+        label.__enter__()
+        if not hasattr(local, "open"):
+            local.open = []
+        local.open.append((module, label))
+
+    def pop(module: nn.Module, args: object, output: object) -> None:
+        waiting = getattr(local, "open", [])
+        if not any(holder is module for holder, _ in waiting):
+            return
+        # Forward passes inside that ended with an exception leave their labels to the one around them.
+        while True:
+            holder, label = waiting.pop()
+            label.__exit__(None, None, None)
+            if holder is module:
+                return
+
+    with ExitStack() as stack:
+        for name, module in _named(root_modules):
+            stack.callback(module.register_forward_pre_hook(partial(push, name), prepend=True).remove)
+            stack.callback(module.register_forward_hook(pop, always_call=True).remove)
+        try:
+            yield
+        finally:
+            for _, label in reversed(getattr(local, "open", [])):
+                label.__exit__(None, None, None)
+
+
+class ExactStep(AbstractContextManager["ExactStep"]):
+    """Records what runs inside ``with`` as one step: ``trace`` tells it afterwards.
+
+    The program goes on in any case: where torch cannot record, ``problem`` says why and ``trace`` raises.
+
+    Args:
+        step: number of the step, from 0.
+        known_before: what exists now.
+    """
+
+    def __init__(self, step: int, known_before: Known) -> None:
+        self.step = step
+        self.dropped = 0
+        """Frees of blocks that nobody knew, once ``trace`` was called."""
+        self.problem: str | None = problem()
+        self._before = known_before
+        self._notes: list[Known] = []
+        self._profiler: torch.profiler.profile | None = None
+        self._hush = ExitStack()
+        self._raw: RawStep | None = None
+        self._start_ns = self._end_ns = 0
+
+    def __enter__(self) -> ExactStep:
+        if self.problem is None:
+            self._hush.enter_context(hushed())
+            try:
+                self._profiler = turns.start(self._give_way)
+            except RuntimeError as error:
+                self._hush.close()
+                self.problem = f"the profiler of torch did not start: {_first_line(error)}"
+        self._start_ns = self._end_ns = time.monotonic_ns()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end_ns = time.monotonic_ns()
+        profiler, self._profiler = self._profiler, None  # it holds all events a second time
+        if profiler is None:
+            return
+        try:
+            turns.stop(profiler)
+            self._raw = raw_step(profiler)
+        except Exception as error:  # interfaces that are not public: whatever they do, the training goes on
+            self.problem = f"the profiler of torch did not finish: {_first_line(error)}"
+        finally:
+            self._hush.close()
+
+    def _give_way(self) -> None:
+        """The program starts its own profiler within the step: what was recorded so far is no whole step."""
+        self.__exit__()
+        self._raw, self.problem = None, "the program started its own profiler in the step"
+
+    def note(self, known: Known) -> None:
+        """Say what the memory is used for at this moment of the step: blocks alive now at these addresses."""
+        if self._profiler is None:
+            return
+        # A label, so that the moment is told by the same clock as the allocations.
+        with torch.profiler.record_function(f"{_NOTE_LABEL}{len(self._notes)}"):
+            self._notes.append(known)
+
+    def note_gradients(self, known: Known) -> None:
+        """Like ``note``, of gradients only; best right before the optimiser's step."""
+        self.note(Known(gradients=known.gradients))
+
+    def note_inputs(self, known: Known) -> None:
+        """Like ``note``, of inputs only; best when the forward pass begins."""
+        self.note(Known(inputs=known.inputs))
+
+    def trace(self, known_after: Known) -> StepTrace:
+        """The step as it was.
+
+        Raises:
+            RuntimeError: nothing was recorded; the text says why.
+        """
+        if self._raw is None:
+            raise RuntimeError(self.problem or "the step was not recorded")
+        builder = _Builder(self._raw, self._start_ns, self._end_ns, self._notes)
+        builder.begin(self._before)
+        for event in self._raw.events:
+            if event.device == "cpu" and event.size_bytes:
+                builder.take(event)
+        builder.finish(self._before, known_after)
+        self.dropped = builder.dropped
+        return builder.trace(self.step)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+@dataclass(slots=True)
+class _Block:
+    ptr: int
+    size_bytes: int
+    category: int | None  # None: told at the end, from its life
+    layer: str
+    phase: int
+    start_ns: int
+    end_ns: int | None = None
+    freed_in: tuple[str, ...] = ()
+
+
+class _Phases:
+    """Phase of a moment and the path around it."""
+
+    def __init__(self, spans: Sequence[RawSpan]) -> None:
+        decisive = [(span.end_ns, found) for span in spans if (found := _own_phase(span.path)) is not None]
+        last = max((entry for entry in decisive if entry[1] in (IN_BACKWARD, OPTIMISER)), default=None)
+        self._after_ns = last[0] if last is not None and last[1] == OPTIMISER else None
+        self.backward_ns = [span.start_ns for span in spans if _own_phase(span.path) == IN_BACKWARD]
+        self._start_ns: list[int] = []
+        self._phase: list[int] = []
+        for span in spans:
+            if span.op or _own_phase(span.path) is not None:
+                self._start_ns.append(span.start_ns)
+                self._phase.append(self._of(span.path, span.start_ns))
+
+    def at(self, t_ns: int, path: tuple[str, ...], op: str) -> int:
+        """Phase of a row: by what is around it, or else that of what came before."""
+        if op or _own_phase(path) is not None:
+            return self._of(path, t_ns)
+        before = bisect_right(self._start_ns, t_ns) - 1
+        return self._phase[before] if before >= 0 else FORWARD
+
+    def _of(self, path: tuple[str, ...], t_ns: int) -> int:
+        found = _own_phase(path)
+        if found is not None:
+            return found
+        return FORWARD if self._after_ns is None or t_ns < self._after_ns else BETWEEN
+
+
+@lru_cache(maxsize=4096)  # a step has few distinct paths
+def _own_phase(path: tuple[str, ...]) -> int | None:
+    """Phase that the enclosing events alone tell."""
+    if any(name.startswith(BACKWARD) for name in path):
+        return IN_BACKWARD
+    for name in reversed(path):
+        if name.startswith(LAYER_LABEL):
+            return FORWARD
+        if name.startswith(_STEP):
+            return OPTIMISER
+        if name.startswith(_ZERO_GRAD):
+            return BETWEEN
+    return None
+
+
+class _Layers:
+    """Layer of an operation: by its label, and in backward by that of the forward operation of the same number."""
+
+    def __init__(self, spans: Sequence[RawSpan]) -> None:
+        self._by_thread: dict[tuple[int, int], str] = {}
+        self._by_number: dict[int, str] = {}
+        for span in spans:
+            if span.sequence is not None and not any(name.startswith(BACKWARD) for name in span.path):
+                # Of several operations of one number the last one made the node: the number rises with each node.
+                self._by_thread[span.thread, span.sequence] = self._by_number[span.sequence] = _label(span.path)
+
+    def of(self, event: RawEvent) -> str:
+        for name in reversed(event.path):
+            if name.startswith(LAYER_LABEL):
+                return name.removeprefix(LAYER_LABEL)
+            if name.startswith(BACKWARD):
+                break
+        else:
+            return ""
+        if event.sequence is None:
+            return ""
+        # Numbers are counted by thread, and backward may run in another one.
+        found = self._by_thread.get((event.thread, event.sequence))
+        return self._by_number.get(event.sequence, "") if found is None else found
+
+
+def _label(path: tuple[str, ...]) -> str:
+    return next((name.removeprefix(LAYER_LABEL) for name in reversed(path) if name.startswith(LAYER_LABEL)), "")
+
+
+class _Builder:
+    """Rows of a step, from what the profiler saw and what was known before and after."""
+
+    def __init__(self, raw: RawStep, start_ns: int, end_ns: int, notes: Sequence[Known]) -> None:
+        self._start_ns, self._end_ns = start_ns, end_ns
+        self._phases, self._layers = _Phases(raw.spans), _Layers(raw.spans)
+        self._notes = [
+            (span.start_ns, notes[int(span.path[-1].removeprefix(_NOTE_LABEL))])
+            for span in raw.spans
+            if span.path[-1].startswith(_NOTE_LABEL)
+        ]
+        self._zero_grad = next((span for span in raw.spans if span.path[-1].startswith(_ZERO_GRAD)), None)
+        self._blocks: list[_Block] = []
+        self._live: dict[int, int] = {}  # address: number of the block
+        self._rows: list[tuple[int, int, int, int, int, int]] = []  # t, delta, block, phase, op, layer
+        self._names: dict[str, int] = {}
+        self._existing = 0
+        self.dropped = 0
+
+    def begin(self, before: Known) -> None:
+        for category, storages in before.by_category():
+            for ptr, (size_bytes, layer) in storages.items():
+                if ptr not in self._live:
+                    self._add(_Block(ptr, size_bytes, category, layer, BETWEEN, self._start_ns), "", layer)
+        self._existing = len(self._rows)
+
+    def take(self, event: RawEvent) -> None:
+        """The next event in order of time."""
+        phase = self._phases.at(event.t_ns, event.path, event.op)
+        op = next((name for name in reversed(event.path) if not name.startswith(_OWN)), "")
+        layer = self._layers.of(event)
+        number = self._live.get(event.ptr)
+        if event.size_bytes > 0:
+            if number is not None:
+                self._lost(number, event.t_ns, phase)
+            self._add(_Block(event.ptr, event.size_bytes, None, layer, phase, event.t_ns), op, layer)
+        elif number is None:
+            self.dropped += 1
+        else:
+            self._free(number, event.t_ns, phase, op, layer, event.path)
+
+    def finish(self, before: Known, after: Known) -> None:
+        """Blocks that vanished without a record, and what each block was."""
+        for number in range(self._existing):
+            block = self._blocks[number]
+            # Nothing about inputs is no sign that they are gone.
+            asked = block.category != INPUTS or bool(after.inputs)
+            if block.end_ns is None and asked and after.find(block.ptr) is None:
+                self._lost(number, self._end_ns, BETWEEN)
+        for block in self._blocks:
+            if block.category is None:
+                self._classify(block, after)
+
+    def trace(self, step: int) -> StepTrace:
+        rows = sorted(self._rows, key=lambda row: row[0])  # stable: a free stays before what took its place
+        columns = np.array(rows, np.int64).reshape(-1, 6).T
+        category = np.array([self._blocks[row[2]].category for row in rows], np.int64)
+        t_ns, delta, block, phase, op, layer = columns.copy()
+        for row in np.flatnonzero((layer < 0) & (delta > 0)):
+            # What a block turned out to be may tell its layer, where the operation did not.
+            layer[row] = self._name(self._blocks[block[row]].layer)
+        return StepTrace(
+            step=step,
+            start_ns=self._start_ns,
+            end_ns=self._end_ns,
+            existing=self._existing,
+            t_ns=t_ns,
+            delta_bytes=delta,
+            block=block,
+            category=category,
+            phase=phase,
+            op=op,
+            layer=layer,
+            names=tuple(self._names),
+        )
+
+    def _add(self, block: _Block, op: str, layer: str) -> None:
+        number = self._live[block.ptr] = len(self._blocks)
+        self._blocks.append(block)
+        self._row(block.start_ns, block.size_bytes, number, block.phase, op, layer)
+
+    def _free(self, number: int, t_ns: int, phase: int, op: str, layer: str, path: tuple[str, ...]) -> None:
+        block = self._blocks[number]
+        # The profiler may know the size of an older block at this address: ours counts.
+        block.end_ns, block.freed_in = t_ns, path
+        del self._live[block.ptr]
+        self._row(t_ns, -block.size_bytes, number, phase, op, layer)
+
+    def _lost(self, number: int, t_ns: int, phase: int) -> None:
+        """A block whose free was not seen, gone by ``t_ns``: gradients go when the optimiser lets go of them."""
+        block, zero_grad = self._blocks[number], self._zero_grad
+        if block.category == GRADIENTS and zero_grad is not None and zero_grad.start_ns <= t_ns:
+            self._free(number, zero_grad.start_ns, BETWEEN, zero_grad.path[-1], block.layer, zero_grad.path)
+        else:
+            self._free(number, t_ns, phase, "", block.layer, ())
+
+    def _row(self, t_ns: int, delta_bytes: int, number: int, phase: int, op: str, layer: str) -> None:
+        within_ns = min(max(t_ns, self._start_ns), self._end_ns)
+        self._rows.append((within_ns, delta_bytes, number, phase, self._name(op), self._name(layer)))
+
+    def _name(self, name: str) -> int:
+        return self._names.setdefault(name, len(self._names)) if name else -1
+
+    def _classify(self, block: _Block, after: Known) -> None:
+        """Say what a block was that the step itself made, from its life alone."""
+        found = after.find(block.ptr) if block.end_ns is None else None
+        for t_ns, known in self._notes:
+            if found is None and block.start_ns <= t_ns and (block.end_ns is None or t_ns < block.end_ns):
+                found = known.find(block.ptr)
+        if found is not None:
+            block.category = found[0]
+            block.layer = block.layer or found[1]
+        elif block.end_ns is not None and any(name.startswith(_ZERO_GRAD) for name in block.freed_in):
+            block.category = GRADIENTS
+        elif block.phase == FORWARD and self._sees_backward(block):
+            block.category = ACTIVATIONS
+        else:
+            block.category = UNKNOWN if block.end_ns is None else TEMPORARIES
+
+    def _sees_backward(self, block: _Block) -> bool:
+        following = bisect_right(self._phases.backward_ns, block.start_ns)
+        if following == len(self._phases.backward_ns):
+            return False
+        return block.end_ns is None or block.end_ns > self._phases.backward_ns[following]

@@ -1,0 +1,235 @@
+"""The one place that uses interfaces of torch that are not public: all allocations that its profiler saw.
+
+Only the traced process imports this.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+BACKWARD = "autograd::engine"
+_ERROR_LEVEL = 2  # of c10: warnings are 1
+
+
+@dataclass(frozen=True, slots=True)
+class RawEvent:
+    """One allocation or free."""
+
+    t_ns: int  # CLOCK_MONOTONIC
+    ptr: int
+    size_bytes: int  # a free is negative
+    allocation_id: int | None  # None unless the profiler recorded shapes
+    path: tuple[str, ...]  # names of the enclosing events, the innermost last
+    op: str  # innermost enclosing operator of torch; "" when there are at most labels around
+    sequence: int | None  # autograd's number of the nearest enclosing operation that has one
+    thread: int
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class RawSpan:
+    """An operator of torch or a label, from its beginning to its end."""
+
+    start_ns: int  # CLOCK_MONOTONIC
+    end_ns: int
+    path: tuple[str, ...]  # as in RawEvent, its own name last
+    op: str
+    sequence: int | None
+    thread: int
+
+
+@dataclass(frozen=True, slots=True)
+class RawStep:
+    """All that was seen, both parts sorted by (starting) time."""
+
+    events: list[RawEvent]
+    spans: list[RawSpan]
+
+
+def problem() -> str | None:
+    """Why this torch cannot tell every allocation, and what works all the same; None when it can."""
+    missing = _missing()
+    if missing is None:
+        return None
+    return (
+        f"torch {torch.__version__} does not tell every allocation ({missing}): there are no exact steps; "
+        "memory, page sets, power and time are recorded all the same."
+    )
+
+
+def _missing() -> str | None:
+    try:
+        from torch._C._autograd import _ProfilerResult
+        from torch._C._profiler import RecordScope, _EventType
+    except ImportError as error:
+        return str(error)
+    profiler = torch.autograd.profiler.profile
+    for holder, attribute in (
+        (profiler, "_prepare_trace"),
+        (torch.autograd, "_profiler_enabled"),
+        (_ProfilerResult, "experimental_event_tree"),
+        (_EventType, "Allocation"),
+        (_EventType, "TorchOp"),
+        (RecordScope, "USER_SCOPE"),
+    ):
+        if not hasattr(holder, attribute):
+            return f"it has no {attribute}"
+    return None if torch.profiler.kineto_available() else "it was built without its profiler"
+
+
+class Turns:
+    """Whose turn it is to profile: torch can only have one profiler, and a second one may end the process.
+
+    In torch 2.13 a profiler that starts while another one warms up is a segmentation fault, and one that starts while
+    another one records takes the records away without a word. So the program's profilers are noticed from when they
+    are prepared, and always come first.
+    """
+
+    def __init__(self) -> None:
+        self._others: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._ours: torch.profiler.profile | None = None
+        self._give_way: Callable[[], object] | None = None
+        self._starting = self._watching = False
+
+    def watch(self) -> None:
+        """Notice the profilers of the program from now on; to be called before it makes one."""
+        if self._watching or problem() is not None:
+            return
+        self._watching = True
+        profiler: Any = torch.autograd.profiler.profile
+        prepare, leave = profiler._prepare_trace, profiler.__exit__
+
+        def _prepare_trace(other: Any) -> Any:
+            if not self._starting:
+                if self._give_way is not None:
+                    self._give_way()
+                self._others.add(other)
+            return prepare(other)
+
+        def __exit__(other: Any, *exception: Any) -> Any:
+            self._others.discard(other)
+            return leave(other, *exception)
+
+        profiler._prepare_trace, profiler.__exit__ = _prepare_trace, __exit__
+
+    def start(self, give_way: Callable[[], object]) -> torch.profiler.profile:
+        """A running profiler of ours; ``give_way`` must stop it and is called before the program starts its own.
+
+        Raises:
+            RuntimeError: it is not our turn, or torch refuses.
+        """
+        self.watch()
+        if self._others or self._ours is not None or torch.autograd._profiler_enabled():
+            raise RuntimeError("another profiler is on")
+        found = torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, record_shapes=False
+        )
+        self._starting = True
+        try:
+            found.start()
+        finally:
+            self._starting = False
+        self._ours, self._give_way = found, give_way
+        return found
+
+    def stop(self, ours: torch.profiler.profile) -> None:
+        """End a profiler that ``start`` gave."""
+        self._ours = self._give_way = None
+        ours.stop()
+
+
+turns = Turns()
+
+
+def raw_events(prof: torch.profiler.profile) -> list[RawEvent]:
+    """All allocations and frees that a stopped profiler saw, sorted by time."""
+    return raw_step(prof).events
+
+
+def raw_step(prof: torch.profiler.profile) -> RawStep:
+    """All that a stopped profiler saw."""
+    from torch._C._profiler import RecordScope, _EventType
+
+    results: Any = prof.profiler.kineto_results if prof.profiler is not None else None
+    if results is None:
+        return RawStep([], [])
+    offset_ns = _monotonic_minus_epoch_ns()
+    found = RawStep([], [])
+    # Children before later siblings, so that the order of equal times is that of the tree.
+    waiting: list[tuple[Any, tuple[str, ...], str, int | None, bool]] = [
+        (node, (), "", None, False) for node in reversed(results.experimental_event_tree())
+    ]
+    while waiting:
+        node, path, op, sequence, backward = waiting.pop()
+        kind = node.tag
+        start_ns = node.start_time_ns + offset_ns
+        if kind == _EventType.Allocation:
+            fields = node.extra_fields
+            allocation_id = getattr(fields, "allocation_id", None)
+            device, thread = str(fields.device), node.start_tid
+            found.events.append(
+                RawEvent(start_ns, fields.ptr, fields.alloc_size, allocation_id, path, op, sequence, thread, device)
+            )
+            continue
+        if kind == _EventType.TorchOp:
+            fields, name = node.extra_fields, node.name
+            own = fields.sequence_number
+            path = (*path, name)
+            op = op if fields.scope == RecordScope.USER_SCOPE else name
+            # Inside of backward the number is that of the engine's event: operations below may get new ones.
+            engine = name.startswith(BACKWARD)
+            backward = backward or engine
+            if own >= 0 and (engine or not backward):
+                sequence = own
+            elif engine:
+                sequence = None
+            end_ns = node.end_time_ns + offset_ns
+            found.spans.append(RawSpan(start_ns, end_ns, path, op, sequence if own >= 0 else None, node.start_tid))
+        waiting.extend((child, path, op, sequence, backward) for child in reversed(node.children))
+    found.events.sort(key=lambda event: event.t_ns)
+    found.spans.sort(key=lambda span: span.start_ns)
+    return found
+
+
+def _monotonic_minus_epoch_ns() -> int:
+    """What turns the profiler's times into CLOCK_MONOTONIC: of several readings the one that was interrupted least."""
+    best: tuple[int, int] | None = None
+    for _ in range(7):
+        before = time.monotonic_ns()
+        epoch = time.time_ns()
+        after = time.monotonic_ns()
+        if best is None or after - before < best[0]:
+            best = after - before, (before + after) // 2 - epoch
+    assert best is not None
+    return best[1]
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Keep torch from warning that it frees blocks older than the profiler, which is the rule here.
+
+    The warning comes from C++ and passes by Python's filters; its level is raised for the time being only, so that
+    the program's own messages stay as they are.
+    """
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"), mode=os.RTLD_NOLOAD)
+        level = ctypes.c_int.in_dll(library, "FLAGS_caffe2_log_level")
+    except (OSError, ValueError):  # another build of torch: one line too many is no harm
+        yield
+        return
+    before = level.value
+    level.value = max(before, _ERROR_LEVEL)
+    try:
+        yield
+    finally:
+        level.value = before
