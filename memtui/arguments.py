@@ -19,6 +19,7 @@ from memtui.choices import (
     MODES,
     REARMS,
     SPACES,
+    STEPS_APART,
     THEMES,
     TRACKERS,
     WEIGHT_SETS,
@@ -87,6 +88,15 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     watching, screen = _observation_options(), _screen_options()
     how = Parser(add_help=False, parents=[watching, _keeping_options()])
 
+    tracing = Parser(add_help=False)
+    tracing.add_argument(
+        "--every",
+        type=values.steps,
+        default=STEPS_APART,
+        metavar="N",
+        help=f"record the allocations of one training step in N ({STEPS_APART})",
+    )
+
     made = command("demo", "start a small training (bundled) and watch it: the first thing to try", how, screen)
     made.add_argument("--network", choices=NETWORKS, default="auto", help="what trains: torch where it is installed")
     command("attach", "watch a running process and its children", target, how, screen)
@@ -96,9 +106,17 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
         how,
         screen,
     )
-    made = command(
-        "record", "the same without a screen: record PID | record -- CMD... (exits as CMD does)", target, how
+    command(
+        "trace",
+        "the same, with every tensor allocation of some training steps of it (PyTorch): trace -- python train.py",
+        how,
+        tracing,
+        screen,
     )
+    made = command(
+        "record", "the same without a screen: record PID | record -- CMD... (exits as CMD does)", target, how, tracing
+    )
+    made.add_argument("--trace", action="store_true", help="record allocations, too, as memtui trace does")
     made.add_argument("--json", action="store_true", help="print the report at the end")
     made.add_argument(
         "--stop-when",

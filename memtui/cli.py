@@ -148,6 +148,14 @@ def _run(args: argparse.Namespace) -> int:
     return _watch(args, Launch(tuple(args.command), log=True))
 
 
+def _trace(args: argparse.Namespace) -> int:
+    from memtui.observe import Launch
+
+    if not args.command:
+        raise UserError("no program named; say: memtui trace -- python train.py")
+    return _watch(args, Launch(tuple(args.command), log=True, trace_every=args.every))
+
+
 def _watch(args: argparse.Namespace, what: int | Launch) -> int:
     """Record and view; the session stays."""
     from memtui.attach import watch
@@ -195,7 +203,11 @@ def _record(args: argparse.Namespace) -> int:
 
     if (args.pid is not None or args.rank is not None) == bool(args.command):
         raise UserError("name either a PID or a program: memtui record 4242, memtui record -- python train.py")
-    what = Launch(tuple(args.command)) if args.command else _pid(args)
+    if args.trace and not args.command:
+        raise UserError(
+            "a process that runs already cannot be traced from inside; memtui record --trace -- CMD starts one"
+        )
+    what = Launch(tuple(args.command), trace_every=args.every if args.trace else None) if args.command else _pid(args)
 
     def tell(path: Path, shown: bool) -> None:
         if args.json:
@@ -206,6 +218,10 @@ def _record(args: argparse.Namespace) -> int:
             from memtui.report import budget_line
 
             _say(args, budget_line(path))
+        if args.trace:
+            from memtui.report import untraced
+
+            _say(args, untraced(path))
 
     return record(lambda: _observation(args, what), lambda line: _say(args, line), tell, program=bool(args.command))
 
@@ -368,6 +384,7 @@ COMMANDS = {
     "demo": _demo,
     "attach": _attach,
     "run": _run,
+    "trace": _trace,
     "record": _record,
     "calibrate": _calibrate,
     "replay": _replay,

@@ -16,6 +16,7 @@ import numpy as np
 
 from memtui.pageset import PageSet
 from memtui.samples import (
+    AllocationStep,
     Capability,
     Clock,
     End,
@@ -30,17 +31,18 @@ from memtui.samples import (
     Process,
     ProcessWindow,
     Target,
+    TensorRanges,
     Vma,
     VmaTable,
     Window,
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 5
+PROTOCOL = 6
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
-_DTYPES = {"u8": np.dtype("<u8")}
+_DTYPES = {"u8": np.dtype("<u8"), "i8": np.dtype("<i8")}
 _SETS = ("pages", "resident")
 _VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes", "vma_shared_bytes")
 
@@ -99,7 +101,7 @@ def _read_window(plain: dict[str, Any], arrays: Iterator[np.ndarray]) -> Window:
     return Window(**(plain | {"processes": tuple(read_process(p) for p in plain["processes"])}))
 
 
-_KINDS: tuple[type, ...] = (Hello, Process, VmaTable, Window, Power, Event, End)
+_KINDS: tuple[type, ...] = (Hello, Process, VmaTable, Window, Power, Event, End, AllocationStep, TensorRanges)
 _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
     Hello: lambda d, _: hello_from_plain(d),
     Process: lambda d, _: Process(**d),
@@ -110,6 +112,8 @@ _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
     ),
     Event: lambda d, _: Event(**d),
     End: lambda d, _: End(**d),
+    AllocationStep: lambda d, arrays: AllocationStep(**(d | {"names": tuple(d["names"]), "columns": next(arrays)})),
+    TensorRanges: lambda d, arrays: TensorRanges(**(d | {"names": tuple(d["names"]), "columns": next(arrays)})),
 }
 
 
@@ -120,11 +124,15 @@ def encode(message: Message) -> bytes:
         plain = _plain_window(message, arrays)
     elif isinstance(message, VmaTable):
         plain = _plain_table(message)
+    elif isinstance(message, (AllocationStep, TensorRanges)):
+        plain = {n: getattr(message, n) for n in message.__dataclass_fields__ if n != "columns"}
+        arrays.append(message.columns)
     else:
         plain = asdict(message)
-    plain["arrays"] = [["u8", list(a.shape)] for a in arrays]
+    kinds = ["i8" if a.dtype.kind == "i" else "u8" for a in arrays]
+    plain["arrays"] = [[kind, list(a.shape)] for kind, a in zip(kinds, arrays, strict=True)]
     text = json.dumps(plain, separators=(",", ":")).encode()
-    raw = b"".join(np.ascontiguousarray(a, "<u8").tobytes() for a in arrays)
+    raw = b"".join(np.ascontiguousarray(a, _DTYPES[k]).tobytes() for k, a in zip(kinds, arrays, strict=True))
     return _HEAD.pack(MAGIC, PROTOCOL, _KINDS.index(type(message)), len(text), len(raw)) + text + raw
 
 

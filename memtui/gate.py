@@ -26,6 +26,10 @@ def become(fd: int, command: list[str]) -> int:
         return 0
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits that
         signal.signal(number, signal.SIG_DFL)
+    if os.environ.get("MEMTUI_TRACE_SOCKET"):
+        from memtui.trace.inject import injected
+
+        os.environ.update(injected(os.environ))
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:

@@ -43,6 +43,7 @@ from memtui.program import Adopted, start_apart, start_here
 from memtui.running import Entry, Running, find, host_name
 from memtui.samples import Options
 from memtui.target import belongs_to_another, check_target
+from memtui.trace.inject import asked_for
 
 START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child that ends is noticed at once
 STOP_SECONDS = 5.0
@@ -69,6 +70,7 @@ class Launch:
     name: str = ""  # for the session file; the program's name when empty
     log: bool = False  # it gets a terminal of its own, and its output goes to a file beside the session
     dies_with_memtui: bool = False  # only with a log
+    trace_every: int | None = None  # every allocation of one training step in so many is recorded, from inside
 
 
 class Observation:
@@ -113,6 +115,7 @@ class Observation:
         self._sampler_says, self._recorder_says = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._entry: Entry | None = None
         self.listener: Listener | None = None
+        self._traced: Listener | None = None  # where the recorder hears of allocations
         started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
         self._sampler, self.notice = started.process, started.notice
         self.owner_notice = root_notice()
@@ -121,20 +124,28 @@ class Observation:
             if pid and was_root:
                 _refuse_second(user, pid, start_ticks)
             self.path = output or default_path(user, what)
+            if isinstance(what, Launch) and what.trace_every is not None:
+                self._traced = _listener(user, f"trace-{os.getpid()}")
+                if self._traced is None:
+                    raise UserError("no socket can be made in your state directory, over which to be told", FAILURE)
+            traced = [self._traced.socket.fileno()] if self._traced is not None else []
             marks, self._marks = os.pipe()
             os.set_blocking(self._marks, False)
             self._recorder = _python(
                 "memtui.recorder",
                 *(["--force"] if force else []),
                 *("--marks", str(marks)),
+                *(word for fd in traced for word in ("--traced", str(fd))),
                 *(["--max-bytes", str(max_bytes)] if max_bytes is not None else []),
                 *(["--stop-when", stop_when] if stop_when else []),
                 *("--", str(self.path)),
                 stdin=started.stream,
                 stdout=subprocess.PIPE,
                 stderr=self._recorder_says,
-                pass_fds=(marks,),
+                pass_fds=(marks, *traced),
             )
+            if self._traced is not None:
+                self._traced.socket.close()  # it is the recorder's
             os.close(started.stream)
             os.close(marks)
             self._await_recorder(lambda line: line == b"ready")
@@ -184,6 +195,8 @@ class Observation:
             self._read_lines(left)
         self._read_lines(0)
         self._end(self._recorder)
+        if self._traced is not None:
+            self._traced.close()
         if self._entry is not None:
             self._entry.close()
             self._entry = None
@@ -264,14 +277,17 @@ class Observation:
             raise UserError(f"{program}: no such program (or not executable)")
         gate, self._gate = os.pipe()
         try:
+            more: dict[str, str] = {}
+            if self._traced is not None and launch.trace_every is not None:
+                more = asked_for(self._traced.path, launch.trace_every)
             if not launch.log:
-                self._target = start_here(launch.command, gate)
+                self._target = start_here(launch.command, gate, more)
                 return self._target.pid
             path = log_beside(self.path)
             log = create_log(path, force=force)
             self.log, self._dies = path, launch.dies_with_memtui
             try:
-                self._target, self._keeper = start_apart(launch.command, gate, log, dies_with_this=self._dies)
+                self._target, self._keeper = start_apart(launch.command, gate, log, more, dies_with_this=self._dies)
             finally:
                 os.close(log)
             return self._target.pid
@@ -332,8 +348,9 @@ class Observation:
 
     def _abandon(self) -> None:
         """Nothing came of it: end every child, and take away the file that holds nothing."""
-        if self.listener is not None:
-            self.listener.close()
+        for listener in (self.listener, self._traced):
+            if listener is not None:
+                listener.close()
         if self._entry is not None:
             self._entry.close()
         _close_input(self._sampler)  # a sampler under sudo hears nothing else from here
@@ -345,10 +362,7 @@ class Observation:
 
     def _announce(self, user: Invoker, pid: int, start_ticks: int, sampler_pid: int, command: str) -> str:
         """Let others of this user find the recording; its short name."""
-        state = state_directory(user)
-        # The state directory first: the other one goes when its user logs out, and a recording need not.
-        folders = [folder / CONTROL for folder in (state, runtime_directory(user)) if folder is not None]
-        self.listener = open_listener(folders, f"{pid}-{start_ticks}")
+        self.listener = _listener(user, f"{pid}-{start_ticks}")
         entry = Running(
             pid,
             start_ticks,
@@ -361,7 +375,7 @@ class Observation:
             host_name(),
         )
         try:
-            self._entry = Entry(state, entry)
+            self._entry = Entry(state_directory(user), entry)
         except OSError:
             pass  # no home, or a full disk: others cannot find this recording, and that is all
         return entry.id
@@ -390,6 +404,12 @@ def default_path(user: Invoker, what: int | Launch) -> Path:
         raise UserError(f"{folder}: cannot be made: {error.strerror}; name a file with -o") from None
     name = str(what) if isinstance(what, int) else what.name or Path(what.command[0]).name
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
+
+
+def _listener(user: Invoker, name: str) -> Listener | None:
+    # The state directory first: the other one goes when its user logs out, and a recording need not.
+    folders = [folder / CONTROL for folder in (state_directory(user), runtime_directory(user)) if folder is not None]
+    return open_listener(folders, name)
 
 
 def _refuse_second(user: Invoker, pid: int, start_ticks: int, seconds: float = 0.0) -> None:

@@ -14,14 +14,16 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 from memtui.errors import FAILURE, UserError
 
 PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
 COLUMNS, ROWS = 120, 36  # where memtui has no terminal either
 FRAME = 2  # columns the screen needs around the output
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _LEAST_COLUMNS, _LEAST_ROWS = 40, 10
 
 
@@ -65,14 +67,14 @@ class Adopted:
             os.kill(self.pid, number)
 
 
-def start_here(command: Sequence[str], gate: int) -> subprocess.Popen[bytes]:
-    """With the streams, the terminal and the process group of this process."""
+def start_here(command: Sequence[str], gate: int, more: Mapping[str, str] = _NOTHING) -> subprocess.Popen[bytes]:
+    """With the streams, the terminal and the process group of this process, and ``more`` in its environment."""
     words = [sys.executable, "-P", "-m", "memtui.gate", str(gate), *command]
-    return subprocess.Popen(words, pass_fds=(gate,))
+    return subprocess.Popen(words, pass_fds=(gate,), env={**os.environ, **more})
 
 
 def start_apart(
-    command: Sequence[str], gate: int, log: int, *, dies_with_this: bool = False
+    command: Sequence[str], gate: int, log: int, more: Mapping[str, str] = _NOTHING, *, dies_with_this: bool = False
 ) -> tuple[Adopted, subprocess.Popen[bytes]]:
     """In a terminal of its own, and the keeper of that terminal, which writes to ``log`` (``memtui.keeper``).
 
@@ -99,6 +101,7 @@ def start_apart(
             stdout=slave,
             stderr=slave,
             pass_fds=fds,
+            env={**os.environ, **more},
             start_new_session=True,
         )
         for fd in (words, tell, slave):

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from memtui.analysis.lean import intervals_s
+from memtui.analysis.lean import intervals_s, median
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.budget import allowed, seconds
+from memtui.by_category import by_category
 from memtui.choices import tracker_label
 from memtui.export.source import open_source
 from memtui.foreign import visible
 from memtui.samples import SHARED_UNKNOWN, GpuMemory, PowerReading, Status
+from memtui.session.allocations import RecordedStep
 from memtui.session.reader import SessionReader
 from memtui.units import between, duration, energy, percent, size
 
@@ -66,6 +68,8 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         else None,
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
+        "allocations": _allocations(reader.allocation_steps()),
+        "by_category": by_category(reader),
         "gaps": {
             "processes": int(samples.gaps.sum()),
             # A window that the recorder was too slow to take leaves its number missing.
@@ -93,6 +97,20 @@ def budget_line(path: Path) -> str:
         return budget_words(budget) if budget else ""
     finally:
         reader.close()
+
+
+def untraced(path: Path) -> str:
+    """Why a program that was to be traced told of no training step; empty where it did. Raises SessionError."""
+    reader = SessionReader(path)
+    try:
+        if reader.allocation_steps():
+            return ""
+    finally:
+        reader.close()
+    return (
+        "no training step was recorded: the program uses no PyTorch, ended before its third step, or its Python "
+        "takes no start-up hook (-I, -E, -S)"
+    )
 
 
 def _span(reader: SessionReader) -> tuple[int, int]:
@@ -272,6 +290,27 @@ def _longest_pause_s(rows: list[dict[str, Any]]) -> float | None:
     return max(known) / SECOND_NS if known else None
 
 
+def _allocations(steps: list[RecordedStep]) -> dict[str, Any] | None:
+    """What was held at the peak of the recorded training steps; None where none was recorded."""
+    if not steps:
+        return None
+    most = max(steps, key=lambda step: step.peak_bytes)
+    return {
+        "steps": len(steps),
+        "pids": sorted({step.pid for step in steps}),
+        "peak_bytes": {"median": median(np.array([s.peak_bytes for s in steps])), "max": most.peak_bytes},
+        "at_peak": {
+            "pid": most.pid,
+            "step": most.step,
+            "op": most.peak_op,
+            "layer": most.peak_layer,
+            "bytes": most.peak_parts,
+        },
+        "recording_ns": median(np.array([s.cost_ns for s in steps])),  # on top of a step's own time
+        "lost_steps": sum(step.lost for step in steps),
+    }
+
+
 def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
     """Mean power and energy per source.
 
@@ -327,6 +366,8 @@ def format_report(report: dict[str, Any]) -> str:
         f"overhead     paused {percent(overhead['paused_fraction'])}, own CPU {percent(overhead['self_cpu_fraction'])}"
         + (f"; {budget_words(overhead['budget'])}" if overhead["budget"] else "")
     )
+    lines += _allocation_words(report["allocations"])
+    lines += _category_words(report["by_category"])
     for power in report["power"]:
         shown = f"mean {power['mean_w']:.1f} W" if power["mean_w"] is not None else f"n/a: {power['reason']}"
         joules = f", {energy(power['energy_j'])}" if power["energy_j"] is not None else ""
@@ -357,6 +398,33 @@ def format_report(report: dict[str, Any]) -> str:
     if report["lost"]:
         lines.append(f"lost         {report['lost']} windows without a working set")
     return "\n".join(map(visible, lines))
+
+
+def _allocation_words(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    peak, at = found["peak_bytes"], found["at_peak"]
+    many = f"{found['steps']} training step{'s' * (found['steps'] != 1)}"
+    where = at["op"].rpartition("/")[2] + (f" of {at['layer']}" if at["layer"] else "") or "the begin of the step"
+    held = sorted(at["bytes"].items(), key=lambda part: -part[1])
+    lost = f"; {found['lost_steps']} more were lost" if found["lost_steps"] else ""
+    return [
+        f"allocations  {many} recorded: peak {size(peak['median'])} in the median, at most {size(peak['max'])} in step "
+        f"{at['step']}, at {where}{lost}",
+        "at the peak  " + ", ".join(f"{category} {size(part)}" for category, part in held),
+    ]
+
+
+def _category_words(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    if found["reason"]:
+        return [f"by tensor    n/a: {found['reason']}"]
+    parts = [f"{p['category']} {size(p['touched_bytes'])} of {size(p['exists_bytes'])}" for p in found["parts"]]
+    return [
+        f"by tensor    touched in a window, of what there is: {', '.join(parts)}, the rest (activations, temporaries, "
+        f"libraries, interpreter) {size(found['rest_bytes'])}; mean of {found['windows']} windows"
+    ]
 
 
 def budget_words(budget: dict[str, Any]) -> str:

@@ -14,6 +14,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # processes that know no pages (the GPU reader) do without numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
     from memtui.pageset import PageSet
 
 VmaSizes = tuple[tuple[int, int | None], ...]  # (start of a VMA, bytes; None: cannot be known), zeros left out
@@ -256,6 +259,50 @@ class GpuMemory:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocationStep:
+    """Every allocation of one training step of a process, as it comes from inside (``memtui.analysis.step_trace``).
+
+    Attributes:
+        pid: the process.
+        step: number of the step, from 0.
+        existing: of the rows, so many stand for what was there when the step began.
+        names: of operators and layers.
+        columns: i8[7, rows], see ``StepTrace.to_columns``.
+        cost_ns: that recording it took on top, as far as the process itself can tell.
+        dropped: frees of memory that nobody had seen allocated.
+        lost: recorded steps that could not be sent before this one.
+    """
+
+    pid: int
+    step: int
+    start_ns: int
+    end_ns: int
+    existing: int
+    names: tuple[str, ...]
+    columns: NDArray[np.int64]
+    cost_ns: int = 0
+    dropped: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorRanges:
+    """Where the lasting tensors of a process lie, from a moment on and until it says so again.
+
+    Attributes:
+        pid: the process.
+        t_ns: from when on.
+        columns: i8[3, n]: address, size in bytes, and number of the category (``step_trace.CATEGORIES``).
+        names: of the n tensors: the layer they belong to.
+    """
+
+    pid: int
+    t_ns: int
+    columns: NDArray[np.int64]
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened at one moment: a mark, a gap, an exec, a target that was found stopped."""
@@ -286,4 +333,4 @@ class Power:
     gpu_memory: tuple[GpuMemory, ...] = ()
 
 
-Message = Hello | Process | VmaTable | Window | Power | Event | End
+Message = Hello | Process | VmaTable | Window | Power | Event | End | AllocationStep | TensorRanges

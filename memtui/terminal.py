@@ -70,6 +70,8 @@ def ascii_needed(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether the locale, or the terminal's own font, cannot show block and braille characters."""
     if environ.get("TERM", "") == "linux":
         return True  # the console's font has 256 or 512 glyphs, none of them braille
+    if environ.get("LC_ALL") in ("C", "POSIX"):
+        return True  # nobody sets that without meaning it
     words = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
     # No locale at all is common over ssh and in containers; their terminals speak UTF-8 all the same.
     return bool(words) and words not in ("C", "POSIX") and "utf" not in words.lower()

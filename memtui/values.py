@@ -158,6 +158,11 @@ def jobs(text: str) -> int:
     return _whole(text, 1, 1000)
 
 
+def steps(text: str) -> int:
+    """From a step whose allocations are recorded to the next."""
+    return _whole(text, 1, 1_000_000)
+
+
 def _whole(text: str, low: int, high: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and low <= int(text) <= high):
         raise argparse.ArgumentTypeError(f"must be a whole number from {low} to {high}, not {text!r}")

@@ -92,16 +92,14 @@ async def test_power_and_its_source():
 
 
 def drawing(seconds: float, *, sensor: bool = True) -> list[dict]:
-    """Twice a second: 100 W between windows, 300 W in them, one window of 10 s in every 20 s; the mean is 10 W lower."""
+    """Twice a second: 100 W between windows, 300 W in them, 10 of every 20 s; the mean is 10 W lower."""
     words = []
     for n in range(1, int(seconds * 2) + 1):
         inside = n // 20 % 2 == 1
         watts = 300.0 if inside else 100.0
         how = {"sensor_w": watts, "sensor": "instant"} if sensor else {}
         phase, number = ("window", 1) if inside else ("warm-up", 0)
-        words.append(
-            word(phase, window=number, power_w=watts - 10, source="nvml counter", t_ns=n * 500_000_000, **how)
-        )
+        words.append(word(phase, window=number, power_w=watts - 10, source="nvml counter", t_ns=n * 500_000_000, **how))
     return words
 
 

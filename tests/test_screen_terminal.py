@@ -162,6 +162,7 @@ def test_prepare_sets_what_textual_reads():
         ({"TERM": "xterm", "LANG": "en_US.UTF-8"}, False),
         ({"TERM": "xterm"}, False),
         ({"TERM": "xterm", "LC_ALL": "de_DE.ISO-8859-1", "LANG": "en_US.UTF-8"}, True),
+        ({"TERM": "xterm", "LC_ALL": "C", "LANG": "en_US.UTF-8"}, True),
     ],
 )
 def test_ascii_where_the_terminal_cannot_do_more(environ, needed):

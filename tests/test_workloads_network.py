@@ -151,3 +151,19 @@ def test_same_numbers_as_torch():
     for _ in range(4):
         assert ours.step(images, labels) == pytest.approx(theirs.step(images, labels), rel=2e-4)
     assert ours.evaluate(images, labels)[0] == pytest.approx(theirs.evaluate(images, labels)[0], rel=2e-3)
+
+
+def test_the_optimizer_of_torch_makes_the_same_steps():
+    torch = pytest.importorskip("torch")
+    from memtui.workloads.cnn import TorchNetwork
+
+    rng = np.random.default_rng(0)
+    images, labels = rng.random((8, 32, 32, 3), np.float32), rng.integers(0, 10, 8)
+    ended = []
+    for torch_optimizer in (False, True):
+        network = TorchNetwork(torch_optimizer=torch_optimizer)
+        torch.manual_seed(1)  # of dropout
+        losses = [network.step(images, labels) for _ in range(3)]
+        ended.append((losses, [parameter.detach().clone() for parameter in network.model.parameters()]))
+    assert ended[0][0] == pytest.approx(ended[1][0], rel=1e-4)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(ended[0][1], ended[1][1], strict=True))

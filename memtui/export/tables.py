@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.step_trace import CATEGORIES, PHASES
 from memtui.export.source import Source
 from memtui.session.codec import UNKNOWN_BYTES
 from memtui.session.reader import VmaRow
@@ -173,6 +174,20 @@ def _gpu_memory(reader: Source) -> Iterator[Row]:
         yield held.t_ns, pids[held.process], held.gpu_bytes, held.status, held.reason
 
 
+def _allocations(reader: Source) -> Iterator[Row]:
+    """Every allocation and free of the recorded training steps, with what was held after it."""
+    for step in reader.allocation_steps():
+        trace = reader.step_trace(step)
+        names = ("", *trace.names)
+        for t_ns, delta, held, category, phase, op, layer in zip(
+            *(trace.t_ns.tolist(), trace.delta_bytes.tolist(), trace.usage_bytes.tolist()),
+            *(trace.category.tolist(), trace.phase.tolist(), trace.op.tolist(), trace.layer.tolist()),
+            strict=True,
+        ):
+            what = CATEGORIES[category], PHASES[phase], names[op + 1], names[layer + 1]
+            yield step.pid, step.step, t_ns, delta, held, *what
+
+
 def _events(reader: Source) -> Iterator[Row]:
     for event in reader.events(0, 2**62):
         yield event.t_ns, event.kind, event.text
@@ -193,6 +208,10 @@ TABLES: dict[str, Table] = {
         _vmas,
     ),
     "reuse": (("pid", "bound", "distance_bytes", "count"), _reuse),
+    "allocations": (
+        ("pid", "step", "t_ns", "delta_bytes", "usage_bytes", "category", "phase", "op", "layer"),
+        _allocations,
+    ),
     "power": (
         (
             *("t_ns", "device", "watts", "joules", "source", "status", "reason"),

@@ -22,6 +22,7 @@ from memtui.foreign import visible
 from memtui.frames import Decoder, FrameError
 from memtui.limits import Limits
 from memtui.recorder.builder import Hopeless, SessionBuilder
+from memtui.recorder.traced import Traced
 from memtui.samples import End, Event, Process
 from memtui.session.store import SessionError, size_on_disk
 from memtui.session.writer import SessionWriter
@@ -53,20 +54,32 @@ class Marks:
 
 
 def record(
-    stream_fd: int, builder: SessionBuilder, writer: SessionWriter, stop_fd: int, report, marks: Marks | None = None
+    stream_fd: int,
+    builder: SessionBuilder,
+    writer: SessionWriter,
+    stop_fd: int,
+    report,
+    marks: Marks | None = None,
+    traced: Traced | None = None,
 ) -> None:
     """Take messages from the pipe until its end, committing every half second. Raises FrameError, sqlite3.Error."""
     decoder, began, news = Decoder(), False, False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
         left = max(commit_due - time.monotonic(), 0)
-        ready, _, _ = select.select([stream_fd, stop_fd, *(marks.fds if marks else ())], [], [], left)
+        others = [*(marks.fds if marks else ()), *(traced.fds if traced else ())]
+        ready, _, _ = select.select([stream_fd, stop_fd, *others], [], [], left)
+        for told in traced.read(ready, time.monotonic_ns()) if traced else ():
+            builder.take(told)
+            news = True
         for mark in marks.read() if marks and builder.hello is not None else ():
             builder.take(mark)
             news = True
         if stream_fd in ready:
             chunk = os.read(stream_fd, READ_BYTES)
             if not chunk:
+                for told in traced.rest(time.monotonic_ns()) if traced else ():
+                    builder.take(told)
                 return
             for message in decoder.feed(chunk):
                 builder.take(message)
@@ -117,7 +130,9 @@ def main(argv: list[str] | None = None) -> int:
     code = 0
     try:
         try:
-            record(0, builder, writer, stop_fd, report, Marks(options.marks) if options.marks is not None else None)
+            marks = Marks(options.marks) if options.marks is not None else None
+            traced = Traced(options.traced) if options.traced is not None else None
+            record(0, builder, writer, stop_fd, report, marks, traced)
         except Hopeless as error:
             writer.discard()
             return _refuse(str(error))
@@ -151,6 +166,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("path", type=Path)
     parser.add_argument("--force", action="store_true")
     parser.add_argument("--marks", type=int, metavar="FD")
+    parser.add_argument("--traced", type=int, metavar="FD")
     parser.add_argument("--max-bytes", type=int)
     parser.add_argument("--stop-when", type=Condition.parse)
     return parser

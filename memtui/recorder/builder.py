@@ -19,6 +19,7 @@ from memtui.masking import mask_secrets
 from memtui.recorder.observed import ObservedProcess
 from memtui.samples import (
     SHARED_UNKNOWN,
+    AllocationStep,
     End,
     Event,
     GpuMemory,
@@ -29,10 +30,13 @@ from memtui.samples import (
     Process,
     ProcessWindow,
     Status,
+    TensorRanges,
     VmaTable,
     Window,
     held_ns,
 )
+from memtui.session.allocations import step_row
+from memtui.session.tensors import ranges_row
 from memtui.session.writer import SessionWriter
 
 
@@ -51,6 +55,7 @@ class SessionBuilder:
         self._running: set[int] = set()  # processes of the last window
         self._histogram = ReuseHistogram()
         self._row_numbers = itertools.count(1)  # of VMAs
+        self._told = itertools.count()
         self._absent_power: dict[tuple[str, str, str], str] = {}
         self._gpu_memory: dict[int, GpuMemory] = {}  # as last written, by process
         self.samples = 0
@@ -87,6 +92,8 @@ class SessionBuilder:
             case Power():
                 self._writer.insert("power", [_power_row(r) for r in message.readings if self._is_news(r)])
                 self._writer.insert("gpu_memory", [astuple(m) for m in message.gpu_memory if self._is_change(m)])
+            case AllocationStep() | TensorRanges():
+                self._take_told(message)
             case Event():
                 # What the sampler says may quote a command line; a mark is what the user chose to write down.
                 text = message.text if message.kind == "mark" else self._fit_to_keep(message.text)
@@ -100,6 +107,17 @@ class SessionBuilder:
                 self._note_ended(set())
                 self._writer.insert("event", [(message.t_ns, "end", message.text or message.kind)])
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
+
+    def _take_told(self, message: AllocationStep | TensorRanges) -> None:
+        """What a program tells of itself may be anything."""
+        try:
+            if isinstance(message, AllocationStep):
+                self._writer.insert("allocation_step", [step_row(next(self._told), message)])
+            else:
+                self._writer.insert("tensor_ranges", [ranges_row(next(self._told), message)])
+        except ValueError as error:
+            what = f"what process {message.pid} tells of its tensors is left out: {error}"
+            self.take(Event(time.monotonic_ns(), "warning", what))
 
     def keep_limits(self) -> None:
         """Before a commit."""

@@ -22,6 +22,7 @@ KEYS: tuple[Binding, ...] = (
     Binding("j", "jump", "jump to a time"),
     Binding("p", "processes", "processes or address ranges"),
     Binding("o", "output", "output of the program"),
+    Binding("a", "allocations", "allocations of training steps (memtui trace)"),
     Binding("n", "mark(1)", "next mark"),
     Binding("N", "mark(-1)", "previous mark"),
     Binding("slash", "filter", "filter by text"),

@@ -305,6 +305,11 @@ class MemoryScreen(Screen[None]):
         else:
             self._focus_range(self.table.selected)
 
+    def action_allocations(self) -> None:
+        from memtui.screens.allocations import AllocationScreen
+
+        self.app.push_screen(AllocationScreen(self._ask))
+
     def action_output(self) -> None:
         self._show_output(not self.output_shown)
 

@@ -16,10 +16,14 @@ from numpy.typing import NDArray
 from memtui.analysis.lean import ranked
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.analysis.step_trace import StepTrace
+from memtui.analysis.tensor_pages import TensorMap
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, add_up
 from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
 from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process
+from memtui.session.allocations import KINDS as STEP_KINDS
+from memtui.session.allocations import SCALARS, RecordedStep, decode_step, recorded_step
 from memtui.session.checks import (
     MAX_INTEGER,
     MAX_PID,
@@ -44,6 +48,7 @@ from memtui.session.store import (
     split_row_id,
     unreadable,
 )
+from memtui.session.tensors import decode_map
 
 _SCALARS = ", ".join((*INTEGERS, *MAYBE, *TEXTS))
 _SCALAR_KINDS = "i" * len(INTEGERS) + "I" * len(MAYBE) + "t" * len(TEXTS)
@@ -397,6 +402,30 @@ class SessionReader:
             "(SELECT max(t_ns) FROM gpu_memory WHERE process = p.key AND t_ns <= ?)"
         )
         return {row[1]: GpuMemory(*row) for row in self._all(query, _HELD_KINDS, t_ns)}
+
+    def allocation_steps(self) -> list[RecordedStep]:
+        """The training steps whose allocations were recorded, in the order they came."""
+        rows = self._all(f"SELECT {SCALARS} FROM allocation_step ORDER BY id", STEP_KINDS)
+        try:
+            return [recorded_step(row) for row in rows]
+        except ValueError as error:
+            raise self._damaged(str(error)) from None
+
+    def step_trace(self, step: RecordedStep) -> StepTrace:
+        """Every allocation of a recorded step."""
+        rows = self._all("SELECT data FROM allocation_step WHERE id = ?", "b", step.id)
+        try:
+            return decode_step(step, rows[0][0])
+        except (IndexError, ValueError) as error:
+            raise self._damaged(f"allocations of step {step.step}: {error}") from None
+
+    def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
+        """(pid, from when on, where its lasting tensors lie until its next one), in the order they came."""
+        rows = self._all("SELECT pid, t_ns, data FROM tensor_ranges ORDER BY id", "iib")
+        try:
+            return [(pid, t_ns, decode_map(data)) for pid, t_ns, data in rows]
+        except ValueError as error:
+            raise self._damaged(f"places of tensors: {error}") from None
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         """Events of a half-open time range."""

@@ -52,3 +52,12 @@ CREATE TABLE gpu_memory( -- what a process holds on all GPUs together; holds unt
 
 CREATE TABLE event(t_ns INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
 CREATE INDEX event_by_time ON event(t_ns);
+
+CREATE TABLE allocation_step( -- every allocation of a training step, seen from inside the process
+    id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, step INTEGER NOT NULL, start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL, start_bytes INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, -- of all that is known
+    peak_op TEXT NOT NULL, peak_layer TEXT NOT NULL, peak_parts TEXT NOT NULL, -- JSON: bytes by category at the peak
+    rows INTEGER NOT NULL, cost_ns INTEGER NOT NULL, dropped INTEGER NOT NULL, lost INTEGER NOT NULL,
+    data BLOB NOT NULL);
+CREATE TABLE tensor_ranges( -- where the lasting tensors of a process lie, until its next row
+    id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, t_ns INTEGER NOT NULL, data BLOB NOT NULL);

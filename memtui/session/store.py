@@ -18,7 +18,7 @@ from memtui.errors import UserError
 from memtui.foreign import visible
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 SQLITE_MAGIC = b"SQLite format 3\0"
 MAX_VALUE_BYTES = 64 << 20  # of one text or blob
 JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # https://www.sqlite.org/fileformat.html, "The Rollback Journal"

@@ -118,12 +118,13 @@ class HeaderLine(Painted):
         if view.budgeted_s is not None:
             budgeted = f"{view.budgeted_s:.2f}"
             long, short = f"asked {asked} s budgeted {budgeted} s true {true}", f"{asked}→{budgeted}→{true}"
+        own = f"self {text.percent(view.own_cpu):>6}" if view.own_cpu is not None else ""
         words = [
             (1, text.clean(view.tracker)),
             (5, f"flush {text.clean(view.flush)}" if view.flush else ""),
             (3, long if view.asked_s is not None else ""),
-            (4, f"stopped {text.duration(view.paused_s)}" if view.paused_s is not None else ""),
-            (2 if view.budget is None else 6, f"self {text.percent(view.own_cpu)}" if view.own_cpu is not None else ""),
+            (4, f"stopped {text.duration(view.paused_s):>7}" if view.paused_s is not None else ""),
+            (2 if view.budget is None else 6, own),
             (2, self._budget()),
         ]
         words = [(rank, word) for rank, word in words if word]

@@ -103,7 +103,9 @@ class VmaTable(RowPanel):
         for name, cells, sort in columns:
             right = name in ("of WSS", "pid")
             # Size columns end in the unit: the word stands over the digits.
-            words = (name.rjust(cells - 6) + "      ") if name in ("WSS", "RSS", "shared") else name
+            # Right above the figure, without its unit where the name is that short.
+            words = name.rjust(cells - 6).ljust(cells) if name in ("WSS", "RSS") else name
+            words = name.rjust(cells - 2).ljust(cells) if name == "shared" else words
             words = name.rjust(cells - 1) + " " if right else words
             style = look["text"] if sort == self.view.sort and name == sort else look["dim"]
             line.append((text.fit(words, cells), style))

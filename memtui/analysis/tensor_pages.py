@@ -1,0 +1,79 @@
+"""What a working set is made of: touched pages by the kind of the tensors that lie in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.working_set import bytes_by_range
+from memtui.pageset import PAGE_BYTES, PageSet
+
+MAX_ADDRESS = 1 << 57  # with five levels of page tables
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorMap:
+    """Tensors of a process by address.
+
+    Attributes:
+        start, size_bytes, category: i8[n], rising by address; ``category`` counts ``step_trace.CATEGORIES``.
+        names: of each.
+    """
+
+    start: NDArray[np.int64]
+    size_bytes: NDArray[np.int64]
+    category: NDArray[np.int64]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, columns: NDArray[np.int64], names: tuple[str, ...]) -> TensorMap:
+        """Of i8[3, n] (address, size, category) in any order.
+
+        Raises:
+            ValueError: tensors outside of memory, of no size, on top of each other or of no such category.
+        """
+        if columns.ndim != 2 or columns.shape != (3, len(names)):
+            raise ValueError(f"{len(names)} tensors in columns of shape {columns.shape}")
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError("the name of a tensor is no text")
+        order = np.argsort(columns[0], kind="stable")
+        start, size, category = (columns[n][order] for n in range(3))
+        if len(order) and not (
+            start.min() >= 0 and start.max() < MAX_ADDRESS and size.min() > 0 and size.max() < MAX_ADDRESS
+        ):
+            raise ValueError("a tensor lies outside of memory")
+        if (start[1:] < start[:-1] + size[:-1]).any():
+            raise ValueError("two tensors lie on top of each other")
+        if len(order) and not 0 <= category.min() <= category.max() < len(CATEGORIES):
+            raise ValueError("a tensor is of no known category")
+        return cls(start, size, category, tuple(names[n] for n in order.tolist()))
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """i8[3, n], as ``of`` takes them."""
+        return np.stack((self.start, self.size_bytes, self.category))
+
+    def exists_bytes(self) -> NDArray[np.int64]:
+        """i8[len(CATEGORIES)]: sizes added up by category."""
+        return self._by_category(self.size_bytes)
+
+    def touched_bytes(self, pages: PageSet) -> NDArray[np.int64]:
+        """i8[len(CATEGORIES)]: touched bytes by category, in whole pages.
+
+        A page that two tensors share is the first one's, so what is counted is a part of ``pages.size_bytes``; the
+        rest of that belongs to no tensor of this map. Of a touched 2 MiB page each tensor counts its own part.
+        """
+        first = self.start // PAGE_BYTES * PAGE_BYTES
+        last = -(-(self.start + self.size_bytes) // PAGE_BYTES) * PAGE_BYTES
+        # The page in which one ends and the next begins.
+        first[1:] = np.maximum(first[1:], np.maximum.accumulate(last)[:-1])
+        last = np.maximum(last, first)  # one that lies in a page of others only
+        return self._by_category(bytes_by_range(pages, first.astype(np.uint64), last.astype(np.uint64)))
+
+    def _by_category(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        found = np.zeros(len(CATEGORIES), np.int64)
+        np.add.at(found, self.category, values)
+        return found

@@ -1,0 +1,148 @@
+"""Pages by the tensors that lie in them: against a naive count, as rows, and on a session whose truth is known."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.tensor_pages import TensorMap
+from memtui.by_category import by_category
+from memtui.pageset import PageSet
+from memtui.report import build_report, format_report
+from memtui.samples import TensorRanges
+from memtui.session.reader import SessionReader
+from memtui.session.store import SessionError
+from memtui.session.tensors import decode_map, encode_map
+from tests import sessions
+
+WEIGHTS, INPUTS = CATEGORIES.index("weights"), CATEGORIES.index("inputs")
+
+
+def made(*rows: tuple[int, int, int]) -> TensorMap:
+    return TensorMap.of(np.array(rows, np.int64).reshape(-1, 3).T, tuple(f"layer {n}" for n in range(len(rows))))
+
+
+@st.composite
+def maps(draw) -> TensorMap:
+    """Tensors of a few bytes to a few pages, with gaps of any length, also none."""
+    at, rows = draw(st.integers(0, 5000)), []
+    for _ in range(draw(st.integers(0, 12))):
+        size = draw(st.sampled_from([4, 64, 1000, 4096, 5000, 20_000]))
+        rows.append((at, size, draw(st.integers(0, len(CATEGORIES) - 1))))
+        at += size + draw(st.sampled_from([0, 0, 60, 4096, 9000]))
+    return made(*draw(st.permutations(rows)))
+
+
+@given(maps(), st.frozensets(st.integers(0, 60), max_size=40))
+def test_each_page_counts_once_for_the_first_tensor_in_it(tensors, touched):
+    expected = [0] * len(CATEGORIES)
+    for page in touched:
+        for start, size, category in tensors.columns.T.tolist():
+            if start < (page + 1) * 4096 and page * 4096 < start + size:
+                expected[category] += 4096
+                break
+    pages = PageSet.from_pages(sorted(touched))
+    assert tensors.touched_bytes(pages).tolist() == expected
+    assert sum(expected) <= pages.size_bytes
+
+
+@given(maps())
+def test_a_map_as_a_blob(tensors):
+    found = decode_map(encode_map(tensors))
+    assert np.array_equal(found.columns, tensors.columns)
+    assert found.names == tensors.names
+    assert found.exists_bytes().sum() == tensors.size_bytes.sum()
+
+
+def test_a_part_of_a_large_page():
+    pages = PageSet.from_blocks([], np.empty((0, 8)), huge=[1])
+    tensors = made((2 << 20, 4096, WEIGHTS), ((2 << 20) + 8192, 4096, INPUTS))
+    assert tensors.touched_bytes(pages)[[WEIGHTS, INPUTS]].tolist() == [4096, 4096]
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([(-4096, 10, 0)], "outside of memory"),
+        ([(1 << 60, 10, 0)], "outside of memory"),
+        ([(4096, 0, 0)], "outside of memory"),
+        ([(4096, 10, 0), (4100, 10, 0)], "on top of each other"),
+        ([(4096, 10, 99)], "no known category"),
+    ],
+)
+def test_what_cannot_be_is_refused(rows, why):
+    with pytest.raises(ValueError, match=why):
+        made(*rows)
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", encode_map(made((0, 10, 0)))[:-4]])
+def test_a_damaged_blob(data):
+    with pytest.raises(ValueError, match=r"."):
+        decode_map(data)
+
+
+def told(sample: int, *rows: tuple[int, int, int]) -> TensorRanges:
+    columns = np.array(rows, np.int64).reshape(-1, 3).T
+    return TensorRanges(4242, sample * 203 * sessions.MS, columns, tuple("abc"[: len(rows)]))
+
+
+def session(tmp_path, *more, samples: int = 20):
+    """More messages, each behind the window whose number stands beside it."""
+    stream = []
+    for message in sessions.messages(samples):
+        stream.append(message)
+        stream += [one for at, one in more if getattr(message, "sample", None) == at and hasattr(message, "processes")]
+    return sessions.write_session(tmp_path / "s.memtui", stream)
+
+
+# In every window the first 1024 pages of the heap are touched, and 2048 of 16384 of the data.
+HOT = (sessions.HEAP, 3 << 20, WEIGHTS)
+DATA_SET = (sessions.DATA, 64 << 20, INPUTS)
+
+
+def test_the_working_set_by_category(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET)))
+    reader = SessionReader(path)
+    found = by_category(reader)
+    total = np.mean([reader.page_set(n, 1).size_bytes for n in range(2, 20) if n != 7])
+    reader.close()
+    assert found["pid"] == 4242
+    parts = {part["category"]: part for part in found["parts"]}
+    assert parts["weights"]["touched_bytes"] == parts["weights"]["exists_bytes"] == 3 << 20
+    later = 12 / found["windows"]  # of the windows that know of the data set
+    assert parts["inputs"]["touched_bytes"] == pytest.approx((8 << 20) * later)
+    assert parts["inputs"]["exists_bytes"] == pytest.approx((64 << 20) * later)
+    assert found["rest_bytes"] + sum(p["touched_bytes"] for p in parts.values()) == pytest.approx(total, rel=1e-3)
+    text = format_report(build_report(path))
+    assert "by tensor    touched in a window, of what there is: weights 3.00 MiB of 3.00 MiB" in text
+
+
+def test_without_pages_it_says_why(tmp_path):
+    path = session(tmp_path, (19, told(30, HOT)))
+    assert "by tensor    n/a: no pages are stored of a window in which" in format_report(build_report(path))
+    path.unlink()
+    assert build_report(session(tmp_path))["by_category"] is None
+
+
+def test_tensors_that_cannot_be_are_left_out_with_a_word(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT, (HOT[0] + 5, 100, WEIGHTS))))
+    report = build_report(path)
+    assert report["by_category"] is None
+    assert any("process 4242 tells of its tensors is left out: two tensors lie" in text for text in report["warnings"])
+
+
+def test_a_tampered_session(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT)))
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE tensor_ranges SET data = x'00'")
+    connection.commit()
+    connection.close()
+    reader = SessionReader(path)
+    with pytest.raises(SessionError, match="is damaged: places of tensors"):
+        reader.tensor_maps()
+    reader.close()
