@@ -16,6 +16,7 @@ import pytest
 from memtui import cli, export, target
 from memtui import report as reports
 from memtui.samples import Event, Window
+from memtui.session.store import SCHEMA_VERSION
 from tests.sessions import messages, write_session
 from tests.users import temporary_user
 
@@ -140,7 +141,7 @@ def test_bad_files(words, kind, session, tmp_path):
         "empty": b"",
         "foreign": b"hello" * 100,
         "truncated": data[: len(data) - 5000],
-        "newer": data[:60] + (7).to_bytes(4, "big") + data[64:],
+        "newer": data[:60] + (SCHEMA_VERSION + 1).to_bytes(4, "big") + data[64:],
     }
     if kind != "missing":
         bad.write_bytes(contents[kind])
@@ -277,7 +278,7 @@ def test_a_closed_pipe_is_no_error(session):
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(("form", "files"), [("csv", "8 files"), ("json", "session.json"), ("html", "report.html")])
+@pytest.mark.parametrize(("form", "files"), [("csv", "9 files"), ("json", "session.json"), ("html", "report.html")])
 def test_an_export_that_takes_its_time_says_so(form, files, session, tmp_path, monkeypatch, capsys):
     def slow(*words, **options):
         time.sleep(0.5)

@@ -484,3 +484,26 @@ def test_runs_are_the_same_in_parts():
     assert len(list(pages.runs())) == 1
     border = DATA + 2048 * (2 << 20)
     assert [start for start, _, _ in pages.runs([border, DATA + 4096])] == [DATA, DATA + 4096, border]
+
+
+def test_a_session_of_the_format_before_is_read(tmp_path):
+    """It lacks the tables of what programs tell of themselves, and knows nothing of that."""
+    path = write_session(tmp_path / "s.memtui", messages(5))
+    connection = sqlite3.connect(path)
+    connection.executescript("DROP TABLE allocation_step; DROP TABLE tensor_ranges; PRAGMA user_version=6;")
+    connection.close()
+    reader = SessionReader(path)
+    assert len(reader.samples) == 5
+    assert reader.allocation_steps() == []
+    assert reader.tensor_maps() == []
+    reader.close()
+    connection = sqlite3.connect(path)
+    connection.executescript("DROP TABLE gpu_memory;")
+    connection.close()
+    with pytest.raises(SessionError, match="its tables are not those of format 6"):
+        SessionReader(path)
+    connection = sqlite3.connect(path)
+    connection.executescript("PRAGMA user_version=5;")
+    connection.close()
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 7\)"):
+        SessionReader(path)

@@ -24,6 +24,11 @@ Where and when                          addresses down, time across, warmer wher
   lower edge says what is under it: first address, range, time, and how many of the cell's pages were touched in that
   window.
 """,
+    "allocations": """\
+Allocations                             of recorded training steps (memtui trace): kinds of tensors, what is alive
+  a             show them, and back
+  arrows        the cursor; home: as the step began; P: the peak; n N: the next, the previous recorded step
+""",
     "reuse": """\
 Reuse distance, miss ratio              of all touches from the start of the session to the cursor
   Bars: how many touches came back after so much other memory. Curve (m): which share of touches a memory of that size

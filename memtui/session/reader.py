@@ -41,6 +41,7 @@ from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, Growing
 from memtui.session.store import (
     SessionError,
     connect_reader,
+    format_of,
     has_log,
     read_all,
     row_id,
@@ -50,6 +51,7 @@ from memtui.session.store import (
 )
 from memtui.session.tensors import decode_map
 
+TRACED_FORMAT = 7  # since which sessions hold what a program told of itself
 _SCALARS = ", ".join((*INTEGERS, *MAYBE, *TEXTS))
 _SCALAR_KINDS = "i" * len(INTEGERS) + "I" * len(MAYBE) + "t" * len(TEXTS)
 _READING = (
@@ -101,6 +103,7 @@ class SessionReader:
         """
         self.path = path
         self._connection: sqlite3.Connection | None = None
+        self._format = 0
         self._has_log = False  # as of the moment it was opened
         self._touched = KeptRows(self._read_touched)
         self._resident: tuple[int, dict[int, tuple[int, Pairs]]] = -1, {}
@@ -405,6 +408,9 @@ class SessionReader:
 
     def allocation_steps(self) -> list[RecordedStep]:
         """The training steps whose allocations were recorded, in the order they came."""
+        self._open()
+        if self._format < TRACED_FORMAT:
+            return []
         rows = self._all(f"SELECT {SCALARS} FROM allocation_step ORDER BY id", STEP_KINDS)
         try:
             return [recorded_step(row) for row in rows]
@@ -421,6 +427,9 @@ class SessionReader:
 
     def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
         """(pid, from when on, where its lasting tensors lie until its next one), in the order they came."""
+        self._open()
+        if self._format < TRACED_FORMAT:
+            return []
         rows = self._all("SELECT pid, t_ns, data FROM tensor_ranges ORDER BY id", "iib")
         try:
             return [(pid, t_ns, decode_map(data)) for pid, t_ns, data in rows]
@@ -435,6 +444,7 @@ class SessionReader:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = connect_reader(self.path)
+            self._format = format_of(self._connection)
             self._has_log = has_log(self._connection)
         return self._connection
 

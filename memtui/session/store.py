@@ -19,6 +19,8 @@ from memtui.foreign import visible
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
 SCHEMA_VERSION = 7
+_TABLES_SINCE = {7: frozenset(("allocation_step", "tensor_ranges"))}  # by format: what the one before it had not
+OLDEST_VERSION = 6  # of those that are read; what such a file has no table for, it knows nothing of
 SQLITE_MAGIC = b"SQLite format 3\0"
 MAX_VALUE_BYTES = 64 << 20  # of one text or blob
 JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # https://www.sqlite.org/fileformat.html, "The Rollback Journal"
@@ -66,9 +68,10 @@ def check_file(path: Path) -> None:
     page_bytes, pages = struct.unpack_from(">H", head, 16)[0], struct.unpack_from(">I", head, 28)[0]
     version = struct.unpack_from(">I", head, 60)[0]
     page_bytes = 65536 if page_bytes == 1 else page_bytes
-    if version != SCHEMA_VERSION:
+    if not OLDEST_VERSION <= version <= SCHEMA_VERSION:
         age = "a newer" if version > SCHEMA_VERSION else "an older"
-        raise SessionError(f"{path}: was written by {age} memtui (format {version}, this one reads {SCHEMA_VERSION})")
+        reads = f"{OLDEST_VERSION} to {SCHEMA_VERSION}"
+        raise SessionError(f"{path}: was written by {age} memtui (format {version}, this one reads {reads})")
     # While the log is there, it has the pages that are missing (a disk that ran full in the middle of folding it).
     if size < pages * page_bytes and not _log_bytes(path):
         raise SessionError(f"{path}: is truncated: {size} of {pages * page_bytes} bytes are there")
@@ -234,17 +237,24 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     found = read_all(connection, path, "SELECT type, name, tbl_name, sql FROM sqlite_master", ())
     if not found:
         raise SessionError(f"{path}: holds no recording yet, or its recorder died before the first sample")
-    if sorted(map(_normal, found)) != _known_schema():
-        raise SessionError(f"{path}: is not a memtui session: its tables are not those of format {SCHEMA_VERSION}")
+    version = format_of(connection)
+    if sorted(map(_normal, found)) != _known_schema(version):
+        raise SessionError(f"{path}: is not a memtui session: its tables are not those of format {version}")
+
+
+def format_of(connection: sqlite3.Connection) -> int:
+    """The format of a session that was checked."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 @cache
-def _known_schema() -> list[tuple[str, ...]]:
+def _known_schema(version: int) -> list[tuple[str, ...]]:
     connection = sqlite3.connect(":memory:")
     connection.executescript(schema())
     found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     connection.close()
-    return sorted(map(_normal, found))
+    later = {table for since, tables in _TABLES_SINCE.items() if since > version for table in tables}
+    return sorted(_normal(entry) for entry in found if entry[2] not in later)
 
 
 def _normal(entry: tuple[Any, ...]) -> tuple[str, ...]:

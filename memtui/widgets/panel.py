@@ -243,17 +243,18 @@ class Panel(Painted):
 
     def message(self, words: str, width: int, height: int) -> list[Line]:
         """A few words in the place where the picture would be."""
-        return centred(words, width, height, self.look["dim"])
+        return centred(words, width, height, self.look["dim"], margin=1)
 
 
-def centred(words: str, width: int, height: int, style: Style) -> list[Line]:
+def centred(words: str, width: int, height: int, style: Style, *, margin: int = 0) -> list[Line]:
     """Words in the middle, wrapped."""
+    room = width - 2 * margin
     lines: list[str] = []
     for word in text.clean(words).split():
-        if lines and text.width(lines[-1]) + 1 + text.width(word) <= width - 2:
+        if lines and text.width(lines[-1]) + 1 + text.width(word) <= room:
             lines[-1] += " " + word
         else:
-            lines.append(text.fit(word, width - 2).rstrip() if text.width(word) > width - 2 else word)
+            lines.append(text.fit(word, room).rstrip() if text.width(word) > room else word)
     top = max(0, (height - len(lines)) // 2)
     below = [[(" " * max(0, (width - text.width(line)) // 2) + line, style)] for line in lines]
     return [[] for _ in range(top)] + below
