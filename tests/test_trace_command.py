@@ -233,3 +233,72 @@ def test_what_the_working_set_is_made_of(tmp_path):
     assert data["exists_bytes"] == pytest.approx(40000 * 3 * 32 * 32 * 4, rel=0.3)  # known from the second record on
     assert data["touched_bytes"] < 0.02 * data["exists_bytes"]
     assert found["rest_bytes"] > 0
+
+
+def test_what_goes_wrong_inside_does_not_reach_the_program(tmp_path):
+    """Inputs whose memory nobody may ask for: the tracer says so once and is gone, the training trains on."""
+    text = TRAINING.replace(
+        "model = nn.Sequential(",
+        "class Odd(torch.Tensor):\n"
+        "    def untyped_storage(self):\n        raise ZeroDivisionError('no storage')\n"
+        "    def data_ptr(self):\n        raise ZeroDivisionError('no address')\n\n"
+        "model = nn.Sequential(",
+    ).replace("model(x)", "model(x.as_subclass(Odd)).as_subclass(torch.Tensor)")
+    done, report = traced(tmp_path, sys.executable, script(tmp_path, text), "12", "6", every=2)
+    assert done.returncode == 6
+    assert done.stdout.startswith("loss ")
+    assert len(words(done)) <= 1
+    assert report["samples"]
+
+
+@pytest.mark.parametrize("how", ["torch.compile(model, backend='aot_eager')", "nn.DataParallel(model)"])
+def test_models_in_wrappers(tmp_path, how):
+    text = TRAINING.replace("optimizer = torch", f"wrapped = {how}\noptimizer = torch").replace(
+        "model(x)", "wrapped(x)"
+    )
+    done, report = traced(tmp_path, sys.executable, script(tmp_path, text), "14", every=4)
+    assert done.returncode == 0, done.stderr
+    assert "hook" not in done.stderr, "the compiler did not see any"
+    assert report["allocations"]["steps"] == 3
+    assert report["allocations"]["at_peak"]["bytes"]["weights"] == PARAMETERS_BYTES
+
+
+def test_a_model_that_is_compiled_while_a_step_is_recorded(tmp_path):
+    text = TRAINING.replace(
+        "    loss = nn",
+        "    if step == 6:\n        model = torch.compile(model, backend='aot_eager')\n    loss = nn",
+    ).replace("lr=0.1", "lr=0.1, foreach=True")
+    done, report = traced(tmp_path, sys.executable, script(tmp_path, text), "14", "4", every=4)
+    assert done.returncode == 4, done.stderr
+    assert report["allocations"]["steps"] >= 2
+
+
+def test_an_optimiser_that_is_compiled(tmp_path):
+    text = TRAINING.replace("for step", "compiled = torch.compile(optimizer.step, backend='eager')\nfor step")
+    text = text.replace("    optimizer.step()", "    compiled()")
+    done, report = traced(tmp_path, sys.executable, script(tmp_path, text), "14", "2", every=4)
+    assert done.returncode == 2, done.stderr
+    assert "memtui" not in "".join(words(done))
+    assert report["allocations"]["steps"] == 3
+
+
+def test_weights_that_belong_to_no_module(tmp_path):
+    text = TRAINING.replace(
+        "optimizer = torch.optim.SGD(model.parameters(),",
+        "loose = torch.zeros(1000, requires_grad=True)\noptimizer = torch.optim.SGD([*model.parameters(), loose],",
+    ).replace("    loss.backward()", "    loss = loss + loose.square().sum()\n    loss.backward()")
+    _, report = traced(tmp_path, sys.executable, script(tmp_path, text), "6", every=2)
+    assert report["allocations"]["at_peak"]["bytes"]["weights"] == PARAMETERS_BYTES + 4000
+
+
+def test_workers_that_load_data(tmp_path):
+    text = TRAINING.replace(
+        "for step in range(int(sys.argv[1])):\n    x, y = torch.randn(10, 784), torch.randint(0, 10, (10,))",
+        "data = torch.utils.data.TensorDataset(torch.randn(200, 784), torch.randint(0, 10, (200,)))\n"
+        "for x, y in torch.utils.data.DataLoader(data, batch_size=10, num_workers=2):",
+    )
+    done, report = traced(tmp_path, sys.executable, script(tmp_path, text), "0", every=5)
+    assert done.returncode == 0, done.stderr
+    assert not words(done)
+    assert report["allocations"]["steps"] == 4  # 2, 7, 12, 17
+    assert len(report["allocations"]["pids"]) == 1

@@ -16,7 +16,17 @@ import torch
 from torch import nn
 
 from memtui.analysis.step_trace import CATEGORIES, PHASES, StepTrace
-from memtui.trace.torch_private import BACKWARD, RawEvent, RawSpan, RawStep, hushed, problem, raw_step, turns
+from memtui.trace.torch_private import (
+    BACKWARD,
+    RawEvent,
+    RawSpan,
+    RawStep,
+    hushed,
+    problem,
+    raw_step,
+    turns,
+    uncompiled,
+)
 
 LAYER_LABEL = "memtui.layer:"
 _NOTE_LABEL = "memtui.note:"
@@ -163,10 +173,11 @@ def layer_labels(root_modules: Iterable[nn.Module]) -> Iterator[None]:
             if holder is module:
                 return
 
+    entered, left = uncompiled(push), uncompiled(pop)
     with ExitStack() as stack:
         for name, module in _named(root_modules):
-            stack.callback(module.register_forward_pre_hook(partial(push, name), prepend=True).remove)
-            stack.callback(module.register_forward_hook(pop, always_call=True).remove)
+            stack.callback(module.register_forward_pre_hook(partial(entered, name), prepend=True).remove)
+            stack.callback(module.register_forward_hook(left, always_call=True).remove)
         try:
             yield
         finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -233,3 +234,15 @@ def hushed() -> Iterator[None]:
         yield
     finally:
         level.value = before
+
+
+def uncompiled(work: Callable[..., Any]) -> Callable[..., Any]:
+    """What the compiler keeps out of, also where it is called by something that was compiled."""
+    dynamo = sys.modules.get("torch._dynamo")  # without it nothing is compiled; importing it takes seconds
+    return work if dynamo is None or not hasattr(dynamo, "disable") else dynamo.disable(work)
+
+
+def compiled_frames() -> int:
+    """How many pieces of the program were compiled so far."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return int(counters["frames"]["total"]) if counters is not None else 0

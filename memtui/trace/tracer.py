@@ -1,31 +1,31 @@
 """Finds the steps of a training and records every allocation of some of them, from inside its process.
 
 A step ends when the optimiser that steps first does so again; no line of the program is changed. Between the recorded
-steps there is one hook of the optimiser and nothing else. The program's own errors pass through; those of the tracer
+steps there are two hooks of the optimiser and nothing else. The program's own errors pass through; those of the tracer
 end the tracing, with one line on standard error.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.modules import module as hooks
 from torch.optim import optimizer as optimizer_hooks
 
 from memtui.samples import AllocationStep, TensorRanges
 from memtui.trace import torch_private
-from memtui.trace.exact import ExactStep, Known, known_of, layer_labels
+from memtui.trace.exact import ExactStep, Known, Storages, known_of, layer_labels
 from memtui.trace.inject import EVERY, SOCKET
 from memtui.trace.sender import Sender
 
@@ -41,7 +41,6 @@ class Tracer:
         self._clock: weakref.ref[Any] | None = None  # the optimiser whose steps are counted
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet()  # modules that are called by no other one
-        self._inside = 0
         self._inputs: list[Any] = []
         self._steps = 0
         self._window = ExitStack()
@@ -51,8 +50,6 @@ class Tracer:
         self._inputs_before: dict[int, tuple[int, str]] = {}
         self._told: tuple[tuple[int, int, int, str], ...] = ()
         self._pid = os.getpid()
-        self._looking = ExitStack()
-        self._look_for_roots()
         self._watched = [
             optimizer_hooks.register_optimizer_step_pre_hook(self._guarded(self._before_step)),
             optimizer_hooks.register_optimizer_step_post_hook(self._guarded(self._after_step)),
@@ -63,31 +60,34 @@ class Tracer:
         for handle in self._watched:
             handle.remove()
         self._watched = []
-        self._looking.close()
         self._window.close()
         self._recorded = None
         if self._sender is not None:
             self._sender.close()
 
-    def _guarded(self, work: Callable[[Any], None]) -> Callable[..., None]:
-        def hook(optimizer: Any, *_: Any) -> None:
+    def _guarded(self, work: Callable[..., None]) -> Callable[..., None]:
+        """A hook of the program's calls: whatever goes wrong in it must not reach the program."""
+
+        def hook(first: Any, *more: Any) -> None:
             if os.getpid() != self._pid:
                 return  # a child that inherited the hooks
             try:
-                work(optimizer)
+                torch_private.uncompiled(work)(first, *more)
             except Exception as error:
-                print(f"memtui: tracing of process {self._pid} ended: {error}", file=sys.stderr)
-                self.close()
+                self._say_once(f"tracing ended: {type(error).__name__}: {error}")
+                with suppress(Exception):
+                    self.close()
 
+        hook._torchdynamo_disable = True  # type: ignore[attr-defined]  # the compiler leaves it alone
         return hook
 
-    def _before_step(self, optimizer: Any) -> None:
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
         if self._recorded is not None and self._is_clock(optimizer):
             begin = time.perf_counter_ns()
             self._recorded.note_gradients(self._known())
             self._cost_ns += time.perf_counter_ns() - begin
 
-    def _after_step(self, optimizer: Any) -> None:
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
         self._optimizers.add(optimizer)
         if self._clock is None or self._clock() is None:
             self._clock = weakref.ref(optimizer)
@@ -106,20 +106,18 @@ class Tracer:
             self._sender = self._open_sender()
         begin = time.perf_counter_ns()
         self._inputs = []
-        self._look_for_roots()
+        self._find_roots()
         known = self._known()
-        self._window.enter_context(layer_labels(tuple(self._roots)))
+        self._look_inside()
         self._recorded = self._window.enter_context(ExactStep(self._steps, known))
         self._cost_ns = time.perf_counter_ns() - begin
 
     def _end_recorded(self) -> None:
         if self._recorded is None:
-            self._looking.close()
             return
         begin = time.perf_counter_ns()
         recorded, self._recorded = self._recorded, None
         self._window.close()
-        self._looking.close()
         if recorded.problem:
             self._say_once(f"step {recorded.step} is not recorded: {recorded.problem}")
             return
@@ -167,28 +165,50 @@ class Tracer:
         self._said = True
 
     def _known(self) -> Known:
-        return known_of(tuple(self._roots), tuple(self._optimizers), self._inputs)
+        known = known_of(tuple(self._roots), tuple(self._optimizers), self._inputs)
+        loose = torch.nn.ParameterList(self._parameters())  # of no module, or of one that cannot be found
+        more = known_of((loose,), ())
+        return replace(
+            known,
+            weights=_unnamed(more.weights) | known.weights,
+            gradients=_unnamed(more.gradients) | known.gradients,
+        )
 
-    # Which modules are models: those that are called while no other module is.
+    def _look_inside(self) -> None:
+        """Layers and inputs of what is about to be recorded, by hooks of the models.
 
-    def _look_for_roots(self) -> None:
-        self._inside = 0
-        for handle in (
-            hooks.register_module_forward_pre_hook(self._enter),
-            hooks.register_module_forward_hook(self._leave, always_call=True),
-        ):
-            self._looking.callback(handle.remove)
+        Not where something was compiled: the compiler traces through hooks, and a hook it has not seen makes it compile
+        anew, or fail.
+        """
+        if torch_private.compiled_frames():
+            return
+        self._window.enter_context(layer_labels(tuple(self._roots)))
+        for root in tuple(self._roots):
+            self._window.callback(root.register_forward_pre_hook(self._guarded(self._called)).remove)
 
-    def _enter(self, module: Any, arguments: tuple[Any, ...]) -> None:
-        if self._inside == 0 and os.getpid() == self._pid:
-            self._roots.add(module)
-            if self._recorded is not None:
-                self._inputs += _tensors(arguments)
-                self._recorded.note_inputs(known_of((), (), self._inputs))
-        self._inside += 1
+    def _called(self, module: Any, arguments: tuple[Any, ...]) -> None:
+        if self._recorded is not None:
+            self._inputs += _tensors(arguments)
+            self._recorded.note_inputs(known_of((), (), self._inputs))
 
-    def _leave(self, module: Any, arguments: Any, output: Any) -> None:
-        self._inside = max(0, self._inside - 1)
+    def _find_roots(self) -> None:
+        """Modules with parameters of the optimisers that belong to no other one; looked for where some are unknown."""
+        wanted = {id(parameter) for parameter in self._parameters()}
+        if wanted <= {id(parameter) for root in self._roots for parameter in root.parameters()}:
+            return
+        modules = [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)]
+        holders = [m for m in modules if any(id(parameter) in wanted for parameter in m.parameters())]
+        inner = {id(child) for holder in holders for child in holder.modules() if child is not holder}
+        self._roots = weakref.WeakSet(holder for holder in holders if id(holder) not in inner)
+
+    def _parameters(self) -> Iterator[Any]:
+        for optimizer in tuple(self._optimizers):
+            for group in optimizer.param_groups:
+                yield from group["params"]
+
+
+def _unnamed(storages: Storages) -> Storages:
+    return {ptr: (size_bytes, "") for ptr, (size_bytes, _) in storages.items()}
 
 
 def _tensors(values: Iterable[Any]) -> list[Any]:
