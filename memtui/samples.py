@@ -308,7 +308,7 @@ class Event:
     """Something that happened at one moment: a mark, a gap, an exec, a target that was found stopped."""
 
     t_ns: int
-    kind: str  # "mark", "gap", "exec", "process", "stopped", "warning", "interval", "thinned"; of the recorder "end"
+    kind: str  # "mark", "gap", "exec", "process", "stopped", "warning", "interval", "thinned", "step"; also "end"
     text: str
 
 

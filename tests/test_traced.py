@@ -12,6 +12,7 @@ import pytest
 
 from memtui.analysis.step_trace import CATEGORIES
 from memtui.frames import Decoder, encode
+from memtui.present.marks import MarkLog
 from memtui.recorder import traced as traced_module
 from memtui.recorder.builder import SessionBuilder
 from memtui.recorder.traced import Traced
@@ -176,6 +177,11 @@ def test_a_session_with_steps(tmp_path):
     (recorded,) = reader.allocation_steps()
     assert recorded.step == 20
     assert reader.step_trace(recorded).peak_bytes == 1464
+    (mark,) = (event for event in reader.events(0, 1 << 62) if event.kind == "step")
+    assert (mark.t_ns, mark.text) == (150, "step 20, every allocation recorded")
+    marks = MarkLog()
+    marks.update(reader, int(reader.samples.end_ns[-1]))
+    assert "step" in {one.kind for one in marks.drawn(0, int(reader.samples.end_ns[-1]))}, "a tick of the timeline"
     (warning,) = (event.text for event in reader.events(0, 1 << 62) if event.kind == "warning")
     assert warning.startswith("what process 1 tells of its tensors is left out: "), "its memory would be below 0"
     reader.close()

@@ -26,7 +26,7 @@ GIB = 1 << 30
 # What the kernel calls memory, in every process alike.
 _KERNELS = frozenset(("", "[heap]", "[stack]", "[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]", "[uprobes]"))
 # Texts of memtui; others are the user's.
-_OWN_EVENTS = frozenset(("gap", "exec", "process", "stopped", "warning", "interval", "thinned", "end"))
+_OWN_EVENTS = frozenset(("gap", "exec", "process", "stopped", "warning", "interval", "thinned", "step", "end"))
 _TOKEN = re.compile(r"[^\s,;()'\"<>\[\]{}|]+")
 _ADDRESS = re.compile(r"(?:0x)?(?=[0-9a-f]*[0-9])[0-9a-f]{8,}(?:-(?:0x)?[0-9a-f]+)?|0x[0-9a-f]+", re.IGNORECASE)
 _PARTS = re.compile(r"[^\w-]+")

@@ -14,7 +14,7 @@ from memtui.views import Mark
 SLOTS = 512  # ticks of a timeline at most, more than it has cells
 LATE_NS = 6_000_000_000  # a mark of somebody else's clock comes at most so late into the session
 # Of several in one slot the first of these is drawn.
-KINDS = ("mark", "exec", "stopped", "warning", "gap", "disturbed", "not paused", "interval")
+KINDS = ("mark", "exec", "stopped", "warning", "gap", "disturbed", "not paused", "interval", "step")
 
 
 class MarkLog:

@@ -113,6 +113,7 @@ class SessionBuilder:
         try:
             if isinstance(message, AllocationStep):
                 self._writer.insert("allocation_step", [step_row(next(self._told), message)])
+                self.take(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
             else:
                 self._writer.insert("tensor_ranges", [ranges_row(next(self._told), message)])
         except ValueError as error:

@@ -12,7 +12,7 @@ from memtui.widgets import text
 
 TICKS = {
     "mark": "┃", "exec": "┃", "warning": "┃", "stopped": "┊", "gap": "┊", "disturbed": "┊", "not paused": "┊",
-    "interval": "┊",
+    "interval": "┊", "step": "┊",
 }  # fmt: skip
 FEWEST = 8  # cells that are worth a part of the words
 _REST = 0  # the second cell of a wide character: no character of its own
