@@ -405,7 +405,7 @@ def _allocation_words(found: dict[str, Any] | None) -> list[str]:
         return []
     peak, at = found["peak_bytes"], found["at_peak"]
     many = f"{found['steps']} training step{'s' * (found['steps'] != 1)}"
-    where = at["op"].rpartition("/")[2] + (f" of {at['layer']}" if at["layer"] else "") or "the begin of the step"
+    where = at["op"].rpartition("/")[2] + (f" in layer {at['layer']}" if at["layer"] else "") or "the begin of the step"
     held = sorted(at["bytes"].items(), key=lambda part: -part[1])
     lost = f"; {found['lost_steps']} more were lost" if found["lost_steps"] else ""
     return [

@@ -65,8 +65,8 @@ async def until(pilot, test, tries: int = 400):
 async def test_it_opens_at_the_peak_of_the_last_step(tmp_path):
     async with opened(tmp_path, step(20), step(40, extra=20)) as (app, _):
         shown = screen_text(app)
-    assert "allocations  2 of 2 recorded   step 40 of pid 4242   peak 40.0 MiB at aten::gelu of blocks.9" in shown
-    assert "+22.0 MiB aten::gelu of blocks.9" in shown
+    assert "allocations  2 of 2 recorded   step 40 of pid 4242   peak 40.0 MiB at aten::gelu in layer blocks.9" in shown
+    assert "+22.0 MiB aten::gelu in layer blocks.9" in shown
     assert "held 40.0 MiB" in shown
     assert "■ weights 8.00 MiB  ■ activations 10.0 MiB  ■ temporaries 22.0 MiB" in shown
     assert "alive at the cursor  12" in shown  # weights, ten activations, one temporary

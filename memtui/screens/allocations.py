@@ -106,7 +106,7 @@ class AllocationScreen(Screen[None]):
                 return
             at = len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
             step = steps[at]
-            where = step.peak_op.rpartition("/")[2] + (f" of {step.peak_layer}" if step.peak_layer else "")
+            where = step.peak_op.rpartition("/")[2] + (f" in layer {step.peak_layer}" if step.peak_layer else "")
             words = (
                 f"step {step.step} of pid {step.pid}   peak {text.size(step.peak_bytes)} at {where or 'its begin'} · "
                 f"{step.rows} rows · recording it took {text.duration(step.cost_ns / 1e9)} more"

@@ -85,7 +85,7 @@ class AllocationChart(Panel):
         what = trace.name(int(trace.op[self.row])).rpartition("/")[2] or ("there before" if self._before else "freed")
         layer = trace.name(int(trace.layer[self.row]))
         words = f"{self.row + 1} of {len(trace)}: {sign}{text.size(abs(delta))} {what}" + (
-            f" of {layer}" if layer else ""
+            f" in layer {layer}" if layer else ""
         )
         return [(text.clean(words), look["text"])]
 
