@@ -108,7 +108,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     )
     command(
         "trace",
-        "the same, with every tensor allocation of some training steps of it (PyTorch): trace -- python train.py",
+        "run, and record every tensor allocation of some training steps (PyTorch): trace -- python train.py",
         how,
         tracing,
         screen,
