@@ -27,7 +27,7 @@ def become(fd: int, command: list[str]) -> int:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits that
         signal.signal(number, signal.SIG_DFL)
     if os.environ.get("MEMTUI_TRACE_SOCKET"):
-        from memtui.trace.inject import injected
+        from memtui.tracing.inject import injected
 
         os.environ.update(injected(os.environ))
     try:

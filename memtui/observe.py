@@ -43,7 +43,7 @@ from memtui.program import Adopted, start_apart, start_here
 from memtui.running import Entry, Running, find, host_name
 from memtui.samples import Options
 from memtui.target import belongs_to_another, check_target
-from memtui.trace.inject import asked_for
+from memtui.tracing.inject import asked_for
 
 START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child that ends is noticed at once
 STOP_SECONDS = 5.0

@@ -152,7 +152,7 @@ def test_an_error_of_the_program_is_its_own(tmp_path):
     done, report = traced(tmp_path, sys.executable, script(tmp_path, text), "20", every=2)
     assert done.returncode == 1
     assert "AssertionError: it went wrong" in done.stderr
-    assert "memtui/trace" not in done.stderr
+    assert "memtui/tracing" not in done.stderr
     assert report["allocations"]["steps"] == 2, "the step in which it ended is no whole one"
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from memtui.analysis.step_trace import CATEGORIES, PHASES, StepTrace
-from memtui.trace.quiet import QUIET_ENVIRONMENT
+from memtui.tracing.quiet import QUIET_ENVIRONMENT
 
 torch = pytest.importorskip("torch")
 
-from memtui.trace import exact, torch_private  # noqa: E402
-from memtui.trace.exact import ExactStep, Known, known_of, layer_labels  # noqa: E402
+from memtui.tracing import exact, torch_private  # noqa: E402
+from memtui.tracing.exact import ExactStep, Known, known_of, layer_labels  # noqa: E402
 
 nn = torch.nn
 pytestmark = pytest.mark.skipif(torch_private.problem() is not None, reason=str(torch_private.problem()))
@@ -617,7 +617,7 @@ def test_a_torch_without_the_event_tree_is_told(monkeypatch):
 
 QUIET = """
 import torch
-from memtui.trace.exact import ExactStep, Known
+from memtui.tracing.exact import ExactStep, Known
 older = [torch.empty(1000) for _ in range(3000)]  # torch warns of every thousandth such free
 recorder = ExactStep(0, Known())
 with recorder:

@@ -53,7 +53,7 @@ class _Waiter:
 def _begin():
     sys.path.append(_PACKAGES)  # behind all of the program's: only to find memtui
     try:
-        from memtui.trace.tracer import begin
+        from memtui.tracing.tracer import begin
 
         begin()
     except Exception as error:

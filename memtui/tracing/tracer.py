@@ -24,10 +24,10 @@ import torch
 from torch.optim import optimizer as optimizer_hooks
 
 from memtui.samples import AllocationStep, TensorRanges
-from memtui.trace import torch_private
-from memtui.trace.exact import ExactStep, Known, Storages, known_of, layer_labels
-from memtui.trace.inject import EVERY, SOCKET
-from memtui.trace.sender import Sender
+from memtui.tracing import torch_private
+from memtui.tracing.exact import ExactStep, Known, Storages, known_of, layer_labels
+from memtui.tracing.inject import EVERY, SOCKET
+from memtui.tracing.sender import Sender
 
 FIRST = 2  # the first steps fill caches and make the state of the optimiser
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from memtui.trace.quiet import QUIET_ENVIRONMENT
+from memtui.tracing.quiet import QUIET_ENVIRONMENT
 
 SOCKET = "MEMTUI_TRACE_SOCKET"  # where the recorder listens
 EVERY = "MEMTUI_TRACE_EVERY"  # steps from one that is recorded to the next

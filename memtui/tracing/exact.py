@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from memtui.analysis.step_trace import CATEGORIES, PHASES, StepTrace
-from memtui.trace.torch_private import (
+from memtui.tracing.torch_private import (
     BACKWARD,
     RawEvent,
     RawSpan,
