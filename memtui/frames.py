@@ -32,13 +32,14 @@ from memtui.samples import (
     ProcessWindow,
     Target,
     TensorRanges,
+    TrainingProgress,
     Vma,
     VmaTable,
     Window,
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 6
+PROTOCOL = 7
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
@@ -101,7 +102,17 @@ def _read_window(plain: dict[str, Any], arrays: Iterator[np.ndarray]) -> Window:
     return Window(**(plain | {"processes": tuple(read_process(p) for p in plain["processes"])}))
 
 
-_KINDS: tuple[type, ...] = (Hello, Process, VmaTable, Window, Power, Event, End, AllocationStep, TensorRanges)
+_TOLD = (AllocationStep, TensorRanges, TrainingProgress)  # by programs about themselves
+_KINDS: tuple[type, ...] = (
+    Hello,
+    Process,
+    VmaTable,
+    Window,
+    Power,
+    Event,
+    End,
+    *_TOLD,
+)
 _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
     Hello: lambda d, _: hello_from_plain(d),
     Process: lambda d, _: Process(**d),
@@ -114,6 +125,9 @@ _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
     End: lambda d, _: End(**d),
     AllocationStep: lambda d, arrays: AllocationStep(**(d | {"names": tuple(d["names"]), "columns": next(arrays)})),
     TensorRanges: lambda d, arrays: TensorRanges(**(d | {"names": tuple(d["names"]), "columns": next(arrays)})),
+    TrainingProgress: lambda d, arrays: TrainingProgress(
+        **(d | {"names": tuple(d["names"]), "ends_ns": next(arrays), "usage": next(arrays)})
+    ),
 }
 
 
@@ -124,9 +138,10 @@ def encode(message: Message) -> bytes:
         plain = _plain_window(message, arrays)
     elif isinstance(message, VmaTable):
         plain = _plain_table(message)
-    elif isinstance(message, (AllocationStep, TensorRanges)):
-        plain = {n: getattr(message, n) for n in message.__dataclass_fields__ if n != "columns"}
-        arrays.append(message.columns)
+    elif isinstance(message, _TOLD):
+        fields = {name: getattr(message, name) for name in message.__dataclass_fields__}
+        plain = {name: value for name, value in fields.items() if not isinstance(value, np.ndarray)}
+        arrays += [value for value in fields.values() if isinstance(value, np.ndarray)]
     else:
         plain = asdict(message)
     kinds = ["i8" if a.dtype.kind == "i" else "u8" for a in arrays]

@@ -20,6 +20,7 @@ from memtui.foreign import visible
 from memtui.samples import SHARED_UNKNOWN, GpuMemory, PowerReading, Status
 from memtui.session.allocations import RecordedStep
 from memtui.session.reader import SessionReader
+from memtui.training import training, training_words
 from memtui.units import between, duration, energy, percent, size
 
 SECOND_NS = 1e9
@@ -68,6 +69,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         else None,
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
+        "training": training(reader),
         "allocations": _allocations(reader.allocation_steps()),
         "by_category": by_category(reader),
         "gaps": {
@@ -366,6 +368,7 @@ def format_report(report: dict[str, Any]) -> str:
         f"overhead     paused {percent(overhead['paused_fraction'])}, own CPU {percent(overhead['self_cpu_fraction'])}"
         + (f"; {budget_words(overhead['budget'])}" if overhead["budget"] else "")
     )
+    lines += training_words(report["training"])
     lines += _allocation_words(report["allocations"])
     lines += _category_words(report["by_category"])
     for power in report["power"]:

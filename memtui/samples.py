@@ -303,6 +303,33 @@ class TensorRanges:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingProgress:
+    """The training steps of a process that ended since its last such message, and what its tensors held meanwhile.
+
+    Attributes:
+        pid: the process.
+        first: number of the first step.
+        start_ns: when that one began; each other one begins with the end of the one before.
+        ends_ns: i8[1, n]: when each ended.
+        usage: i8[4 + categories, m]: stretches of steps that were seen, see ``memtui.analysis.tensor_usage``.
+        names: of operators.
+        view: how much of the steps is seen: "all steps", "1 step in 12"; empty with a reason.
+        reason: why none is seen between those that are recorded whole; empty where some are.
+        cost_ns: what seeing them took, an estimate.
+    """
+
+    pid: int
+    first: int
+    start_ns: int
+    ends_ns: NDArray[np.int64]
+    usage: NDArray[np.int64]
+    names: tuple[str, ...] = ()
+    view: str = ""
+    reason: str = ""
+    cost_ns: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened at one moment: a mark, a gap, an exec, a target that was found stopped."""
@@ -333,4 +360,4 @@ class Power:
     gpu_memory: tuple[GpuMemory, ...] = ()
 
 
-Message = Hello | Process | VmaTable | Window | Power | Event | End | AllocationStep | TensorRanges
+Message = Hello | Process | VmaTable | Window | Power | Event | End | AllocationStep | TensorRanges | TrainingProgress

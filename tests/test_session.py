@@ -490,12 +490,14 @@ def test_a_session_of_the_format_before_is_read(tmp_path):
     """It lacks the tables of what programs tell of themselves, and knows nothing of that."""
     path = write_session(tmp_path / "s.memtui", messages(5))
     connection = sqlite3.connect(path)
-    connection.executescript("DROP TABLE allocation_step; DROP TABLE tensor_ranges; PRAGMA user_version=6;")
+    gone = ("allocation_step", "tensor_ranges", "training_progress")
+    connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + "PRAGMA user_version=6;")
     connection.close()
     reader = SessionReader(path)
     assert len(reader.samples) == 5
     assert reader.allocation_steps() == []
     assert reader.tensor_maps() == []
+    assert reader.training() == []
     reader.close()
     connection = sqlite3.connect(path)
     connection.executescript("DROP TABLE gpu_memory;")

@@ -188,6 +188,28 @@ def _allocations(reader: Source) -> Iterator[Row]:
             yield step.pid, step.step, t_ns, delta, held, *what
 
 
+def _steps(reader: Source) -> Iterator[Row]:
+    """Every training step that a program told of, but its first."""
+    for row in reader.training():
+        begin_ns = row.start_ns
+        for step, end_ns in enumerate(reader.training_progress(row).ends_ns.tolist(), row.first):
+            yield row.pid, step, begin_ns, end_ns
+            begin_ns = end_ns
+
+
+def _tensor_usage(reader: Source) -> Iterator[Row]:
+    """What tensors held at the fullest moment of each stretch of time, as the cheap view saw it."""
+    for row in reader.training():
+        usage = reader.training_progress(row).usage
+        names = ("", *usage.names)
+        for start_ns, end_ns, step, op, held in zip(
+            *(usage.start_ns.tolist(), usage.end_ns.tolist(), usage.step.tolist(), usage.op.tolist()),
+            usage.held_bytes.tolist(),
+            strict=True,
+        ):
+            yield row.pid, start_ns, end_ns, step, names[op + 1], sum(held), *held
+
+
 def _events(reader: Source) -> Iterator[Row]:
     for event in reader.events(0, 2**62):
         yield event.t_ns, event.kind, event.text
@@ -211,6 +233,14 @@ TABLES: dict[str, Table] = {
     "allocations": (
         ("pid", "step", "t_ns", "delta_bytes", "usage_bytes", "category", "phase", "op", "layer"),
         _allocations,
+    ),
+    "steps": (("pid", "step", "start_ns", "end_ns"), _steps),
+    "tensor_usage": (
+        (
+            *("pid", "start_ns", "end_ns", "step", "op", "held_bytes"),
+            *(f"{category.replace(' ', '_')}_bytes" for category in CATEGORIES),
+        ),
+        _tensor_usage,
     ),
     "power": (
         (

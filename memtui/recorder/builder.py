@@ -31,12 +31,14 @@ from memtui.samples import (
     ProcessWindow,
     Status,
     TensorRanges,
+    TrainingProgress,
     VmaTable,
     Window,
     held_ns,
 )
 from memtui.session.allocations import step_row
 from memtui.session.tensors import ranges_row
+from memtui.session.training import progress_row
 from memtui.session.writer import SessionWriter
 
 
@@ -92,7 +94,7 @@ class SessionBuilder:
             case Power():
                 self._writer.insert("power", [_power_row(r) for r in message.readings if self._is_news(r)])
                 self._writer.insert("gpu_memory", [astuple(m) for m in message.gpu_memory if self._is_change(m)])
-            case AllocationStep() | TensorRanges():
+            case AllocationStep() | TensorRanges() | TrainingProgress():
                 self._take_told(message)
             case Event():
                 # What the sampler says may quote a command line; a mark is what the user chose to write down.
@@ -108,14 +110,16 @@ class SessionBuilder:
                 self._writer.insert("event", [(message.t_ns, "end", message.text or message.kind)])
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
 
-    def _take_told(self, message: AllocationStep | TensorRanges) -> None:
+    def _take_told(self, message: AllocationStep | TensorRanges | TrainingProgress) -> None:
         """What a program tells of itself may be anything."""
         try:
             if isinstance(message, AllocationStep):
                 self._writer.insert("allocation_step", [step_row(next(self._told), message)])
                 self.take(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
-            else:
+            elif isinstance(message, TensorRanges):
                 self._writer.insert("tensor_ranges", [ranges_row(next(self._told), message)])
+            else:
+                self._writer.insert("training_progress", [progress_row(next(self._told), message)])
         except ValueError as error:
             what = f"what process {message.pid} tells of its tensors is left out: {error}"
             self.take(Event(time.monotonic_ns(), "warning", what))

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from memtui.frames import Decoder, FrameError
-from memtui.samples import AllocationStep, Event, TensorRanges
+from memtui.samples import AllocationStep, Event, TensorRanges, TrainingProgress
 
 CONNECTIONS = 64  # of the ranks of one machine
 MAX_PENDING_BYTES = 64 << 20  # of a message that has not arrived whole
 READ_BYTES = 1 << 18
-Told = AllocationStep | TensorRanges | Event
+Told = AllocationStep | TensorRanges | TrainingProgress | Event
 _PEER = struct.Struct("iII")  # pid, uid, gid: unix(7), SO_PEERCRED
 
 
@@ -67,7 +67,7 @@ class Traced:
         try:
             chunk = connection.recv(READ_BYTES)
             for message in decoder.feed(chunk):
-                if not isinstance(message, (AllocationStep, TensorRanges)):
+                if not isinstance(message, (AllocationStep, TensorRanges, TrainingProgress)):
                     raise FrameError(f"a program may not send a {type(message).__name__}")
                 yield replace(message, pid=pid)  # whoever it says it is
             if decoder.pending_bytes > MAX_PENDING_BYTES:

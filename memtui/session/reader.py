@@ -50,8 +50,12 @@ from memtui.session.store import (
     unreadable,
 )
 from memtui.session.tensors import decode_map
+from memtui.session.training import KINDS as PROGRESS_KINDS
+from memtui.session.training import SCALARS as PROGRESS
+from memtui.session.training import Progress, ProgressRow, decode_progress
 
 TRACED_FORMAT = 7  # since which sessions hold what a program told of itself
+PROGRESS_FORMAT = 8  # since which they tell of all training steps
 _SCALARS = ", ".join((*INTEGERS, *MAYBE, *TEXTS))
 _SCALAR_KINDS = "i" * len(INTEGERS) + "I" * len(MAYBE) + "t" * len(TEXTS)
 _READING = (
@@ -435,6 +439,22 @@ class SessionReader:
             return [(pid, t_ns, decode_map(data)) for pid, t_ns, data in rows]
         except ValueError as error:
             raise self._damaged(f"places of tensors: {error}") from None
+
+    def training(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list[ProgressRow]:
+        """Training steps by the messages that told of them, of those that reach into a half-open time range."""
+        self._open()
+        if self._format < PROGRESS_FORMAT:
+            return []
+        query = f"SELECT {PROGRESS} FROM training_progress WHERE end_ns >= ? AND start_ns < ? ORDER BY id"
+        return [ProgressRow(*row) for row in self._all(query, PROGRESS_KINDS, first_ns, last_ns)]
+
+    def training_progress(self, row: ProgressRow) -> Progress:
+        """When those steps ended, and what tensors held."""
+        rows = self._all("SELECT data FROM training_progress WHERE id = ?", "b", row.id)
+        try:
+            return decode_progress(row, rows[0][0])
+        except (IndexError, ValueError) as error:
+            raise self._damaged(f"training from step {row.first}: {error}") from None
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         """Events of a half-open time range."""

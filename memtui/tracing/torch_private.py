@@ -1,4 +1,4 @@
-"""The one place that uses interfaces of torch that are not public: all allocations that its profiler saw.
+"""The one place that uses interfaces of torch that are not public: its profiler's records, and a look at operators.
 
 Only the traced process imports this.
 """
@@ -17,6 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+try:
+    from torch.utils._python_dispatch import TorchDispatchMode
+except ImportError:  # an old torch, or one to come: ``watching_problem`` says so
+    TorchDispatchMode = object  # type: ignore[misc,assignment]
 
 BACKWARD = "autograd::engine"
 _ERROR_LEVEL = 2  # of c10: warnings are 1
@@ -246,3 +251,52 @@ def compiled_frames() -> int:
     """How many pieces of the program were compiled so far."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
     return int(counters["frames"]["total"]) if counters is not None else 0
+
+
+def watching_problem() -> str | None:
+    """Why operators of this program cannot be watched as they run; None when they can."""
+    # Without this promise the compiler gives up where it meets a mode, and the program stays slow for good.
+    if not hasattr(TorchDispatchMode, "ignore_compile_internals"):
+        return f"torch {torch.__version__} cannot be watched without disturbing torch.compile"
+    for holder, name in ((torch._C, "_len_torch_dispatch_stack"), (torch._C, "_current_graph_task_id")):
+        if not hasattr(holder, name):
+            return f"torch {torch.__version__} has no {name}"
+    if compiled_frames():
+        return "torch.compile has compiled parts of it"
+    return None
+
+
+class OperatorMode(TorchDispatchMode):
+    """Something that sees each operator of this thread, and of backward passes it starts, while it is on.
+
+    What implements ``__torch_dispatch__`` of it must call the operator.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # a wrapper around each call, which compiled programs need and these are not
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled parts run as if this were not there."""
+        return True
+
+    def switch_on(self) -> bool:
+        """False where the program has a mode of its own: whoever came last has to leave first, which it may not."""
+        if torch._C._len_torch_dispatch_stack():
+            return False
+        self.__enter__()
+        return True
+
+    def switch_off(self) -> bool:
+        """False where the program has put a mode of its own on top, or this is another thread."""
+        on = torch._C._len_torch_dispatch_stack()
+        if not on or torch._C._get_dispatch_stack_at(on - 1) is not self:
+            return False
+        self.__exit__(None, None, None)
+        return True
+
+
+def in_backward() -> bool:
+    """Whether autograd is running in this thread."""
+    return int(torch._C._current_graph_task_id()) >= 0

@@ -23,11 +23,15 @@ import numpy as np
 import torch
 from torch.optim import optimizer as optimizer_hooks
 
+from memtui.analysis.step_trace import StepTrace
+from memtui.analysis.tensor_usage import stretches
 from memtui.samples import AllocationStep, TensorRanges
 from memtui.tracing import torch_private
 from memtui.tracing.exact import ExactStep, Known, Storages, known_of, layer_labels
 from memtui.tracing.inject import EVERY, SOCKET
+from memtui.tracing.progress import ProgressLog, Seen
 from memtui.tracing.sender import Sender
+from memtui.tracing.watch import TensorWatch
 
 FIRST = 2  # the first steps fill caches and make the state of the optimiser
 
@@ -46,6 +50,9 @@ class Tracer:
         self._window = ExitStack()
         self._recorded: ExactStep | None = None
         self._cost_ns = 0
+        self._watch = TensorWatch()
+        self._watching = False
+        self._log: ProgressLog | None = None
         self._said = False
         self._inputs_before: dict[int, tuple[int, str]] = {}
         self._told: tuple[tuple[int, int, int, str], ...] = ()
@@ -62,6 +69,9 @@ class Tracer:
         self._watched = []
         self._window.close()
         self._recorded = None
+        self._watch.close()
+        if self._log is not None:
+            self._log.flush()
         if self._sender is not None:
             self._sender.close()
 
@@ -82,10 +92,14 @@ class Tracer:
         return hook
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
-        if self._recorded is not None and self._is_clock(optimizer):
+        if not self._is_clock(optimizer):
+            return
+        if self._recorded is not None:
             begin = time.perf_counter_ns()
             self._recorded.note_gradients(self._known())
             self._cost_ns += time.perf_counter_ns() - begin
+        elif self._watching:
+            self._watch.take_gradients(self._parameters())
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         self._optimizers.add(optimizer)
@@ -93,17 +107,42 @@ class Tracer:
             self._clock = weakref.ref(optimizer)
         if not self._is_clock(optimizer):
             return
-        self._end_recorded()
+        self._end_step()
         self._steps += 1
         if self._steps >= FIRST and (self._steps - FIRST) % self._every == 0:
             self._begin_recorded()
+        elif self._steps >= FIRST:
+            self._begin_watched()
+
+    def _end_step(self) -> None:
+        """Of the step that ends now, everything that was seen."""
+        if self._sender is None:
+            self._sender = self._open_sender()
+        watched, self._watching = self._watching, False
+        seen = self._watch.end(self._steps) if watched else None
+        now_ns = time.monotonic_ns()
+        if self._recorded is not None:
+            seen = self._end_recorded()
+        self._window.close()
+        if self._log is None:
+            self._log = ProgressLog(self._pid, self._steps + 1, now_ns, self._sender.send)
+        else:
+            self._log.take(now_ns, seen, self._watch.problem(), self._watch.cost_ns)
+
+    def _begin_watched(self) -> None:
+        """See the next step, if that is not too much; the program's own modes and compilers go first."""
+        if self._watch.problem() or not self._watch.affordable:
+            return
+        self._watching = self._watch.begin(self._known)
+        if self._watching:
+            self._watch.take_gradients(self._parameters())
+            for root in tuple(self._roots):
+                self._window.callback(root.register_forward_pre_hook(self._guarded(self._called)).remove)
 
     def _is_clock(self, optimizer: Any) -> bool:
         return self._clock is not None and self._clock() is optimizer
 
     def _begin_recorded(self) -> None:
-        if self._sender is None:
-            self._sender = self._open_sender()
         begin = time.perf_counter_ns()
         self._inputs = []
         self._find_roots()
@@ -112,15 +151,14 @@ class Tracer:
         self._recorded = self._window.enter_context(ExactStep(self._steps, known))
         self._cost_ns = time.perf_counter_ns() - begin
 
-    def _end_recorded(self) -> None:
-        if self._recorded is None:
-            return
+    def _end_recorded(self) -> Seen | None:
         begin = time.perf_counter_ns()
         recorded, self._recorded = self._recorded, None
+        assert recorded is not None
         self._window.close()
         if recorded.problem:
             self._say_once(f"step {recorded.step} is not recorded: {recorded.problem}")
-            return
+            return None
         known = self._known()
         trace = recorded.trace(known)
         self._inputs = []
@@ -141,6 +179,7 @@ class Tracer:
             )
         )
         self._send_ranges(known)
+        return _seen(trace)
 
     def _send_ranges(self, known: Known) -> None:
         """Where the tensors lie that outlive a step, when that has changed."""
@@ -190,6 +229,8 @@ class Tracer:
         if self._recorded is not None:
             self._inputs += _tensors(arguments)
             self._recorded.note_inputs(known_of((), (), self._inputs))
+        elif self._watching:
+            self._watch.take_inputs(_tensors(arguments))
 
     def _find_roots(self) -> None:
         """Modules with parameters of the optimisers that belong to no other one; looked for where some are unknown."""
@@ -205,6 +246,16 @@ class Tracer:
         for optimizer in tuple(self._optimizers):
             for group in optimizer.param_groups:
                 yield from group["params"]
+
+
+def _seen(trace: StepTrace) -> Seen | None:
+    """What a step that was recorded whole says to the log."""
+    if not len(trace):
+        return None
+    rows = slice(max(0, trace.existing - 1), None)  # what was there when it began is one row
+    columns = (trace.t_ns[rows], trace.by_category()[rows], trace.op[rows])
+    found = stretches(*columns, trace.start_ns, trace.end_ns, trace.step)
+    return found, trace.names
 
 
 def _unnamed(storages: Storages) -> Storages:

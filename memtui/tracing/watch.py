@@ -1,0 +1,275 @@
+"""A cheap look at what tensors hold, operator by operator, while a training runs; used inside the traced process.
+
+Sees the storages that operators return, and when these go; not the scratch memory inside of an operator.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.tensor_usage import stretches
+from memtui.tracing.exact import ACTIVATIONS, GRADIENTS, INPUTS, TEMPORARIES, UNKNOWN, Known
+from memtui.tracing.torch_private import OperatorMode, in_backward, watching_problem
+
+SHARE = 0.1  # of the time may go into watching: where a step costs more, only some steps are seen
+KNOWN_NS = 1_000_000_000  # what lasts is asked for so often
+_TRIES, _CALLS = 5, 32  # to measure what watching an operator costs here
+_monotonic_ns = time.monotonic_ns
+
+
+class _Alive(weakref.ref):
+    """A storage that may go, and its address."""
+
+    __slots__ = ("ptr",)
+    ptr: int
+
+
+class _Operators(OperatorMode):
+    """Notes storages that come and go; ``events`` is (when, address, bytes or -1 for a free, operator, in backward)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[tuple[int, int, int, Any, bool]] = []
+        self.alive: dict[int, _Alive] = {}
+        self.ignored: set[int] = set()  # addresses of what was there before
+        self.calls = 0
+        self.noting = False
+        self.broken = ""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **kwargs) if kwargs else func(*args)
+        if self.noting:
+            try:
+                self.calls += 1
+                if isinstance(out, torch.Tensor):
+                    self._see(out, func, args)
+                elif isinstance(out, (tuple, list)):
+                    for one in out:
+                        if isinstance(one, torch.Tensor):
+                            self._see(one, func, args)
+            except Exception as error:  # the program matters more than what is seen of it
+                self.noting, self.broken = False, f"{type(error).__name__}: {error}"
+        return out
+
+    def _see(self, tensor: torch.Tensor, func: Any, args: Any) -> None:
+        if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
+            return  # what it is made of is seen by itself
+        if tensor.layout is not torch.strided or tensor.device.type != "cpu":
+            return
+        storage = tensor.untyped_storage()
+        ptr = storage.data_ptr()
+        if not ptr or ptr in self.alive or ptr in self.ignored:
+            return
+        self.take(storage, ptr)
+        if any(isinstance(one, torch.Tensor) and _address(one) == ptr for one in args):
+            return  # an older one, of which this is a view or a new value
+        self.events.append((_monotonic_ns(), ptr, storage.nbytes(), func, in_backward()))
+
+    def take(self, storage: torch.UntypedStorage, ptr: int) -> None:
+        """Notice when it goes."""
+        self.alive[ptr] = _Alive(storage, self._gone)
+        self.alive[ptr].ptr = ptr
+
+    def _gone(self, ref: Any) -> None:
+        ptr = ref.ptr
+        if self.alive.get(ptr) is ref:
+            del self.alive[ptr]
+            if self.noting:
+                self.events.append((_monotonic_ns(), ptr, -1, None, False))
+
+
+class TensorWatch:
+    """Watches one training step after another, as many as its share of the time allows.
+
+    Between ``begin`` and ``end`` a step is seen; ``end`` gives the stretches of ``tensor_usage``.
+    """
+
+    def __init__(self) -> None:
+        self._mode = _Operators()
+        self._on = self._per_call_ns = 0
+        self._known: Known = Known()
+        self._known_ns = -KNOWN_NS
+        self._existing: dict[int, tuple[int, int]] = {}  # alive when the step began: (bytes, category)
+        self._notes: list[tuple[int, int, set[int]]] = []  # row, category, addresses that are of it at that moment
+        self._begin_ns = self._born_ns = _monotonic_ns()
+        self.cost_ns = 0
+        """What watching took so far, an estimate."""
+        os.register_at_fork(after_in_child=self.close)
+
+    def problem(self) -> str:
+        """Why nothing can be seen; empty when it can."""
+        return watching_problem() or (f"it failed: {self._mode.broken}" if self._mode.broken else "")
+
+    @property
+    def affordable(self) -> bool:
+        """Whether the next step may be seen."""
+        return self.cost_ns <= SHARE * (_monotonic_ns() - self._born_ns)
+
+    def begin(self, known: Callable[[], Known]) -> bool:
+        """See what comes; ``known`` tells what lasts. False where the program watches its operators itself."""
+        begin = _monotonic_ns()
+        mode = self._mode
+        if not mode.switch_on():
+            return False
+        self._per_call_ns = self._per_call_ns or self._measure()
+        if begin - self._known_ns >= KNOWN_NS:
+            self._known, self._known_ns = known(), begin
+        lasting = replace(self._known, gradients={})
+        self._existing = {
+            ptr: (size_bytes, category)
+            for category, storages in reversed(lasting.by_category())
+            for ptr, (size_bytes, _) in storages.items()
+        }
+        mode.ignored = set(self._existing)
+        for ptr in mode.alive.keys() & self._existing.keys():
+            del mode.alive[ptr]
+        mode.events, mode.calls = [], 0
+        self._notes = []
+        mode.noting = True
+        self._begin_ns = _monotonic_ns()
+        self.cost_ns += self._begin_ns - begin
+        return True
+
+    def take_gradients(self, parameters: Iterable[Any]) -> None:
+        """Those that are there now: when a step begins, and before the optimiser uses them."""
+        begin = _monotonic_ns()
+        mode, found = self._mode, set()
+        for parameter in parameters:
+            gradient = parameter.grad
+            if gradient is None or gradient.device.type != "cpu" or gradient.layout is not torch.strided:
+                continue
+            storage = gradient.untyped_storage()
+            ptr = storage.data_ptr()
+            found.add(ptr)
+            if ptr not in mode.alive and ptr not in mode.ignored:
+                mode.take(storage, ptr)
+                mode.events.append((self._begin_ns, ptr, storage.nbytes(), None, False))
+        self._notes.append((len(mode.events), GRADIENTS, found))
+        self.cost_ns += _monotonic_ns() - begin
+
+    def take_inputs(self, tensors: Iterable[Any]) -> None:
+        """What the model was called with."""
+        self._notes.append((len(self._mode.events), INPUTS, set(map(_address, tensors))))
+
+    def end(self, step: int) -> tuple[NDArray[np.int64], tuple[str, ...]] | None:
+        """What was held in the step that ends now (see ``stretches``), with the names; None: not seen."""
+        end = _monotonic_ns()
+        mode = self._mode
+        if not mode.noting:
+            self.pause()
+            return None
+        mode.noting = False
+        events, mode.events = mode.events, []
+        found = self._usage(events, end, step)
+        off = self.pause()
+        self.cost_ns += mode.calls * self._per_call_ns + _monotonic_ns() - end
+        return found if off else None
+
+    def pause(self) -> bool:
+        """See nothing; the program runs as it would without."""
+        self._mode.noting = False
+        return self._mode.switch_off()
+
+    def close(self) -> None:
+        """For good."""
+        self.pause()
+        self._mode.alive.clear()
+        self._mode.broken = self._mode.broken or "closed"
+
+    def _measure(self) -> int:
+        """Nanoseconds that watching adds to an operator here."""
+        mode = self._mode
+        mode.noting = True
+        watched_ns = min(_time_calls() for _ in range(_TRIES))
+        mode.noting = False
+        mode.switch_off()
+        plain_ns = min(_time_calls() for _ in range(_TRIES))
+        mode.switch_on()
+        return max(1, (watched_ns - plain_ns) // _CALLS)
+
+    def _usage(
+        self, events: list[tuple[int, int, int, Any, bool]], end_ns: int, step: int
+    ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """Say what each storage was, from its life, and add up. The rules are those of ``exact``."""
+        backward = _begins_of(events)
+        born: dict[int, int] = {}  # address: row
+        category = [TEMPORARIES] * len(events)
+        sizes = [0] * len(events)
+        for row, (_, ptr, size_bytes, _, _) in enumerate(events):
+            if size_bytes >= 0:
+                born[ptr] = row
+                sizes[row] = size_bytes
+                continue
+            first = born.pop(ptr, None)
+            if first is not None:
+                sizes[row] = -sizes[first]
+                category[first] = category[row] = self._kind(events, first, row, backward)
+        for first in born.values():
+            category[first] = self._kind(events, first, None, backward)
+        base = np.zeros(len(CATEGORIES), np.int64)
+        for size_bytes, kind in self._existing.values():
+            base[kind] += size_bytes
+        changes = np.zeros((len(events) + 1, len(CATEGORIES)), np.int64)
+        changes[0] = base
+        if events:
+            changes[np.arange(1, len(events) + 1), category] = sizes
+        # A gradient that was there before comes with the time of the begin.
+        t_ns = np.maximum.accumulate(np.array([self._begin_ns, *(event[0] for event in events)], np.int64))
+        held = np.cumsum(changes, axis=0)
+        rows = np.arange(-1, len(events))  # stands for the operator until the few that are wanted are named
+        found = stretches(t_ns, held, rows, self._begin_ns, end_ns, step)
+        names: dict[str, int] = {}
+        for column, row in enumerate(found[3].tolist()):
+            while row >= 0 and events[row][3] is None:
+                row -= 1
+            found[3, column] = names.setdefault(events[row][3].name(), len(names)) if row >= 0 else -1
+        return found, tuple(names)
+
+    def _kind(
+        self, events: list[tuple[int, int, int, Any, bool]], first: int, last: int | None, backward: list[int]
+    ) -> int:
+        ptr = events[first][1]
+        for at, kind, addresses in self._notes:
+            if ptr in addresses and first < at and (last is None or at <= last):
+                return kind
+        following = bisect_right(backward, first)
+        if not events[first][4] and following < len(backward) and (last is None or last > backward[following]):
+            return ACTIVATIONS
+        return UNKNOWN if last is None else TEMPORARIES
+
+
+def _begins_of(events: list[tuple[int, int, int, Any, bool]]) -> list[int]:
+    """Rows with which backward passes begin; a free is part of what it is in the middle of."""
+    begins, inside = [], False
+    for row, event in enumerate(events):
+        if event[2] < 0:
+            continue
+        if event[4] and not inside:
+            begins.append(row)
+        inside = event[4]
+    return begins
+
+
+def _address(tensor: Any) -> int:
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (NotImplementedError, RuntimeError):  # without a storage of its own
+        return 0
+
+
+def _time_calls() -> int:
+    begin = _monotonic_ns()
+    for _ in range(_CALLS):
+        torch.empty(1)
+    return _monotonic_ns() - begin

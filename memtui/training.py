@@ -1,0 +1,54 @@
+"""The training steps of a session: how many, how long, and how much of what tensors held in them was seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from memtui.session.reader import SessionReader
+from memtui.units import duration, size
+
+SECOND_NS = 1_000_000_000
+
+
+def training(reader: SessionReader) -> list[dict[str, Any]]:
+    """One entry for each process that told of steps. Its first step is not among them: when that began is not known.
+
+    Raises:
+        SessionError: the session is damaged.
+    """
+    rows = reader.training()
+    return [_of_one(reader, [row for row in rows if row.pid == pid]) for pid in dict.fromkeys(row.pid for row in rows)]
+
+
+def _of_one(reader: SessionReader, rows: list[Any]) -> dict[str, Any]:
+    last = rows[-1]
+    lengths = [np.diff(reader.training_progress(row).ends_ns, prepend=row.start_ns) for row in rows]
+    low, median, high = np.percentile(np.concatenate(lengths), (5, 50, 95)).tolist()
+    peak = max(rows, key=lambda row: row.peak_bytes)
+    return {
+        "pid": last.pid,
+        "steps": sum(row.steps for row in rows),
+        "step_ns": {"p5": low, "median": median, "p95": high},
+        "view": last.view,
+        "reason": last.reason,
+        "view_fraction": last.cost_ns / max(1, last.end_ns - rows[0].start_ns),  # of the time, an estimate
+        "peak_bytes": peak.peak_bytes or None,  # as far as the cheap view sees; None: nothing was seen
+    }
+
+
+def training_words(found: list[dict[str, Any]]) -> list[str]:
+    """Lines of the report."""
+    lines = []
+    for one in found:
+        step = one["step_ns"]
+        low, median, high = (duration(step[key] / SECOND_NS) for key in ("p5", "median", "p95"))
+        if one["view"]:
+            share = f"{one['view_fraction']:.1%}".replace("%", " %")
+            seen = f"tensors seen in {one['view']} (about {share} of the time), at most {size(one['peak_bytes'])}"
+        else:
+            seen = f"tensors not seen between recorded steps: {one['reason'] or 'too few steps'}"
+        which = f"pid {one['pid']}: " if len(found) > 1 else ""
+        lines.append(f"training     {which}{one['steps']} steps, {median} each (90 %: {low} to {high}); {seen}")
+    return lines
