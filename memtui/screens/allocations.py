@@ -43,7 +43,7 @@ class _Ready(Message):
 
 
 class AllocationScreen(Screen[None]):
-    """One recorded step at a time; opens on the last one, at its peak."""
+    """One recorded step at a time, at its peak."""
 
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -63,10 +63,10 @@ class AllocationScreen(Screen[None]):
         Binding("escape,a,q", "leave", "back"),
     ]
 
-    def __init__(self, ask: Callable[[Action], object]) -> None:
-        """``ask`` lets the presenter do something, in its thread."""
+    def __init__(self, ask: Callable[[Action], object], number: int = -1) -> None:
+        """``ask`` lets the presenter do something, in its thread; ``number`` of the step to open on, -1: the last."""
         super().__init__()
-        self._ask, self._number, self._trace = ask, -1, _EMPTY
+        self._ask, self._number, self._trace = ask, number, _EMPTY
         self.head = Words("title", id="header")
         self.chart = AllocationChart(_EMPTY)
         self.blocks = Listing(ListingView("alive at the cursor", _COLUMNS, note=_NONE))
@@ -84,7 +84,7 @@ class AllocationScreen(Screen[None]):
     def on_mount(self) -> None:
         self.blocks.choose(True)
         self.on_resize()
-        self._look(-1)
+        self._look(self._number)
 
     def on_resize(self) -> None:
         words = too_small(*self.app.size)

@@ -306,9 +306,9 @@ class MemoryScreen(Screen[None]):
             self._focus_range(self.table.selected)
 
     def action_allocations(self) -> None:
-        from memtui.screens.allocations import AllocationScreen
+        from memtui.screens.training import TrainingScreen
 
-        self.app.push_screen(AllocationScreen(self._ask))
+        self.app.push_screen(TrainingScreen(self._ask))
 
     def action_output(self) -> None:
         self._show_output(not self.output_shown)

@@ -65,4 +65,7 @@ class ProgressLog:
     def _view(self) -> str:
         if not self._seen:
             return ""
-        return "all steps" if self._seen == self._steps else f"1 step in {round(self._steps / self._seen)}"
+        if self._seen == self._steps:
+            return "all steps"
+        share = self._seen / self._steps
+        return f"{share:.0%} of the steps".replace("%", " %") if share > 0.5 else f"1 step in {round(1 / share)}"

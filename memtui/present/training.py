@@ -1,0 +1,105 @@
+"""Training steps and what tensors hold over time, at the cursor and around it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.step_trace import CATEGORIES
+from memtui.present.playhead import Playhead
+from memtui.views_training import TrainingView
+
+ROWS = 600  # of a picture: of more, the fullest ones
+KEPT = 4 * ROWS  # decoded ones
+NOTHING = "no training step was seen: memtui trace -- python train.py starts one that is"
+WAITING = "no training step has ended yet"
+
+
+class TrainingLog:
+    """Decodes what is in sight, and keeps some of it."""
+
+    def __init__(self) -> None:
+        self._decoded: dict[int, Any] = {}  # by row, the oldest first
+        self.pid = 0
+        """The process that is shown; 0: the first that told of steps."""
+
+    def view(self, reader: Any, head: Playhead) -> TrainingView:
+        """At the cursor."""
+        axis = head.axis()
+        rows = reader.training(axis.start_ns, axis.end_ns + 1)
+        pids = list(dict.fromkeys(row.pid for row in rows))
+        pid = self.pid if self.pid in pids else (pids[0] if pids else 0)
+        rows = _fullest([row for row in rows if row.pid == pid])
+        parts = [self._progress(reader, row) for row in rows]
+        usage = [part.usage for part in parts]
+        start_ns = np.concatenate([u.start_ns for u in usage]) if usage else np.empty(0, np.int64)
+        end_ns = np.concatenate([u.end_ns for u in usage]) if usage else np.empty(0, np.int64)
+        held = np.concatenate([u.held_bytes for u in usage]) if usage else np.empty((0, len(CATEGORIES)), np.int64)
+        # Live, the newest message is a little older than the newest window.
+        at = int(np.searchsorted(start_ns, head.cursor_ns, side="right")) - 1
+        recorded = [step for step in reader.allocation_steps() if step.pid == pid or not pid]
+        near = min(range(len(recorded)), key=lambda n: abs(recorded[n].start_ns - head.cursor_ns), default=-1)
+        here = next((p for p in reversed(parts) if p.row.start_ns <= head.cursor_ns), parts[0] if parts else None)
+        step, step_ns = _step_at(here, head.cursor_ns)
+        began = rows[0].start_ns if rows else 0
+        return TrainingView(
+            axis,
+            start_ns,
+            end_ns,
+            held,
+            at,
+            step=step,
+            op=_op_at(usage, at),
+            step_ns=step_ns,
+            view=here.row.view if here else "",
+            reason=here.row.reason if here else "",
+            view_fraction=_fraction(rows) if began else 0.0,
+            recorded=len(recorded),
+            nearest=near,
+            pids=len(pids),
+            pid=pid,
+            note="" if rows else (WAITING if head.recording else NOTHING),
+        )
+
+    def _progress(self, reader: Any, row: Any) -> Any:
+        if row.id not in self._decoded:
+            self._decoded[row.id] = reader.training_progress(row)
+            while len(self._decoded) > KEPT:
+                del self._decoded[next(iter(self._decoded))]
+        return self._decoded[row.id]
+
+
+def _fullest(rows: list[Any]) -> list[Any]:
+    """At most ``ROWS`` of them, of neighbours the one whose tensors held most."""
+    if len(rows) <= ROWS:
+        return rows
+    edges = np.linspace(0, len(rows), ROWS + 1).astype(int).tolist()
+    return [max(rows[a:b], key=lambda row: row.peak_bytes) for a, b in pairwise(edges)]
+
+
+def _step_at(part: Any, cursor_ns: int) -> tuple[int | None, float | None]:
+    """(number, median length of the steps around) of the step at a moment."""
+    if part is None:
+        return None, None
+    row, ends_ns = part.row, part.ends_ns
+    place = min(int(np.searchsorted(ends_ns, cursor_ns)), len(ends_ns) - 1)
+    return row.first + place, float(np.median(np.diff(ends_ns, prepend=row.start_ns)))
+
+
+def _op_at(usage: list[Any], at: int) -> str:
+    for part in usage:
+        if 0 <= at < len(part):
+            op = int(part.op[at])
+            return part.names[op] if op >= 0 else ""
+        at -= len(part)
+    return ""
+
+
+def _fraction(rows: list[Any]) -> float:
+    """Of the time in sight; with one row of all that was before it."""
+    first, last = rows[0], rows[-1]
+    if len(rows) < 2:
+        return 0.0
+    return (last.cost_ns - first.cost_ns) / max(1, last.end_ns - first.end_ns)

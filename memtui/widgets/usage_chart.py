@@ -1,0 +1,113 @@
+"""What tensors hold over time: an area for each kind, on top of each other."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from textual import events
+
+from memtui.views_training import TrainingView
+from memtui.widgets import raster, text
+from memtui.widgets.kinds import INDEX, LETTERS, ORDER, by_letter, legend, styles
+from memtui.widgets.panel import Panel, axis_words
+from memtui.widgets.raster import Line
+
+AXIS = 6
+_BLANK, _CURSOR = len(ORDER), len(ORDER) + 1  # styles behind those of the kinds
+
+
+class UsageChart(Panel):
+    """Of each column the fullest moment is drawn, so that no peak is lost."""
+
+    view: TrainingView
+    title = "tensors"
+
+    def on_click(self, event: events.Click) -> None:
+        super().on_click(event)
+        columns, column = self.size.width - 2 - AXIS, event.x - 1 - AXIS
+        if 0 <= column < columns and 0 < event.y < self.size.height - 1:
+            self.post_message(self.TimeAsked(self.view.axis.moment(column, columns)))
+
+    def heading_right(self, width: int) -> Line:
+        """What is held at the cursor."""
+        if self.view.at < 0:
+            return []
+        return legend(self.view.held_bytes[self.view.at].tolist(), self.look, width - len(self.title) - 8)
+
+    def footing(self) -> Line:
+        return [(axis_words(self.view.axis)[0], self.look["dim"])]
+
+    def footing_middle(self, width: int) -> Line:
+        view, look = self.view, self.look
+        if view.at < 0:
+            return [(axis_words(view.axis)[1], look["dim"])]
+        op = text.clean(view.op.rpartition("/")[2])
+        words = f" at {text.fit(op, 40).rstrip()}" if op else ""
+        held = text.size(int(view.held_bytes[view.at].sum()))
+        return [("held here ", look["dim"]), (held, look["bright"]), (words, look["dim"])]
+
+    def footing_right(self, width: int) -> Line:
+        return [(axis_words(self.view.axis)[2], self.look["dim"])]
+
+    def paint_inside(self, width: int, height: int) -> list[Line]:
+        view, look = self.view, self.look
+        columns, rows = width - AXIS, height - 1
+        if columns < 8 or rows < 2:
+            return self.message("", width, height)
+        if not len(view.start_ns):
+            return self.message(view.note or _unseen(view), width, height)
+        shown = fullest_by_column(view, columns)
+        seen = shown >= 0
+        held = np.cumsum(view.held_bytes[shown][:, INDEX], axis=1)  # [columns, kinds], upper edges
+        held[~seen] = 0
+        peak = int(view.held_bytes.sum(axis=1)[shown[seen]].max()) if seen.any() else 0
+        top = raster.nice_ceiling(float(peak), headroom=1.02)
+        # The kind of a cell is the one that holds the middle of it.
+        middle = (np.arange(rows)[::-1] + 0.5) * top / rows
+        index = (held[None, :, :] <= middle[:, None, None]).sum(axis=2)
+        letters = [ord(LETTERS[name]) if by_letter(look) else ord("█") for name in ORDER]
+        codes = np.array([*letters, ord(" ")], np.uint32)[index]
+        cursor = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
+        if cursor is not None:
+            codes[:, cursor], index[:, cursor] = ord("|" if look.ascii_only else "│"), _CURSOR
+        lines = raster.lines(codes, index, [*styles(look), look["text"], look["cursor"]])
+        labels = [text.short_size(top), *[""] * (rows - 2), "0"]
+        if rows >= 6:
+            labels[rows // 2] = text.short_size(top / 2)
+        return [
+            *([(label.rjust(AXIS - 1) + " ", look["dim"]), *line] for label, line in zip(labels, lines, strict=True)),
+            [(" " * AXIS + _peak_mark(held[:, -1], columns, peak), look["bright"])],
+        ]
+
+
+def fullest_by_column(view: TrainingView, columns: int) -> NDArray[np.int64]:
+    """i8[columns]: of each the stretch that held most; -1 where none was seen."""
+    width, first = view.axis.bins(columns)
+    begin = np.floor((view.start_ns - view.axis.origin_ns) / width).astype(np.int64) - first
+    end = np.ceil((view.end_ns - view.axis.origin_ns) / width).astype(np.int64) - first
+    begin, end = np.clip(begin, 0, columns), np.clip(np.maximum(end, begin + 1), 0, columns)
+    order = np.argsort(view.held_bytes.sum(axis=1), kind="stable")
+    order = order[end[order] > begin[order]]
+    many = end[order] - begin[order]
+    place = np.repeat(begin[order] - np.cumsum(many) + many, many) + np.arange(many.sum())
+    found = np.full(columns, -1, np.int64)
+    found[place] = np.repeat(order, many)  # of several the last one stays, which held most
+    return found
+
+
+def _peak_mark(held: NDArray[np.int64], columns: int, peak_bytes: int) -> str:
+    if not peak_bytes:
+        return ""
+    at = int(np.argmax(held))
+    word = f"peak {text.size(peak_bytes)}"
+    marks = [" "] * columns
+    marks[at] = "▲"
+    begin = at + 2 if at + 2 + len(word) <= columns else max(0, at - 1 - len(word))
+    marks[begin : begin + len(word)] = word
+    return "".join(marks)[:columns]
+
+
+def _unseen(view: TrainingView) -> str:
+    if view.reason:
+        return f"tensors are seen in recorded steps only: {view.reason}"
+    return "nothing was seen in this time"
