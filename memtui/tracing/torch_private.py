@@ -284,17 +284,21 @@ class OperatorMode(TorchDispatchMode):
     def switch_on(self) -> bool:
         """False where the program has a mode of its own: whoever came last has to leave first, which it may not."""
         if torch._C._len_torch_dispatch_stack():
-            return False
+            return self._on_top  # it could not be switched off before
         self.__enter__()
         return True
 
     def switch_off(self) -> bool:
         """False where the program has put a mode of its own on top, or this is another thread."""
-        on = torch._C._len_torch_dispatch_stack()
-        if not on or torch._C._get_dispatch_stack_at(on - 1) is not self:
+        if not self._on_top:
             return False
         self.__exit__(None, None, None)
         return True
+
+    @property
+    def _on_top(self) -> bool:
+        on = torch._C._len_torch_dispatch_stack()
+        return on > 0 and torch._C._get_dispatch_stack_at(on - 1) is self
 
 
 def in_backward() -> bool:

@@ -145,6 +145,7 @@ class TensorWatch:
         """Those that are there now: when a step begins, and before the optimiser uses them."""
         begin = _monotonic_ns()
         mode, found = self._mode, set()
+        first = not self._notes  # those of the step before are alive and of no event in this one
         for parameter in parameters:
             gradient = parameter.grad
             if gradient is None or gradient.device.type != "cpu" or gradient.layout is not torch.strided:
@@ -152,8 +153,11 @@ class TensorWatch:
             storage = gradient.untyped_storage()
             ptr = storage.data_ptr()
             found.add(ptr)
-            if ptr not in mode.alive and ptr not in mode.ignored:
+            if ptr in mode.ignored or (ptr in mode.alive and not first):
+                continue
+            if ptr not in mode.alive:
                 mode.take(storage, ptr)
+            if ptr:
                 mode.events.append((self._begin_ns, ptr, storage.nbytes(), None, False))
         self._notes.append((len(mode.events), GRADIENTS, found))
         self.cost_ns += _monotonic_ns() - begin
