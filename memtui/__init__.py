@@ -1,6 +1,43 @@
 """memtui: a terminal monitor for the memory, time and energy of machine-learning training."""
 
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+
 __version__ = "0.1.0"
+
+
+def trace(
+    model: Any = None, optimizer: Any = None, *, every: int = 20, output: str | os.PathLike[str] | None = None
+) -> AbstractContextManager[None]:
+    """Record the tensors of a PyTorch training from inside, for as long as ``with memtui.trace(...):`` lasts.
+
+    All steps are timed, between them a cheap look says what tensors hold, and of one step in ``every`` each allocation
+    is recorded. It goes to the recording that observes this process (``memtui attach``, ``memtui record PID``); where
+    there is none, or with ``output``, one of its own begins, which takes about a second and ends with the block.
+
+    A step ends with a step of ``optimizer``; without one, of the first optimiser that steps twice. ``model`` gives
+    layers their names; without one it is found by its parameters. A program that ``memtui trace`` started is traced
+    already: nothing is added. Where nothing can be recorded, a line on
+    standard error says why, and the training goes on.
+
+    Args:
+        model: a ``torch.nn.Module``, or several.
+        optimizer: a ``torch.optim.Optimizer``.
+        every: steps from one that is recorded whole to the next.
+        output: the session file; it must not exist. By default a name in your state directory.
+
+    Raises:
+        ValueError: ``every`` is no whole number from 1 on.
+        TypeError: ``model`` or ``optimizer`` is something else.
+    """
+    from memtui.trace_here import tracing
+
+    return tracing(model, optimizer, every, output)
 
 
 def mark(text: str) -> None:

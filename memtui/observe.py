@@ -124,10 +124,9 @@ class Observation:
             if pid and was_root:
                 _refuse_second(user, pid, start_ticks)
             self.path = output or default_path(user, what)
-            if isinstance(what, Launch) and what.trace_every is not None:
-                self._traced = _listener(user, f"trace-{os.getpid()}")
-                if self._traced is None:
-                    raise UserError("no socket can be made in your state directory, over which to be told", FAILURE)
+            self._traced = _listener(user, f"trace-{os.getpid()}")
+            if self._traced is None and isinstance(what, Launch) and what.trace_every is not None:
+                raise UserError("no socket can be made in your state directory, over which to be told", FAILURE)
             traced = [self._traced.socket.fileno()] if self._traced is not None else []
             marks, self._marks = os.pipe()
             os.set_blocking(self._marks, False)
@@ -373,6 +372,7 @@ class Observation:
             time.time(),
             str(self.listener.path) if self.listener else "",
             host_name(),
+            str(self._traced.path) if self._traced else "",
         )
         try:
             self._entry = Entry(state_directory(user), entry)

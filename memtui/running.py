@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import stat
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,6 +36,7 @@ class Running:
     began_s: float = 0.0  # seconds since the epoch
     control: str = ""  # the socket that takes orders; empty when there is none
     host: str = ""
+    told: str = ""  # the socket over which the target tells of its training; empty when there is none
 
     @property
     def id(self) -> str:
@@ -106,17 +108,19 @@ def _read(path: Path) -> Running | None:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return _checked(json.loads(os.read(fd, _FILE_BYTES)))
-        control = ""
+        sockets: tuple[str, ...] = ()
         try:
             running = _checked(json.loads(os.read(fd, _FILE_BYTES)))
             if running.host not in ("", host_name()):  # over NFS a lock may be seen on its own machine only
                 return None
-            control = running.control
+            sockets = running.control, running.told
         except (ValueError, TypeError):
             pass
         path.unlink(missing_ok=True)  # its memtui was killed
-        if control and stat.S_ISSOCK(os.lstat(control).st_mode):
-            os.unlink(control)
+        for left in filter(None, sockets):
+            with suppress(FileNotFoundError):
+                if stat.S_ISSOCK(os.lstat(left).st_mode):
+                    os.unlink(left)
     except (OSError, ValueError, TypeError):
         pass
     finally:
@@ -132,7 +136,7 @@ def _checked(plain: object) -> Running:
     for name in ("pid", "start_ticks", "memtui_pid", "sampler_pid"):
         if type(getattr(running, name)) is not int:
             raise ValueError(f"{name} is no number")
-    for name in ("path", "command", "control", "host"):
+    for name in ("path", "command", "control", "host", "told"):
         if not isinstance(getattr(running, name), str):
             raise ValueError(f"{name} is no text")
     if not isinstance(running.began_s, (int, float)):

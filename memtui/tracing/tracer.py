@@ -30,6 +30,7 @@ from memtui.tracing import torch_private
 from memtui.tracing.exact import ExactStep, Known, Storages, known_of, layer_labels
 from memtui.tracing.inject import EVERY, SOCKET
 from memtui.tracing.progress import ProgressLog, Seen
+from memtui.tracing.quiet import QUIET_ENVIRONMENT
 from memtui.tracing.sender import Sender
 from memtui.tracing.watch import TensorWatch
 
@@ -39,12 +40,19 @@ FIRST = 2  # the first steps fill caches and make the state of the optimiser
 class Tracer:
     """Lives as long as the process."""
 
-    def __init__(self, every: int, open_sender: Callable[[], Sender]) -> None:
+    def __init__(
+        self,
+        every: int,
+        open_sender: Callable[[], Sender],
+        modules: Iterable[Any] = (),
+        optimizers: Iterable[Any] = (),
+    ) -> None:
+        """``modules`` and ``optimizers`` are known from the beginning, more are found. Steps are the first one's."""
         self._every, self._open_sender = every, open_sender
         self._sender: Sender | None = None
-        self._clock: weakref.ref[Any] | None = None  # the optimiser whose steps are counted
-        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._roots: weakref.WeakSet[Any] = weakref.WeakSet()  # modules that are called by no other one
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet(optimizers)
+        self._clock = next(map(weakref.ref, self._optimizers), None)  # the optimiser whose steps are counted
+        self._roots: weakref.WeakSet[Any] = weakref.WeakSet(modules)  # that are called by no other module
         self._inputs: list[Any] = []
         self._steps = 0
         self._window = ExitStack()
@@ -61,6 +69,10 @@ class Tracer:
             optimizer_hooks.register_optimizer_step_pre_hook(self._guarded(self._before_step)),
             optimizer_hooks.register_optimizer_step_post_hook(self._guarded(self._after_step)),
         ]
+
+    @property
+    def closed(self) -> bool:
+        return not self._watched
 
     def close(self) -> None:
         """Take every hook back and send what waits. A step that is half recorded is dropped."""
@@ -274,10 +286,42 @@ def _tensors(values: Iterable[Any]) -> list[Any]:
     return found
 
 
-def begin() -> None:
-    """Trace this process as its environment says. Raises RuntimeError with the reason where that cannot be."""
+_running: weakref.ref[Tracer] | None = None
+
+
+def running() -> bool:
+    """Whether this process is traced."""
+    tracer = _running() if _running is not None else None
+    return tracer is not None and not tracer.closed
+
+
+def start(path: Path, every: int, modules: Iterable[Any] = (), optimizers: Iterable[Any] = ()) -> Tracer:
+    """Trace this process, for the recorder that listens at ``path``. Raises RuntimeError with the reason where not."""
+    global _running
     if why := torch_private.problem():
         raise RuntimeError(why)
-    path, every = Path(os.environ[SOCKET]), int(os.environ[EVERY])
-    tracer = Tracer(every, lambda: Sender(path))
+    for name, value in QUIET_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)  # soon enough where no profiler has run yet
+    tracer = Tracer(every, lambda: Sender(path), modules, optimizers)
+    _running = weakref.ref(tracer)
+    return tracer
+
+
+def checked(model: Any, optimizer: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Modules and optimisers as they were given: None, one, or for modules several. Raises TypeError."""
+    modules = () if model is None else tuple(model) if isinstance(model, (list, tuple)) else (model,)
+    optimizers = () if optimizer is None else (optimizer,)
+    for found, kind, what in (
+        (modules, torch.nn.Module, "torch.nn.Module"),
+        (optimizers, torch.optim.Optimizer, "torch.optim.Optimizer"),
+    ):
+        for one in found:
+            if not isinstance(one, kind):
+                raise TypeError(f"a {type(one).__name__} is no {what}")
+    return modules, optimizers
+
+
+def begin() -> None:
+    """Trace this process as its environment says. Raises RuntimeError with the reason where that cannot be."""
+    tracer = start(Path(os.environ[SOCKET]), int(os.environ[EVERY]))
     atexit.register(tracer.close)
