@@ -507,5 +507,5 @@ def test_a_session_of_the_format_before_is_read(tmp_path):
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
-    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 7\)"):
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 8\)"):
         SessionReader(path)

@@ -39,8 +39,9 @@ class TrainingLog:
         held = np.concatenate([u.held_bytes for u in usage]) if usage else np.empty((0, len(CATEGORIES)), np.int64)
         # Live, the newest message is a little older than the newest window.
         at = int(np.searchsorted(start_ns, head.cursor_ns, side="right")) - 1
-        recorded = [step for step in reader.allocation_steps() if step.pid == pid or not pid]
-        near = min(range(len(recorded)), key=lambda n: abs(recorded[n].start_ns - head.cursor_ns), default=-1)
+        whole = list(enumerate(reader.allocation_steps()))
+        recorded = [(number, step) for number, step in whole if step.pid == pid or not pid]
+        near = min(recorded, key=lambda one: abs(one[1].start_ns - head.cursor_ns), default=(-1, None))[0]
         here = next((p for p in reversed(parts) if p.row.start_ns <= head.cursor_ns), parts[0] if parts else None)
         step, step_ns = _step_at(here, head.cursor_ns)
         began = rows[0].start_ns if rows else 0
@@ -60,7 +61,7 @@ class TrainingLog:
             nearest=near,
             pids=len(pids),
             pid=pid,
-            note="" if rows else (WAITING if head.recording else NOTHING),
+            note="" if rows or reader.training() else (WAITING if head.recording else NOTHING),
         )
 
     def _progress(self, reader: Any, row: Any) -> Any:

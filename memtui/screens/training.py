@@ -108,6 +108,9 @@ class TrainingScreen(Screen[None]):
 
     def on__ready(self, message: _Ready) -> None:
         view = self._view = message.view
+        if view.note and view.recorded:  # a session from when that was all there was
+            self.app.switch_screen(self._recorded(-1))
+            return
         self.head.show(f" training   {_words(view)}")
         self.chart.show(view)
         self.kinds.show(ListingView(f"by kind {_where(view)}", _COLUMNS, _rows(view), "nothing was seen"))
@@ -139,9 +142,12 @@ class TrainingScreen(Screen[None]):
         self._look()
 
     def action_open(self) -> None:
+        self.app.push_screen(self._recorded(self._view.nearest if self._view is not None else -1))
+
+    def _recorded(self, number: int) -> Screen[None]:
         from memtui.screens.allocations import AllocationScreen
 
-        self.app.push_screen(AllocationScreen(self._ask, self._view.nearest if self._view is not None else -1))
+        return AllocationScreen(self._ask, number)
 
     def action_leave(self) -> None:
         self.dismiss()
@@ -161,10 +167,10 @@ def _words(view: TrainingView) -> str:
         pace = f", {rate:.0f} a second" if rate >= 10 else ""
         parts.append(f"step {view.step:,} · {text.duration(view.step_ns / 1e9)} each{pace}")
     if view.view:
-        parts.append(f"seen: {view.view}, cheaply (about {view.view_fraction * 100:.0f} % of the time)")
+        parts.append(f"cheap view: {view.view}, takes {view.view_fraction * 100:.0f} % of the time")
     else:
-        parts.append(f"not seen between recorded steps: {view.reason or 'too few steps'}")
-    parts.append(f"{view.recorded} recorded whole" if view.recorded else "none recorded whole yet")
+        parts.append(f"cheap view off: {view.reason or 'too few steps'}")
+    parts.append(f"{view.recorded or 'none'} recorded")
     return " · ".join(parts)
 
 

@@ -1,0 +1,178 @@
+"""The screen of training steps over time: on a session in which what tensors held is known."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from memtui.analysis.step_trace import CATEGORIES
+from memtui.samples import TrainingProgress
+from memtui.screens.allocations import AllocationScreen
+from memtui.screens.memory import MemoryScreen
+from memtui.screens.monitor import MemtuiApp
+from memtui.screens.training import TrainingScreen
+from memtui.session.reader import SessionReader
+from tests import sessions
+from tests.screen_text import screen_lines, screen_text
+from tests.test_screen_allocations import step, until
+
+MIB = 1 << 20
+MS = 1_000_000
+SECOND = 1000 * MS
+
+
+def told(first: int, pid: int = 4242, **changes) -> TrainingProgress:
+    """Ten steps of 50 ms, a stretch each: 8 MiB of weights, and activations of 1 MiB more from step to step."""
+    start_ns = first * 50 * MS
+    usage = np.zeros((4 + len(CATEGORIES), 10), np.int64)
+    usage[0] = start_ns + np.arange(10) * 50 * MS
+    usage[1] = usage[0] + 50 * MS
+    usage[2] = first + np.arange(10)
+    usage[4 + CATEGORIES.index("weights")] = 8 * MIB
+    usage[4 + CATEGORIES.index("activations")] = (first + np.arange(10)) * MIB
+    fields = {"ends_ns": usage[1:2].copy(), "usage": usage, "names": ("aten::gelu",), "view": "1 step in 2"}
+    return TrainingProgress(**({"pid": pid, "first": first, "start_ns": start_ns, "cost_ns": first} | fields | changes))
+
+
+UNSEEN = {"usage": np.empty((4 + len(CATEGORIES), 0), np.int64), "view": "", "reason": "torch.compile has compiled it"}
+
+
+@asynccontextmanager
+async def opened(tmp_path, *what, size=(120, 36), **how):
+    """The memory screen of a replay of 4 s, and ``a`` pressed."""
+    stream = list(sessions.messages(20))
+    stream[9:9] = what
+    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    reader.release()
+    app = MemtuiApp(lambda: reader, live=False, **how)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.screen.view is not None)
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, TrainingScreen) and app.screen._view is not None)
+        await pilot.pause(0.05)
+        yield app, pilot
+
+
+async def test_what_is_held_at_the_cursor_and_at_most(tmp_path):
+    async with opened(tmp_path, *(told(n) for n in range(0, 80, 10))) as (app, pilot):
+        shown = screen_text(app)
+        assert (
+            "pid 4242 · step 79 · 50.0 ms each, 20 a second · cheap view: 1 step in 2, takes 0 % of the time" in shown
+        )
+        assert "peak 87.0 MiB" in shown
+        assert "held here 87.0 MiB at aten::gelu" in shown
+        lines = [" ".join(line.strip("│ ").split()) for line in screen_lines(app)]
+        assert "A activations 79.0 MiB 91 % 79.0 MiB 0 B" in lines
+        assert "W weights 8.00 MiB 9 % 8.00 MiB 8.00 MiB" in lines
+        assert "all 87.0 MiB 87.0 MiB 8.00 MiB" in lines
+        await pilot.press("home")
+        await until(pilot, lambda: "step 3 ·" in screen_text(app))  # the end of the first window, after 200 ms
+        assert "held here 12.0 MiB" in screen_text(app)
+
+
+async def test_keys_are_those_of_the_time_axis(tmp_path):
+    async with opened(tmp_path, *(told(n) for n in range(0, 80, 10))) as (app, pilot):
+        await pilot.press("home")
+        await until(pilot, lambda: "step 3 ·" in screen_text(app))
+        await pilot.press("right")
+        await until(pilot, lambda: "step 8 ·" in screen_text(app))
+        await pilot.press("left")
+        await until(pilot, lambda: "step 3 ·" in screen_text(app))
+        await pilot.press("P")
+        await until(pilot, lambda: "held here 87.0 MiB" in screen_text(app))
+        await pilot.press("plus")
+        await until(pilot, lambda: app.screen._view.axis.span_ns == SECOND)
+        await pilot.press("minus", "minus")
+        await until(pilot, lambda: app.screen._view.axis.span_ns > 3 * SECOND)
+        await pilot.click(offset=(20, 5))
+        await until(pilot, lambda: "held here 87.0" not in screen_text(app))
+        await pilot.press("end")
+        await until(pilot, lambda: "held here 87.0 MiB" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, MemoryScreen))
+
+
+async def test_enter_shows_the_recorded_step_that_is_nearest(tmp_path):
+    async with opened(tmp_path, told(0), step(20), step(40), told(10)) as (app, pilot):
+        assert "2 recorded" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, AllocationScreen) and "1 of 2" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, TrainingScreen))
+
+
+async def test_processes_are_looked_at_one_after_the_other(tmp_path):
+    async with opened(tmp_path, told(0), told(0, pid=77)) as (app, pilot):
+        assert "pid 4242 of 2" in screen_text(app)
+        await pilot.press("n")
+        await until(pilot, lambda: "pid 77 of 2" in screen_text(app))
+        await pilot.press("N")
+        await until(pilot, lambda: "pid 4242 of 2" in screen_text(app))
+
+
+async def test_why_nothing_is_seen_between_recorded_steps(tmp_path):
+    async with opened(tmp_path, told(0, **UNSEEN)) as (app, _):
+        assert "cheap view off: torch.compile has compiled it" in screen_text(app)
+        assert "tensors are seen in recorded steps only: torch.compile has compiled it" in screen_text(app)
+
+
+async def test_a_session_from_before_shows_its_recorded_steps(tmp_path):
+    stream = list(sessions.messages(6))
+    stream[9:9] = [step(20)]
+    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    reader.release()
+    app = MemtuiApp(lambda: reader, live=False)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: app.screen.view is not None)
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, AllocationScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, MemoryScreen))
+
+
+@pytest.mark.parametrize("size", [(210, 60), (120, 36), (80, 24), (60, 16)])
+@pytest.mark.parametrize("how", [{}, {"ascii_only": True}, {"color": "16"}])
+async def test_it_fits(tmp_path, size, how):
+    async with opened(tmp_path, *(told(n) for n in range(0, 80, 10)), size=size, **how) as (app, _):
+        lines = screen_lines(app)
+        assert len(lines) == size[1]
+        assert any("peak 87.0 MiB" in line for line in lines)
+        assert any("activations" in line for line in lines)
+        if how.get("ascii_only"):
+            assert "\n".join(lines).isascii()
+            assert any("AAAA" in line for line in lines)
+
+
+async def test_names_of_others_cannot_write_on_the_screen(tmp_path):
+    hostile = {"names": ("\x1b[31mred\x1b]0;title\x07/x\r\n",), "view": "\x1b[2Jall", "reason": "\x9b31m"}
+    async with opened(tmp_path, told(0, **hostile)) as (app, _):
+        assert all(char.isprintable() for line in screen_lines(app) for char in line)
+
+
+async def test_of_a_long_session_the_fullest_parts_are_shown(tmp_path):
+    """Of 3,000 messages 600 are decoded; the one with the peak is among them."""
+    tall = 1234
+    stream = list(sessions.messages(2))
+    parts = []
+    for n in range(3000):
+        part = told(10 * n)
+        part.usage[4:] = MIB
+        if n == tall:
+            part.usage[4] = 500 * MIB
+        parts.append(part)
+    end_ns = parts[-1].ends_ns[0, -1]
+    stream[9:9] = parts
+    path = sessions.write_session(tmp_path / "s.memtui", stream)
+    reader = SessionReader(path)
+    from memtui.present.playhead import Playhead
+    from memtui.present.training import ROWS, TrainingLog
+
+    head = Playhead(recording=False, follow=False, span_ns=None)
+    head.grow(0, np.array([int(end_ns)]), recording=False)
+    log = TrainingLog()
+    view = log.view(reader, head)
+    assert len(log._decoded) == ROWS
+    assert view.held_bytes.sum(axis=1).max() >= 500 * MIB
+    reader.close()
