@@ -28,6 +28,7 @@ NAMES = (
     "trackers",
     "known_truth",
     "operators",
+    "cheap_view",
 )
 
 

@@ -304,3 +304,9 @@ class OperatorMode(TorchDispatchMode):
 def in_backward() -> bool:
     """Whether autograd is running in this thread."""
     return int(torch._C._current_graph_task_id()) >= 0
+
+
+def may_allocate(operator: Any) -> bool:
+    """Whether an operator can return something new: one that returns what it was given, or a view of it, cannot."""
+    returns = operator._schema.returns
+    return not returns or any(one.alias_info is None for one in returns)

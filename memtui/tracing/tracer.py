@@ -28,6 +28,7 @@ from memtui.analysis.tensor_usage import stretches
 from memtui.samples import AllocationStep, TensorRanges
 from memtui.tracing import torch_private
 from memtui.tracing.exact import ExactStep, Known, Storages, known_of, layer_labels
+from memtui.tracing.expense import Expense
 from memtui.tracing.inject import EVERY, SOCKET
 from memtui.tracing.progress import ProgressLog, Seen
 from memtui.tracing.quiet import QUIET_ENVIRONMENT
@@ -58,7 +59,8 @@ class Tracer:
         self._window = ExitStack()
         self._recorded: ExactStep | None = None
         self._cost_ns = 0
-        self._watch = TensorWatch()
+        self._watch, self._expense = TensorWatch(), Expense()
+        self._step_ns = 0  # when the step began
         self._watching = False
         self._log: ProgressLog | None = None
         self._said = False
@@ -89,12 +91,16 @@ class Tracer:
 
     def _guarded(self, work: Callable[..., None]) -> Callable[..., None]:
         """A hook of the program's calls: whatever goes wrong in it must not reach the program."""
+        hidden = work
 
         def hook(first: Any, *more: Any) -> None:
+            nonlocal hidden
             if os.getpid() != self._pid:
                 return  # a child that inherited the hooks
             try:
-                torch_private.uncompiled(work)(first, *more)
+                if hidden is work:  # the compiler was not loaded yet
+                    hidden = torch_private.uncompiled(work)
+                hidden(first, *more)
             except Exception as error:
                 self._say_once(f"tracing ended: {type(error).__name__}: {error}")
                 with suppress(Exception):
@@ -135,15 +141,18 @@ class Tracer:
         now_ns = time.monotonic_ns()
         if self._recorded is not None:
             seen = self._end_recorded()
+        elif self._log is not None:
+            self._expense.take(now_ns - self._step_ns, watched, self._watch.cost_ns)
         self._window.close()
         if self._log is None:
             self._log = ProgressLog(self._pid, self._steps + 1, now_ns, self._sender.send)
         else:
-            self._log.take(now_ns, seen, self._watch.problem(), self._watch.cost_ns)
+            self._log.take(now_ns, seen, self._watch.problem(), self._expense.cost_ns)
+        self._step_ns = time.monotonic_ns()
 
     def _begin_watched(self) -> None:
         """See the next step, if that is not too much; the program's own modes and compilers go first."""
-        if self._watch.problem() or not self._watch.affordable:
+        if not self._expense.affordable or self._watch.problem():
             return
         self._watching = self._watch.begin(self._known)
         if self._watching:

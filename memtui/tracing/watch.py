@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from memtui.analysis.step_trace import CATEGORIES
 from memtui.analysis.tensor_usage import stretches
 from memtui.tracing.exact import ACTIVATIONS, GRADIENTS, INPUTS, TEMPORARIES, UNKNOWN, Known
-from memtui.tracing.torch_private import OperatorMode, in_backward, watching_problem
+from memtui.tracing.torch_private import OperatorMode, in_backward, may_allocate, watching_problem
 
-SHARE = 0.1  # of the time may go into watching: where a step costs more, only some steps are seen
 KNOWN_NS = 1_000_000_000  # what lasts is asked for so often
-_TRIES, _CALLS = 5, 32  # to measure what watching an operator costs here
+_TRIES, _LAYERS = 5, 6  # to measure what watching an operator costs here
 _monotonic_ns = time.monotonic_ns
 
 
@@ -43,6 +42,7 @@ class _Operators(OperatorMode):
         self.events: list[tuple[int, int, int, Any, bool]] = []
         self.alive: dict[int, _Alive] = {}
         self.ignored: set[int] = set()  # addresses of what was there before
+        self._allocating: dict[Any, bool] = {}  # by operator
         self.calls = 0
         self.noting = False
         self.broken = ""
@@ -52,6 +52,11 @@ class _Operators(OperatorMode):
         if self.noting:
             try:
                 self.calls += 1
+                allocates = self._allocating.get(func)
+                if allocates is None:
+                    allocates = self._allocating[func] = may_allocate(func)
+                if not allocates:
+                    return out
                 if isinstance(out, torch.Tensor):
                     self._see(out, func, args)
                 elif isinstance(out, (tuple, list)):
@@ -63,11 +68,12 @@ class _Operators(OperatorMode):
         return out
 
     def _see(self, tensor: torch.Tensor, func: Any, args: Any) -> None:
-        if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
-            return  # what it is made of is seen by itself
-        if tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        if not tensor.is_cpu or (type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter):
+            return  # what others are made of is seen by itself
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):  # sparse ones and others without a storage of their own
             return
-        storage = tensor.untyped_storage()
         ptr = storage.data_ptr()
         if not ptr or ptr in self.alive or ptr in self.ignored:
             return
@@ -90,7 +96,7 @@ class _Operators(OperatorMode):
 
 
 class TensorWatch:
-    """Watches one training step after another, as many as its share of the time allows.
+    """Watches one training step after another.
 
     Between ``begin`` and ``end`` a step is seen; ``end`` gives the stretches of ``tensor_usage``.
     """
@@ -102,19 +108,14 @@ class TensorWatch:
         self._known_ns = -KNOWN_NS
         self._existing: dict[int, tuple[int, int]] = {}  # alive when the step began: (bytes, category)
         self._notes: list[tuple[int, int, set[int]]] = []  # row, category, addresses that are of it at that moment
-        self._begin_ns = self._born_ns = _monotonic_ns()
+        self._begin_ns = 0
         self.cost_ns = 0
-        """What watching took so far, an estimate."""
+        """What watching took at least, of the step that ended last."""
         os.register_at_fork(after_in_child=self.close)
 
     def problem(self) -> str:
         """Why nothing can be seen; empty when it can."""
         return watching_problem() or (f"it failed: {self._mode.broken}" if self._mode.broken else "")
-
-    @property
-    def affordable(self) -> bool:
-        """Whether the next step may be seen."""
-        return self.cost_ns <= SHARE * (_monotonic_ns() - self._born_ns)
 
     def begin(self, known: Callable[[], Known]) -> bool:
         """See what comes; ``known`` tells what lasts. False where the program watches its operators itself."""
@@ -138,7 +139,7 @@ class TensorWatch:
         self._notes = []
         mode.noting = True
         self._begin_ns = _monotonic_ns()
-        self.cost_ns += self._begin_ns - begin
+        self.cost_ns = self._begin_ns - begin
         return True
 
     def take_gradients(self, parameters: Iterable[Any]) -> None:
@@ -194,13 +195,15 @@ class TensorWatch:
     def _measure(self) -> int:
         """Nanoseconds that watching adds to an operator here."""
         mode = self._mode
-        mode.noting = True
-        watched_ns = min(_time_calls() for _ in range(_TRIES))
+        sample = _Sample()
+        mode.calls, mode.noting = 0, True
+        watched_ns = min(sample.time_ns() for _ in range(_TRIES))
+        calls = mode.calls // _TRIES
         mode.noting = False
         mode.switch_off()
-        plain_ns = min(_time_calls() for _ in range(_TRIES))
+        plain_ns = min(sample.time_ns() for _ in range(_TRIES))
         mode.switch_on()
-        return max(1, (watched_ns - plain_ns) // _CALLS)
+        return max(1, (watched_ns - plain_ns) // max(1, calls))
 
     def _usage(
         self, events: list[tuple[int, int, int, Any, bool]], end_ns: int, step: int
@@ -272,8 +275,18 @@ def _address(tensor: Any) -> int:
         return 0
 
 
-def _time_calls() -> int:
-    begin = _monotonic_ns()
-    for _ in range(_CALLS):
-        torch.empty(1)
-    return _monotonic_ns() - begin
+class _Sample:
+    """A training step in small: operators forward and backward, which make tensors and let them go."""
+
+    def __init__(self) -> None:
+        self._weights = [torch.ones(4, 4, requires_grad=True) for _ in range(_LAYERS)]
+        self._x = torch.ones(4, 4)
+
+    def time_ns(self) -> int:
+        begin = _monotonic_ns()
+        with torch.enable_grad():
+            x = self._x
+            for weight in self._weights:
+                x = torch.nn.functional.linear(x, weight).relu()
+            torch.autograd.grad(x.sum(), self._weights)
+        return _monotonic_ns() - begin

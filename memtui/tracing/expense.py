@@ -1,0 +1,54 @@
+"""What watching costs a training, from how long watched steps take and how long the others, and what that allows."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+SHARE = 0.1  # of the time may go into watching: where a step costs more, only some steps are watched
+CHEAP = 0.01  # of a step: below that nothing is held against it
+LEAST = 5  # steps of both sorts, before their difference is believed
+_EACH = 16  # of so many steps one is not watched, to have something to hold the others against
+_KEPT = 31
+_PESSIMISM = 3  # an operator in a tight loop costs less than one in a step
+
+
+class Expense:
+    """Takes the length of every step, and says whether the next one may be watched."""
+
+    def __init__(self) -> None:
+        self._watched: deque[int] = deque(maxlen=_KEPT)
+        self._others: deque[int] = deque(maxlen=_KEPT)
+        self._steps = self._elapsed_ns = 0
+        self._cheap = False
+        self.cost_ns = 0
+        """Of all that was watched so far."""
+
+    def take(self, step_ns: int, watched: bool, least_ns: int) -> None:
+        """A step that ended.
+
+        Args:
+            step_ns: how long it took.
+            watched: whether it was.
+            least_ns: what watching it took at least: operators in a tight loop, and work of our own.
+        """
+        self._steps += 1
+        self._elapsed_ns += step_ns
+        (self._watched if watched else self._others).append(step_ns)
+        if watched:
+            self._cheap = _PESSIMISM * least_ns <= CHEAP * step_ns
+            self.cost_ns += self._cost_of_one(least_ns)
+
+    def _cost_of_one(self, least_ns: int) -> int:
+        if min(len(self._watched), len(self._others)) < LEAST:
+            return least_ns if self._cheap else _PESSIMISM * least_ns
+        return max(least_ns, round(median(self._watched) - median(self._others)))
+
+    @property
+    def affordable(self) -> bool:
+        """Whether the next step may be watched."""
+        if self._cheap:
+            return True
+        if len(self._others) < LEAST:
+            return self._steps % 2 == 0
+        return self._steps % _EACH != 0 and self.cost_ns <= SHARE * self._elapsed_ns
