@@ -1,7 +1,7 @@
 """Which tests may run beside each other (``pytest -n 2 --dist loadgroup``, as ``make test`` does).
 
-Those that watch, pause or kill real processes run one after the other, in a lane of their own; so do those that train or
-bench, which take a whole CPU. All others go where there is room.
+Those that watch, pause or kill real processes run one after the other, in a lane of their own; so do those that train
+or bench, which take a whole CPU. All others go where there is room.
 """
 
 from __future__ import annotations
