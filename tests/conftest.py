@@ -6,9 +6,14 @@ or bench, which take a whole CPU. All others go where there is room.
 
 from __future__ import annotations
 
+import os
 import types
 
 import pytest
+
+# GNU readline sets them in the process that starts the workers; to a program on a terminal of a test they are a lie.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
 
 # What a test module that starts processes imports, or takes something from.
 _PROCESSES = {"subprocess", "signal", "pty", "tests.live", "tests.pagetable_targets", "tests.terminals", "tests.users"}
