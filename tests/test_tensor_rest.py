@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memtui.analysis.heat_kinds import NO_KIND, bin_kinds
+from memtui.analysis.heat_map import HeatRange, Layout
 from memtui.analysis.step_trace import CATEGORIES
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.analysis.tensor_rest import REST, Mapped, rest_bytes
@@ -112,3 +114,34 @@ def test_no_tensors_at_all():
     pages = PageSet.from_pages([1, 2])
     assert rest_bytes(pages, nothing, Mapped.of([])).tolist() == [0, 0, 0, 8192]
     assert len(CATEGORIES) == len(nothing.exists_bytes())
+
+
+@given(maps(), st.integers(1, 12), st.lists(st.integers(0, 59), unique=True, min_size=1, max_size=6))
+def test_kinds_of_the_rows_of_a_heat_map(tensors, rows, starts):
+    """A bin is of the kind with the most bytes in it, where tensors hold a quarter; counted byte by byte."""
+    edges = sorted(starts)
+    ranges = [
+        HeatRange(n, a << 12, b << 12, "x", 1) for n, (a, b) in enumerate(zip(edges, [*edges[1:], 60], strict=True))
+    ]
+    layout = Layout.build([one for one in ranges if one.start < one.end], rows, 2)
+    found = bin_kinds(layout, tensors)
+    assert len(found) == rows * 2
+    for number, source in enumerate(layout.source.tolist()):
+        held = [0] * len(CATEGORIES)
+        for low, high in layout.addresses_of(source) if source >= 0 else ():
+            for start, size, kind in tensors.columns.T.tolist():
+                held[kind] += max(0, min(high, start + size) - max(low, start))
+        if source < 0 or sum(held) * 4 < layout.bin_bytes[source] or not sum(held):
+            assert found[number] == NO_KIND
+        else:
+            assert held[found[number]] == max(held)
+
+
+@given(maps(), st.integers(0, 200_000), st.integers(1, 50_000))
+def test_the_largest_tensor_in_a_range(tensors, start, size_bytes):
+    held = [
+        max(0, min(start + size_bytes, first + size) - max(start, first))
+        for first, size, _ in tensors.columns.T.tolist()
+    ]
+    found = tensors.largest_in(start, start + size_bytes)
+    assert (held[found] == max(held)) if found is not None else not any(held)

@@ -81,6 +81,14 @@ class TensorMap:
         last = np.maximum(last, first)  # one that lies in a page of others only
         return first.astype(np.uint64), last.astype(np.uint64)
 
+    def largest_in(self, start: int, end: int) -> int | None:
+        """The tensor with the most bytes in a range of addresses; None where there is none."""
+        first = max(int(np.searchsorted(self.start, start, side="right")) - 1, 0)
+        last = int(np.searchsorted(self.start, end))
+        ends = self.start[first:last] + self.size_bytes[first:last]
+        inside = np.minimum(ends, end) - np.maximum(self.start[first:last], start)
+        return first + int(inside.argmax()) if len(inside) and inside.max() > 0 else None
+
     def _by_category(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         found = np.zeros(len(CATEGORIES), np.int64)
         np.add.at(found, self.category, values)
