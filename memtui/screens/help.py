@@ -103,8 +103,8 @@ Tensors
   g             added up by kind, by layer, by layer and kind, or each tensor by itself
   s  S  /       sort by the next column, turn the order round, show only layers and kinds that contain what you type
   up  down      choose a row: the cursor of the heat map is on (the largest of) it
-  k             rows of the heat map in the colour and with the letter of the kind that holds most of them, where tensors
-                hold a quarter: W weights, O optimiser state, G gradients, I inputs, B buffers
+  k             rows of the heat map in the colour and with the letter of the kind that holds most of them, where
+                tensors hold a quarter: W weights, O optimiser state, G gradients, I inputs, B buffers
 """,
     "output": """\
 Output
