@@ -14,6 +14,7 @@ from memtui.screens.monitor import MemtuiApp
 from memtui.session.reader import SessionReader
 from memtui.units import size
 from memtui.widgets.kinds import number_styles
+from memtui.widgets.look import look
 from tests import sessions
 from tests.screen_driver import Driver, held, running
 from tests.screen_text import screen_lines
@@ -186,7 +187,7 @@ async def test_kinds_without_many_colours_are_letters(tmp_path, how):
             assert d.text.isascii()
 
 
-@pytest.mark.parametrize("size", [(210, 60), (80, 24), (60, 16)])
+@pytest.mark.parametrize("size", [(80, 24), (60, 16)])
 async def test_it_fits(tmp_path, size):
     async with opened(tmp_path, told(2), size=size) as d:
         lines = screen_lines(d.app)
@@ -228,8 +229,15 @@ def test_a_view_of_many_tensors_is_made_of_new_windows_only(tmp_path):
     reader.close()
 
 
-def test_every_kind_has_a_style_of_its_own():
-    from memtui.widgets.look import look
+def test_without_pages_the_reason_stands_there(tmp_path):
+    stream = list(sessions.messages(5, tracked=False))
+    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", [*stream[:6], told(1), *stream[6:]]))
+    presenter = Presenter(reader, follow=False)
+    presenter.tensors_shown = True
+    assert "reading page tables needs root" in presenter.view().tensors.note
+    reader.close()
 
+
+def test_every_kind_has_a_style_of_its_own():
     for theme in ("dark", "light"):
         assert len(set(number_styles(look("256", False, theme)))) == len(CATEGORIES)

@@ -21,7 +21,7 @@ from memtui.units import clock
 from memtui.views import TREND, TensorRow, TensorSort, TensorsView
 
 RECENT = 48  # windows up to the cursor that say how hot a tensor is
-KEEP_WINDOWS = 1024
+KEEP_WINDOWS = 4 * RECENT  # behind the cursor and before it
 HOT_STEPS = 20  # tensors whose share differs by less than a part in so many are equally hot
 _EACH = RECENT // TREND  # windows in a cell of the trend
 
@@ -191,30 +191,23 @@ class TensorTable:
         inside = bucket >= 0
         np.maximum.at(picture, bucket[inside], levels[inside])
         ever = touched.any(axis=0)
-        ages_s = (int(reader.samples.end_ns[at]) - reader.samples.end_ns[newest]) / 1e9
-        there = np.unique(group[now.number]).tolist()
-        here = grouped(now.touched_bytes, group[now.number], count).tolist()
-        sizes = grouped(size_bytes[now.number], group[now.number], count).tolist()
+        ages_s = np.where(ever, (int(reader.samples.end_ns[at]) - reader.samples.end_ns[newest]) / 1e9, np.nan)
+        here = grouped(now.touched_bytes, group[now.number], count)
+        sizes = grouped(size_bytes[now.number], group[now.number], count)
+        there = np.flatnonzero(np.bincount(group[now.number], minlength=count))
+        columns = (there, first[there], sizes[there], here[there], recent[there], picture.T[there], ages_s[there])
         rows = []
-        for number in there:
-            category, layer, _, _ = identities[first[number]]
+        for number, one, size, touched_bytes, share, trend, age_s in zip(*(c.tolist() for c in columns), strict=True):
+            category, layer, _, _ = identities[one]
             kind = None if self.by is Grouping.LAYER else category
             name = CATEGORIES[category] if self.by is Grouping.KIND else layer or "(no layer)"
-            rows.append(
-                TensorRow(
-                    number,
-                    name,
-                    kind,
-                    sizes[number],
-                    here[number],
-                    float(recent[number]),
-                    tuple(picture[:, number].tolist()),
-                    float(ages_s[number]) if ever[number] else None,
-                )
-            )
+            last_s = age_s if age_s == age_s else None
+            rows.append(TensorRow(number, name, kind, size, touched_bytes, share, tuple(trend), last_s))
         return rows
 
     def _matches(self, row: TensorRow) -> bool:
+        if not self.words:
+            return True
         kind = CATEGORIES[row.kind] if row.kind is not None else ""
         return self.words.lower() in f"{row.name} {kind}".lower()
 

@@ -90,7 +90,7 @@ class TensorTable(RowPanel):
         view, look = self.view, self.look
         line: Line = [(" ", look["dim"])]
         for name, cells in columns:
-            words = {"bar": "", "name": view.by}.get(name, name)
+            words = {"bar": "", "name": "kind" if view.by == "kind" else "layer"}.get(name, name)
             if name in ("touched", "of size"):  # over the digits: behind them stands the unit
                 words = words.rjust(cells - 6)
             elif name in ("share", "recent", "touched last"):
