@@ -32,6 +32,7 @@ Command = Callable[[argparse.Namespace], int]
 FORMATS = ("csv", "parquet", "json", "svg", "html")
 SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
+_TRACE_HELP = "record allocations, too, as memtui trace does"
 
 
 class Parser(argparse.ArgumentParser):
@@ -100,12 +101,14 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made = command("demo", "start a small training (bundled) and watch it: the first thing to try", how, screen)
     made.add_argument("--network", choices=NETWORKS, default="auto", help="what trains: torch where it is installed")
     command("attach", "watch a running process and its children", target, how, screen)
-    command(
+    made = command(
         "run",
         "start a program and watch it from its first instruction: run -- CMD... (o shows its output)",
         how,
+        tracing,
         screen,
     )
+    made.add_argument("--trace", action="store_true", help=_TRACE_HELP)
     command(
         "trace",
         "run, and record every tensor allocation of some training steps (PyTorch): trace -- python train.py",
@@ -116,7 +119,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made = command(
         "record", "the same without a screen: record PID | record -- CMD... (exits as CMD does)", target, how, tracing
     )
-    made.add_argument("--trace", action="store_true", help="record allocations, too, as memtui trace does")
+    made.add_argument("--trace", action="store_true", help=_TRACE_HELP)
     made.add_argument("--json", action="store_true", help="print the report at the end")
     made.add_argument(
         "--stop-when",

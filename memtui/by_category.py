@@ -7,49 +7,87 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.tensor_rest import REST
+from memtui.analysis.tensor_sums import Grouping, TensorNumbers, TensorSums, grouped, groups
 from memtui.session.reader import SessionReader
+from memtui.traced_windows import TracedWindows, told_by_process
 
 WINDOWS = 64  # spread over the session: a page set takes a millisecond or more to decode
+LISTED = 10  # tensors; all of them are in the table of an export
 
 
 def by_category(reader: SessionReader) -> dict[str, Any] | None:
     """Bytes touched in a window and bytes there are, by category of tensor, means over windows; None: not traced.
 
     A page that two tensors share counts for the first of them; ``rest_bytes`` is what lies in no tensor that was told
-    of, so that all parts add up to the stored pages of those windows.
+    of, so that all parts add up to the stored pages of those windows. The same by layer, of what the rest lies in, and
+    of the tensors with the most touched and the most untouched bytes, each over the windows in which it existed.
 
     Raises:
         SessionError: the session is damaged.
     """
-    maps = reader.tensor_maps()
-    if not maps:
+    told = told_by_process(reader)
+    if not told:
         return None
-    pid = maps[-1][0]
-    maps = [one for one in maps if one[0] == pid]
-    keys = [process.key for process in reader.processes() if process.pid == pid]
-    samples = reader.samples
-    begins = np.array([t_ns for _, t_ns, _ in maps])
-    inside = np.flatnonzero(samples.start_ns >= begins[0])
-    touched, exists = np.zeros(len(CATEGORIES)), np.zeros(len(CATEGORIES))
-    total = windows = 0
-    for at in inside[np.unique(np.linspace(0, len(inside) - 1, WINDOWS).astype(int))] if len(inside) else ():
-        place = int(np.searchsorted(begins, samples.start_ns[at], side="right")) - 1
-        if place + 1 < len(begins) and begins[place + 1] < samples.end_ns[at]:
-            continue  # some moved in the middle of it
-        found = (reader.page_set(int(samples.sample[at]), key) for key in reversed(keys))
-        pages = next((one for one in found if one is not None), None)
-        if pages is None:
-            continue
-        touched += maps[place][2].touched_bytes(pages)
-        exists += maps[place][2].exists_bytes()
-        total += pages.size_bytes
-        windows += 1
-    plain: dict[str, Any] = {"pid": pid, "windows": windows, "parts": [], "rest_bytes": None, "reason": ""}
+    counted = TracedWindows(reader, told[-1])
+    inside = counted.inside
+    places = inside[np.unique(np.linspace(0, len(inside) - 1, WINDOWS).astype(int))] if len(inside) else inside
+    found = list(counted.count(places))
+    windows = len(found)
+    plain: dict[str, Any] = {"pid": told[-1].pid, "windows": windows, "parts": [], "rest_bytes": None, "reason": ""}
+    lists: dict[str, Any] = {"rest": [], "layers": [], "hottest": [], "coldest": []}
     if not windows:
-        return plain | {"reason": "no pages are stored of a window in which the places of tensors were known"}
-    parts = [
-        {"category": name, "touched_bytes": touched[n] / windows, "exists_bytes": exists[n] / windows}
-        for n, name in enumerate(CATEGORIES)
-        if exists[n]
+        return plain | {"reason": "no pages are stored of a window in which the places of tensors were known"} | lists
+    sums = TensorSums.of(found, len(counted.numbers))
+    rest = np.sum([window.rest_bytes for window in found], axis=0) / windows
+    kinds = {label: sizes for label, *sizes in _sums_by(Grouping.KIND, counted.numbers, sums, windows)}
+    layers = _sums_by(Grouping.LAYER, counted.numbers, sums, windows)
+    hottest, coldest = _extremes(counted.numbers, sums)
+    return plain | {
+        "parts": [
+            {"category": name, "touched_bytes": kinds[name][0], "exists_bytes": kinds[name][1]}
+            for name in CATEGORIES
+            if name in kinds
+        ],
+        "rest_bytes": float(rest.sum()),
+        "rest": [{"part": name, "touched_bytes": float(rest[n])} for n, name in enumerate(REST)],
+        "layers": [
+            {"layer": label, "touched_bytes": touched, "exists_bytes": exists}
+            for label, touched, exists in sorted(layers, key=lambda one: -one[1])
+        ],
+        "hottest": hottest,
+        "coldest": coldest,
+    }
+
+
+def _sums_by(by: Grouping, numbers: TensorNumbers, sums: TensorSums, windows: int) -> list[tuple[str, float, float]]:
+    """(name, bytes touched, bytes there are) of each group, means over all windows; those that never were left out."""
+    if not len(numbers):
+        return []
+    category, layer, size_bytes, _ = (list(column) for column in zip(*numbers.identities, strict=True))
+    group, first = groups(category, layer, by)
+    touched = grouped(sums.touched_bytes, group, len(first)) / windows
+    exists = grouped(np.array(size_bytes, np.int64) * sums.windows, group, len(first)) / windows
+    names = [CATEGORIES[category[at]] if by is Grouping.KIND else layer[at] for at in first]
+    parts = zip(names, touched.tolist(), exists.tolist(), strict=True)
+    return [part for part in parts if part[2]]
+
+
+def _extremes(numbers: TensorNumbers, sums: TensorSums) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The tensors with the most bytes touched in a window, and those with the most that are not."""
+    mean = sums.mean_bytes().tolist()
+    tensors = [
+        {
+            "layer": layer,
+            "category": CATEGORIES[category],
+            "size_bytes": size_bytes,
+            "touched_bytes": mean[n],
+            "touched_share": float(sums.touched_windows[n] / sums.windows[n]),  # of the windows
+        }
+        for n, (category, layer, size_bytes, _) in enumerate(numbers.identities)
+        if sums.windows[n]
     ]
-    return plain | {"parts": parts, "rest_bytes": (total - float(touched.sum())) / windows}
+    hottest = sorted((t for t in tensors if t["touched_bytes"]), key=lambda t: -t["touched_bytes"])
+    cold = [t for t in tensors if t["touched_bytes"] < t["size_bytes"]]  # whole pages can be more than a tensor
+    coldest = sorted(cold, key=lambda t: t["touched_bytes"] - t["size_bytes"])
+    return hottest[:LISTED], coldest[:LISTED]

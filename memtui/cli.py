@@ -145,7 +145,7 @@ def _run(args: argparse.Namespace) -> int:
 
     if not args.command:
         raise UserError("no program named; say: memtui run -- python train.py")
-    return _watch(args, Launch(tuple(args.command), log=True))
+    return _watch(args, Launch(tuple(args.command), log=True, trace_every=args.every if args.trace else None))
 
 
 def _trace(args: argparse.Namespace) -> int:

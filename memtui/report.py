@@ -25,6 +25,7 @@ from memtui.units import between, duration, energy, percent, size
 
 SECOND_NS = 1e9
 MOST_PROCESSES = 20  # in a report for people
+MOST_TENSORS = 4  # likewise, and of layers
 MARKS = ("mark", "interval", "exec", "stopped")  # what happened, and is nothing wrong
 
 
@@ -426,8 +427,30 @@ def _category_words(found: dict[str, Any] | None) -> list[str]:
     parts = [f"{p['category']} {size(p['touched_bytes'])} of {size(p['exists_bytes'])}" for p in found["parts"]]
     return [
         f"by tensor    touched in a window, of what there is: {', '.join(parts)}, the rest (activations, temporaries, "
-        f"libraries, interpreter) {size(found['rest_bytes'])}; mean of {found['windows']} windows"
+        f"libraries, interpreter) {size(found['rest_bytes'])}; mean of {found['windows']} windows",
+        *_tensor_words(found),
     ]
+
+
+def _tensor_words(found: dict[str, Any]) -> list[str]:
+    """Which layers and which tensors it is, and what the rest lies in."""
+
+    def listed(head: str, parts: list[dict[str, Any]], whole: str) -> list[str]:
+        words = [f"{_tensor(p)} {size(p['touched_bytes'])} of {size(p[whole])}" for p in parts[:MOST_TENSORS]]
+        return [f"{head:<12} {', '.join(words)}"] if words else []
+
+    rest = ", ".join(f"{part['part']} {size(part['touched_bytes'])}" for part in found["rest"] if part["touched_bytes"])
+    return [
+        *listed("by layer", [part for part in found["layers"] if part["layer"]], "exists_bytes"),
+        *listed("hot tensors", found["hottest"], "size_bytes"),
+        *listed("cold tensors", found["coldest"], "size_bytes"),
+        *([f"the rest     {rest}"] if rest else []),
+    ]
+
+
+def _tensor(part: dict[str, Any]) -> str:
+    """A tensor by its layer and kind, a layer by its name."""
+    return " ".join(filter(None, (part["layer"], part.get("category", ""))))
 
 
 def budget_words(budget: dict[str, Any]) -> str:

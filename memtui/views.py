@@ -7,6 +7,7 @@ that nothing changed and stays quiet.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 
@@ -50,6 +51,15 @@ class Sort(StrEnum):
     PERMS = "perms"
     NAME = "name"
     ADDRESS = "address"
+
+
+class TensorSort(StrEnum):
+    """Columns the table of tensors can be sorted by. ``HOT``: the share of it that the last windows touched."""
+
+    HOT = "recent"
+    TOUCHED = "touched"
+    SIZE = "size"
+    NAME = "name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +202,8 @@ class HeatView:
     cursor: HeatCursor | None = None
     zoom: str = ""  # what part of the memory is in sight, where it is not all
     focus: int | None = None  # key of the range that is looked at
+    by_kind: bool = False  # coloured by the kind of tensors
+    kinds: NDArray[np.uint8] | None = None  # u1[pixel rows], number of the category, ``NO_KIND``; None: not known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -292,6 +304,39 @@ class ProcessesView:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorRow:
+    """A tensor, several of one layer or kind, or a part of the rest, in the window at the cursor."""
+
+    key: Hashable
+    name: str
+    kind: int | None = None  # number of the category; None: several, or no tensor
+    size_bytes: int | None = None
+    touched_bytes: int | None = None  # in whole pages
+    recent: float | None = None  # mean share of it that was touched, over the windows that are looked at
+    trend: tuple[int, ...] = ()  # 0..8 of its size, oldest first
+    last_s: float | None = None  # since it was touched; None: in none of these windows
+    rest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TensorsView:
+    """The working set of one process by tensor: ``rows`` add up to it."""
+
+    rows: tuple[TensorRow, ...] = ()
+    by: str = ""  # what tensors are added up by
+    tensors: int = 0  # how many there are
+    not_matching: int = 0
+    filter_text: str = ""
+    sort: TensorSort = TensorSort.HOT
+    descending: bool = True
+    pid: int | None = None  # whose they are, where several processes told of theirs
+    wss_bytes: int | None = None
+    recent_windows: int = 0
+    moved: bool = False  # some moved within the window
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OutputView:
     """What the program printed, as far as it is in sight."""
 
@@ -327,3 +372,4 @@ class MemoryView:
     footer: FooterView
     processes: ProcessesView = ProcessesView()
     output: OutputView = OutputView()
+    tensors: TensorsView = TensorsView()

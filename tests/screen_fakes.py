@@ -249,6 +249,9 @@ class FakeSession:
             pages.append(own + (vma.start >> 12))
         return PageSet.from_pages(np.concatenate(pages)) if pages else None
 
+    def tensor_places(self, after: int) -> list:
+        return []
+
     def reuse_until(self, sample: int) -> ReuseHistogram:
         histogram = ReuseHistogram()
         octaves = np.array([16, 18, 20, 21, 22, 23, 24, 25, 26, 26.5, 27, 27.2, 27.5, 28, 29, 30])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sqlite3
 
 import numpy as np
@@ -12,13 +13,16 @@ from hypothesis import strategies as st
 from memtui.analysis.step_trace import CATEGORIES
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.by_category import by_category
+from memtui.export.forms import export
 from memtui.pageset import PageSet
 from memtui.report import build_report, format_report
 from memtui.samples import TensorRanges
 from memtui.session.reader import SessionReader
 from memtui.session.store import SessionError
 from memtui.session.tensors import decode_map, encode_map
+from memtui.traced_windows import TracedWindows, told_by_process
 from tests import sessions
+from tests.test_traced import step
 
 WEIGHTS, INPUTS = CATEGORIES.index("weights"), CATEGORIES.index("inputs")
 
@@ -120,6 +124,52 @@ def test_the_working_set_by_category(tmp_path):
     assert found["rest_bytes"] + sum(p["touched_bytes"] for p in parts.values()) == pytest.approx(total, rel=1e-3)
     text = format_report(build_report(path))
     assert "by tensor    touched in a window, of what there is: weights 3.00 MiB of 3.00 MiB" in text
+    assert "\nby layer     b " in text
+    assert "\nhot tensors  b inputs 8.00 MiB of 64.0 MiB, a weights 3.00 MiB of 3.00 MiB" in text
+    assert "\ncold tensors b inputs 8.00 MiB of 64.0 MiB\n" in text
+    rest = {part["part"]: part["touched_bytes"] for part in found["rest"]}
+    assert sum(rest.values()) == pytest.approx(found["rest_bytes"])
+    assert rest["stack"] == 8 * 4096
+    assert rest["libraries and files"] == 0, "code is left out at capture"
+    assert rest["no known range"] == 0
+
+
+def test_parts_add_up_to_the_stored_pages_of_each_window(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET)))
+    reader = SessionReader(path)
+    (of_process,) = told_by_process(reader)
+    counted = TracedWindows(reader, of_process)
+    windows = list(counted.count(range(20)))
+    assert {window.sample for window in windows} == set(range(2, 20)), "nothing was known before"
+    for window in windows:
+        pages = reader.page_set(window.sample, 1)
+        assert window.touched_bytes.sum() + window.rest_bytes.sum() == pages.size_bytes
+    reader.close()
+
+
+def test_the_table_of_tensors(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET, (sessions.DATA + (64 << 20), 4096, 5))))
+    export(path, "csv", tmp_path / "out")
+    with open(tmp_path / "out" / "tensors.csv") as file:
+        rows = {row["name"]: row for row in csv.DictReader(file)}
+    assert rows["a"] == {
+        "pid": "4242", "name": "a", "category": "weights", "size_bytes": str(3 << 20),
+        "touched_bytes": str(3 << 20), "windows": "18", "touched_share": "1.0", "last_sample": "19",
+    }  # fmt: skip
+    assert (rows["b"]["touched_bytes"], rows["b"]["windows"]) == (str(8 << 20), "12")
+    assert (rows["c"]["touched_share"], rows["c"]["last_sample"]) == ("0.0", "")
+    plain = (tmp_path / "out" / "tensors.csv").read_text()
+    export(path, "csv", tmp_path / "redacted", redact=True)
+    assert (tmp_path / "redacted" / "tensors.csv").read_text() == plain, "sums of pages, at true addresses, tell none"
+
+
+def test_what_was_told_as_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    export(session(tmp_path, (2, told(2, HOT)), (3, step())), "parquet", tmp_path / "out")
+    (row,) = parquet.read_table(tmp_path / "out" / "tensors.parquet").to_pylist()
+    assert (row["name"], row["category"], row["touched_share"]) == ("a", "weights", 1.0)
+    rows = parquet.read_table(tmp_path / "out" / "allocations.parquet").to_pylist()
+    assert {row["layer"] for row in rows} == {"", "features.0"}
 
 
 def test_without_pages_it_says_why(tmp_path):

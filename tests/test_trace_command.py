@@ -9,8 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from memtui import cli
+from memtui.analysis.step_trace import CATEGORIES
+from memtui.observe import Launch
+from memtui.session.reader import SessionReader
+from memtui.traced_windows import TracedWindows, told_by_process
 from tests import live
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -182,6 +188,14 @@ def test_a_process_that_runs_already_is_refused():
     assert "cannot be traced from inside" in line
 
 
+@pytest.mark.parametrize("words", [("trace",), ("run", "--trace"), ("run",)])
+def test_run_can_trace_as_trace_does(monkeypatch, words):
+    asked = []
+    monkeypatch.setattr(cli, "_watch", lambda args, what: asked.append(what) or 0)
+    assert cli.main([*words, "--every", "7", "--", "python", "train.py"]) == 0
+    assert asked == [Launch(("python", "train.py"), log=True, trace_every=None if words == ("run",) else 7)]
+
+
 @pytest.mark.parametrize("every", ["0", "-3", "x", "1.5"])
 def test_steps_apart_that_are_no_number(every):
     done = subprocess.run(
@@ -226,13 +240,37 @@ def test_what_the_working_set_is_made_of(tmp_path):
     assert not found["reason"]
     parts = {part["category"]: part for part in found["parts"]}
     weights = 4 * (3 * 16 * 9 + 16 + 3600 * 1024 + 1024 + 1024 * 10 + 10)
+    touched = touched_in_most_windows(tmp_path / "s.memtui")
     for category, size_bytes in (("weights", weights), ("gradients", weights), ("optimiser state", 2 * weights)):
         assert parts[category]["exists_bytes"] == pytest.approx(size_bytes, rel=0.01)
-        assert parts[category]["touched_bytes"] == pytest.approx(parts[category]["exists_bytes"], rel=0.02), category
+        assert touched[category] == pytest.approx(parts[category]["exists_bytes"], rel=0.02), category
     data = parts["inputs"]
     assert data["exists_bytes"] == pytest.approx(40000 * 3 * 32 * 32 * 4, rel=0.3)  # known from the second record on
     assert data["touched_bytes"] < 0.02 * data["exists_bytes"]
     assert found["rest_bytes"] > 0
+    assert sum(part["touched_bytes"] for part in found["rest"]) == pytest.approx(found["rest_bytes"])
+    assert {part["part"]: part["touched_bytes"] for part in found["rest"]}["stack"] > 0
+    assert found["layers"][0]["layer"] == "1", "the largest of them"
+    assert {part["category"] for part in found["hottest"][:4]} >= {"weights", "gradients", "optimiser state"}
+    assert found["coldest"][0]["category"] == "inputs"
+    assert found["coldest"][0]["touched_share"] > 0.5, "some of it in most windows"
+
+
+def touched_in_most_windows(path: Path) -> dict[str, float]:
+    """Bytes by category, medians: on a busy machine a window may hold no whole step. All parts are all pages."""
+    reader = SessionReader(path)
+    (told,) = told_by_process(reader)
+    counted = TracedWindows(reader, told)
+    keys = [process.key for process in reader.processes() if process.pid == told.pid]
+    found: dict[str, list[float]] = {category: [] for category in CATEGORIES}
+    for window in counted.count(counted.inside):
+        (pages,) = filter(None, (reader.page_set(window.sample, key) for key in keys))
+        assert window.touched_bytes.sum() + window.rest_bytes.sum() == pages.size_bytes
+        category = np.array([counted.numbers.identities[n][0] for n in window.number])
+        for number, name in enumerate(CATEGORIES):
+            found[name].append(float(window.touched_bytes[category == number].sum()))
+    reader.close()
+    return {category: float(np.median(values)) for category, values in found.items()}
 
 
 def test_what_goes_wrong_inside_does_not_reach_the_program(tmp_path):

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memtui.analysis.lean import distinct
+from memtui.analysis.owned import owned
 from memtui.pageset import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PageSet, parts_of
 
 _U = np.uint64
@@ -235,16 +236,7 @@ def _extents(
     """Disjoint (starts, ends, index of the range), rising: the addresses that are to be shown."""
     first = np.array([r.start for r in ranges], np.uint64)
     last = np.array([r.end for r in ranges], np.uint64)
-    edges = distinct(np.concatenate((first, last)))
-    owner = np.full(len(edges), -1, np.intp)
-    begin, stop = np.searchsorted(edges, first), np.searchsorted(edges, last)
-    for i in np.argsort(first - last, kind="stable").tolist():  # wraps around: the longest first, shorter ones over it
-        owner[begin[i] : stop[i]] = i
-    cut = np.flatnonzero(np.diff(owner, prepend=-2))
-    starts, owner = edges[cut], owner[cut]
-    ends = np.append(starts[1:], edges[-1:])
-    used = owner >= 0
-    starts, ends, owner = starts[used], ends[used], owner[used]
+    starts, ends, owner = owned(first, last)
     if touched_blocks is not None:
         starts, ends, which = intersect(starts, ends, *_block_runs(np.asarray(touched_blocks, np.uint64)))
         owner = owner[which]

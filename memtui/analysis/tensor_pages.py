@@ -61,17 +61,33 @@ class TensorMap:
         return self._by_category(self.size_bytes)
 
     def touched_bytes(self, pages: PageSet) -> NDArray[np.int64]:
-        """i8[len(CATEGORIES)]: touched bytes by category, in whole pages.
+        """i8[len(CATEGORIES)]: what ``touched_each`` counts, added up by category."""
+        return self._by_category(self.touched_each(pages))
+
+    def touched_each(self, pages: PageSet) -> NDArray[np.int64]:
+        """i8[n]: touched bytes of each tensor, in whole pages.
 
         A page that two tensors share is the first one's, so what is counted is a part of ``pages.size_bytes``; the
         rest of that belongs to no tensor of this map. Of a touched 2 MiB page each tensor counts its own part.
         """
+        return bytes_by_range(pages, *self.page_ranges())
+
+    def page_ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """(starts, ends), u8[n], rising and disjoint: the whole pages of each tensor, without those of one before."""
         first = self.start // PAGE_BYTES * PAGE_BYTES
         last = -(-(self.start + self.size_bytes) // PAGE_BYTES) * PAGE_BYTES
         # The page in which one ends and the next begins.
         first[1:] = np.maximum(first[1:], np.maximum.accumulate(last)[:-1])
         last = np.maximum(last, first)  # one that lies in a page of others only
-        return self._by_category(bytes_by_range(pages, first.astype(np.uint64), last.astype(np.uint64)))
+        return first.astype(np.uint64), last.astype(np.uint64)
+
+    def largest_in(self, start: int, end: int) -> int | None:
+        """The tensor with the most bytes in a range of addresses; None where there is none."""
+        first = max(int(np.searchsorted(self.start, start, side="right")) - 1, 0)
+        last = int(np.searchsorted(self.start, end))
+        ends = self.start[first:last] + self.size_bytes[first:last]
+        inside = np.minimum(ends, end) - np.maximum(self.start[first:last], start)
+        return first + int(inside.argmax()) if len(inside) and inside.max() > 0 else None
 
     def _by_category(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         found = np.zeros(len(CATEGORIES), np.int64)

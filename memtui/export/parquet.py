@@ -12,9 +12,12 @@ from memtui.export.tables import TABLES, meta, unit_of
 
 ROWS_AT_ONCE = 1 << 16
 _TEXTS = frozenset(
-    "flush status reason rearm disturbed perms name filtered bound device source scope kind text".split()  # noqa: SIM905
+    (  # noqa: SIM905
+        "flush status reason rearm disturbed perms name filtered bound device source scope kind text "
+        "category phase op layer"
+    ).split()
 )
-_REALS = frozenset(("watts", "joules", "limit_w", "utilization"))
+_REALS = frozenset(("watts", "joules", "limit_w", "utilization", "touched_share"))
 
 
 def load() -> Any:

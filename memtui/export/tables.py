@@ -12,9 +12,11 @@ import numpy as np
 
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.step_trace import CATEGORIES, PHASES
+from memtui.analysis.tensor_sums import TensorSums
 from memtui.export.source import Source
 from memtui.session.codec import UNKNOWN_BYTES
 from memtui.session.reader import VmaRow
+from memtui.traced_windows import TracedWindows, told_by_process
 
 FIRST_TOUCH = -1
 SAMPLES_AT_ONCE = 64
@@ -210,6 +212,19 @@ def _tensor_usage(reader: Source) -> Iterator[Row]:
             yield row.pid, start_ns, end_ns, step, names[op + 1], sum(held), *held
 
 
+def _tensors(reader: Source) -> Iterator[Row]:
+    """Every tensor that was told of: what was touched of it, over all windows in which its place was known."""
+    for told in sorted(told_by_process(reader), key=lambda one: one.pid):
+        counted = TracedWindows(reader, told)
+        sums = TensorSums.of(counted.count(counted.inside), len(counted.numbers))
+        touched_bytes = sums.mean_bytes().tolist()
+        for n, (category, layer, size_bytes, _) in enumerate(counted.numbers.identities):
+            windows, last = int(sums.windows[n]), int(sums.last_sample[n])
+            known = (round(touched_bytes[n]), windows, int(sums.touched_windows[n]) / windows) if windows else ()
+            row = (told.pid, layer, CATEGORIES[category], size_bytes)
+            yield *row, *(known or (None, 0, None)), None if last < 0 else last
+
+
 def _events(reader: Source) -> Iterator[Row]:
     for event in reader.events(0, 2**62):
         yield event.t_ns, event.kind, event.text
@@ -241,6 +256,13 @@ TABLES: dict[str, Table] = {
             *(f"{category.replace(' ', '_')}_bytes" for category in CATEGORIES),
         ),
         _tensor_usage,
+    ),
+    "tensors": (
+        (
+            *("pid", "name", "category", "size_bytes", "touched_bytes", "windows", "touched_share"),
+            "last_sample",
+        ),
+        _tensors,
     ),
     "power": (
         (

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.heat_kinds import NO_KIND, bin_kinds
 from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
 from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
 from memtui.analysis.lean import distinct
+from memtui.analysis.step_trace import CATEGORIES
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, bin_sum
 from memtui.pageset import BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
 from memtui.present.allowance import Allowance
 from memtui.present.kept import Kept
 from memtui.present.place import SUBROWS, Interval, Place, Stack
+from memtui.present.tensor_places import Placed
 from memtui.units import size
 from memtui.views import HeatBand, HeatCursor, HeatView, TimeAxis
 
@@ -61,6 +64,8 @@ class HeatColumns:
         self._hottest: Place | None = None
         self._wanted: int | None = None  # a range that the cursor is to be put on
         self.keep: int | None = None  # a range that is drawn however small it is
+        self.tensors: dict[int, Placed] | None = None  # by process: rows are told by the kind of these
+        self._kinds: tuple[Stack, tuple[tuple[int, int], ...], NDArray[np.uint8]] | None = None
 
     def forget(self) -> None:
         """Make the columns of the picture anew: there are more samples between those it was made of."""
@@ -129,9 +134,24 @@ class HeatColumns:
         self._decoded = complete
         zoom = size(self._stack.bytes_shown) if self.zooms else ""
         cursor = self._cursor(reader, axis, hottest)
-        return HeatView(axis, share, self._bands, " · ".join(parts), cursor=cursor, zoom=zoom), (
-            complete and not self._grown
-        )
+        view = HeatView(axis, share, self._bands, " · ".join(parts), cursor=cursor, zoom=zoom)
+        if self.tensors is not None:
+            view = replace(view, by_kind=True, kinds=self._row_kinds(cells))
+        return view, complete and not self._grown
+
+    def _row_kinds(self, cells: int) -> NDArray[np.uint8] | None:
+        """Of the pixel rows; None where no tensor is known. Found once for each layout and each map."""
+        if not self.tensors:
+            return None
+        of = tuple((process, placed.number) for process, placed in sorted(self.tensors.items()))
+        if self._kinds is None or self._kinds[0] is not self._stack or self._kinds[1] != of:
+            kinds = np.full(cells * SUBROWS, NO_KIND, np.uint8)
+            for process, layout, top in self._stack.layouts:
+                if process in self.tensors:
+                    found = bin_kinds(layout, self.tensors[process].tensors)
+                    kinds[top * SUBROWS : top * SUBROWS + len(found)] = found
+            self._kinds = self._stack, of, kinds
+        return self._kinds[2]
 
     # The cursor
 
@@ -210,16 +230,26 @@ class HeatColumns:
             return None
         start, end = min(pieces)
         process = self.place.process
-        pages = self._page_set(reader, int(samples.sample[at]), process)
+        pages = self.page_set(reader, int(samples.sample[at]), process)
         inside = (r for r in self._ranges if r.process == process and r.start < end and r.end > start)
+        name = self._tensor_at(process, start, end) or min(inside, key=lambda r: r.end - r.start).label
         return HeatCursor(
             row,
             start,
-            min(inside, key=lambda r: r.end - r.start).label,
+            name,
             (int(samples.end_ns[at]) - axis.origin_ns) / 1e9,
             self._stack.touched(row, pages) if pages is not None else None,
             sum(high - low for low, high in pieces),
         )
+
+    def _tensor_at(self, process: int, start: int, end: int) -> str:
+        """The tensor with the most bytes in a piece of memory, where rows are told by kind; empty where none is."""
+        placed = (self.tensors or {}).get(process)
+        number = placed.tensors.largest_in(start, end) if placed is not None else None
+        if placed is None or number is None:
+            return ""
+        tensors = placed.tensors
+        return " ".join(filter(None, (tensors.names[number], CATEGORIES[int(tensors.category[number])])))
 
     # The address axis
 
@@ -279,7 +309,7 @@ class HeatColumns:
             return self._columns[sample]
         if allowance.spent:
             return None
-        parts = [bin_column(self._page_set(reader, sample, one), layout) for one, layout, _ in self._stack.layouts]
+        parts = [bin_column(self.page_set(reader, sample, one), layout) for one, layout, _ in self._stack.layouts]
         made = self._full(parts)
         self._columns.put(sample, made)
         return made
@@ -289,7 +319,8 @@ class HeatColumns:
         rows = self._key[0] * SUBROWS - sum(len(part) for part in parts)
         return np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32)))
 
-    def _page_set(self, reader: Any, sample: int, process: int) -> PageSet | None:
+    def page_set(self, reader: Any, sample: int, process: int) -> PageSet | None:
+        """The touched pages of a window, decoded once."""
         key = sample, process
         if key not in self._sets:
             pages = reader.page_set(sample, process)

@@ -25,6 +25,7 @@ from memtui.present.allowance import Allowance
 from memtui.present.heat import HeatColumns
 from memtui.present.marks import MarkLog
 from memtui.present.output import OutputLog
+from memtui.present.place import Place
 from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
 from memtui.present.processes import process_rows, tree_row
@@ -32,6 +33,8 @@ from memtui.present.range_reuse import RangeReuse
 from memtui.present.ranges import RangeTable, name_of
 from memtui.present.reuse import ReuseLog
 from memtui.present.series import Series, process_sizes, range_wss
+from memtui.present.tensor_places import NOT_TRACED, Placed, TensorPlaces, TracedProcess
+from memtui.present.tensors import TensorTable
 from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process, Status
 from memtui.units import size
 from memtui.views import (
@@ -43,6 +46,7 @@ from memtui.views import (
     ProcessesView,
     ReuseView,
     State,
+    TensorsView,
     TimeAxis,
 )
 
@@ -89,6 +93,8 @@ class SessionLike(Protocol):
     def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]: ...
     def events(self, first_ns: int, last_ns: int) -> list[Event]: ...
     def allocation_steps(self) -> list[Any]: ...
+    def tensor_places(self, after: int) -> list[tuple[int, int, int]]: ...
+    def tensor_map(self, number: int) -> Any: ...
     def step_trace(self, step: Any) -> Any: ...
     def training(self, first_ns: int = 0, last_ns: int = ...) -> list[Any]: ...
     def training_progress(self, row: Any) -> Any: ...
@@ -113,10 +119,13 @@ class Presenter:
         self.ranges = RangeTable()
         self.room = Room()
         self.processes_shown = False  # the list of them costs a question to the session
+        self.tensors_shown = self.by_kind = False  # likewise: the table of tensors, rows of the heat map by their kind
         self.shown = False  # whether any view was made
         self._begun = False  # whether one was tried
         self.complete = True  # False: the last view lacks parts that the next one will have
         self.heat = HeatColumns()
+        self.places = TensorPlaces()
+        self.tensors = TensorTable(self.places, self.heat.page_set, self.ranges.rows_at)
         self.output = OutputLog(reader.path)
         self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
@@ -190,6 +199,11 @@ class Presenter:
         self._reuse = ReuseLog(keys, f"of pid {pid}")
         self._sizes = Series(process_sizes(keys), (np.nan, np.nan))
 
+    def look_at_tensor(self, key: Any) -> None:
+        """Put the cursor of the heat map on a row of the table of tensors."""
+        if found := self.tensors.address_of(key):
+            self.heat.place = Place(*found)
+
     def zoom(self, by: int) -> None:
         """In on the cursor, in time and memory (1), or back to where that began (-1)."""
         if by > 0:
@@ -214,10 +228,16 @@ class Presenter:
         table = self.ranges.view(self.reader, sample, processes)
         self._power.update(self.reader, self.playhead)
         self._marks.update(self.reader, self.playhead.latest_ns)
+        traced: list[TracedProcess] = []
+        if self.tensors_shown or self.by_kind:
+            self.places.update(self.reader)
+            traced = self.places.traced(self.reader, at, processes, self.ranges.pid)
+        self.heat.tensors = self._placed(at, traced) if self.by_kind else None
         heat, whole = self._heat_view(axis, allowance, processes)
         self.complete = whole and (self.ranges.surveyed or sample < 0) and not self.reader.partial
         graph = self._graph(axis, at, allowance)
         reuse = self._reuse_view(sample, allowance)
+        tensors = self._tensors_view(at, traced, allowance) if self.tensors_shown else TensorsView()
         self.shown = True
         return MemoryView(
             header=self._header(at, processes),
@@ -229,9 +249,28 @@ class Presenter:
             footer=FooterView(self.reader.file_bytes, _short_path(self.reader.path), self.playhead.recording),
             processes=self._processes(at, processes),
             output=self.output.view(),
+            tensors=tensors,
         )
 
     # Parts
+
+    def _placed(self, at: int, traced: list[TracedProcess]) -> dict[int, Placed]:
+        """Where the tensors of each process lay when the window began."""
+        found = {one.key: self.places.at(self.reader, one.pid, at) for one in traced}
+        return {process: placed for process, placed in found.items() if placed is not None}
+
+    def _tensors_view(self, at: int, traced: list[TracedProcess], allowance: Allowance) -> TensorsView:
+        note = _why_no_pages(self.reader.hello) or self._why_thinned()
+        if not self.places.pids:
+            note = NOT_TRACED
+        elif not traced:
+            note = note or "no process of this window told of its tensors"
+        if note:
+            return TensorsView(by=self.tensors.by, note=note)
+        several = len(self.places.pids) > 1
+        view, whole = self.tensors.view(self.reader, at, traced[0], allowance, several=several)
+        self.complete = self.complete and whole
+        return view
 
     def _processes(self, at: int, processes: list[Process]) -> ProcessesView:
         if at < 0 or not self.processes_shown:

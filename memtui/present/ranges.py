@@ -163,6 +163,14 @@ class RangeTable:
         """A range by its number; None when it was merged into another one or the process is not looked at."""
         return next((r for r in self._rows if r.id == key and self.pid in (None, r.pid)), None)
 
+    def rows_at(self, process: int, sample: int) -> list[Any]:
+        """The ranges of a process that were mapped in a sample, whatever the filter says of them."""
+        return [
+            row
+            for row in self._rows
+            if row.process == process and row.first_sample <= sample and (row.open or sample <= row.last_sample)
+        ]
+
     def mapped(self, process: int, start: int, end: int) -> int:
         """How many ranges of a process there were in a part of memory, at any time."""
         return sum(r.process == process and r.start < end and r.end > start for r in self._rows)

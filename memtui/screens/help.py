@@ -46,6 +46,12 @@ Processes                               of the tree, in the window at the cursor
   what another process touched, too. The row of all counts that once in WSS, and for each in RSS. n/a says that a
   figure is not known, and why.
 """,
+    "tensors": """\
+Working set by tensor                   of a traced training (memtui trace): which tensors were touched in the window
+  touched: in whole pages, a page that two share counts for the first; recent and trend: share of it that was touched in
+  the last 48 windows; touched last: in which of them. Grey rows are what is no tensor, as far as its mapping tells; all
+  rows add up to the working set of the process. Gradients that are made anew in every step are seen in part.
+""",
     "output": """\
 Output of the program                   what it printed, of a program that memtui started (run, demo)
   The end of the .log beside the session, as it would stand on a terminal: a progress bar is one line, colours are left
@@ -90,6 +96,15 @@ Ranges
 Processes
   p             processes in place of the ranges, and back; rank and local rank are those of torchrun
   up  down      choose one: all panels are about it alone; Esc: about all of them again
+""",
+    "tensors": """\
+Tensors
+  w             the working set by tensor in place of the ranges, and back
+  g             added up by kind, by layer, by layer and kind, or each tensor by itself
+  s  S  /       sort by the next column, turn the order round, show only layers and kinds that contain what you type
+  up  down      choose a row: the cursor of the heat map is on (the largest of) it
+  k             rows of the heat map in the colour and with the letter of the kind that holds most of them, where
+                tensors hold a quarter: W weights, O optimiser state, G gradients, I inputs, B buffers
 """,
     "output": """\
 Output

@@ -6,7 +6,7 @@ from textual.binding import Binding
 
 from memtui.screens.arrange import PANELS
 
-PANEL_WORDS = ("where and when", "reuse distance or miss ratio", "address ranges or processes", "power")
+PANEL_WORDS = ("where and when", "reuse distance or miss ratio", "address ranges, processes or tensors", "power")
 KEYS: tuple[Binding, ...] = (
     Binding("space", "toggle_pause", "pause or play"),
     Binding("t,right", "step(1)", "next sample"),
@@ -23,6 +23,9 @@ KEYS: tuple[Binding, ...] = (
     Binding("p", "processes", "processes or address ranges"),
     Binding("o", "output", "output of the program"),
     Binding("a", "allocations", "allocations of training steps (memtui trace)"),
+    Binding("w", "tensors", "working set by tensor, or address ranges (memtui trace)"),
+    Binding("g", "group", "tensors by kind, layer, or each by itself"),
+    Binding("k", "kinds", "heat map coloured by the kind of tensors"),
     Binding("n", "mark(1)", "next mark"),
     Binding("N", "mark(-1)", "previous mark"),
     Binding("slash", "filter", "filter by text"),

@@ -35,6 +35,7 @@ from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.process_table import ProcessTable
 from memtui.widgets.reuse_histogram import ReuseHistogram
 from memtui.widgets.rows import RowPanel
+from memtui.widgets.tensor_table import TensorTable
 from memtui.widgets.vma_table import VmaTable
 from memtui.widgets.wss_graph import WssGraph
 
@@ -92,8 +93,11 @@ class MemoryScreen(Screen[None]):
         self.graph, self.power = WssGraph(id="graph"), PowerGauge(id="power")
         self.heat, self.reuse = HeatMap(id="heat"), ReuseHistogram(id="reuse")
         self.table, self.notice = VmaTable(id="table"), Notice(id="notice")
-        self.processes = ProcessTable(id="processes")
-        self.processes_shown = False  # in the place of the ranges
+        self.processes, self.tensors = ProcessTable(id="processes"), TensorTable(id="tensors")
+        self._lists: dict[str, RowPanel] = {
+            "table": self.table, "processes": self.processes, "tensors": self.tensors
+        }  # fmt: skip
+        self.listed = "table"  # which of them is in the place they share
         self.output = OutputPane(id="output")
         self.output.choose(True)  # up and down are about it whenever it is there
         self.output_shown = False  # in the place of all panels below the graph
@@ -114,6 +118,7 @@ class MemoryScreen(Screen[None]):
         yield Horizontal(self.heat, self.reuse, id="middle")
         yield self.table
         yield self.processes
+        yield self.tensors
         yield self.output
         yield self.footer
         yield self.prompt
@@ -137,7 +142,7 @@ class MemoryScreen(Screen[None]):
         width, height = self.app.size
         # Before the first view there is nothing to lay out and draw but empty boxes, at the price of full ones.
         ready = self.view is not None or self._failed
-        arranged = (width, height, self.panel, self.prompt.active, ready, self.processes_shown, self.output_shown)
+        arranged = (width, height, self.panel, self.prompt.active, ready, self.listed, self.output_shown)
         if arranged == self._arranged:
             return
         self._arranged = arranged
@@ -147,7 +152,8 @@ class MemoryScreen(Screen[None]):
         chosen = self.chosen
         for name, panel in self._panels.items():
             panel.choose(large and name == chosen)
-        self.processes.choose(large and chosen == "table")
+        for panel in self._lists.values():
+            panel.choose(large and chosen == "table")
         seen: dict[Widget, bool] = {
             self.notice: tiny,
             self.header: not tiny,
@@ -157,10 +163,10 @@ class MemoryScreen(Screen[None]):
             self.power: large or (lower and chosen == "power"),
             self.heat: lower and (large or chosen == "heat"),
             self.reuse: lower and (large or chosen == "reuse"),
-            self.table: lower and not self.processes_shown and (large or chosen == "table"),
-            self.processes: lower and self.processes_shown and (large or chosen == "table"),
             self.output: not tiny and self.output_shown,
         }
+        for name, panel in self._lists.items():
+            seen[panel] = lower and self.listed == name and (large or chosen == "table")
         # On a small screen the power panel sits with the others, not beside the graph.
         top, middle = self.query_one("#top"), self.query_one("#middle")
         seen[top], seen[middle] = not tiny, lower and (large or chosen in ("heat", "reuse"))
@@ -173,10 +179,12 @@ class MemoryScreen(Screen[None]):
         if large:
             self.power.styles.width, self.power.styles.height = shape.power, shape.top
             self.heat.styles.width, self.reuse.styles.width = shape.heat, shape.reuse
-            self.table.styles.height = self.processes.styles.height = shape.bottom
+            for panel in self._lists.values():
+                panel.styles.height = shape.bottom
         elif not tiny:
             self.heat.styles.width, self.reuse.styles.width = width, width
-            self.table.styles.height = self.processes.styles.height = shape.middle
+            for panel in self._lists.values():
+                panel.styles.height = shape.middle
             if chosen == "power" and lower:
                 top.styles.height = shape.top + shape.middle
                 self.power.styles.width, self.power.styles.height = width, shape.middle
@@ -216,6 +224,7 @@ class MemoryScreen(Screen[None]):
             self.reuse.show(view.reuse)
             self.table.show(view.table)
             self.processes.show(view.processes)
+            self.tensors.show(view.tensors)
             self.output.show(view.output)
             self.footer.show(view.footer)
         self._keys()
@@ -262,10 +271,16 @@ class MemoryScreen(Screen[None]):
         self._ask(toggle)
 
     def action_sort(self) -> None:
+        if self.listed == "tensors":
+            self._ask(lambda presenter: presenter.tensors.next_sort())
+            return
         self._show_ranges()
         self._ask(lambda presenter: presenter.ranges.next_sort())
 
     def action_reverse(self) -> None:
+        if self.listed == "tensors":
+            self._ask(lambda presenter: presenter.tensors.reverse())
+            return
         self._show_ranges()
         self._ask(lambda presenter: presenter.ranges.sort_by(presenter.ranges.sort))
 
@@ -277,7 +292,7 @@ class MemoryScreen(Screen[None]):
         return PANELS[self.panel]
 
     def on_panel_chosen(self, message: Panel.Chosen) -> None:
-        for name, panel in (*self._panels.items(), ("table", self.processes)):
+        for name, panel in (*self._panels.items(), *(("table", panel) for panel in self._lists.values())):
             if panel is message.panel and self.chosen != name:
                 self.panel = PANELS.index(name)
                 self._arrange()
@@ -298,12 +313,14 @@ class MemoryScreen(Screen[None]):
 
     def _look_at_row(self) -> None:
         """Let all panels be about the row that is chosen."""
-        if self.processes_shown:
-            pid = self.processes.selected
+        key = self._rows.selected
+        if self.listed == "processes":
             self.table.deselect()
-            self._ask(lambda presenter: presenter.focus_process(pid))
+            self._ask(lambda presenter: presenter.focus_process(key))
+        elif self.listed == "tensors":
+            self._ask(lambda presenter: presenter.look_at_tensor(key))
         else:
-            self._focus_range(self.table.selected)
+            self._focus_range(key)
 
     def action_allocations(self) -> None:
         from memtui.screens.training import TrainingScreen
@@ -323,20 +340,48 @@ class MemoryScreen(Screen[None]):
         self._ask(lambda presenter: presenter.output.move(message.by))
 
     def action_processes(self) -> None:
+        self._list("processes")
+
+    def action_tensors(self) -> None:
+        self._list("tensors")
+
+    def _list(self, name: str) -> None:
+        """Show a list in the place of the ranges; where it is there already, the ranges again."""
         self._show_output(False)
-        shown = self.processes_shown = not self.processes_shown
+        listed = self.listed = name if self.listed != name else "table"
         self.panel = PANELS.index("table")
         self._arrange()
-        self._ask(lambda presenter: setattr(presenter, "processes_shown", shown))
+
+        def tell(presenter: Presenter) -> None:
+            presenter.processes_shown = listed == "processes"
+            presenter.tensors_shown = listed == "tensors"
+
+        self._ask(tell)
+
+    def action_group(self) -> None:
+        if self.listed != "tensors":
+            self.action_tensors()
+            return
+        self.tensors.deselect()
+        self._ask(lambda presenter: presenter.tensors.next_grouping())
+
+    def action_kinds(self) -> None:
+        if not self.heat.display:
+            self.action_panel(PANELS.index("heat") + 1)
+
+        def toggle(presenter: Presenter) -> None:
+            presenter.by_kind = not presenter.by_kind
+
+        self._ask(toggle)
 
     def _show_ranges(self) -> None:
         """What a key changes has to be in sight."""
-        if self.processes_shown:
-            self.action_processes()
+        if self.listed != "table":
+            self._list("table")
 
     @property
     def _rows(self) -> RowPanel:
-        return self.processes if self.processes_shown else self.table
+        return self._lists[self.listed]
 
     def _focus_range(self, key: int | None) -> None:
         self._ask(lambda presenter: presenter.focus_range(key))
@@ -406,8 +451,8 @@ class MemoryScreen(Screen[None]):
         from memtui.screens.help import HelpScreen
 
         about = "output" if self.output_shown else self.chosen
-        if about == "table" and self.processes_shown:
-            about = "processes"
+        if about == "table":
+            about = self.listed
         self.app.push_screen(HelpScreen(about))
 
     def action_palette(self) -> None:
@@ -426,6 +471,10 @@ class MemoryScreen(Screen[None]):
         return await self.prompt.take(event)
 
     def action_filter(self) -> None:
+        if self.listed == "tensors":
+            words = self.view.tensors.filter_text if self.view is not None else ""
+            self._open_prompt("filter", "/", words, "part of a layer or kind")
+            return
         self._show_ranges()
         words = self.view.table.filter_text if self.view is not None else ""
         self._open_prompt("filter", "/", words)
@@ -474,6 +523,9 @@ class MemoryScreen(Screen[None]):
             self._close_prompt()
         elif self.output_shown:
             self._show_output(False)
+        elif self.listed == "tensors" and self.tensors.selected is not None:
+            self.tensors.deselect()
+            self._ask(lambda presenter: presenter.heat.unpoint())
         elif self.table.selected is not None:
             self.table.deselect()
             self._focus_range(None)
@@ -540,4 +592,5 @@ class MemoryScreen(Screen[None]):
         self._arrange()
 
     def _filter(self, words: str) -> None:
-        self._ask(lambda presenter: setattr(presenter.ranges, "words", words.strip()))
+        tensors = self.listed == "tensors"
+        self._ask(lambda presenter: setattr(presenter.tensors if tensors else presenter.ranges, "words", words.strip()))

@@ -27,6 +27,8 @@ _ALSO = {
     "to_end": "follow",
     "jump": "go to seek",
     "processes": "tree pids ranks",
+    "tensors": "layers weights cold hot",
+    "kinds": "colours category legend",
     "output": "log stdout",
     "filter": "search find",
     "put_mark": "epoch label",

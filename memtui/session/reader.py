@@ -456,6 +456,21 @@ class SessionReader:
         except (IndexError, ValueError) as error:
             raise self._damaged(f"training from step {row.first}: {error}") from None
 
+    def tensor_places(self, after: int) -> list[tuple[int, int, int]]:
+        """(number, pid, from when on) of the maps with higher numbers, rising: ``tensor_map`` has one of them."""
+        self._open()
+        if self._format < TRACED_FORMAT:
+            return []
+        return self._all("SELECT id, pid, t_ns FROM tensor_ranges WHERE id > ? ORDER BY id", "iii", after)
+
+    def tensor_map(self, number: int) -> TensorMap:
+        """Where the tensors of a process lay from a moment on."""
+        rows = self._all("SELECT data FROM tensor_ranges WHERE id = ?", "b", number)
+        try:
+            return decode_map(rows[0][0])
+        except (IndexError, ValueError) as error:
+            raise self._damaged(f"places of tensors: {error}") from None
+
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         """Events of a half-open time range."""
         query = "SELECT t_ns, kind, text FROM event WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"

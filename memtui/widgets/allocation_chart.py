@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from rich.style import Style
 from textual import events
 from textual.message import Message
 
 from memtui.analysis.step_trace import CATEGORIES, StepTrace
 from memtui.widgets import raster, text
-from memtui.widgets.look import Look
+from memtui.widgets.kinds import LETTERS, ORDER, by_letter, kind_styles
 from memtui.widgets.panel import Panel, line_width
 from memtui.widgets.raster import Line
 
 AXIS = 6
-# From the bottom up: what lasts, then what comes and goes. Letters where there are no colours to tell them apart.
-ORDER = ("weights", "buffers", "optimiser state", "inputs", "gradients", "activations", "temporaries", "unknown")
-LETTERS = dict(zip(ORDER, "WBOIGATU", strict=True))
 _INDEX = [CATEGORIES.index(name) for name in ORDER]
 _BLANK, _CURSOR = len(ORDER), len(ORDER) + 1  # styles behind those of the categories
 
@@ -58,13 +54,13 @@ class AllocationChart(Panel):
         if not len(trace):
             return []
         held = trace.by_category()[self.row][_INDEX].tolist()
-        styles = _styles(look)
+        styles = kind_styles(look)
         there = [(place, name) for place, name in enumerate(ORDER) if held[place]]
         sizes = True
         while there:
             line: Line = []
             for place, name in there:
-                mark = LETTERS[name] if _by_letter(look) else "■"
+                mark = LETTERS[name] if by_letter(look) else "■"
                 line += [(f"  {mark} ", styles[place]), (name, look["dim"])]
                 line += [(" " + text.size(held[place]), look["text"])] * sizes
             if line_width(line) + len(self.title) + 8 <= width:
@@ -109,12 +105,12 @@ class AllocationChart(Panel):
         # The category of a cell is the one that holds the middle of it.
         middle = (np.arange(rows)[::-1] + 0.5) * top / rows
         index = (held[None, :, :] <= middle[:, None, None]).sum(axis=2)
-        letters = [ord(LETTERS[name]) if _by_letter(look) else ord("█") for name in ORDER]
+        letters = [ord(LETTERS[name]) if by_letter(look) else ord("█") for name in ORDER]
         codes = np.array([*letters, ord(" ")], np.uint32)[index]
         cursor = int(np.searchsorted(_begins(trace, columns), self.row, side="right")) - 1
         codes[:, cursor], index[:, cursor] = ord("|" if look.ascii_only else "│"), _CURSOR
         peak = int(np.searchsorted(_begins(trace, columns), trace.peak_row, side="right")) - 1
-        lines = raster.lines(codes, index, [*_styles(look), look["text"], look["cursor"]])
+        lines = raster.lines(codes, index, [*kind_styles(look), look["text"], look["cursor"]])
         labels = [text.short_size(top), *[""] * (rows - 2), "0"]
         if rows >= 6:
             labels[rows // 2] = text.short_size(top / 2)
@@ -127,16 +123,6 @@ class AllocationChart(Panel):
             *([(label.rjust(AXIS - 1) + " ", look["dim"]), *line] for label, line in zip(labels, lines, strict=True)),
             [(" " * AXIS + "".join(marks)[:columns], look["bright"])],
         ]
-
-
-def _by_letter(look: Look) -> bool:
-    return look.ascii_only or look.color == "none"
-
-
-def _styles(look: Look) -> list[Style]:
-    """Of the categories, from the bottom up: cool what lasts, warm what comes and goes."""
-    cool = [look["rss"], look["faint"], look["focus"], look["key"]]
-    return [*cool, look["live"], look.heat[6], look.heat[3], look["dim"]]
 
 
 def _begins(trace: StepTrace, columns: int) -> np.ndarray:

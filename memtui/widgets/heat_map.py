@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.style import Style
 from textual import events
 
+from memtui.analysis.heat_kinds import NO_KIND
+from memtui.analysis.step_trace import CATEGORIES
 from memtui.views import HeatBand, HeatCursor, HeatView
 from memtui.widgets import raster, text
+from memtui.widgets.kinds import LETTERS, ORDER, SHIFT, number_styles, pairs
 from memtui.widgets.panel import Exact, Panel, axis_words, line_width
-from memtui.widgets.raster import Line
+from memtui.widgets.raster import Line, Run
 
 
 def label_cells(width: int) -> int:
@@ -48,6 +53,12 @@ class HeatMap(Panel):
 
     def heading(self) -> Line:
         line: Line = [(self.title, self.look["title"])]
+        if self.view.by_kind and not self.view.note:
+            if self.view.kinds is None:
+                line.append(("  no tensor is known (memtui trace)", self.look["warning"]))
+            elif (self.view.kinds == NO_KIND).all():
+                line += [("  tensors fill no row of it: ", self.look["warning"]), ("z", self.look["key"])]
+                line.append((" zooms in", self.look["warning"]))
         if self.view.zoom:
             line += [(f"  zoomed to {text.clean(self.view.zoom)} (", self.look["text"]), ("Z", self.look["key"])]
             line += [(" back)", self.look["text"])]
@@ -57,6 +68,8 @@ class HeatMap(Panel):
         look = self.look
         if width < 48 or self.view.note:
             return []
+        if self.view.kinds is not None:
+            return self._legend(width, set(self.view.kinds.tolist()))
         if look.half_blocks:
             scale: Line = [("■", look.heat[i]) for i in range(1, 10)]
         else:
@@ -64,6 +77,20 @@ class HeatMap(Panel):
         if self.view.zoom and width < 100:
             return scale
         return [("touched few ", look["dim"]), *scale, (" all", look["dim"])]
+
+    def _legend(self, width: int, kinds: set[int]) -> Line:
+        """The kinds in sight; their letters stand at the rows."""
+        there = [name for name in ORDER if CATEGORIES.index(name) in kinds]
+        styles = number_styles(self.look)
+        room = width - line_width(self.heading()) - 10
+        for names in (True, False):
+            line: Line = []
+            for name in there:
+                words = f" {name}" if names else ""
+                line += [(f"  {LETTERS[name]}", styles[CATEGORIES.index(name)]), (words, self.look["dim"])]
+            if line_width(line) <= room:
+                return line[:1] and [(line[0][0].lstrip(), line[0][1]), *line[1:]]
+        return []
 
     def footing(self) -> Line:
         if self.view.cursor is not None:
@@ -90,10 +117,14 @@ class HeatMap(Panel):
         labels = label_cells(width)
         columns = width - labels - 1
         levels = raster.quantise(view.share)
-        if look.half_blocks:
+        kinds = view.kinds if view.kinds is not None and len(view.kinds) == len(levels) else None
+        if look.half_blocks and kinds is not None:
+            cells = raster.half_blocks(shifted(levels, kinds), pairs(look))
+        elif look.half_blocks:
             cells = raster.half_blocks(levels, look.pairs)
         else:
             cells = raster.shade_cells(levels, raster.ASCII_SHADES if look.ascii_only else raster.SHADES, look["text"])
+        marks = self._marks(kinds) if kinds is not None else []
         cursor = view.axis.column(view.axis.cursor_ns, view.share.shape[1]) if view.axis.marks_cursor else None
         lines: list[Line] = []
         for band in view.bands:
@@ -101,10 +132,24 @@ class HeatMap(Panel):
                 row = band.row + part
                 if row >= height or row >= len(cells):
                     break
-                lines.append(self._row(band, part, cells[row], labels, columns, cursor))
+                mark = marks[row] if marks else None
+                picture = cells[row]
+                if mark is not None and not look.half_blocks:
+                    picture = [(run, mark[1]) for run, _ in picture]
+                lines.append(self._row(band, part, picture, labels, columns, cursor, mark))
         return lines
 
-    def _row(self, band: HeatBand, part: int, cells: Line, labels: int, columns: int, cursor: int | None) -> Line:
+    def _marks(self, kinds: NDArray[np.uint8]) -> list[Run | None]:
+        """The letter of the kind by row of cells: colours alone do not tell it everywhere."""
+        styles, found = number_styles(self.look), []
+        for upper, lower in zip(kinds[::2].tolist(), kinds[1::2].tolist(), strict=True):
+            kind = upper if upper != NO_KIND else lower
+            found.append(None if kind == NO_KIND else (LETTERS[CATEGORIES[kind]], styles[kind]))
+        return found
+
+    def _row(
+        self, band: HeatBand, part: int, cells: Line, labels: int, columns: int, cursor: int | None, kind: Run | None
+    ) -> Line:
         look, view = self.look, self.view
         if band.kind == "gap":
             return [(text.fit(f"  ┄┄ {band.label} ┄┄", labels + 1 + columns), look["gap"])]
@@ -113,7 +158,7 @@ class HeatMap(Panel):
             style = look["focus"]
         here = view.cursor is not None and view.cursor.row == band.row + part
         picture = cells if cursor is None else overlay(cells, cursor, "│", look["cursor"])
-        mark = ("▸", look["cursor"]) if here else (" ", style)
+        mark = ("▸", look["cursor"]) if here else kind or (" ", style)
         line = [*self._label(band, part, labels, style), mark, *picture]
         exact = view.share.shape[1] == columns and line_width(line[: -len(picture)]) == labels + 1
         return Exact(line) if exact else line
@@ -131,6 +176,12 @@ class HeatMap(Panel):
         if self.view.zoom and band.kind == "range" and band.rows > 2:
             words = f"{band.start:x}" if part == 1 else f"{band.end:x}" if part == band.rows - 1 else ""
         return [(text.fit(words, cells), look["dim"])]
+
+
+def shifted(levels: raster.Levels, kinds: NDArray[np.uint8]) -> raster.Levels:
+    """Levels of pixels (u1[rows, columns]) in the colours of the kind of each row (u1[rows]), where it has one."""
+    shift = np.where(kinds == NO_KIND, 0, (kinds.astype(np.uint16) + 1) * SHIFT).astype(np.uint8)
+    return np.where(levels == raster.NOTHING, levels, levels + shift[:, None]).astype(np.uint8)
 
 
 def cursor_words(cursor: HeatCursor, room: int) -> str:

@@ -8,7 +8,7 @@ from textual import events
 
 from memtui.views_training import TrainingView
 from memtui.widgets import raster, text
-from memtui.widgets.kinds import INDEX, LETTERS, ORDER, by_letter, legend, styles
+from memtui.widgets.kinds import INDEX, LETTERS, ORDER, by_letter, kind_styles, legend
 from memtui.widgets.panel import Panel, axis_words
 from memtui.widgets.raster import Line
 
@@ -70,7 +70,7 @@ class UsageChart(Panel):
         cursor = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
         if cursor is not None:
             codes[:, cursor], index[:, cursor] = ord("|" if look.ascii_only else "│"), _CURSOR
-        lines = raster.lines(codes, index, [*styles(look), look["text"], look["cursor"]])
+        lines = raster.lines(codes, index, [*kind_styles(look), look["text"], look["cursor"]])
         labels = [text.short_size(top), *[""] * (rows - 2), "0"]
         if rows >= 6:
             labels[rows // 2] = text.short_size(top / 2)

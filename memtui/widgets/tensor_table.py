@@ -1,0 +1,172 @@
+"""Which tensors the working set consists of, hot to cold, and what else is in it."""
+
+from __future__ import annotations
+
+from rich.style import Style
+
+from memtui.analysis.step_trace import CATEGORIES
+from memtui.views import TREND, TensorRow, TensorSort, TensorsView
+from memtui.widgets import raster, text
+from memtui.widgets.kinds import LETTERS, by_letter, number_styles
+from memtui.widgets.panel import Exact, cut
+from memtui.widgets.raster import Line
+from memtui.widgets.rows import RowPanel
+
+Column = tuple[str, int]  # name, cells
+BAR = 10  # cells of a full one
+
+
+class TensorTable(RowPanel):
+    """A table on the line API: only the rows in sight are made, only those that changed are written."""
+
+    view: TensorsView
+
+    # What the frame says
+
+    def heading(self) -> Line:
+        view, look = self.view, self.look
+        line: Line = [("working set by ", look["title"]), (view.by, look["title"]), (" (", look["dim"])]
+        line += [("g", look["key"]), (")", look["dim"])]
+        if view.pid is not None:
+            line.append((f" of pid {view.pid}", look["focus"]))
+        if view.tensors:
+            line.append((f"  {view.tensors} tensors", look["dim"]))
+        if view.filter_text:
+            line += [("  / ", look["key"]), (text.fit(text.clean(view.filter_text), 20).rstrip(), look["bright"])]
+            line.append((f" hides {view.not_matching}", look["dim"]))
+        if view.moved:
+            line.append(("  some moved in this window", look["warning"]))
+        return line
+
+    def heading_right(self, width: int) -> Line:
+        view, look = self.view, self.look
+        line: Line = [("w", look["key"]), (": ranges   ", look["dim"])] if width >= 100 else []
+        return [*line, ("sort: ", look["dim"]), (f"{view.sort} {'▼' if view.descending else '▲'}", look["text"])]
+
+    def footing(self) -> Line:
+        """What all rows add up to."""
+        view, look = self.view, self.look
+        if not view.rows:
+            return []
+        wss = "n/a" if view.wss_bytes is None else text.size(view.wss_bytes)
+        return [("all: working set ", look["dim"]), (wss, look["bright"])]
+
+    def footing_middle(self, width: int) -> Line:
+        count = self.view.recent_windows
+        if not self.view.rows or width < 100:
+            return []
+        return [(f"recent: the last {count} window{'s' * (count != 1)} up to this one", self.look["dim"])]
+
+    # The rows
+
+    def paint_inside(self, width: int, height: int) -> list[Line]:
+        view = self.view
+        if not view.rows:
+            return self.message(view.note or "no tensors yet", width, height)
+        columns = self._columns(width)
+        spare = width - 1 - sum(cells for _, cells in columns)
+        lines = [self._header(columns)]
+        for row in view.rows[self.top : self.top + height - 1]:
+            line = self._row(row, columns)
+            lines.append(cut(line, width) if spare < 0 else Exact([*line, (" " * spare, self.look["text"])]))
+        return lines
+
+    def _columns(self, width: int) -> list[Column]:
+        columns: list[Column] = [("touched", 11), ("of size", 11), ("share", 9)]
+        if width >= 72:
+            columns.append(("recent", 9))
+        if width >= 92:
+            columns.append(("bar", BAR + 2))
+        if width >= 110:
+            columns.append(("trend", TREND + 2))
+        if width >= 130:
+            columns.append(("touched last", 14))
+        if self.view.by not in ("kind", "layer"):
+            columns.append(("kind", 18))
+        columns.append(("name", max(8, width - 2 - sum(cells for _, cells in columns))))
+        return columns
+
+    def _header(self, columns: list[Column]) -> Line:
+        view, look = self.view, self.look
+        line: Line = [(" ", look["dim"])]
+        for name, cells in columns:
+            words = {"bar": "", "name": "kind" if view.by == "kind" else "layer"}.get(name, name)
+            if name in ("touched", "of size"):  # over the digits: behind them stands the unit
+                words = words.rjust(cells - 6)
+            elif name in ("share", "recent", "touched last"):
+                words = words.rjust(cells - 2)
+            sorted_by = {"of size": TensorSort.SIZE}.get(name, name) == view.sort
+            line.append((text.fit(words, cells), look["text"] if sorted_by else look["dim"]))
+        return line
+
+    def _row(self, row: TensorRow, columns: list[Column]) -> Line:
+        look = self.look
+        chosen = row.key == self.selected
+        plain = look["selected"] if chosen else look["dim" if row.rest else "text"]
+        dim = look["selected_dim"] if chosen else look["dim"]
+        strong = look["selected"] if chosen else look["text" if row.rest else "bright"]
+        line: Line = [(" ", plain)]
+        for name, cells in columns:
+            match name:
+                case "touched":
+                    line.append((text.size_column(row.touched_bytes).rjust(9) + "  ", strong))
+                case "of size":
+                    size = "" if row.size_bytes is None else text.size_column(row.size_bytes)
+                    line.append((size.rjust(9) + "  ", plain))
+                case "share":
+                    line.append((_percent(_share(row)).rjust(cells - 2) + "  ", plain))
+                case "recent":
+                    line.append((_percent(row.recent).rjust(cells - 2) + "  ", plain))
+                case "bar":
+                    line += self._bar(row, cells, plain)
+                case "trend":
+                    spark = raster.spark(row.trend, TREND, ascii_only=look.ascii_only) if row.trend else " " * TREND
+                    line.append((spark + "  ", dim if chosen else self._hue(row, plain)))
+                case "touched last":
+                    line.append((_last(row).rjust(cells - 2) + "  ", dim))
+                case "kind":
+                    kind = CATEGORIES[row.kind] if row.kind is not None else ""
+                    line.append((text.fit(kind, cells), plain if chosen else self._hue(row, plain)))
+                case _:
+                    line += self._named(row, cells, plain)
+        return line
+
+    def _named(self, row: TensorRow, cells: int, plain: Style) -> Line:
+        """With the mark of its kind where rows are kinds; the rest is a sentence."""
+        if row.rest:
+            return [(text.sentence(row.name, cells), plain)]
+        if self.view.by != "kind" or row.kind is None:
+            return [(text.fit(text.clean(row.name), cells), plain)]
+        mark = LETTERS[CATEGORIES[row.kind]] if by_letter(self.look) else "■"
+        return [(f"{mark} ", plain if row.key == self.selected else self._hue(row, plain)),
+                (text.fit(text.clean(row.name), cells - 2), plain)]  # fmt: skip
+
+    def _hue(self, row: TensorRow, plain: Style) -> Style:
+        return number_styles(self.look)[row.kind] if row.kind is not None else plain
+
+    def _bar(self, row: TensorRow, cells: int, plain: Style) -> Line:
+        """The touched share of it."""
+        share = _share(row)
+        if share is None:
+            return [(" " * cells, plain)]
+        bar = raster.gauge(share, cells - 2, ascii_only=self.look.ascii_only)
+        return [(bar, plain if row.key == self.selected else self._hue(row, plain)), ("  ", plain)]
+
+
+def _share(row: TensorRow) -> float | None:
+    """Whole pages can be more than a tensor, which is all of it."""
+    if row.size_bytes is None or row.touched_bytes is None:
+        return None
+    return min(1.0, row.touched_bytes / max(row.size_bytes, 1))
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else text.percent(share)
+
+
+def _last(row: TensorRow) -> str:
+    if row.rest or row.recent is None:
+        return ""
+    if row.last_s is None:
+        return "not lately"
+    return "now" if row.last_s <= 0 else f"{text.duration(row.last_s)} ago"
