@@ -24,6 +24,7 @@ NAMES = (
     "startup",
     "seek",
     "viewer",
+    "allocations",
     "slowdown",
     "trackers",
     "known_truth",

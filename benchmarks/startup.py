@@ -17,7 +17,7 @@ from benchmarks.terminal import Terminal
 
 HELP_S, FIRST_PAINT_S = 0.15, 0.5
 LARGE_BYTES = 1 << 30
-_WSS = re.compile(r"working set .* now [\d.]+ [KMG]iB")
+_WSS = re.compile(r"working set .* (?:now|here) [\d.]+ [KMG]iB")
 
 
 def measure(run: Run) -> Iterator[Row]:

@@ -38,6 +38,11 @@ def size(value: float | None) -> str:
     return f"{_digits(scaled, unit)} {_UNITS[unit]}"
 
 
+def change(bytes_: int) -> str:
+    """``+61.2 MiB``, ``-4 B``."""
+    return f"{'-' if bytes_ < 0 else '+'}{size(abs(bytes_))}"
+
+
 @lru_cache(4096)
 def size_column(value: float | None, width: int = 8) -> str:
     """Bytes right-aligned with the unit in one column: ``61.2 MiB``, ``   0 B  ``."""

@@ -108,7 +108,7 @@ async def test_keys_move_the_cursor_and_the_step(tmp_path):
         await pilot.press("P")
         assert screen.chart.row == peak
         await pilot.press("down", "down")
-        assert screen.blocks.selected_row.cells[0].endswith("MiB")
+        assert screen.tensors.selected_row.cells[0].endswith("MiB")
         await pilot.press("N")
         await until(pilot, lambda: "1 of 2 recorded   step 20" in screen_text(app))
         await pilot.press("N", "N")

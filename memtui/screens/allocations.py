@@ -3,43 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from memtui.analysis.step_trace import CATEGORIES, StepTrace
+from memtui.analysis.step_index import StepIndex
+from memtui.analysis.step_trace import StepTrace
 from memtui.present import Presenter
 from memtui.screens.arrange import too_small
 from memtui.screens.feed import Action
+from memtui.screens.prompt import Prompt
+from memtui.screens.step_lists import EVENTS, LAYERS, TENSORS, StepLists
 from memtui.widgets import text
 from memtui.widgets.allocation_chart import AllocationChart
-from memtui.widgets.listing import Column, Listing, ListingView, Row
+from memtui.widgets.allocation_list import LISTS, AllocationList, AllocationListView
 from memtui.widgets.notice import Notice, Words
+from memtui.widgets.rows import RowPanel
 
-MOST = 500  # tensors in the list: the largest
-_COLUMNS = (
-    Column("size", 12, right=True),
-    Column("kind", 18),
-    Column("layer", 24, rank=3),
-    Column("since", 10, right=True, rank=2),
-    Column("allocated by", 0),
-)
 _NONE = "no step of a training was recorded: memtui trace -- python train.py records some"
-_KEYS = "← → allocation · P peak · n N step · ↑ ↓ tensor · Esc back"
+_KEYS = (
+    "← → cursor · P peak · n N step · 1 2 3 list · ↑ ↓ tensor · / filter · Esc back",
+    "← → ↑ ↓ cursor · P peak · n N step · 1 2 3 list · / filter · f all · Esc back",
+    "← → cursor · 1 2 3 list · ↑ ↓ layer · Enter only it · space fold · Esc back",
+)
+_FILTER = "words · op= layer= kind= phase=GLOB · >1MiB · !not"
 _EMPTY = StepTrace.from_columns(np.empty((7, 0), np.int64), step=0, start_ns=0, end_ns=0, existing=0, names=())
+_TENSORS, _EVENTS, _LAYERS = range(len(LISTS))
 
 
 class _Ready(Message):
     """A step, its number among those that were recorded, and words about it."""
 
-    def __init__(self, number: int, of: int, words: str, trace: StepTrace) -> None:
+    def __init__(self, number: int, of: int, words: str, lists: StepLists) -> None:
         super().__init__()
-        self.number, self.of, self.words, self.trace = number, of, words, trace
+        self.number, self.of, self.words, self.lists = number, of, words, lists
 
 
 class AllocationScreen(Screen[None]):
@@ -56,33 +60,57 @@ class AllocationScreen(Screen[None]):
         Binding("P", "peak", "the peak"),
         Binding("n", "next(1)", "next recorded step"),
         Binding("N", "next(-1)", "previous recorded step"),
-        Binding("down", "move(1)", "next tensor"),
-        Binding("up", "move(-1)", "previous tensor"),
+        *(Binding(str(at + 1), f"choose({at})", name) for at, name in enumerate(LISTS)),
+        Binding("tab", "other(1)", "next list"),
+        Binding("shift+tab", "other(-1)", "previous list"),
+        Binding("down", "move(1)", "next row"),
+        Binding("up", "move(-1)", "previous row"),
         Binding("pagedown", "page(1)", "next page"),
         Binding("pageup", "page(-1)", "previous page"),
-        Binding("escape,a,q", "leave", "back"),
+        Binding("slash", "filter", "filter"),
+        Binding("f", "toggle_all", "rows that come to nothing"),
+        Binding("enter", "only", "only this layer"),
+        Binding("space", "fold", "fold or unfold"),
+        Binding("plus,equals_sign", "fold_all(False)", "unfold all"),
+        Binding("minus", "fold_all(True)", "fold all"),
+        Binding("question_mark,f1", "help", "help"),
+        Binding("escape", "lift", "look at everything again, or back"),
+        Binding("a,q", "leave", "back"),
     ]
 
     def __init__(self, ask: Callable[[Action], object], number: int = -1) -> None:
         """``ask`` lets the presenter do something, in its thread; ``number`` of the step to open on, -1: the last."""
         super().__init__()
-        self._ask, self._number, self._trace = ask, number, _EMPTY
+        self._ask, self._number = ask, number
+        self._lists = StepLists(StepIndex(_EMPTY))
         self.head = Words("title", id="header")
-        self.chart = AllocationChart(_EMPTY)
-        self.blocks = Listing(ListingView("alive at the cursor", _COLUMNS, note=_NONE))
-        self.foot = Words("dim", f" {_KEYS}", id="footer")
+        self.chart = AllocationChart()
+        self.tensors, self.events, self.modules = (
+            AllocationList(at, AllocationListView(name, columns, note="looking ..."))
+            for at, (name, columns) in enumerate(zip(LISTS, (TENSORS, EVENTS, LAYERS), strict=True))
+        )
+        self.lists = self.tensors, self.events, self.modules
+        self._at, self._before = _TENSORS, _TENSORS  # the list that is shown, and what Enter in the tree goes back to
+        self.foot = Words("dim", id="footer")
+        self.prompt = Prompt(id="prompt")
         self.notice = Notice(id="notice")
 
     @property
+    def active(self) -> AllocationList:
+        """The list that is shown."""
+        return self.lists[self._at]
+
+    @property
     def parts(self) -> Sequence[Widget]:
-        return self.head, self.chart, self.blocks, self.foot
+        return self.head, self.chart, *self.lists, self.foot, self.prompt
 
     def compose(self) -> ComposeResult:
         yield from self.parts
         yield self.notice
 
     def on_mount(self) -> None:
-        self.blocks.choose(True)
+        for one in self.lists:
+            one.choose(True)
         self.on_resize()
         self._look(self._number)
 
@@ -90,11 +118,14 @@ class AllocationScreen(Screen[None]):
         words = too_small(*self.app.size)
         self.notice.show(words)
         self.notice.display = bool(words)
+        out_of_sight = {self.foot if self.prompt.active else self.prompt, *self.lists} - {self.active}
         for part in self.parts:
-            part.display = not words
+            part.display = not words and part not in out_of_sight
         chart = max(6, (self.app.size.height - 2) * 6 // 10)
         self.chart.styles.height = chart
-        self.blocks.styles.height = max(3, self.app.size.height - 2 - chart)
+        for one in self.lists:
+            one.styles.height = max(3, self.app.size.height - 2 - chart)
+        self.foot.show(f" {_KEYS[self._at]}")
 
     def _look(self, number: int) -> None:
         """At a recorded step; -1: the last."""
@@ -102,7 +133,7 @@ class AllocationScreen(Screen[None]):
         def find(presenter: Presenter) -> None:
             steps = presenter.reader.allocation_steps()
             if not steps:
-                self.post_message(_Ready(-1, 0, _NONE, _EMPTY))
+                self.post_message(_Ready(-1, 0, _NONE, StepLists(StepIndex(_EMPTY))))
                 return
             at = len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
             step = steps[at]
@@ -111,67 +142,170 @@ class AllocationScreen(Screen[None]):
                 f"step {step.step} of pid {step.pid}   peak {text.size(step.peak_bytes)} at {where or 'its begin'} · "
                 f"{step.rows} rows · recording it took {text.duration(step.cost_ns / 1e9)} more"
             )
-            self.post_message(_Ready(at, len(steps), words, presenter.reader.step_trace(step)))
+            self.post_message(_Ready(at, len(steps), words, StepLists(StepIndex(presenter.reader.step_trace(step)))))
 
         self._ask(find)
 
     def on__ready(self, message: _Ready) -> None:
-        self._number, self._trace = message.number, message.trace
+        last, node = self._lists, self.modules.selected
+        if len(last.index):
+            message.lists.like(last)
+        self._number, self._lists = message.number, message.lists
         which = f"  {message.number + 1} of {message.of} recorded" if message.of else ""
         self.head.show(f" allocations{which}   {message.words}")
-        self.chart.show(message.trace)
-        self._point(message.trace.peak_row)
+        self.tensors.select(None)  # numbers of another step
+        self.modules.select(None if node is None else message.lists.tree.find(last.tree.path(node)))
+        self.chart.show(self._lists.index)
+        if message.of:
+            self._point(self._lists.index.peak_row)
+        for one in () if message.of else self.lists:
+            one.show(replace(one.view, note=_NONE))
 
     def _point(self, row: int) -> None:
-        trace = self._trace
-        if not len(trace):
+        """Put the cursor on a row of the step."""
+        index = self._lists.index
+        if len(index):
+            self.chart.point(max(index.begin_row, min(len(index) - 1, row)))
+            self._fill()
+
+    def _fill(self) -> None:
+        """Show what the list says at the cursor."""
+        lists, row = self._lists, self.chart.row
+        if not len(lists.index):
             return
-        row = max(trace.existing - 1, 0, min(len(trace) - 1, row))
-        self.chart.point(row)
-        alive = trace.live_at(row)
-        rows = tuple(
-            Row(
-                block.block,
-                (
-                    text.size(block.size_bytes),
-                    CATEGORIES[block.category],
-                    trace.name(block.layer),
-                    "before"
-                    if block.since_ns <= trace.start_ns
-                    else text.duration((block.since_ns - trace.start_ns) / 1e9),
-                    trace.name(block.op) or "before this step",
-                ),
-            )
-            for block in alive[:MOST]
-        )
-        more = f" (the largest of {len(alive)})" if len(alive) > MOST else ""
-        self.blocks.show(ListingView(f"alive at the cursor{more}", _COLUMNS, rows, "nothing is alive"))
+        match self._at:
+            case 0:
+                self.tensors.show(lists.tensors(row))
+            case 1:
+                self.events.show(lists.events())
+                self.events.select(lists.event_at(row))
+            case _:
+                self.modules.show(lists.layers(row))
+
+    # The cursor
 
     def on_allocation_chart_pointed(self, message: AllocationChart.Pointed) -> None:
         self._point(message.row)
 
     def action_step(self, by: int) -> None:
-        self._point(self.chart.row + by * max(1, len(self._trace) // self.chart.columns))
+        self._point(self.chart.row + by * max(1, len(self._lists.index) // self.chart.columns))
 
     def action_to(self, row: int) -> None:
-        self._point(row if row >= 0 else len(self._trace) - 1)
+        self._point(row if row >= 0 else len(self._lists.index) - 1)
 
     def action_peak(self) -> None:
-        self._point(self._trace.peak_row)
+        self._point(self._lists.index.peak_row)
 
     def action_next(self, by: int) -> None:
         if self._number + by >= 0:
             self._look(self._number + by)
 
+    # The lists
+
+    def action_choose(self, at: int) -> None:
+        if at != self._at:
+            if self._at != _LAYERS:
+                self._before = self._at
+            self._at = at
+            self.on_resize()
+            self._fill()
+
+    def action_other(self, by: int) -> None:
+        self.action_choose((self._at + by) % len(LISTS))
+
     def action_move(self, by: int) -> None:
-        self.blocks.move(by)
+        if self._at != _EVENTS:
+            self.active.move(by)
+        elif (row := self._lists.event_after(self.chart.row, by)) is not None:
+            self._point(row)
 
     def action_page(self, by: int) -> None:
-        self.blocks.move(by * self.blocks.in_sight)
+        self.action_move(by * self.active.in_sight)
+
+    def on_row_panel_selected(self, message: RowPanel.Selected) -> None:
+        """By the mouse."""
+        if message.panel is self.events and message.key is not None:
+            self._point(message.key)
+
+    def on_listing_opened(self) -> None:
+        self.action_only()
+
+    def action_only(self) -> None:
+        """Let the other lists be about a layer."""
+        node = self.modules.selected
+        if self._at == _LAYERS and node is not None:
+            self._lists.about(node)
+            self.action_choose(self._before)
+
+    def action_toggle_all(self) -> None:
+        self._lists.toggle_all()
+        self.action_choose(_EVENTS)  # what a key changes has to be in sight
+        self._fill()
+
+    def action_fold(self) -> None:
+        node, lists = self.modules.selected, self._lists
+        if self._at == _LAYERS and node is not None:
+            lists.fold({node}, unfold=node not in lists.unfolded)
+            self._fill()
+
+    def action_fold_all(self, fold: bool) -> None:
+        if self._at == _LAYERS:
+            self._lists.fold(set(self._lists.tree.parents.tolist()), unfold=not fold)
+            self._fill()
+
+    def action_lift(self) -> None:
+        """Close a prompt that lost its focus, look at all rows and layers again, or leave."""
+        if self.prompt.active:
+            self._close_prompt()
+        elif self._lists.words:
+            self._filter("")
+        elif self._lists.layer is not None:
+            self._lists.about(None)
+            self.action_choose(_LAYERS)
+            self._fill()
+        else:
+            self.dismiss()
 
     def action_leave(self) -> None:
         self.dismiss()
 
+    def action_help(self) -> None:
+        from memtui.screens.help import HelpScreen
 
-def _age(since_begin_ns: int) -> str:
-    return text.duration(since_begin_ns / 1e9) if since_begin_ns > 0 else "before"
+        self.app.push_screen(HelpScreen("allocations"))
+
+    # The filter
+
+    async def take_key(self, event: events.Key) -> bool:
+        """Whether a key belongs to what is being typed (see ``MemtuiApp.on_key``)."""
+        return await self.prompt.take(event)
+
+    def action_filter(self) -> None:
+        if self._at == _LAYERS:
+            self.action_choose(_EVENTS)
+        self.prompt.open("filter", "/", self._lists.words, _FILTER)
+        self.on_resize()
+
+    def on_prompt_changed(self, message: Prompt.Changed) -> None:
+        self._filter(message.words)
+
+    def on_prompt_done(self, message: Prompt.Done) -> None:
+        if not message.kept:
+            self._filter("")
+            self._close_prompt()
+        elif self._filter(message.words):
+            self._close_prompt()
+
+    def _filter(self, words: str) -> bool:
+        """Whether the words are a filter; those that are none leave the last one in force, and the reason in place."""
+        try:
+            self._lists.filter(words)
+        except ValueError as error:
+            self.prompt.complain(str(error))
+            return False
+        self._fill()
+        return True
+
+    def _close_prompt(self) -> None:
+        self.prompt.close()
+        self.on_resize()

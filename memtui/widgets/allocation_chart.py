@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from textual import events
 from textual.message import Message
 
-from memtui.analysis.step_trace import CATEGORIES, StepTrace
+from memtui.analysis.step_index import StepIndex
 from memtui.widgets import raster, text
-from memtui.widgets.kinds import LETTERS, ORDER, by_letter, kind_styles
-from memtui.widgets.panel import Panel, line_width
+from memtui.widgets.kinds import INDEX, LETTERS, ORDER, by_letter, kind_styles, legend
+from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
 
 AXIS = 6
-_INDEX = [CATEGORIES.index(name) for name in ORDER]
-_BLANK, _CURSOR = len(ORDER), len(ORDER) + 1  # styles behind those of the categories
+_CURSOR = len(ORDER) + 1  # style behind those of the categories and of nothing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Picture:
+    """All but the cursor: it stays while the cursor moves."""
+
+    begins: NDArray[np.int64]  # i8[columns], first row of each
+    codes: raster.Codes
+    styles: NDArray[np.int64]  # i8[rows, columns], place of the category in ORDER
+    top_bytes: float
 
 
 class AllocationChart(Panel):
     """``view`` is a step; ``row`` the allocation under the cursor."""
 
-    view: StepTrace
+    view: StepIndex
     row = 0
     title = "allocations"
+
+    def __init__(self, view: StepIndex | None = None, **options: Any) -> None:
+        super().__init__(view, **options)
+        self._picture: tuple[tuple[object, ...], _Picture] | None = None
 
     class Pointed(Message):
         """A column was clicked."""
@@ -45,78 +62,49 @@ class AllocationChart(Panel):
     def on_click(self, event: events.Click) -> None:
         super().on_click(event)
         column = event.x - 1 - AXIS
-        if 0 <= column < self.columns and len(self.view):
-            self.post_message(self.Pointed(int(_rows_of(self.view, self.columns)[column])))
+        if self.view and 0 <= column < self.columns:
+            self.post_message(self.Pointed(int(_rows_of(self.view, _begins(self.view, self.columns))[column])))
 
     def heading_right(self, width: int) -> Line:
         """What is held at the cursor."""
-        trace, look = self.view, self.look
-        if not len(trace):
+        if not len(self.view):
             return []
-        held = trace.by_category()[self.row][_INDEX].tolist()
-        styles = kind_styles(look)
-        there = [(place, name) for place, name in enumerate(ORDER) if held[place]]
-        sizes = True
-        while there:
-            line: Line = []
-            for place, name in there:
-                mark = LETTERS[name] if by_letter(look) else "■"
-                line += [(f"  {mark} ", styles[place]), (name, look["dim"])]
-                line += [(" " + text.size(held[place]), look["text"])] * sizes
-            if line_width(line) + len(self.title) + 8 <= width:
-                return line
-            if sizes:
-                sizes = False
-            else:
-                there.remove(min(there, key=lambda part: held[part[0]]))
-        return []
+        return legend(self.view.held_by_category(self.row).tolist(), self.look, width - len(self.title) - 8)
 
     def footing(self) -> Line:
         """What happened at the cursor."""
-        trace, look = self.view, self.look
-        if not len(trace):
+        if not len(self.view):
             return []
-        delta = int(trace.delta_bytes[self.row])
-        sign = "+" if delta > 0 else "-"
-        what = trace.name(int(trace.op[self.row])).rpartition("/")[2] or ("there before" if self._before else "freed")
-        layer = trace.name(int(trace.layer[self.row]))
-        words = f"{self.row + 1} of {len(trace)}: {sign}{text.size(abs(delta))} {what}" + (
-            f" in layer {layer}" if layer else ""
-        )
-        return [(text.clean(words), look["text"])]
+        trace, row = self.view.trace, self.row
+        before = row < trace.existing
+        delta = self.view.start_bytes if before else int(trace.delta_bytes[row])
+        done = "there before" if before else "freed" if delta < 0 else "allocated"
+        what = trace.name(int(trace.op[row])).rpartition("/")[2] or done
+        layer = "" if before else trace.name(int(self.view.layer[row]))
+        where = f" {'of' if delta < 0 else 'in'} layer {layer}" if layer else ""
+        return [(text.clean(f"{row + 1} of {len(trace)}: {text.change(delta)} {what}{where}"), self.look["text"])]
 
     def footing_right(self, width: int) -> Line:
         if not len(self.view):
             return []
         return [("held ", self.look["dim"]), (text.size(int(self.view.usage_bytes[self.row])), self.look["bright"])]
 
-    @property
-    def _before(self) -> bool:
-        return self.row < self.view.existing
-
     def paint_inside(self, width: int, height: int) -> list[Line]:
-        trace, look = self.view, self.look
+        index, look = self.view, self.look
         columns, rows = width - AXIS, height - 1
-        if not len(trace) or columns < 8 or rows < 2:
+        if not len(index) or columns < 8 or rows < 2:
             return self.message("nothing was allocated in this step", width, height)
-        shown = _rows_of(trace, columns)
-        held = np.cumsum(trace.by_category()[shown][:, _INDEX], axis=1)  # [columns, categories], upper edges
-        top = raster.nice_ceiling(float(trace.peak_bytes))
-        # The category of a cell is the one that holds the middle of it.
-        middle = (np.arange(rows)[::-1] + 0.5) * top / rows
-        index = (held[None, :, :] <= middle[:, None, None]).sum(axis=2)
-        letters = [ord(LETTERS[name]) if by_letter(look) else ord("█") for name in ORDER]
-        codes = np.array([*letters, ord(" ")], np.uint32)[index]
-        cursor = int(np.searchsorted(_begins(trace, columns), self.row, side="right")) - 1
-        codes[:, cursor], index[:, cursor] = ord("|" if look.ascii_only else "│"), _CURSOR
-        peak = int(np.searchsorted(_begins(trace, columns), trace.peak_row, side="right")) - 1
-        lines = raster.lines(codes, index, [*kind_styles(look), look["text"], look["cursor"]])
-        labels = [text.short_size(top), *[""] * (rows - 2), "0"]
+        picture = self._drawn(columns, rows)
+        codes, styles = picture.codes.copy(), picture.styles.copy()
+        cursor, peak = (np.searchsorted(picture.begins, (self.row, index.peak_row), side="right") - 1).tolist()
+        codes[:, cursor], styles[:, cursor] = ord("|" if look.ascii_only else "│"), _CURSOR
+        lines = raster.lines(codes, styles, [*kind_styles(look), look["text"], look["cursor"]])
+        labels = [text.short_size(picture.top_bytes), *[""] * (rows - 2), "0"]
         if rows >= 6:
-            labels[rows // 2] = text.short_size(top / 2)
+            labels[rows // 2] = text.short_size(picture.top_bytes / 2)
         marks = [" "] * columns
         marks[peak] = "▲"
-        word = f"peak {text.size(trace.peak_bytes)}"
+        word = f"peak {text.size(index.peak_bytes)}"
         at = peak + 2 if peak + 2 + len(word) <= columns else max(0, peak - 1 - len(word))
         marks[at : at + len(word)] = word
         return [
@@ -124,15 +112,31 @@ class AllocationChart(Panel):
             [(" " * AXIS + "".join(marks)[:columns], look["bright"])],
         ]
 
+    def _drawn(self, columns: int, rows: int) -> _Picture:
+        index, letter = self.view, by_letter(self.look)
+        key = index, columns, rows, letter
+        if self._picture is None or self._picture[0] != key:
+            begins = _begins(index, columns)
+            shown = _rows_of(index, begins).tolist()
+            held = np.array([index.held_by_category(row)[INDEX] for row in shown])
+            held = np.cumsum(held, axis=1)  # [columns, categories], upper edges
+            top_bytes = raster.nice_ceiling(float(index.peak_bytes))
+            # The category of a cell is the one that holds the middle of it.
+            middle = (np.arange(rows)[::-1] + 0.5) * top_bytes / rows
+            styles = (held[None, :, :] <= middle[:, None, None]).sum(axis=2)
+            letters = [ord(LETTERS[name]) if letter else ord("█") for name in ORDER]
+            codes = np.array([*letters, ord(" ")], np.uint32)[styles]
+            self._picture = key, _Picture(begins, codes, styles, top_bytes)
+        return self._picture[1]
 
-def _begins(trace: StepTrace, columns: int) -> np.ndarray:
+
+def _begins(index: StepIndex, columns: int) -> NDArray[np.int64]:
     """The first row of each column; what was there when the step began is one row."""
-    first = max(0, trace.existing - 1)
-    return first + np.arange(columns) * (len(trace) - first) // columns
+    first = index.begin_row
+    return first + np.arange(columns) * (len(index) - first) // columns
 
 
-def _rows_of(trace: StepTrace, columns: int) -> np.ndarray:
+def _rows_of(index: StepIndex, begins: NDArray[np.int64]) -> NDArray[np.int64]:
     """The row that stands for each column: the one with the most memory, so that no peak is lost."""
-    begins, usage = _begins(trace, columns), trace.usage_bytes
-    ends = np.maximum(np.append(begins[1:], len(trace)), begins + 1)
+    usage, ends = index.usage_bytes, np.maximum(np.append(begins[1:], len(index)), begins + 1)
     return np.array([a + int(np.argmax(usage[a:b])) for a, b in zip(begins.tolist(), ends.tolist(), strict=True)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +10,20 @@ from textual import events
 from textual.message import Message
 
 from memtui.widgets import text
+from memtui.widgets.lazy_rows import place_of
 from memtui.widgets.raster import Line
 from memtui.widgets.rows import RowPanel
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``cells`` 0: what the others leave. Columns of a higher rank give way first; 1 stays."""
+    """``cells`` 0: what the others leave, up to ``most``. Columns of a higher rank give way first; 1 stays."""
 
     name: str
     cells: int
     right: bool = False
     rank: int = 1
+    most: int = 0  # 0: all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class ListingView:
 
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...] = ()
+    rows: Sequence[Row] = ()
     note: str = ""
     hidden: int = 0  # rows that the typed text hides
 
@@ -59,20 +61,28 @@ class Listing(RowPanel):
     @property
     def selected_row(self) -> Row | None:
         """The row that Enter opens."""
-        return next((row for row in self.view.rows if row.key == self.selected), None)
+        place = place_of(self.view.rows, self.selected)
+        return None if place is None else self.view.rows[place]
 
     def show(self, view: ListingView) -> None:
-        place, keys = self._place, [row.key for row in view.rows]
-        if self._hidden in keys:
+        place = self._place
+        if place_of(view.rows, self._hidden) is not None:
             self.selected, self._hidden = self._hidden, None
-        elif keys and self.selected not in keys:
-            self._hidden = self._hidden or self.selected
-            self.selected = keys[min(place, len(keys) - 1)]
+        elif view.rows and place_of(view.rows, self.selected) is None:
+            self._hidden = self.selected if self._hidden is None else self._hidden
+            self.selected = view.rows[min(place, len(view.rows) - 1)].key
         super().show(view)
+
+    def select(self, key: Hashable) -> None:
+        """Choose a row that somebody else knows of."""
+        self._hidden = None
+        if key != self.selected:
+            self.selected = key
+            self.repaint()
 
     @property
     def _place(self) -> int:
-        return next((at for at, row in enumerate(self.view.rows) if row.key == self.selected), 0)
+        return place_of(self.view.rows, self.selected) or 0
 
     def move(self, by: int) -> None:
         self._hidden = None
@@ -110,7 +120,7 @@ class Listing(RowPanel):
         while sum(c.cells or 16 for _, c in columns) + 1 > width and any(c.rank > 1 for _, c in columns):
             columns.remove(max(columns, key=lambda column: column[1].rank))
         rest = max(4, width - 1 - sum(c.cells for _, c in columns))
-        return [(i, c, c.cells or rest) for i, c in columns]
+        return [(i, c, c.cells or min(rest, c.most or rest)) for i, c in columns]
 
     @staticmethod
     def _cell(words: str, column: Column, cells: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from textual import events
 from textual.message import Message
 
+from memtui.widgets.lazy_rows import place_of
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
 
@@ -55,7 +56,7 @@ class RowPanel(Panel):
         rows = self.view.rows if self.view is not None else ()
         if not rows:
             return
-        place = next((n for n, row in enumerate(rows) if row.key == self.selected), None)
+        place = place_of(rows, self.selected)
         place = (0 if by > 0 else len(rows) - 1) if place is None else place + by
         place = max(0, min(len(rows) - 1, place))
         self.selected = rows[place].key

@@ -1,0 +1,147 @@
+"""Layers as the tree that their dotted paths make, and sums over subtrees."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.step_index import StepIndex
+from memtui.analysis.step_trace import CATEGORIES
+
+NO_LAYER = "(no layer)"
+_DEEPEST = 64  # names are anybody's: beyond so many dots the rest is one name
+_KINDS = len(CATEGORIES)
+
+
+class LayerTree:
+    """The layers of a step's memory. Nodes are numbered from the top down, each before what is below it.
+
+    Children come in the order in which the step first names them, which is about that of the model; numbers count. The
+    last node is for memory without a layer, if there is any.
+
+    Attributes:
+        names: last part of the path of each node.
+        parent: i4[nodes], -1 for roots.
+        depth: i4[nodes], 0 for roots.
+        end: i4[nodes], one behind the last node below.
+        node: i4[names of the step + 1], node of each layer by its index; -1: none. The last entry is for index -1.
+        allocated_bytes: i8[nodes], what the step allocated in each subtree.
+    """
+
+    def __init__(self, index: StepIndex) -> None:
+        names = index.trace.names
+        used = np.zeros(len(names) + 1, bool)
+        used[index.layer[index.born]] = True
+        numbers = np.flatnonzero(used[:-1]).tolist()
+        nameless = [n for n in numbers if not names[n]]
+        numbers = [n for n in numbers if names[n]]
+        self._index = index
+        self.names: list[str] = []
+        parent, depth, leaves = self._grow([names[n] for n in numbers])
+        self.node = np.full(len(names) + 1, -1, np.int32)
+        self.node[numbers] = leaves
+        self._nameless = bool(nameless or used[-1])
+        if self._nameless:
+            self.node[[*nameless, -1]] = len(self.names)
+            self.names.append(NO_LAYER)
+            parent.append(-1)
+            depth.append(0)
+        self.parent, self.depth = np.array(parent, np.int32), np.array(depth, np.int32)
+        self.end = self._ends()
+        self._node_of_block = self.node[index.layer[index.born]]
+        new = index.born >= index.trace.existing
+        made = np.bincount(self._node_of_block[new], index.size_bytes[new], len(self)).astype(np.int64)
+        self.allocated_bytes = self.totals(made)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def _grow(self, paths: list[str]) -> tuple[list[int], list[int], list[int]]:
+        """Make the nodes of some paths: parent and depth of each node, and the node of each path."""
+        children: list[dict[str, int]] = [{}]  # in the order they were met; the first one is above all roots
+        leaves = []
+        for path in paths:
+            at = 0
+            for part in path.split(".", _DEEPEST):
+                if part not in children[at]:
+                    children[at][part] = len(children)
+                    children.append({})
+                at = children[at][part]
+            leaves.append(at)
+        parent, depth, number = [], [], [-1] * len(children)
+        waiting = [(-1, 0, name, child) for name, child in reversed(_in_order(children[0]))]
+        while waiting:
+            above, level, name, at = waiting.pop()
+            here = number[at] = len(self.names)
+            self.names.append(name)
+            parent.append(above)
+            depth.append(level)
+            waiting += [(here, level + 1, part, child) for part, child in reversed(_in_order(children[at]))]
+        return parent, depth, [number[at] for at in leaves]
+
+    def _ends(self) -> NDArray[np.int32]:
+        end = np.arange(1, len(self) + 1, dtype=np.int32)
+        for node in range(len(self) - 1, -1, -1):
+            if (above := self.parent[node]) >= 0 and end[above] < end[node]:
+                end[above] = end[node]
+        return end
+
+    def path(self, node: int) -> str:
+        """Name of a layer; "" for memory without one."""
+        if self._nameless and node == len(self) - 1:
+            return ""
+        parts = []
+        while node >= 0:
+            parts.append(self.names[node])
+            node = int(self.parent[node])
+        return ".".join(reversed(parts))
+
+    def find(self, path: str) -> int | None:
+        """Node of a path, None where the step has no such layer."""
+        return next((node for node in range(len(self)) if self.path(node) == path), None)
+
+    def totals(self, own: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sums over each subtree of what its nodes have themselves, i8[nodes, ...] to the same."""
+        sums = np.zeros((len(self) + 1, *own.shape[1:]), np.int64)
+        np.cumsum(own, axis=0, out=sums[1:])
+        return sums[self.end] - sums[:-1]
+
+    def held(self, row: int) -> NDArray[np.int64]:
+        """i8[nodes, len(CATEGORIES)]: bytes held after a row in each subtree. Those of the roots add up to all."""
+        index = self._index
+        alive = np.flatnonzero(index.alive(row))
+        place = self._node_of_block[alive] * _KINDS + index.trace.category[index.born[alive]]
+        own = np.bincount(place, index.size_bytes[alive], len(self) * _KINDS)  # below 2**53: exact
+        return self.totals(own.astype(np.int64).reshape(-1, _KINDS))
+
+    def below(self, node: int) -> NDArray[np.bool_]:
+        """bool[names of the step + 1]: layers in a subtree, by their index; the last entry is for index -1."""
+        return (self.node >= node) & (self.node < self.end[node])
+
+    @property
+    def parents(self) -> NDArray[np.int64]:
+        """Nodes that have any below them."""
+        return np.flatnonzero(self.end > np.arange(len(self)) + 1)
+
+    def in_sight(self, unfolded: Set[int]) -> NDArray[np.int64]:
+        """Nodes above which all are unfolded, from the top down."""
+        found, at = [], 0
+        while at < len(self):
+            found.append(at)
+            at = at + 1 if at in unfolded else int(self.end[at])
+        return np.array(found, np.int64)
+
+    def levels(self, most: int) -> set[int]:
+        """What to unfold to see as many whole levels as have room in ``most`` rows; the first one in any case."""
+        deepest = int((np.cumsum(np.bincount(self.depth)) <= most).sum()) - 1
+        return {node for node in self.parents.tolist() if self.depth[node] < deepest}
+
+
+def _in_order(children: dict[str, int]) -> list[tuple[str, int]]:
+    """By number where all are numbers, as in ``nn.Sequential``, else as they were met."""
+    found = list(children.items())
+    if all(name.isascii() and name.isdigit() for name in children):
+        found.sort(key=lambda child: (len(child[0]), child[0]))  # no number has too many digits for that
+    return found
