@@ -357,6 +357,7 @@ class FooterView:
     recorded_bytes: int | None = None
     path: str = ""
     recording: bool = False
+    traced: bool = False  # it is known where tensors lie
 
 
 @dataclass(frozen=True, slots=True, eq=False)

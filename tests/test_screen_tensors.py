@@ -193,13 +193,15 @@ async def test_it_fits(tmp_path, size):
         lines = screen_lines(d.app)
         assert {len(line) for line in lines} == {size[0]}
         assert "100.0 %" in rows(d)["weights"]
-        assert f"all: working set {'13.2 MiB'}" in d.text
+        assert "all: working set 13.2 MiB" in d.text
+        assert ("w tensors" in lines[-1]) == (size[0] == 80), "a key of the footer, where there is room"
 
 
 async def test_what_was_not_traced_says_how_to(tmp_path):
     async with opened(tmp_path, keys=("w", "k")) as d:
         await d.until(lambda: "no tensor is known: memtui trace -- python train.py" in d.text)
         await d.until(lambda: "no tensor is known (memtui trace)" in d.text)
+        assert "w tensors" not in d.text
 
 
 async def test_of_a_process_that_told_of_nothing(tmp_path):

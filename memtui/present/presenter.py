@@ -229,8 +229,8 @@ class Presenter:
         self._power.update(self.reader, self.playhead)
         self._marks.update(self.reader, self.playhead.latest_ns)
         traced: list[TracedProcess] = []
+        self.places.update(self.reader)
         if self.tensors_shown or self.by_kind:
-            self.places.update(self.reader)
             traced = self.places.traced(self.reader, at, processes, self.ranges.pid)
         self.heat.tensors = self._placed(at, traced) if self.by_kind else None
         heat, whole = self._heat_view(axis, allowance, processes)
@@ -246,13 +246,17 @@ class Presenter:
             reuse=reuse,
             power=self._power.view(self.playhead.cursor_ns),
             table=table,
-            footer=FooterView(self.reader.file_bytes, _short_path(self.reader.path), self.playhead.recording),
+            footer=self._footer(),
             processes=self._processes(at, processes),
             output=self.output.view(),
             tensors=tensors,
         )
 
     # Parts
+
+    def _footer(self) -> FooterView:
+        path, recording = _short_path(self.reader.path), self.playhead.recording
+        return FooterView(self.reader.file_bytes, path, recording, traced=bool(self.places.pids))
 
     def _placed(self, at: int, traced: list[TracedProcess]) -> dict[int, Placed]:
         """Where the tensors of each process lay when the window began."""

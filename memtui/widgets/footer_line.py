@@ -45,7 +45,7 @@ SMALL_KEYS = (
     Key("t/T", "step", "step(1)", 2),
     Key("1-4", "panel", "next_panel", 1),
     Key("p", "processes", "processes", 4),
-    Key("w", "tensors", "tensors", 5),
+    Key("w", "tensors", "tensors", 3),
     Key("?", "help", "help", 1),
     Key("d", "detach", "app.detach", 3),
     Key("q", "quit", "app.quit", 1),
@@ -84,7 +84,8 @@ class FooterLine(Painted):
             words = text.fit(text.clean(self.said), max(0, width - 2))
             return [[(f" {words}".ljust(width), look["warning"])]]
         detaches = view.recording and self.began_it
-        keys = [key for key in (SMALL_KEYS if self.small else KEYS) if detaches or key.keys != "d"]
+        useless = {name for name, there in (("d", detaches), ("w", view.traced)) if not there}
+        keys = [key for key in (SMALL_KEYS if self.small else KEYS) if key.keys not in useless]
         where = ""
         if view.recorded_bytes is not None:
             where = f"{'rec ' if view.recording else ''}{text.size_column(view.recorded_bytes)}"
