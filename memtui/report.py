@@ -106,7 +106,7 @@ def untraced(path: Path) -> str:
     """Why a program that was to be traced told of no training step; empty where it did. Raises SessionError."""
     reader = SessionReader(path)
     try:
-        if reader.allocation_steps():
+        if reader.allocation_steps() or reader.training():
             return ""
     finally:
         reader.close()

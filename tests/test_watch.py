@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.step_trace import CATEGORIES
-from memtui.samples import AllocationStep, TrainingProgress
+from memtui.samples import AllocationStep, TensorRanges, TrainingProgress
 
 torch = pytest.importorskip("torch")
 
@@ -318,6 +318,23 @@ def test_an_old_torch_and_a_compiled_program_are_not_watched(monkeypatch):
     assert watch.TensorWatch().problem() == "torch.compile has compiled parts of it"
     monkeypatch.setattr(torch_private, "TorchDispatchMode", object)
     assert "without disturbing torch.compile" in watch.TensorWatch().problem()
+
+
+def test_what_a_torch_without_event_trees_tells_all_the_same(all_steps, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(torch_private, "_missing", lambda: "it has no experimental_event_tree")
+    heard = Heard()
+    monkeypatch.setattr(tracer, "Sender", lambda path: heard)
+    started = tracer.start(tmp_path, 5)
+    net, x, y = perceptron()
+    train(net, x, y, momentum(net.parameters()), 9)
+    started.close()
+    assert heard.of(AllocationStep) == []
+    assert sum(message.ends_ns.size for message in heard.of(TrainingProgress)) == 8
+    assert fullest(heard.of(TrainingProgress)[-1])[WEIGHTS] == 327_360
+    assert heard.of(TensorRanges)[-1].columns[1].sum() >= 3 * 327_360
+    said = capsys.readouterr().err
+    assert said.endswith("(it has no experimental_event_tree); steps are timed and tensors seen all the same\n")
+    assert said.count("\n") == 1
 
 
 def test_what_compiles_while_it_is_watched_is_compiled_as_ever(all_steps, trace):

@@ -63,14 +63,9 @@ class RawStep:
 
 
 def problem() -> str | None:
-    """Why this torch cannot tell every allocation, and what works all the same; None when it can."""
+    """Why this torch cannot tell every allocation; None when it can."""
     missing = _missing()
-    if missing is None:
-        return None
-    return (
-        f"torch {torch.__version__} does not tell every allocation ({missing}): there are no exact steps; "
-        "memory, page sets, power and time are recorded all the same."
-    )
+    return f"torch {torch.__version__} does not tell every allocation ({missing})" if missing else None
 
 
 def _missing() -> str | None:

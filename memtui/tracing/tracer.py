@@ -127,10 +127,15 @@ class Tracer:
             return
         self._end_step()
         self._steps += 1
-        if self._steps >= FIRST and (self._steps - FIRST) % self._every == 0:
-            self._begin_recorded()
-        elif self._steps >= FIRST:
-            self._begin_watched()
+        if self._steps < FIRST:
+            return
+        if (self._steps - FIRST) % self._every == 0:
+            self._find_roots()
+            if not torch_private.problem():
+                self._begin_recorded()
+                return
+            self._send_ranges(self._known())  # as much as can be told
+        self._begin_watched()
 
     def _end_step(self) -> None:
         """Of the step that ends now, everything that was seen."""
@@ -166,7 +171,6 @@ class Tracer:
     def _begin_recorded(self) -> None:
         begin = time.perf_counter_ns()
         self._inputs = []
-        self._find_roots()
         known = self._known()
         self._look_inside()
         self._recorded = self._window.enter_context(ExactStep(self._steps, known))
@@ -305,10 +309,12 @@ def running() -> bool:
 
 
 def start(path: Path, every: int, modules: Iterable[Any] = (), optimizers: Iterable[Any] = ()) -> Tracer:
-    """Trace this process, for the recorder that listens at ``path``. Raises RuntimeError with the reason where not."""
+    """Trace this process for the recorder that listens at ``path``, as far as this torch allows; a line says so."""
     global _running
     if why := torch_private.problem():
-        raise RuntimeError(why)
+        more = torch_private.watching_problem()
+        rest = f"steps are timed, tensors not seen: {more}" if more else "steps are timed and tensors seen all the same"
+        print(f"memtui: process {os.getpid()}: {why}; {rest}", file=sys.stderr)
     for name, value in QUIET_ENVIRONMENT.items():
         os.environ.setdefault(name, value)  # soon enough where no profiler has run yet
     tracer = Tracer(every, lambda: Sender(path), modules, optimizers)
@@ -331,6 +337,6 @@ def checked(model: Any, optimizer: Any) -> tuple[tuple[Any, ...], tuple[Any, ...
 
 
 def begin() -> None:
-    """Trace this process as its environment says. Raises RuntimeError with the reason where that cannot be."""
+    """Trace this process as its environment says."""
     tracer = start(Path(os.environ[SOCKET]), int(os.environ[EVERY]))
     atexit.register(tracer.close)
