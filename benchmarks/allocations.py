@@ -8,11 +8,12 @@ from pathlib import Path
 
 from benchmarks import traced
 from benchmarks.run import Run, memtui
+from benchmarks.startup import painted
 from benchmarks.table import Row, row
 from benchmarks.terminal import Terminal
 
 OPEN_S, STEP_MS = 1.0, 30
-RIGHT, DOWN = "\x1b[C", "\x1b[B"
+RIGHT, DOWN, RUB_OUT, ESCAPE = "\x1b[C", "\x1b[B", "\x7f", "\x1b"
 QUIET_S = 0.25  # longer than anything a key does
 LISTS = (
     ("tensors", "1", RIGHT),
@@ -30,8 +31,9 @@ def measure(run: Run) -> Iterator[Row]:
         path = run.folder / f"{steps}.memtui"
         traced.write_session(path, steps, rows)
         what = f"{name} of {rows:,} rows"
-        found = [_open(path, run.folder) for _ in range(2 if run.quick else 5)]
-        yield row(f"{what}: the screen opens", found, "s", OPEN_S)
+        opened = [_open(path, run.folder) for _ in range(2 if run.quick else 6)]
+        yield row(f"{what}: first paint of replay", [first for first, _ in opened], "s", OPEN_S)
+        yield row(f"{what}: the screen opens", [then for _, then in opened], "s", OPEN_S)
         with Terminal(memtui("replay", path), home=run.folder) as terminal:
             _enter(terminal)
             for words, choose, key in LISTS:
@@ -39,21 +41,23 @@ def measure(run: Run) -> Iterator[Row]:
                 terminal.wait_quiet(1.0, 10)
                 found = [1e3 * _answer(terminal, key) for _ in range(times)]
                 yield row(f"{what}: a key, {words}", found, "ms", STEP_MS)
+            yield row(f"{what}: a letter of a filter", _filter(terminal, times // 5), "ms", STEP_MS)
             if steps > 1:
                 found = [1e3 * _answer(terminal, "N") for _ in range(times)]
                 yield row(f"{what}: to the previous step", found, "ms")
             terminal.send("q")
 
 
-def _open(path: Path, folder: Path) -> float:
-    """Seconds from the key to the picture."""
+def _open(path: Path, folder: Path) -> tuple[float, float]:
+    """Seconds until a replay shows its session, and from the key to the picture of a step."""
     with Terminal(memtui("replay", path), home=folder) as terminal:
         sent = _enter(terminal)
+        first = terminal.when(painted)
         found = terminal.when(lambda text: "recorded   step" in text and "alive at the cursor" in text)
         terminal.send("q")
-        if found is None:
+        if first is None or found is None:
             raise RuntimeError(f"no step of {path.name}:\n{terminal.text()}")
-        return found - (sent - terminal.began)
+        return first, found - (sent - terminal.began)
 
 
 def _enter(terminal: Terminal) -> float:
@@ -69,13 +73,23 @@ def _enter(terminal: Terminal) -> float:
     return sent
 
 
+def _filter(terminal: Terminal, times: int) -> list[float]:
+    """Milliseconds of each letter typed and taken back, in the list of events."""
+    terminal.send("2/")
+    terminal.wait_quiet(1.0, 10)
+    found = [1e3 * _answer(terminal, key) for _ in range(times) for key in (*"gelu", *[RUB_OUT] * 4)]
+    terminal.send(ESCAPE)
+    terminal.wait_quiet(1.0, 10)
+    return found
+
+
 def _answer(terminal: Terminal, key: str) -> float:
     """Seconds from a key to the last byte that it made."""
-    sent = time.monotonic()
+    sent, before = time.monotonic(), len(terminal.chunks)
     terminal.send(key)
-    time.sleep(QUIET_S)
+    while len(terminal.chunks) == before:
+        if time.monotonic() > sent + 10:
+            raise RuntimeError(f"nothing answers {key!r}:\n{terminal.text()}")
+        time.sleep(0.002)
     terminal.wait_quiet(QUIET_S, 10)
-    last = terminal.chunks[-1][0]
-    if last < sent:
-        raise RuntimeError(f"nothing answers {key!r}:\n{terminal.text()}")
-    return last - sent
+    return terminal.chunks[-1][0] - sent

@@ -194,8 +194,11 @@ class StepTrace:
         end_ns: int,
         existing: int,
         names: Sequence[str],
+        copy: bool = True,
     ) -> StepTrace:
         """Inverse of ``to_columns``, for data of unknown origin.
+
+        ``copy`` False is for columns that nobody else will change: to touch new memory costs more than to read it.
 
         Raises:
             ValueError: damaged data; one line says what is wrong.
@@ -206,7 +209,7 @@ class StepTrace:
                 raise ValueError("the names are not a list")
             if not all(isinstance(name, str) for name in names):
                 raise ValueError("a name is not text")
-            t_ns, delta_bytes, block, category, phase, op, layer = _columns(columns)
+            t_ns, delta_bytes, block, category, phase, op, layer = _columns(columns, copy)
             found = cls(*head, t_ns, delta_bytes, block, category, phase, op, layer, tuple(names))
             wrong = found.check()
             if wrong:
@@ -222,8 +225,8 @@ def _whole(value: object) -> int:
     return int(value)
 
 
-def _columns(columns: object) -> NDArray[np.int64]:
-    """A copy that nobody else holds, i8[7, n]."""
+def _columns(columns: object, copy: bool) -> NDArray[np.int64]:
+    """i8[7, n]."""
     try:
         array = np.asarray(columns)
     except (ValueError, TypeError, OverflowError) as error:
@@ -235,4 +238,4 @@ def _columns(columns: object) -> NDArray[np.int64]:
         raise ValueError("the columns are not whole numbers")
     if array.size and array.dtype.kind == "u" and array.max() >= 1 << 63:
         raise ValueError("a number is too large")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=copy)

@@ -27,7 +27,14 @@ Where and when                          addresses down, time across, warmer wher
     "allocations": """\
 Allocations                             of recorded training steps (memtui trace): kinds of tensors, what is alive
   a             show them, and back
-  arrows        the cursor; home: as the step began; P: the peak; n N: the next, the previous recorded step
+  left  right   the cursor; home: as the step began; end; P: the peak; n N: the next, the previous recorded step
+  1 2 3  Tab    what is listed: tensors alive at the cursor, all events, the tree of layers
+  up  down      a row of the list; pageup and pagedown by the screenful. The cursor is on the chosen event.
+  /             only what has these words in operator, layer, kind or phase; also op=GLOB, layer=, kind=, phase=, and
+                >1MiB or <4KiB for the size of the change; ! before one inverts it
+  f             events that come to nothing, hidden or not: memory that the very next one frees, but for the peak
+  Enter         on a layer: tensors and events of it and of what is below it; Esc: of all again
+  space  +  -   fold or unfold the chosen layer, unfold all, fold all
 """,
     "reuse": """\
 Reuse distance, miss ratio              of all touches from the start of the session to the cursor

@@ -119,5 +119,5 @@ def decode_step(row: RecordedStep, data: bytes) -> StepTrace:
     columns = numbers.astype(np.int64).reshape(COLUMNS, rows)
     columns[0] = row.start_ns + np.cumsum(columns[0])
     return StepTrace.from_columns(
-        columns, step=row.step, start_ns=row.start_ns, end_ns=row.end_ns, existing=existing, names=names
+        columns, step=row.step, start_ns=row.start_ns, end_ns=row.end_ns, existing=existing, names=names, copy=False
     )
