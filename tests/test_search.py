@@ -74,7 +74,7 @@ def test_what_a_process_is_called(title, words, names):
     assert names_of(title, words) == names
 
 
-@pytest.mark.parametrize("text", [f"{NAME}.py", NAME])
+@pytest.mark.parametrize("text", [f"{NAME}.py", NAME], ids=["whole", "without its ending"])
 def test_a_script_is_found_by_its_name(start, text):
     child = start()
     found, notice = find(text, None)
