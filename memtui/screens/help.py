@@ -25,8 +25,9 @@ Where and when                          addresses down, time across, warmer wher
   window.
 """,
     "allocations": """\
-Allocations                             of recorded training steps (memtui trace): kinds of tensors, what is alive
-  a             show them, and back
+Tensors over time, allocations          of a traced training (memtui trace): kinds of tensors, what is alive
+  a             what tensors hold over time, with the keys of the time axis; P: the peak in sight; n N: other processes
+  enter         there: every allocation of the recorded step nearest to the cursor, to which the rest applies
   left  right   the cursor; home: as the step began; end; P: the peak; n N: the next, the previous recorded step
   1 2 3  Tab    what is listed: tensors alive at the cursor, all events, the tree of layers
   up  down      a row of the list; pageup and pagedown by the screenful. The cursor is on the chosen event.
