@@ -90,6 +90,10 @@ async def test_keys_are_those_of_the_time_axis(tmp_path):
         await until(pilot, lambda: "held here 87.0" not in screen_text(app))
         await pilot.press("end")
         await until(pilot, lambda: "held here 87.0 MiB" in screen_text(app))
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "of a traced training (memtui trace)" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, TrainingScreen))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, MemoryScreen))
 

@@ -24,10 +24,16 @@ Where and when                          addresses down, time across, warmer wher
   lower edge says what is under it: first address, range, time, and how many of the cell's pages were touched in that
   window.
 """,
+    "training": """\
+Tensors over time                       of a traced training (memtui trace): kinds of tensors, as it happens
+  a             show them, and back; the keys of the time axis are those of the other screens
+  enter         every allocation of the recorded step nearest to the cursor
+  P  n  N       the peak in sight; the next, the previous process that trains
+  The cheap view sees the tensors of as many steps as a tenth of the time allows, without what operators need inside.
+""",
     "allocations": """\
-Tensors over time, allocations          of a traced training (memtui trace): kinds of tensors, what is alive
-  a             what tensors hold over time, with the keys of the time axis; P: the peak in sight; n N: other processes
-  enter         there: every allocation of the recorded step nearest to the cursor, to which the rest applies
+Allocations                             of recorded training steps (memtui trace): kinds of tensors, what is alive
+  a  enter      tensors over time, and from there the recorded step nearest to the cursor
   left  right   the cursor; home: as the step began; end; P: the peak; n N: the next, the previous recorded step
   1 2 3  Tab    what is listed: tensors alive at the cursor, all events, the tree of layers
   up  down      a row of the list; pageup and pagedown by the screenful. The cursor is on the chosen event.

@@ -33,7 +33,7 @@ _COLUMNS = (
     Column("most in sight", 15, right=True),
     Column("least in sight", 16, right=True, rank=2),
 )
-_KEYS = "Enter the recorded step near here · space pause · ← → sample · + - time · P peak · n N process · Esc back"
+_KEYS = "Enter recorded step near here · space pause · ← → sample · + - time · P peak · n N process · ? help · Esc back"
 
 
 class _Ready(Message):
@@ -60,6 +60,7 @@ class TrainingScreen(Screen[None]):
         Binding("P", "peak", "the peak in sight"),
         Binding("n", "process(1)", "next process that trains"),
         Binding("N", "process(-1)", "previous one"),
+        Binding("question_mark,f1", "help", "help"),
         Binding("escape,a,q", "leave", "back"),
     ]
 
@@ -148,6 +149,11 @@ class TrainingScreen(Screen[None]):
         from memtui.screens.allocations import AllocationScreen
 
         return AllocationScreen(self._ask, number)
+
+    def action_help(self) -> None:
+        from memtui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen("training"))
 
     def action_leave(self) -> None:
         self.dismiss()
