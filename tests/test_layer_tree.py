@@ -30,7 +30,7 @@ def is_in(layer: str, path: str) -> bool:
     return layer == path or layer.startswith(path + ".")
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=30)
 @given(steps())
 def test_each_subtree_is_the_sum_of_the_names_that_begin_so(trace):
     index = StepIndex(trace)
@@ -57,7 +57,7 @@ def test_each_subtree_is_the_sum_of_the_names_that_begin_so(trace):
         assert held[tree.depth == 0].sum(axis=0).tolist() == index.held_by_category(row).tolist(), "parts and the whole"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=30)
 @given(steps(), st.data())
 def test_what_is_folded_hides_what_is_below_it(trace, data):
     tree = LayerTree(StepIndex(trace))

@@ -11,7 +11,7 @@ from memtui.widgets.listing import Column, Listing, ListingView, Row
 from tests.screen_text import drawn
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.sets(st.integers(0, 30)), st.integers(-3, 33), st.slices(30))
 def test_they_are_a_list(numbers, asked, part):
     asked_for: list[int] = []

@@ -26,7 +26,7 @@ TERMS = {
 }
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(sound_rows(), st.lists(st.tuples(st.sampled_from(sorted(TERMS)), st.booleans()), max_size=3))
 def test_a_row_is_shown_when_all_terms_match(drawn, terms):
     rows, existing = drawn

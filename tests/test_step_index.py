@@ -19,7 +19,7 @@ def small_parts():
     step_index._EACH = each
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(sound_rows())
 def test_it_says_what_the_step_says(drawn):
     trace = trace_of(*drawn)
@@ -52,7 +52,7 @@ def comes_to_nothing(trace) -> set[int]:
     return found
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(sound_rows())
 def test_rows_that_come_to_nothing(drawn):
     trace = trace_of(*drawn)
