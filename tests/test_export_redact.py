@@ -21,6 +21,7 @@ from memtui.export.source import Source
 from memtui.pageset import PageSet
 from memtui.report import build_report
 from memtui.samples import (
+    AllocationStep,
     Capability,
     End,
     Event,
@@ -30,6 +31,8 @@ from memtui.samples import (
     PowerReading,
     Process,
     ProcessWindow,
+    TensorRanges,
+    TrainingProgress,
     Vma,
     VmaTable,
     Window,
@@ -43,7 +46,18 @@ COMMAND = f"{HOME}/bin/python {HOME}/train_llama9.py --data /mnt/patients/scans 
 CHILD = f"{HOME}/bin/python -c import worker_of_mallory"
 HEAP, FILE, ANON, BIG = 0x5581_2345_6000, 0x7F3A_1B2C_D000, 0x7F3B_9999_1000, 0x7F40_0000_0000
 SECRETS = (HOST, "gpu17", "secretcorp", USER, PROJECT, "train_llama9", "patients", "scans", "phase three", "worker_of")
-SECRETS += ("weights_v12", "secretlib", "my_arena", "deadbeef-boot", "aws-secret", "launch codes", "s3cr3t")
+SECRETS += (
+    "llama9_head",
+    "mylib",
+    "MallorysOptimizer",
+    "weights_v12",
+    "secretlib",
+    "my_arena",
+    "deadbeef-boot",
+    "aws-secret",
+    "launch codes",
+    "s3cr3t",
+)
 FORMS = ("csv", "json", "svg", "html", "parquet")
 
 
@@ -80,11 +94,22 @@ def stream():
         made = {"pages": pages, "resident": pages, "rss_bytes": 9 << 20, "status": "approximate", "reason": text}
         windows = tuple(ProcessWindow(key, at, at + 200 * MS, **made) for key in (1, 2))
         yield Window(sample, at, at + 200 * MS, 200 * MS, 0, windows, disturbed=text)
+    yield from told()
     yield Event(2, "mark", "launch codes loaded")
     yield Event(2, "interval", "the interval is 0.02 s from here on")
     for kind in ("gap", "exec", "warning", "process", "s3cr3t"):
         yield Event(3, kind, text)
     yield End(6 * 200 * MS, "error", text)
+
+
+def told():
+    """What the program says of its training: layers and operators of its own."""
+    rows = [(100, 4096, 0, 0, 3, -1, 2), (110, 64, 1, 6, 0, 0, 2), (120, -64, 1, 6, 0, 1, -1)]
+    names = ("aten::linear/mylib::fused", "Optimizer.step#MallorysOptimizer.step/aten::add_", "llama9_head.0")
+    yield AllocationStep(4242, 2, 100, 130, 1, names, np.array(rows, np.int64).T)
+    yield TensorRanges(4242, 100, np.array([[HEAP], [4096], [0]]), ("llama9_head.0",))
+    usage = np.array([[100, 130, 2, 0, *([64] * 8)]]).T
+    yield TrainingProgress(4242, 2, 100, np.array([[130]]), usage, ("mylib::fused",), "", f"{HOME}/x is not there")
 
 
 @pytest.fixture(scope="module")
@@ -258,3 +283,15 @@ def test_parquet_without_its_library_names_the_extra(session, tmp_path):
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "memtui[export]" in done.stderr
     assert not list((tmp_path / "out").glob("*"))
+
+
+def test_layers_and_operators_have_labels_that_stay_the_same(session, tmp_path):
+    export(session, "csv", tmp_path / "redacted", redact=True)
+    rows = rows_of(tmp_path / "redacted" / "allocations.csv")
+    assert [(row["op"], row["layer"]) for row in rows] == [
+        ("", "layer-1"),
+        ("aten::linear/operator-1", "layer-1"),
+        ("Optimizer.step/aten::add_", ""),
+    ]
+    assert rows_of(tmp_path / "redacted" / "tensors.csv")[0]["name"] == "layer-1"
+    assert rows_of(tmp_path / "redacted" / "tensor_usage.csv")[0]["op"] == "operator-1"

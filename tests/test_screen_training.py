@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from memtui.analysis.step_trace import CATEGORIES
+from memtui.present.step_marks import StepMarks
 from memtui.samples import TrainingProgress
 from memtui.screens.allocations import AllocationScreen
 from memtui.screens.memory import MemoryScreen
 from memtui.screens.monitor import MemtuiApp
 from memtui.screens.training import TrainingScreen
 from memtui.session.reader import SessionReader
+from memtui.views import TimeAxis
 from tests import sessions
 from tests.screen_text import screen_lines, screen_text
 from tests.test_screen_allocations import step, until
@@ -179,4 +181,27 @@ async def test_of_a_long_session_the_fullest_parts_are_shown(tmp_path):
     view = log.view(reader, head)
     assert len(log._decoded) == ROWS
     assert view.held_bytes.sum(axis=1).max() >= 500 * MIB
+    reader.close()
+
+
+async def test_the_graph_has_a_tick_for_each_step_where_they_are_few(tmp_path):
+    stream = list(sessions.messages(20))
+    stream[9:9] = [told(0, **UNSEEN), told(10, **UNSEEN)]
+    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    reader.release()
+    app = MemtuiApp(lambda: reader, live=False)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: app.screen.view is not None)
+        ticks = [mark for mark in app.screen.view.graph.marks if mark.kind == "each step"]
+        assert [mark.t_ns for mark in ticks] == [(n + 1) * 50 * MS for n in range(20)]
+        assert "each step" not in screen_text(app)
+
+
+def test_many_steps_are_no_ticks(tmp_path):
+    stream = list(sessions.messages(20))
+    stream[9:9] = [told(n, **UNSEEN) for n in range(0, 80, 10)]
+    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    marks = StepMarks()
+    assert marks.between(reader, TimeAxis(0, 0, 4 * SECOND, 4 * SECOND, False)) == ()
+    assert len(marks.between(reader, TimeAxis(0, SECOND, 2 * SECOND, 2 * SECOND, False))) == 21
     reader.close()

@@ -17,9 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from memtui.analysis.step_trace import StepTrace
+from memtui.analysis.tensor_pages import TensorMap
+from memtui.export.model_names import ModelNames
 from memtui.export.source import Run, Source
 from memtui.samples import Capability, Event, GpuMemory, Hello, PowerReading, Process
+from memtui.session.allocations import RecordedStep
 from memtui.session.reader import VmaRow
+from memtui.session.training import Progress, ProgressRow
 
 MASK = "***"
 GIB = 1 << 30
@@ -43,7 +48,7 @@ class RedactedSource(Source):
         self._rows = {row.id: row for row in super().vma_rows()}
         self._bases = _bases(self._rows.values())
         self._owners: dict[tuple[int, ...], _Owners] = {}
-        self._names = _Labels("file")
+        self._names, self._model = _Labels("file"), ModelNames()
         self._marks: dict[str, _Labels] = {}
         for row in self._rows.values():
             self._name(row.name)
@@ -118,6 +123,30 @@ class RedactedSource(Source):
         scrub = self._words.scrub
         found = super().gpu_memory(first_ns, last_ns)
         return [replace(held, status=scrub(held.status), reason=scrub(held.reason)) for held in found]
+
+    def allocation_steps(self) -> list[RecordedStep]:
+        model = self._model
+        return [
+            step._replace(peak_op=model.op(step.peak_op), peak_layer=model.layer(step.peak_layer))
+            for step in super().allocation_steps()
+        ]
+
+    def step_trace(self, step: RecordedStep) -> StepTrace:
+        return self._model.in_step(super().step_trace(step))
+
+    def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
+        found = super().tensor_maps()
+        return [(pid, t_ns, replace(one, names=self._model.layers(one.names))) for pid, t_ns, one in found]
+
+    def training(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list[ProgressRow]:
+        scrub = self._words.scrub
+        return [
+            row._replace(view=scrub(row.view), reason=scrub(row.reason)) for row in super().training(first_ns, last_ns)
+        ]
+
+    def training_progress(self, row: ProgressRow) -> Progress:
+        found = super().training_progress(row)
+        return replace(found, usage=replace(found.usage, names=tuple(map(self._model.op, found.usage.names))))
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         found = []

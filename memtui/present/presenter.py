@@ -33,6 +33,7 @@ from memtui.present.range_reuse import RangeReuse
 from memtui.present.ranges import RangeTable, name_of
 from memtui.present.reuse import ReuseLog
 from memtui.present.series import Series, process_sizes, range_wss
+from memtui.present.step_marks import StepMarks
 from memtui.present.tensor_places import NOT_TRACED, Placed, TensorPlaces, TracedProcess
 from memtui.present.tensors import TensorTable
 from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process, Status
@@ -129,7 +130,7 @@ class Presenter:
         self.output = OutputLog(reader.path)
         self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
-        self._marks = MarkLog()
+        self._marks, self._step_marks = MarkLog(), StepMarks()
         self._reuse = ReuseLog()
         self._range_reuse = RangeReuse()
         self._focus: int | None = None  # key of a range
@@ -438,7 +439,7 @@ class Presenter:
             focus=focus or "",
             focus_bytes=line,
             focus_now_bytes=focus_now,
-            marks=self._marks.between(axis.start_ns, axis.end_ns),
+            marks=(*self._marks.between(axis.start_ns, axis.end_ns), *self._step_marks.between(self.reader, axis)),
         )
 
     def _caveats(self, at: int, note: str) -> tuple[str, ...]:

@@ -12,8 +12,9 @@ from memtui.widgets import text
 
 TICKS = {
     "mark": "┃", "exec": "┃", "warning": "┃", "stopped": "┊", "gap": "┊", "disturbed": "┊", "not paused": "┊",
-    "interval": "┊", "step": "┊",
+    "interval": "┊", "step": "┊", "each step": "┊",
 }  # fmt: skip
+WORDLESS = "each step"  # so many that words would be all there is
 FEWEST = 8  # cells that are worth a part of the words
 _REST = 0  # the second cell of a wide character: no character of its own
 
@@ -42,6 +43,8 @@ def words_beside(
     free = free.copy()
     found = []
     for column, mark in sorted(marks.items(), key=lambda one: one[1].kind != "mark"):
+        if mark.kind == WORDLESS:
+            continue
         words = plain(text.clean(mark.text if mark.kind == "mark" else mark.kind))
         rooms = _room(free[column + 1 :]), _room(free[:column][::-1])
         cells = cells_of(words)

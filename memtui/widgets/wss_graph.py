@@ -11,6 +11,7 @@ from memtui.widgets.panel import Exact, Panel, axis_words, line_width
 from memtui.widgets.raster import Line
 
 AXIS = 6  # cells of the value axis
+STEPS = ("step", ticks.WORDLESS)  # of a training: nothing is wrong with them
 
 
 class WssGraph(Panel):
@@ -169,7 +170,8 @@ class WssGraph(Panel):
         rows: dict[int, dict[int, Mark]] = {}
         for column, mark in marks.items():
             row = int(np.argmax(blank[:, column]))
-            index[row, column] = _MARK if mark.kind == "mark" else _TROUBLE
+            if mark.kind != ticks.WORDLESS or blank[row, column]:
+                index[row, column] = _MARK if mark.kind == "mark" else _WORDS if mark.kind in STEPS else _TROUBLE
             if blank[row, column]:
                 codes[row, column] = ord(ticks.TICKS[mark.kind])
             rows.setdefault(row, {})[column] = mark

@@ -1,0 +1,50 @@
+"""Names of layers and operators that a stranger may read: those of PyTorch itself, and labels for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from memtui.analysis.step_trace import StepTrace
+
+_OWN = ("aten::", "autograd::", "torch::", "prims::", "c10d::", "memtui.")
+_STEP, _ZERO_GRAD = "Optimizer.step", "Optimizer.zero_grad"
+
+
+class ModelNames:
+    """Gives the same name the same label."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, dict[str, str]] = {"layer": {}, "operator": {}}
+
+    def layer(self, name: str) -> str:
+        """Label of a layer."""
+        return self._label("layer", name) if name else ""
+
+    def op(self, path: str) -> str:
+        """An operator with those around it; the class of an optimiser may be the user's."""
+        return "/".join(self._op(part) for part in path.split("/")) if path else ""
+
+    def _op(self, name: str) -> str:
+        for known in (_STEP, _ZERO_GRAD):
+            if name.startswith(f"{known}#"):
+                return known
+        return name if name.startswith(_OWN) else self._label("operator", name)
+
+    def _label(self, what: str, name: str) -> str:
+        labels = self._labels[what]
+        return labels.setdefault(name, f"{what}-{len(labels) + 1}")
+
+    def in_step(self, trace: StepTrace) -> StepTrace:
+        """The step with such names; a name that is of a layer and of an operator becomes two."""
+        ops, layers = {*trace.op.tolist()}, {*trace.layer.tolist()}
+        names = [self.op(name) if at in ops else "" for at, name in enumerate(trace.names)]
+        names += [self.layer(name) if at in layers else "" for at, name in enumerate(trace.names)]
+        layer = np.where(trace.layer < 0, -1, trace.layer + len(trace.names))
+        return replace(trace, layer=layer, names=tuple(names))
+
+    def layers(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Labels of layers."""
+        return tuple(map(self.layer, names))
