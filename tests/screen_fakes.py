@@ -249,6 +249,9 @@ class FakeSession:
             pages.append(own + (vma.start >> 12))
         return PageSet.from_pages(np.concatenate(pages)) if pages else None
 
+    def training(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list:
+        return []
+
     def tensor_places(self, after: int) -> list:
         return []
 
