@@ -21,7 +21,7 @@ $(VENV)/torch-asked: | $(VENV)/installed
 	touch $@
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m tests.lanes
 
 # Boots other kernels in a virtual machine: the stock one of this Debian, or those in MEMTUI_LAB_KERNEL (tests/lab/machine.py
 # says what it may name). Needs qemu-system-x86, busybox-static and kmod. Takes some ten minutes a kernel.
