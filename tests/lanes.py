@@ -1,7 +1,7 @@
 """``python -m tests.lanes``: all tests, in two lanes beside each other, which takes two thirds of the time.
 
-One writes as it goes, what the other said follows. ``--again``: only what failed, one lane after the other, for machines
-on which something else runs, too. All other words are those of pytest.
+One writes as it goes, what the other said follows. ``--again``: only what failed, one lane after the other, for
+machines on which something else runs, too. All other words are those of pytest.
 """
 
 from __future__ import annotations
