@@ -280,6 +280,40 @@ def test_a_fault_of_ours_is_not_the_programs(all_steps, trace, monkeypatch):
     assert heard.of(TrainingProgress)[-1].reason == "it failed: RuntimeError: ours"
 
 
+def test_a_validation_between_two_steps_is_no_burden(all_steps, trace, monkeypatch, capsys):
+    """Neither the cheap view nor the profiler of a recorded step keeps what thousands of passes allocate."""
+    monkeypatch.setattr(watch, "MOST_EVENTS", 500)
+    monkeypatch.setattr(tracer, "MOST_PASSES", 20)
+    net, x, y = perceptron()
+    heard = trace(every=4)
+    optimizer = momentum(net.parameters())
+    for _ in range(9):
+        train(net, x, y, optimizer, 1)
+        for _ in range(60):
+            net(x)
+        assert len(heard.tracer._watch._mode.events) <= 500
+    assert heard.of(AllocationStep) == []
+    assert all(message.usage.size == 0 for message in heard.of(TrainingProgress))
+    assert "step 2 is not recorded: more than 20 passes of the model" in capsys.readouterr().err
+    train(net, x, y, optimizer, 4)
+    assert [message.step for message in heard.of(AllocationStep)] == [10]
+    assert heard.of(TrainingProgress)[-1].usage.size
+
+
+def test_gradients_in_one_storage_count_once(all_steps, trace):
+    """As with DistributedDataParallel and gradient_as_bucket_view."""
+    net, x, y = perceptron()
+    parameters = list(net.parameters())
+    flat = torch.zeros(sum(p.numel() for p in parameters))
+    at = 0
+    for p in parameters:
+        p.grad = flat[at : at + p.numel()].view_as(p)
+        at += p.numel()
+    heard = trace()
+    train(net, x, y, momentum(parameters), 5, set_to_none=False)
+    assert fullest(heard.of(TrainingProgress)[-1])[GRADIENTS] == flat.numel() * 4
+
+
 def test_odd_results_of_operators_are_passed_on(all_steps, trace):
     net, x, y = perceptron()
     heard = trace()

@@ -232,9 +232,12 @@ class ExactStep(AbstractContextManager["ExactStep"]):
             self._hush.close()
 
     def _give_way(self) -> None:
-        """The program starts its own profiler within the step: what was recorded so far is no whole step."""
+        self.abandon("the program started its own profiler in the step")
+
+    def abandon(self, why: str) -> None:
+        """Stop within the step: what was recorded so far is no whole one."""
         self.__exit__()
-        self._raw, self.problem = None, "the program started its own profiler in the step"
+        self._raw, self.problem = None, why
 
     def note(self, known: Known) -> None:
         """Say what the memory is used for at this moment of the step: blocks alive now at these addresses."""

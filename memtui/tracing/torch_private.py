@@ -303,5 +303,4 @@ def in_backward() -> bool:
 
 def may_allocate(operator: Any) -> bool:
     """Whether an operator can return something new: one that returns what it was given, or a view of it, cannot."""
-    returns = operator._schema.returns
-    return not returns or any(one.alias_info is None for one in returns)
+    return any(one.alias_info is None for one in operator._schema.returns)

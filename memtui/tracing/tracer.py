@@ -36,6 +36,7 @@ from memtui.tracing.sender import Sender
 from memtui.tracing.watch import TensorWatch
 
 FIRST = 2  # the first steps fill caches and make the state of the optimiser
+MOST_PASSES = 256  # of a model in a step that is recorded
 
 
 class Tracer:
@@ -55,6 +56,7 @@ class Tracer:
         self._clock = next(map(weakref.ref, self._optimizers), None)  # the optimiser whose steps are counted
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet(modules)  # that are called by no other module
         self._inputs: list[Any] = []
+        self._passes = 0  # of a model in the step that is recorded
         self._steps = 0
         self._window = ExitStack()
         self._recorded: ExactStep | None = None
@@ -170,7 +172,7 @@ class Tracer:
 
     def _begin_recorded(self) -> None:
         begin = time.perf_counter_ns()
-        self._inputs = []
+        self._inputs, self._passes = [], 0
         known = self._known()
         self._look_inside()
         self._recorded = self._window.enter_context(ExactStep(self._steps, known))
@@ -251,7 +253,11 @@ class Tracer:
             self._window.callback(root.register_forward_pre_hook(self._guarded(self._called)).remove)
 
     def _called(self, module: Any, arguments: tuple[Any, ...]) -> None:
-        if self._recorded is not None:
+        if self._recorded is not None and self._recorded.problem is None:
+            self._passes += 1
+            if self._passes > MOST_PASSES:  # the profiler keeps all it sees: a validation would fill the memory
+                self._recorded.abandon(f"more than {MOST_PASSES} passes of the model before the optimiser stepped")
+                return
             self._inputs += _tensors(arguments)
             self._recorded.note_inputs(known_of((), (), self._inputs))
         elif self._watching:

@@ -23,6 +23,7 @@ from memtui.tracing.exact import ACTIVATIONS, GRADIENTS, INPUTS, TEMPORARIES, UN
 from memtui.tracing.torch_private import OperatorMode, in_backward, may_allocate, watching_problem
 
 KNOWN_NS = 1_000_000_000  # what lasts is asked for so often
+MOST_EVENTS = 1 << 17  # of one step: whatever runs between two steps of the optimiser, memory for it has an end
 _TRIES, _LAYERS = 5, 6  # to measure what watching an operator costs here
 _monotonic_ns = time.monotonic_ns
 
@@ -77,6 +78,10 @@ class _Operators(OperatorMode):
         ptr = storage.data_ptr()
         if not ptr or ptr in self.alive or ptr in self.ignored:
             return
+        if len(self.events) >= MOST_EVENTS:
+            self.noting = False
+            self.events.clear()
+            return
         self.take(storage, ptr)
         if any(isinstance(one, torch.Tensor) and _address(one) == ptr for one in args):
             return  # an older one, of which this is a view or a new value
@@ -103,7 +108,7 @@ class TensorWatch:
 
     def __init__(self) -> None:
         self._mode = _Operators()
-        self._on = self._per_call_ns = 0
+        self._per_call_ns = 0
         self._known: Known = Known()
         self._known_ns = -KNOWN_NS
         self._existing: dict[int, tuple[int, int]] = {}  # alive when the step began: (bytes, category)
@@ -111,7 +116,8 @@ class TensorWatch:
         self._begin_ns = 0
         self.cost_ns = 0
         """What watching took at least, of the step that ended last."""
-        os.register_at_fork(after_in_child=self.close)
+        mine = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _close(mine()))
 
     def problem(self) -> str:
         """Why nothing can be seen; empty when it can."""
@@ -153,12 +159,14 @@ class TensorWatch:
                 continue
             storage = gradient.untyped_storage()
             ptr = storage.data_ptr()
+            if not ptr or ptr in found:  # several may lie in one storage
+                continue
             found.add(ptr)
             if ptr in mode.ignored or (ptr in mode.alive and not first):
                 continue
             if ptr not in mode.alive:
                 mode.take(storage, ptr)
-            if ptr:
+            if mode.noting:
                 mode.events.append((self._begin_ns, ptr, storage.nbytes(), None, False))
         self._notes.append((len(mode.events), GRADIENTS, found))
         self.cost_ns += _monotonic_ns() - begin
@@ -254,6 +262,11 @@ class TensorWatch:
         if not events[first][4] and following < len(backward) and (last is None or last > backward[following]):
             return ACTIVATIONS
         return UNKNOWN if last is None else TEMPORARIES
+
+
+def _close(watch: TensorWatch | None) -> None:
+    if watch is not None:
+        watch.close()
 
 
 def _begins_of(events: list[tuple[int, int, int, Any, bool]]) -> list[int]:
