@@ -152,10 +152,16 @@ def encode(message: Message) -> bytes:
 
 
 class Decoder:
-    """Turns chunks of a byte stream back into messages."""
+    """Turns chunks of a byte stream back into messages.
 
-    def __init__(self) -> None:
+    Args:
+        preface_bytes: so much may stand before the first frame: what the ``sitecustomize`` of a Python says when it
+            starts lands in the same pipe.
+    """
+
+    def __init__(self, preface_bytes: int = 0) -> None:
         self._buffer = bytearray()
+        self._preface_bytes = preface_bytes
 
     @property
     def pending_bytes(self) -> int:
@@ -165,6 +171,12 @@ class Decoder:
     def feed(self, chunk: bytes) -> Iterator[Message]:
         """Yield every message that is now complete. Raises FrameError."""
         self._buffer += chunk
+        if self._preface_bytes:
+            begin = self._buffer.find(MAGIC)
+            if begin < 0 and len(self._buffer) <= self._preface_bytes:
+                return
+            del self._buffer[: max(begin, 0)]
+            self._preface_bytes = 0
         while len(self._buffer) >= _HEAD.size:
             magic, protocol, kind, text_bytes, raw_bytes = _HEAD.unpack_from(self._buffer)
             if magic != MAGIC:

@@ -330,6 +330,7 @@ class Observation:
             time.sleep(min(max(seconds, 0), 0.05))  # closed: its exit follows
             return []
         *lines, self._lines = (self._lines + chunk).split(b"\n")
+        lines = [line for line in lines if line == b"ready" or line.startswith(b'{"')]  # others are not the recorder's
         for line in lines:
             if line.startswith(b"{"):
                 self.progress = json.loads(line)

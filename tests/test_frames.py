@@ -57,6 +57,22 @@ def test_a_cut_frame_waits():
     assert decoder.pending_bytes > 0
 
 
+@given(st.binary(max_size=300).filter(lambda b: b"MTUI" not in b and not b.endswith((b"M", b"MT", b"MTU"))))
+def test_what_a_start_up_file_says_before_the_first_frame_is_passed_over(preface):
+    stream = preface + encode(HELLO) + encode(End(1, "stopped"))
+    decoder = Decoder(preface_bytes=300)
+    assert len([m for i in range(0, len(stream), 7) for m in decoder.feed(stream[i : i + 7])]) == 2
+    strict = Decoder(preface_bytes=300)
+    list(strict.feed(encode(HELLO)))
+    with pytest.raises(FrameError, match="not a memtui stream"):
+        list(strict.feed(b"something else, in the middle"))
+
+
+def test_noise_without_an_end_is_no_preface():
+    with pytest.raises(FrameError, match="not a memtui stream"):
+        list(Decoder(preface_bytes=300).feed(b"x" * 400))
+
+
 @pytest.mark.parametrize(
     ("position", "byte", "says"),
     [(0, b"X", "not a memtui stream"), (4, b"\xff", "protocol"), (6, b"\xff", "damaged"), (17, b"\xff", "damaged")],

@@ -131,6 +131,16 @@ def test_the_rss_tracker_says_why_there_is_no_working_set(session):
     assert report["overhead"]["paused_fraction"] == 0
 
 
+def test_a_start_up_file_that_prints_is_no_trouble(session, tmp_path, monkeypatch):
+    """Python runs it in every part of memtui, too."""
+    (tmp_path / "sitecustomize.py").write_text("print('{welcome to the cluster}')")
+    with pattern("loop", "--pages", 100) as truth:
+        path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH", ""))))
+        monkeypatch.setenv("PYTHONPATH", path)
+        done = memtui("record", truth["pid"], "-o", session, "--tracker", "rss", "--no-sudo", "--duration", "0.5")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_recording_in_order(number, session):
     with pattern("loop", "--pages", 256) as truth:

@@ -29,6 +29,7 @@ from memtui.session.writer import SessionWriter
 
 COMMIT_SECONDS = 0.5
 READ_BYTES = 1 << 18
+PREFACE_BYTES = 1 << 16  # that a start-up file of somebody may write into the pipe before the sampler does
 
 
 class Marks:
@@ -63,7 +64,7 @@ def record(
     traced: Traced | None = None,
 ) -> None:
     """Take messages from the pipe until its end, committing every half second. Raises FrameError, sqlite3.Error."""
-    decoder, began, news = Decoder(), False, False
+    decoder, began, news = Decoder(PREFACE_BYTES), False, False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
         left = max(commit_due - time.monotonic(), 0)
