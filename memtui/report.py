@@ -17,7 +17,7 @@ from memtui.by_category import by_category
 from memtui.choices import tracker_label
 from memtui.export.source import open_source
 from memtui.foreign import visible
-from memtui.samples import SHARED_UNKNOWN, GpuMemory, PowerReading, Status
+from memtui.samples import MAIN_MEMORY, SHARED_UNKNOWN, GpuMemory, PowerReading, Status
 from memtui.session.allocations import RecordedStep
 from memtui.session.reader import SessionReader
 from memtui.training import training, training_words
@@ -43,6 +43,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
     hello, samples = reader.hello, reader.samples
     lengths = (samples.end_ns - samples.start_ns) / SECOND_NS
     events = reader.events(0, 2**62)
+    steps = reader.allocation_steps()
     begin_ns, end_ns = _span(reader)
     rows = reader.process_samples(0, int(samples.sample[-1])) if len(samples) else []
     return {
@@ -71,7 +72,11 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
         "training": training(reader),
-        "allocations": _allocations(reader.allocation_steps()),
+        "allocations": _allocations([step for step in steps if step.device == MAIN_MEMORY]),
+        "device_allocations": {
+            device: _allocations([step for step in steps if step.device == device])
+            for device in sorted({step.device for step in steps} - {MAIN_MEMORY})
+        },
         "by_category": by_category(reader),
         "gaps": {
             "processes": int(samples.gaps.sum()),
@@ -371,6 +376,8 @@ def format_report(report: dict[str, Any]) -> str:
     )
     lines += training_words(report["training"])
     lines += _allocation_words(report["allocations"])
+    for device, found in report["device_allocations"].items():
+        lines += [f"{device:<12} {line[13:]}" for line in _allocation_words(found)]
     lines += _category_words(report["by_category"])
     for power in report["power"]:
         shown = f"mean {power['mean_w']:.1f} W" if power["mean_w"] is not None else f"n/a: {power['reason']}"

@@ -259,6 +259,9 @@ class GpuMemory:
     reason: str = ""
 
 
+MAIN_MEMORY = "cpu"  # the device of PyTorch
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationStep:
     """Every allocation of one training step of a process, as it comes from inside (``memtui.analysis.step_trace``).
@@ -272,6 +275,7 @@ class AllocationStep:
         cost_ns: that recording it took on top, as far as the process itself can tell.
         dropped: frees of memory that nobody had seen allocated.
         lost: recorded steps that could not be sent before this one.
+        device: whose memory it is, as PyTorch names it: "cpu" is main memory.
     """
 
     pid: int
@@ -284,6 +288,7 @@ class AllocationStep:
     cost_ns: int = 0
     dropped: int = 0
     lost: int = 0
+    device: str = MAIN_MEMORY
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -490,7 +490,7 @@ def test_a_session_of_the_format_before_is_read(tmp_path):
     """It lacks the tables of what programs tell of themselves, and knows nothing of that."""
     path = write_session(tmp_path / "s.memtui", messages(5))
     connection = sqlite3.connect(path)
-    gone = ("allocation_step", "tensor_ranges", "training_progress")
+    gone = ("allocation_step", "tensor_ranges", "training_progress", "allocation_device")
     connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + "PRAGMA user_version=6;")
     connection.close()
     reader = SessionReader(path)

@@ -338,8 +338,25 @@ def test_inputs_that_nobody_mentions_afterwards_are_kept():
     assert not synthetic(known, [], Known(inputs={8192: (64, "")}))[0].returns_to_start
 
 
-def test_other_devices_are_not_counted():
-    assert len(synthetic(Known(), [(4, 4096, 16)], Known(), "cuda:0")[0]) == 0
+def test_the_memory_of_each_device_is_a_step_of_its_own():
+    """As the profiler tells of a GPU; no GPU was asked."""
+    known = Known(weights={4096: (100, "0"), 1 << 40: (64, "0")}, devices={1 << 40: "cuda:0"})
+    events = [
+        torch_private.RawEvent(t, ptr, size, None, (), "aten::mm", None, 1, device)
+        for t, ptr, size, device in (
+            (2, (1 << 40) + 512, 32, "cuda:0"),
+            (3, 8192, 16, "cpu"),
+            (4, (1 << 40) + 512, -32, "cuda:0"),
+            (5, (1 << 40) + 1024, 8, "cuda:1"),
+        )
+    ]
+    recorder = ExactStep(0, known)
+    recorder._raw, recorder._start_ns, recorder._end_ns = torch_private.RawStep(events, []), 1, 9
+    assert recorder.devices == ("cpu", "cuda:0", "cuda:1")
+    assert recorder.trace(known).delta_bytes.tolist() == [100, 16]
+    assert recorder.trace(known, "cuda:0").delta_bytes.tolist() == [64, 32, -32]
+    assert recorder.trace(known, "cuda:1").delta_bytes.tolist() == [8]
+    assert [recorder.trace(known, device).check() for device in recorder.devices] == [[], [], []]
 
 
 def test_a_stale_size_of_the_profiler_does_not_count():

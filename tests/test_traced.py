@@ -16,6 +16,7 @@ from memtui.present.marks import MarkLog
 from memtui.recorder import traced as traced_module
 from memtui.recorder.builder import SessionBuilder
 from memtui.recorder.traced import Traced
+from memtui.report import build_report, format_report
 from memtui.samples import AllocationStep, End, Event
 from memtui.session.allocations import decode_step, recorded_step, step_row, trace_of
 from memtui.session.reader import SessionReader
@@ -202,3 +203,30 @@ def test_a_session_whose_step_was_tampered_with(tmp_path):
     with pytest.raises(SessionError, match="is damaged: allocations of step 7"):
         reader.step_trace(recorded_step(row[:-1]))
     reader.close()
+
+
+def test_steps_of_a_gpu_are_told_from_those_of_main_memory(tmp_path):
+    stream = list(sessions.messages(4))
+    stream[9:9] = [step(5), step(5, device="cuda:0"), step(6, device="cuda:1")]
+    path = sessions.write_session(tmp_path / "s.memtui", stream)
+    reader = SessionReader(path)
+    assert [(found.step, found.device) for found in reader.allocation_steps()] == [
+        (5, "cpu"),
+        (5, "cuda:0"),
+        (6, "cuda:1"),
+    ]
+    assert [event.kind for event in reader.events(0, 1 << 62)].count("step") == 1
+    reader.close()
+    report = build_report(path)
+    assert report["allocations"]["steps"] == 1
+    assert {device: found["steps"] for device, found in report["device_allocations"].items()} == {
+        "cuda:0": 1,
+        "cuda:1": 1,
+    }
+    assert "cuda:0       1 training step recorded: peak" in format_report(report)
+
+
+@pytest.mark.parametrize("device", [5, None, "x" * 65])
+def test_a_step_of_no_device_is_refused(device):
+    with pytest.raises(ValueError, match="of no device"):
+        step_row(0, step(device=device))

@@ -186,7 +186,7 @@ def _allocations(reader: Source) -> Iterator[Row]:
             *(trace.category.tolist(), trace.phase.tolist(), trace.op.tolist(), trace.layer.tolist()),
             strict=True,
         ):
-            what = CATEGORIES[category], PHASES[phase], names[op + 1], names[layer + 1]
+            what = CATEGORIES[category], PHASES[phase], names[op + 1], names[layer + 1], step.device
             yield step.pid, step.step, t_ns, delta, held, *what
 
 
@@ -246,7 +246,7 @@ TABLES: dict[str, Table] = {
     ),
     "reuse": (("pid", "bound", "distance_bytes", "count"), _reuse),
     "allocations": (
-        ("pid", "step", "t_ns", "delta_bytes", "usage_bytes", "category", "phase", "op", "layer"),
+        ("pid", "step", "t_ns", "delta_bytes", "usage_bytes", "category", "phase", "op", "layer", "device"),
         _allocations,
     ),
     "steps": (("pid", "step", "start_ns", "end_ns"), _steps),

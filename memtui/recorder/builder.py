@@ -18,6 +18,7 @@ from memtui.limits import Limits
 from memtui.masking import mask_secrets
 from memtui.recorder.observed import ObservedProcess
 from memtui.samples import (
+    MAIN_MEMORY,
     SHARED_UNKNOWN,
     AllocationStep,
     End,
@@ -114,7 +115,11 @@ class SessionBuilder:
         """What a program tells of itself may be anything."""
         try:
             if isinstance(message, AllocationStep):
-                self._writer.insert("allocation_step", [step_row(next(self._told), message)])
+                row = step_row(next(self._told), message)
+                self._writer.insert("allocation_step", [row])
+                if message.device != MAIN_MEMORY:
+                    self._writer.insert("allocation_device", [(row[0], storable(message.device))])
+                    return
                 self.take(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
             elif isinstance(message, TensorRanges):
                 self._writer.insert("tensor_ranges", [ranges_row(next(self._told), message)])

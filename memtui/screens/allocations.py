@@ -17,6 +17,7 @@ from textual.widget import Widget
 from memtui.analysis.step_index import StepIndex
 from memtui.analysis.step_trace import StepTrace
 from memtui.present import Presenter
+from memtui.samples import MAIN_MEMORY
 from memtui.screens.arrange import too_small
 from memtui.screens.feed import Action
 from memtui.screens.prompt import Prompt
@@ -138,8 +139,10 @@ class AllocationScreen(Screen[None]):
             at = len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
             step = steps[at]
             where = step.peak_op.rpartition("/")[2] + (f" in layer {step.peak_layer}" if step.peak_layer else "")
+            on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
             words = (
-                f"step {step.step} of pid {step.pid}   peak {text.size(step.peak_bytes)} at {where or 'its begin'} · "
+                f"step {step.step} of pid {step.pid}{on}   "
+                f"peak {text.size(step.peak_bytes)} at {where or 'its begin'} · "
                 f"{step.rows} rows · recording it took {text.duration(step.cost_ns / 1e9)} more"
             )
             self.post_message(_Ready(at, len(steps), words, StepLists(StepIndex(presenter.reader.step_trace(step)))))

@@ -12,11 +12,12 @@ import numpy as np
 from memtui.analysis.step_trace import CATEGORIES, StepTrace
 from memtui.foreign import storable
 from memtui.inflate import inflate
-from memtui.samples import AllocationStep
+from memtui.samples import MAIN_MEMORY, AllocationStep
 from memtui.session.checks import parse_json
 
 MAX_ROWS = 1 << 22  # allocations and frees of one step
 MAX_NAMES_BYTES = 16 << 20
+MAX_DEVICE = 64  # characters
 COLUMNS = 7  # of a trace
 KINDS = "iiiiiiittt" + "iiii"
 _HEAD = struct.Struct("<qqq")  # rows that were there before, rows, bytes of the names
@@ -39,9 +40,10 @@ class RecordedStep(NamedTuple):
     cost_ns: int
     dropped: int
     lost: int
+    device: str = MAIN_MEMORY
 
 
-SCALARS = ", ".join(RecordedStep._fields)
+SCALARS = ", ".join(field for field in RecordedStep._fields if field != "device")
 
 
 def trace_of(message: AllocationStep) -> StepTrace:
@@ -61,6 +63,8 @@ def trace_of(message: AllocationStep) -> StepTrace:
 def step_row(number: int, message: AllocationStep) -> tuple[object, ...]:
     """A row of the table. Raises ValueError."""
     trace = trace_of(message)
+    if not isinstance(message.device, str) or len(message.device) > MAX_DEVICE:
+        raise ValueError(f"step {message.step} is of no device")
     peak = trace.peak_row
     parts = trace.by_category()[peak].tolist() if peak >= 0 else [0] * len(CATEGORIES)
 
@@ -81,7 +85,7 @@ def step_row(number: int, message: AllocationStep) -> tuple[object, ...]:
         message.lost,
     )
     held = json.dumps({category: part for category, part in zip(CATEGORIES, parts, strict=True) if part})
-    return (*scalars._replace(peak_parts=held), encode_step(trace))  # type: ignore[arg-type]
+    return (*scalars._replace(peak_parts=held)[:-1], encode_step(trace))  # type: ignore[arg-type]
 
 
 def recorded_step(row: tuple[object, ...]) -> RecordedStep:

@@ -21,7 +21,7 @@ from memtui.analysis.tensor_pages import TensorMap
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, add_up
 from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
-from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process
+from memtui.samples import MAIN_MEMORY, End, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.session.allocations import KINDS as STEP_KINDS
 from memtui.session.allocations import SCALARS, RecordedStep, decode_step, recorded_step
 from memtui.session.checks import (
@@ -416,8 +416,11 @@ class SessionReader:
         if self._format < TRACED_FORMAT:
             return []
         rows = self._all(f"SELECT {SCALARS} FROM allocation_step ORDER BY id", STEP_KINDS)
+        known = self._format >= PROGRESS_FORMAT
+        devices = dict(self._all("SELECT id, device FROM allocation_device", "it")) if known else {}
         try:
-            return [recorded_step(row) for row in rows]
+            steps = [recorded_step(row) for row in rows]
+            return [step._replace(device=devices.get(step.id, MAIN_MEMORY)) for step in steps] if devices else steps
         except ValueError as error:
             raise self._damaged(str(error)) from None
 

@@ -61,6 +61,8 @@ CREATE TABLE allocation_step( -- every allocation of a training step, seen from 
     data BLOB NOT NULL);
 CREATE TABLE tensor_ranges( -- where the lasting tensors of a process lie, until its next row
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, t_ns INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE allocation_device( -- of a recorded step that is of the memory of a GPU; others are of main memory
+    id INTEGER PRIMARY KEY, device TEXT NOT NULL);
 CREATE TABLE training_progress( -- training steps that ended, and what tensors held meanwhile; some a second
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, first_step INTEGER NOT NULL, steps INTEGER NOT NULL,
     start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, -- 0: not seen

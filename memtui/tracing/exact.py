@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from memtui.analysis.step_trace import CATEGORIES, PHASES, StepTrace
+from memtui.samples import MAIN_MEMORY
 from memtui.tracing.torch_private import (
     BACKWARD,
     RawEvent,
@@ -49,6 +50,12 @@ class Known:
     optimiser_state: Storages = field(default_factory=dict)
     buffers: Storages = field(default_factory=dict)
     inputs: Storages = field(default_factory=dict)
+    devices: dict[int, str] = field(default_factory=dict)
+    """Of the addresses that are not in main memory. Those of GPUs are no addresses of main memory."""
+
+    def device(self, ptr: int) -> str:
+        """Where an address is."""
+        return self.devices.get(ptr, MAIN_MEMORY)
 
     def by_category(self) -> tuple[tuple[int, Storages], ...]:
         """(category, storages): where an address is in several, the first one counts."""
@@ -69,7 +76,7 @@ class Known:
 
 
 def known_of(modules: Iterable[nn.Module], optimizers: Iterable[torch.optim.Optimizer], inputs: object = ()) -> Known:
-    """What modules, optimisers and nested ``inputs`` hold in main memory now; each storage once.
+    """What modules, optimisers and nested ``inputs`` hold now; each storage once.
 
     A parameter that an optimiser has and no module gives is a weight without a layer.
     """
@@ -85,33 +92,33 @@ def known_of(modules: Iterable[nn.Module], optimizers: Iterable[torch.optim.Opti
         for tensor in _tensors([group["params"] for group in optimizer.param_groups]):
             layers.setdefault(id(tensor), (tensor, ""))
     for tensor, layer in layers.values():
-        _take(known.weights, tensor, layer, seen)
+        _take(known, known.weights, tensor, layer, seen)
     for tensor, layer in layers.values():
         if tensor.grad is not None:
-            _take(known.gradients, tensor.grad, layer, seen)
+            _take(known, known.gradients, tensor.grad, layer, seen)
     for optimizer in optimizers:
         for owner, state in list(optimizer.state.items()):
             for tensor in _tensors(state):
-                _take(known.optimiser_state, tensor, layers.get(id(owner), (owner, ""))[1], seen)
+                _take(known, known.optimiser_state, tensor, layers.get(id(owner), (owner, ""))[1], seen)
     for layer, module in named:
         for buffer in module.buffers(recurse=False):
-            _take(known.buffers, buffer, layer, seen)
+            _take(known, known.buffers, buffer, layer, seen)
     for tensor in _tensors(inputs):
-        _take(known.inputs, tensor, "", seen)
+        _take(known, known.inputs, tensor, "", seen)
     return known
 
 
-def _take(storages: Storages, tensor: torch.Tensor, layer: str, seen: set[int]) -> None:
+def _take(known: Known, storages: Storages, tensor: torch.Tensor, layer: str, seen: set[int]) -> None:
     try:
-        if tensor.device.type != "cpu":
-            return
         storage = tensor.untyped_storage()
         ptr, size_bytes = storage.data_ptr(), storage.nbytes()
     except (NotImplementedError, RuntimeError):  # sparse and other tensors without a storage of their own
         return
-    if size_bytes and ptr not in seen:
+    if size_bytes and ptr and ptr not in seen:
         seen.add(ptr)
         storages[ptr] = (size_bytes, layer)
+        if not tensor.is_cpu:
+            known.devices[ptr] = str(tensor.device)
 
 
 def _tensors(holder: object) -> Iterator[torch.Tensor]:
@@ -255,8 +262,14 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         """Like ``note``, of inputs only; best when the forward pass begins."""
         self.note(Known(inputs=known.inputs))
 
-    def trace(self, known_after: Known) -> StepTrace:
-        """The step as it was.
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Whose memory the step used, main memory first."""
+        seen = {event.device for event in self._raw.events} if self._raw is not None else set()
+        return (MAIN_MEMORY, *sorted({*seen, *self._before.devices.values()} - {MAIN_MEMORY}))
+
+    def trace(self, known_after: Known, device: str = MAIN_MEMORY) -> StepTrace:
+        """The step as it was in the memory of one device.
 
         Raises:
             RuntimeError: nothing was recorded; the text says why.
@@ -264,9 +277,9 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         if self._raw is None:
             raise RuntimeError(self.problem or "the step was not recorded")
         builder = _Builder(self._raw, self._start_ns, self._end_ns, self._notes)
-        builder.begin(self._before)
+        builder.begin(self._before, device)
         for event in self._raw.events:
-            if event.device == "cpu" and event.size_bytes:
+            if event.device == device and event.size_bytes:
                 builder.take(event)
         builder.finish(self._before, known_after)
         self.dropped = builder.dropped
@@ -382,10 +395,10 @@ class _Builder:
         self._existing = 0
         self.dropped = 0
 
-    def begin(self, before: Known) -> None:
+    def begin(self, before: Known, device: str) -> None:
         for category, storages in before.by_category():
             for ptr, (size_bytes, layer) in storages.items():
-                if ptr not in self._live:
+                if ptr not in self._live and before.device(ptr) == device:
                     self._add(_Block(ptr, size_bytes, category, layer, BETWEEN, self._start_ns), "", layer)
         self._existing = len(self._rows)
 

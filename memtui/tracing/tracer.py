@@ -25,7 +25,7 @@ from torch.optim import optimizer as optimizer_hooks
 
 from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_usage import stretches
-from memtui.samples import AllocationStep, TensorRanges
+from memtui.samples import MAIN_MEMORY, AllocationStep, TensorRanges
 from memtui.tracing import torch_private
 from memtui.tracing.exact import ExactStep, Known, Storages, known_of, layer_labels
 from memtui.tracing.expense import Expense
@@ -187,9 +187,15 @@ class Tracer:
             self._say_once(f"step {recorded.step} is not recorded: {recorded.problem}")
             return None
         known = self._known()
-        trace = recorded.trace(known)
+        traces = {device: (recorded.trace(known, device), recorded.dropped) for device in recorded.devices}
         self._inputs = []
         cost_ns = self._cost_ns + time.perf_counter_ns() - begin
+        for device, (trace, dropped) in traces.items():
+            self._send_step(trace, device, cost_ns, dropped)
+        self._send_ranges(known)
+        return _seen(traces[MAIN_MEMORY][0])
+
+    def _send_step(self, trace: StepTrace, device: str, cost_ns: int, dropped: int) -> None:
         assert self._sender is not None
         self._sender.send(
             AllocationStep(
@@ -201,12 +207,11 @@ class Tracer:
                 trace.names,
                 trace.to_columns(),
                 cost_ns,
-                recorded.dropped,
+                dropped,
                 self._sender.lost,
+                device,
             )
         )
-        self._send_ranges(known)
-        return _seen(trace)
 
     def _send_ranges(self, known: Known) -> None:
         """Where the tensors lie that outlive a step, when that has changed."""
@@ -216,7 +221,8 @@ class Tracer:
         rows: dict[int, tuple[int, int, str]] = {}
         for category, storages in replace(known, inputs=lasting).by_category():
             for ptr, (size_bytes, layer) in storages.items():
-                rows.setdefault(ptr, (size_bytes, category, layer))
+                if known.device(ptr) == MAIN_MEMORY:  # pages are of main memory
+                    rows.setdefault(ptr, (size_bytes, category, layer))
         told = tuple((ptr, *found) for ptr, found in sorted(rows.items()))
         if told == self._told or self._sender is None:
             return
@@ -238,6 +244,7 @@ class Tracer:
             known,
             weights=_unnamed(more.weights) | known.weights,
             gradients=_unnamed(more.gradients) | known.gradients,
+            devices=more.devices | known.devices,
         )
 
     def _look_inside(self) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.step_trace import CATEGORIES
 from memtui.analysis.tensor_usage import stretches
+from memtui.samples import MAIN_MEMORY
 from memtui.tracing.exact import ACTIVATIONS, GRADIENTS, INPUTS, TEMPORARIES, UNKNOWN, Known
 from memtui.tracing.torch_private import OperatorMode, in_backward, may_allocate, watching_problem
 
@@ -137,6 +138,7 @@ class TensorWatch:
             ptr: (size_bytes, category)
             for category, storages in reversed(lasting.by_category())
             for ptr, (size_bytes, _) in storages.items()
+            if lasting.device(ptr) == MAIN_MEMORY
         }
         mode.ignored = set(self._existing)
         for ptr in mode.alive.keys() & self._existing.keys():
