@@ -26,10 +26,10 @@ Where and when                          addresses down, time across, warmer wher
 """,
     "training": """\
 Tensors over time                       of a traced training (memtui trace): kinds of tensors, as it happens
+  The cheap view sees the tensors of as many steps as a tenth of the time allows, without what operators need inside.
   a             show them, and back; the keys of the time axis are those of the other screens
   enter         every allocation of the recorded step nearest to the cursor
   P  n  N       the peak in sight; the next, the previous process that trains
-  The cheap view sees the tensors of as many steps as a tenth of the time allows, without what operators need inside.
 """,
     "allocations": """\
 Allocations                             of recorded training steps (memtui trace): kinds of tensors, what is alive
