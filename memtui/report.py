@@ -116,8 +116,8 @@ def untraced(path: Path) -> str:
     finally:
         reader.close()
     return (
-        "no training step was recorded: the program uses no PyTorch, ended before its third step, or its Python "
-        "takes no start-up hook (-I, -E, -S)"
+        "no training step was recorded: no optimiser of torch.optim stepped (no PyTorch, or its loop updates weights "
+        "itself), the program ended before its third step, or its Python takes no start-up hook (-I, -E, -S)"
     )
 
 

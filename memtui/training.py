@@ -26,6 +26,8 @@ def _of_one(reader: SessionReader, rows: list[Any]) -> dict[str, Any]:
     last = rows[-1]
     lengths = [np.diff(reader.training_progress(row).ends_ns, prepend=row.start_ns) for row in rows]
     low, median, high = np.percentile(np.concatenate(lengths), (5, 50, 95)).tolist()
+    begin_ns, end_ns = rows[0].start_ns, last.end_ns
+    whole_ns = sum(step.cost_ns for step in reader.allocation_steps() if step.pid == last.pid)
     peak = max(rows, key=lambda row: row.peak_bytes)
     return {
         "pid": last.pid,
@@ -33,7 +35,8 @@ def _of_one(reader: SessionReader, rows: list[Any]) -> dict[str, Any]:
         "step_ns": {"p5": low, "median": median, "p95": high},
         "view": last.view,
         "reason": last.reason,
-        "view_fraction": last.cost_ns / max(1, last.end_ns - rows[0].start_ns),  # of the time, an estimate
+        "view_fraction": last.cost_ns / max(1, end_ns - begin_ns),  # of the time, an estimate
+        "recording_fraction": whole_ns / max(1, end_ns - begin_ns),  # of the time, as far as the program can tell
         "peak_bytes": peak.peak_bytes or None,  # as far as the cheap view sees; None: nothing was seen
     }
 
@@ -46,9 +49,11 @@ def training_words(found: list[dict[str, Any]]) -> list[str]:
         low, median, high = (duration(step[key] / SECOND_NS) for key in ("p5", "median", "p95"))
         if one["view"]:
             share = f"{one['view_fraction']:.1%}".replace("%", " %")
-            seen = f"tensors seen in {one['view']} (about {share} of the time), at most {size(one['peak_bytes'])}"
+            seen = f"cheap view of {one['view']} (about {share} of the time), at most {size(one['peak_bytes'])}"
         else:
-            seen = f"tensors not seen between recorded steps: {one['reason'] or 'too few steps'}"
+            seen = f"cheap view off: {one['reason'] or 'too few steps'}"
+        if one["recording_fraction"]:
+            seen += f"; recorded steps took {one['recording_fraction']:.1%}".replace("%", " %") + " on top, at least"
         which = f"pid {one['pid']}: " if len(found) > 1 else ""
         lines.append(f"training     {which}{one['steps']} steps, {median} each (90 %: {low} to {high}); {seen}")
     return lines

@@ -68,7 +68,8 @@ async def test_what_is_held_at_the_cursor_and_at_most(tmp_path):
         lines = [" ".join(line.strip("│ ").split()) for line in screen_lines(app)]
         assert "A activations 79.0 MiB 91 % 79.0 MiB 0 B" in lines
         assert "W weights 8.00 MiB 9 % 8.00 MiB 8.00 MiB" in lines
-        assert "all 87.0 MiB 87.0 MiB 8.00 MiB" in lines
+        assert "all that is known 87.0 MiB 87.0 MiB 8.00 MiB" in lines
+        await pilot.press("down", "pagedown", "up")
         await pilot.press("home")
         await until(pilot, lambda: "step 3 ·" in screen_text(app))  # the end of the first window, after 200 ms
         assert "held here 12.0 MiB" in screen_text(app)

@@ -13,7 +13,10 @@ from memtui.views_training import TrainingView
 
 ROWS = 600  # of a picture: of more, the fullest ones
 KEPT = 4 * ROWS  # decoded ones
-NOTHING = "no training step was seen: memtui trace -- python train.py starts one that is"
+NOTHING = (
+    "no training step was seen: no optimiser of torch.optim stepped, or nobody asked for it "
+    "(memtui trace -- python train.py does)"
+)
 WAITING = "no training step has ended yet"
 
 

@@ -27,7 +27,7 @@ from memtui.widgets.usage_chart import UsageChart
 REFRESH_S = 1.0
 _COLUMNS = (
     Column("", 3),
-    Column("kind of tensor", 18),
+    Column("kind of tensor", 20),
     Column("here", 12, right=True),
     Column("share", 8, right=True),
     Column("most in sight", 15, right=True),
@@ -58,6 +58,10 @@ class TrainingScreen(Screen[None]):
         Binding("plus,equals_sign", "head('widen', -1)", "less time, closer"),
         Binding("minus", "head('widen', 1)", "more time"),
         Binding("P", "peak", "the peak in sight"),
+        Binding("down", "move(1)", "next row"),
+        Binding("up", "move(-1)", "previous row"),
+        Binding("pagedown", "page(1)", "next page"),
+        Binding("pageup", "page(-1)", "previous page"),
         Binding("n", "process(1)", "next process that trains"),
         Binding("N", "process(-1)", "previous one"),
         Binding("question_mark,f1", "help", "help"),
@@ -84,6 +88,7 @@ class TrainingScreen(Screen[None]):
         yield self.notice
 
     def on_mount(self) -> None:
+        self.kinds.choose(True)
         self.on_resize()
         self.set_interval(REFRESH_S, self._look)
         self._look()
@@ -131,6 +136,12 @@ class TrainingScreen(Screen[None]):
             t_ns = int(view.end_ns[at])
             self._ask(lambda presenter: presenter.playhead.seek(t_ns))
             self._look()
+
+    def action_move(self, by: int) -> None:
+        self.kinds.move(by)
+
+    def action_page(self, by: int) -> None:
+        self.kinds.move(by * self.kinds.in_sight)
 
     def action_process(self, by: int) -> None:
         def change(presenter: Presenter) -> None:
@@ -195,4 +206,4 @@ def _rows(view: TrainingView) -> tuple[Row, ...]:
             rows.append(Row(name, (LETTERS[name], name, *cells, text.size(int(least[place])))))
     every = view.held_bytes.sum(axis=1)
     whole = (text.size(int(here.sum())), "", text.size(int(every.max())), text.size(int(every.min())))
-    return (*rows, Row("all", ("", "all", *whole), "bright"))
+    return (Row("all", ("", "all that is known", *whole), "bright"), *rows)

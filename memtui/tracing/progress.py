@@ -63,7 +63,7 @@ class ProgressLog:
 
     @property
     def _view(self) -> str:
-        if not self._seen:
+        if not self._seen or self._reason:
             return ""
         if self._seen == self._steps:
             return "all steps"

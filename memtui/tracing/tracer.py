@@ -65,7 +65,7 @@ class Tracer:
         self._step_ns = 0  # when the step began
         self._watching = False
         self._log: ProgressLog | None = None
-        self._said = False
+        self._said, self._forked = False, 0
         self._inputs_before: dict[int, tuple[int, str]] = {}
         self._told: tuple[tuple[int, int, int, str], ...] = ()
         self._pid = os.getpid()
@@ -98,6 +98,7 @@ class Tracer:
         def hook(first: Any, *more: Any) -> None:
             nonlocal hidden
             if os.getpid() != self._pid:
+                self._say_forked()
                 return  # a child that inherited the hooks
             try:
                 if hidden is work:  # the compiler was not loaded yet
@@ -230,6 +231,12 @@ class Tracer:
         columns = np.array([row[:3] for row in told], np.int64).reshape(-1, 3).T
         ranges = TensorRanges(self._pid, time.monotonic_ns(), columns, tuple(row[3] for row in told))
         self._sender.send(ranges)
+
+    def _say_forked(self) -> None:
+        """In a child that steps an optimiser, too; a copy of the parent's memory, so once in each."""
+        if self._forked != os.getpid():
+            self._forked = os.getpid()
+            print(f"memtui: process {self._forked}: forked from a traced one, its steps are not seen", file=sys.stderr)
 
     def _say_once(self, what: str) -> None:
         if not self._said:
