@@ -201,6 +201,26 @@ def test_where_it_costs_next_to_nothing_every_step_is_watched():
     assert all(watched[1:])
 
 
+def test_recorded_steps_keep_to_their_share_too():
+    expense = Expense()
+    recorded = 0
+    for step in range(20_000):
+        if step % 20 == 0 and expense.recording_affordable:
+            recorded += 1
+            expense.take_recorded(3_000_000, 3_000_000)
+        else:
+            expense.take(400_000, False, 0)
+    spent_ns = recorded * (6_000_000 - 400_000)
+    assert 16 < recorded < 1000
+    assert spent_ns <= 0.11 * (20_000 * 400_000 + spent_ns)
+    slow = Expense()
+    for _ in range(100):
+        assert slow.recording_affordable
+        slow.take_recorded(330_000_000, 28_000_000)
+        for _ in range(19):
+            slow.take(300_000_000, False, 0)
+
+
 def test_what_it_is_said_to_cost_is_what_it_costs():
     expense = Expense()
     watched = spend(expense, 2000, 1_000_000, 500_000, 10_000)

@@ -1,4 +1,4 @@
-"""What watching costs a training, from how long watched steps take and how long the others, and what that allows."""
+"""What seeing costs a training: how long the steps take that are seen, how long the others; and what that allows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from statistics import median
 
 SHARE = 0.1  # of the time may go into watching: where a step costs more, only some steps are watched
 CHEAP = 0.01  # of a step: below that nothing is held against it
+ALWAYS = 16  # recorded steps are so many whatever they cost; then they, too, keep to their share
 LEAST = 5  # steps of both sorts, before their difference is believed
 _EACH = 16  # of so many steps one is not watched, to have something to hold the others against
 _KEPT = 31
@@ -21,6 +22,7 @@ class Expense:
         self._others: deque[int] = deque(maxlen=_KEPT)
         self._steps = self._elapsed_ns = 0
         self._cheap = False
+        self._recorded = self._recorded_ns = 0
         self.cost_ns = 0
         """Of all that was watched so far."""
 
@@ -38,6 +40,18 @@ class Expense:
         if watched:
             self._cheap = _PESSIMISM * least_ns <= CHEAP * step_ns
             self.cost_ns += self._cost_of_one(least_ns)
+
+    def take_recorded(self, step_ns: int, more_ns: int) -> None:
+        """A step that was recorded whole, and what came on top of it before and after."""
+        usual_ns = median(self._others) if self._others else step_ns
+        self._recorded += 1
+        self._elapsed_ns += step_ns + more_ns
+        self._recorded_ns += max(0, round(step_ns - usual_ns)) + more_ns
+
+    @property
+    def recording_affordable(self) -> bool:
+        """Whether the next step may be recorded whole."""
+        return self._recorded < ALWAYS or self._recorded_ns <= SHARE * self._elapsed_ns
 
     def _cost_of_one(self, least_ns: int) -> int:
         if min(len(self._watched), len(self._others)) < LEAST:

@@ -134,10 +134,11 @@ class Tracer:
             return
         if (self._steps - FIRST) % self._every == 0:
             self._find_roots()
-            if not torch_private.problem():
+            if torch_private.problem():
+                self._send_ranges(self._known())  # as much as can be told
+            elif self._expense.recording_affordable:
                 self._begin_recorded()
                 return
-            self._send_ranges(self._known())  # as much as can be told
         self._begin_watched()
 
     def _end_step(self) -> None:
@@ -149,6 +150,8 @@ class Tracer:
         now_ns = time.monotonic_ns()
         if self._recorded is not None:
             seen = self._end_recorded()
+            # What ``_cost_ns`` says of the begin is in the length of the step already, as near as makes no difference.
+            self._expense.take_recorded(now_ns - self._step_ns, time.monotonic_ns() - now_ns)
         elif self._log is not None:
             self._expense.take(now_ns - self._step_ns, watched, self._watch.cost_ns)
         self._window.close()
