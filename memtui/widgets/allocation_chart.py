@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,22 +11,10 @@ from textual.message import Message
 
 from memtui.analysis.step_index import StepIndex
 from memtui.widgets import raster, text
-from memtui.widgets.kinds import INDEX, LETTERS, ORDER, by_letter, kind_styles, legend
+from memtui.widgets.kinds import by_letter, legend
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
-
-AXIS = 6
-_CURSOR = len(ORDER) + 1  # style behind those of the categories and of nothing
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Picture:
-    """All but the cursor: it stays while the cursor moves."""
-
-    begins: NDArray[np.int64]  # i8[columns], first row of each
-    codes: raster.Codes
-    styles: NDArray[np.int64]  # i8[rows, columns], place of the category in ORDER
-    top_bytes: float
+from memtui.widgets.stacked import AXIS, Stacked
 
 
 class AllocationChart(Panel):
@@ -39,7 +26,7 @@ class AllocationChart(Panel):
 
     def __init__(self, view: StepIndex | None = None, **options: Any) -> None:
         super().__init__(view, **options)
-        self._picture: tuple[tuple[object, ...], _Picture] | None = None
+        self._picture: tuple[tuple[object, ...], NDArray[np.int64], Stacked] | None = None
 
     class Pointed(Message):
         """A column was clicked."""
@@ -94,40 +81,19 @@ class AllocationChart(Panel):
         columns, rows = width - AXIS, height - 1
         if not len(index) or columns < 8 or rows < 2:
             return self.message("nothing was allocated in this step", width, height)
-        picture = self._drawn(columns, rows)
-        codes, styles = picture.codes.copy(), picture.styles.copy()
-        cursor, peak = (np.searchsorted(picture.begins, (self.row, index.peak_row), side="right") - 1).tolist()
-        codes[:, cursor], styles[:, cursor] = ord("|" if look.ascii_only else "│"), _CURSOR
-        lines = raster.lines(codes, styles, [*kind_styles(look), look["text"], look["cursor"]])
-        labels = [text.short_size(picture.top_bytes), *[""] * (rows - 2), "0"]
-        if rows >= 6:
-            labels[rows // 2] = text.short_size(picture.top_bytes / 2)
-        marks = [" "] * columns
-        marks[peak] = "▲"
-        word = f"peak {text.size(index.peak_bytes)}"
-        at = peak + 2 if peak + 2 + len(word) <= columns else max(0, peak - 1 - len(word))
-        marks[at : at + len(word)] = word
-        return [
-            *([(label.rjust(AXIS - 1) + " ", look["dim"]), *line] for label, line in zip(labels, lines, strict=True)),
-            [(" " * AXIS + "".join(marks)[:columns], look["bright"])],
-        ]
+        begins, picture = self._drawn(columns, rows)
+        cursor, peak = (np.searchsorted(begins, (self.row, index.peak_row), side="right") - 1).tolist()
+        return picture.lines(cursor, peak, index.peak_bytes, look)
 
-    def _drawn(self, columns: int, rows: int) -> _Picture:
-        index, letter = self.view, by_letter(self.look)
-        key = index, columns, rows, letter
+    def _drawn(self, columns: int, rows: int) -> tuple[NDArray[np.int64], Stacked]:
+        """First row of each column, and the picture: made once for a step and a size."""
+        index, look = self.view, self.look
+        key = index, columns, rows, by_letter(look)
         if self._picture is None or self._picture[0] != key:
             begins = _begins(index, columns)
-            shown = _rows_of(index, begins).tolist()
-            held = np.array([index.held_by_category(row)[INDEX] for row in shown])
-            held = np.cumsum(held, axis=1)  # [columns, categories], upper edges
-            top_bytes = raster.nice_ceiling(float(index.peak_bytes))
-            # The category of a cell is the one that holds the middle of it.
-            middle = (np.arange(rows)[::-1] + 0.5) * top_bytes / rows
-            styles = (held[None, :, :] <= middle[:, None, None]).sum(axis=2)
-            letters = [ord(LETTERS[name]) if letter else ord("█") for name in ORDER]
-            codes = np.array([*letters, ord(" ")], np.uint32)[styles]
-            self._picture = key, _Picture(begins, codes, styles, top_bytes)
-        return self._picture[1]
+            held = np.array([index.held_by_category(row) for row in _rows_of(index, begins).tolist()])
+            self._picture = key, begins, Stacked.of(held, rows, raster.nice_ceiling(float(index.peak_bytes)), look)
+        return self._picture[1:]
 
 
 def _begins(index: StepIndex, columns: int) -> NDArray[np.int64]:

@@ -8,12 +8,10 @@ from textual import events
 
 from memtui.views_training import TrainingView
 from memtui.widgets import raster, text
-from memtui.widgets.kinds import INDEX, LETTERS, ORDER, by_letter, kind_styles, legend
+from memtui.widgets.kinds import legend
 from memtui.widgets.panel import Panel, axis_words
 from memtui.widgets.raster import Line
-
-AXIS = 6
-_BLANK, _CURSOR = len(ORDER), len(ORDER) + 1  # styles behind those of the kinds
+from memtui.widgets.stacked import AXIS, Stacked
 
 
 class UsageChart(Panel):
@@ -58,26 +56,12 @@ class UsageChart(Panel):
             return self.message(view.note or _unseen(view), width, height)
         shown = fullest_by_column(view, columns)
         seen = shown >= 0
-        held = np.cumsum(view.held_bytes[shown][:, INDEX], axis=1)  # [columns, kinds], upper edges
-        held[~seen] = 0
-        peak = int(view.held_bytes.sum(axis=1)[shown[seen]].max()) if seen.any() else 0
-        top = raster.nice_ceiling(float(peak), headroom=1.02)
-        # The kind of a cell is the one that holds the middle of it.
-        middle = (np.arange(rows)[::-1] + 0.5) * top / rows
-        index = (held[None, :, :] <= middle[:, None, None]).sum(axis=2)
-        letters = [ord(LETTERS[name]) if by_letter(look) else ord("█") for name in ORDER]
-        codes = np.array([*letters, ord(" ")], np.uint32)[index]
+        held = np.where(seen[:, None], view.held_bytes[shown], 0)
+        total = held.sum(axis=1)
+        peak_bytes = int(total.max())
+        picture = Stacked.of(held, rows, raster.nice_ceiling(float(peak_bytes), headroom=1.02), look)
         cursor = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
-        if cursor is not None:
-            codes[:, cursor], index[:, cursor] = ord("|" if look.ascii_only else "│"), _CURSOR
-        lines = raster.lines(codes, index, [*kind_styles(look), look["text"], look["cursor"]])
-        labels = [text.short_size(top), *[""] * (rows - 2), "0"]
-        if rows >= 6:
-            labels[rows // 2] = text.short_size(top / 2)
-        return [
-            *([(label.rjust(AXIS - 1) + " ", look["dim"]), *line] for label, line in zip(labels, lines, strict=True)),
-            [(" " * AXIS + _peak_mark(held[:, -1], columns, peak), look["bright"])],
-        ]
+        return picture.lines(cursor, int(np.argmax(total)), peak_bytes, look)
 
 
 def fullest_by_column(view: TrainingView, columns: int) -> NDArray[np.int64]:
@@ -93,18 +77,6 @@ def fullest_by_column(view: TrainingView, columns: int) -> NDArray[np.int64]:
     found = np.full(columns, -1, np.int64)
     found[place] = np.repeat(order, many)  # of several the last one stays, which held most
     return found
-
-
-def _peak_mark(held: NDArray[np.int64], columns: int, peak_bytes: int) -> str:
-    if not peak_bytes:
-        return ""
-    at = int(np.argmax(held))
-    word = f"peak {text.size(peak_bytes)}"
-    marks = [" "] * columns
-    marks[at] = "▲"
-    begin = at + 2 if at + 2 + len(word) <= columns else max(0, at - 1 - len(word))
-    marks[begin : begin + len(word)] = word
-    return "".join(marks)[:columns]
 
 
 def _unseen(view: TrainingView) -> str:
