@@ -10,7 +10,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from memtui.samples import (
     ProcessWindow,
     Target,
     TensorRanges,
+    Told,
     TrainingProgress,
     Vma,
     VmaTable,
@@ -102,7 +103,6 @@ def _read_window(plain: dict[str, Any], arrays: Iterator[np.ndarray]) -> Window:
     return Window(**(plain | {"processes": tuple(read_process(p) for p in plain["processes"])}))
 
 
-_TOLD = (AllocationStep, TensorRanges, TrainingProgress)  # by programs about themselves
 _KINDS: tuple[type, ...] = (
     Hello,
     Process,
@@ -111,7 +111,7 @@ _KINDS: tuple[type, ...] = (
     Power,
     Event,
     End,
-    *_TOLD,
+    *get_args(Told),
 )
 _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
     Hello: lambda d, _: hello_from_plain(d),
@@ -138,7 +138,7 @@ def encode(message: Message) -> bytes:
         plain = _plain_window(message, arrays)
     elif isinstance(message, VmaTable):
         plain = _plain_table(message)
-    elif isinstance(message, _TOLD):
+    elif isinstance(message, Told):
         fields = {name: getattr(message, name) for name in message.__dataclass_fields__}
         plain = {name: value for name, value in fields.items() if not isinstance(value, np.ndarray)}
         arrays += [value for value in fields.values() if isinstance(value, np.ndarray)]

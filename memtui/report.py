@@ -44,6 +44,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
     lengths = (samples.end_ns - samples.start_ns) / SECOND_NS
     events = reader.events(0, 2**62)
     steps = reader.allocation_steps()
+    own_steps = [step for step in steps if step.device == MAIN_MEMORY]  # those of GPUs are the same ones once more
     begin_ns, end_ns = _span(reader)
     rows = reader.process_samples(0, int(samples.sample[-1])) if len(samples) else []
     return {
@@ -71,8 +72,8 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         else None,
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
-        "training": training(reader),
-        "allocations": _allocations([step for step in steps if step.device == MAIN_MEMORY]),
+        "training": training(reader, own_steps),
+        "allocations": _allocations(own_steps),
         "device_allocations": {
             device: _allocations([step for step in steps if step.device == device])
             for device in sorted({step.device for step in steps} - {MAIN_MEMORY})

@@ -365,4 +365,5 @@ class Power:
     gpu_memory: tuple[GpuMemory, ...] = ()
 
 
-Message = Hello | Process | VmaTable | Window | Power | Event | End | AllocationStep | TensorRanges | TrainingProgress
+Told = AllocationStep | TensorRanges | TrainingProgress  # by programs about themselves
+Message = Hello | Process | VmaTable | Window | Power | Event | End | Told

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from memtui.session.allocations import RecordedStep
 from memtui.session.reader import SessionReader
+from memtui.session.training import ProgressRow
 from memtui.units import duration, size
 
 SECOND_NS = 1_000_000_000
 
 
-def training(reader: SessionReader) -> list[dict[str, Any]]:
+def training(reader: SessionReader, recorded: Sequence[RecordedStep]) -> list[dict[str, Any]]:
     """One entry for each process that told of steps. Its first step is not among them: when that began is not known.
+
+    ``recorded`` are the steps that were recorded whole.
 
     Raises:
         SessionError: the session is damaged.
     """
     rows = reader.training()
-    return [_of_one(reader, [row for row in rows if row.pid == pid]) for pid in dict.fromkeys(row.pid for row in rows)]
+    return [
+        _of_one(reader, [row for row in rows if row.pid == pid], [step for step in recorded if step.pid == pid])
+        for pid in dict.fromkeys(row.pid for row in rows)
+    ]
 
 
-def _of_one(reader: SessionReader, rows: list[Any]) -> dict[str, Any]:
+def _of_one(reader: SessionReader, rows: list[ProgressRow], recorded: list[RecordedStep]) -> dict[str, Any]:
     last = rows[-1]
     lengths = [np.diff(reader.training_progress(row).ends_ns, prepend=row.start_ns) for row in rows]
     low, median, high = np.percentile(np.concatenate(lengths), (5, 50, 95)).tolist()
     begin_ns, end_ns = rows[0].start_ns, last.end_ns
-    whole_ns = sum(step.cost_ns for step in reader.allocation_steps() if step.pid == last.pid)
+    whole_ns = sum(step.cost_ns for step in recorded)
     peak = max(rows, key=lambda row: row.peak_bytes)
     return {
         "pid": last.pid,

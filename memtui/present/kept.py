@@ -17,6 +17,9 @@ class Kept(Generic[K, V]):
         self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self.kept_bytes = 0
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def __contains__(self, key: K) -> bool:
         return key in self._kept
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memtui.present.kept import Kept
 from memtui.views import Mark, TimeAxis
 
 KIND = "each step"
@@ -15,7 +16,7 @@ class StepMarks:
     """Ends of steps, decoded once."""
 
     def __init__(self) -> None:
-        self._ends: dict[int, list[int]] = {}  # by row, the oldest first
+        self._ends: Kept[int, list[int]] = Kept(_KEPT)  # by row
 
     def between(self, reader: Any, axis: TimeAxis) -> tuple[Mark, ...]:
         """Those on an axis; none where they are too many."""
@@ -27,7 +28,5 @@ class StepMarks:
 
     def _of(self, reader: Any, row: Any) -> list[int]:
         if row.id not in self._ends:
-            self._ends[row.id] = reader.training_progress(row).ends_ns.tolist()
-            while len(self._ends) > _KEPT:
-                del self._ends[next(iter(self._ends))]
+            self._ends.put(row.id, reader.training_progress(row).ends_ns.tolist())
         return self._ends[row.id]

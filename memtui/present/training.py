@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.step_trace import CATEGORIES
+from memtui.present.kept import Kept
 from memtui.present.playhead import Playhead
 from memtui.views_training import TrainingView
 
@@ -24,7 +25,7 @@ class TrainingLog:
     """Decodes what is in sight, and keeps some of it."""
 
     def __init__(self) -> None:
-        self._decoded: dict[int, Any] = {}  # by row, the oldest first
+        self._decoded: Kept[int, Any] = Kept(KEPT)  # by row
         self.pid = 0
         """The process that is shown; 0: the first that told of steps."""
 
@@ -47,7 +48,6 @@ class TrainingLog:
         near = min(recorded, key=lambda one: abs(one[1].start_ns - head.cursor_ns), default=(-1, None))[0]
         here = next((p for p in reversed(parts) if p.row.start_ns <= head.cursor_ns), parts[0] if parts else None)
         step, step_ns = _step_at(here, head.cursor_ns)
-        began = rows[0].start_ns if rows else 0
         return TrainingView(
             axis,
             start_ns,
@@ -59,7 +59,7 @@ class TrainingLog:
             step_ns=step_ns,
             view=here.row.view if here else "",
             reason=here.row.reason if here else "",
-            view_fraction=_fraction(rows) if began else 0.0,
+            view_fraction=_fraction(rows),
             recorded=len(recorded),
             nearest=near,
             pids=len(pids),
@@ -69,9 +69,7 @@ class TrainingLog:
 
     def _progress(self, reader: Any, row: Any) -> Any:
         if row.id not in self._decoded:
-            self._decoded[row.id] = reader.training_progress(row)
-            while len(self._decoded) > KEPT:
-                del self._decoded[next(iter(self._decoded))]
+            self._decoded.put(row.id, reader.training_progress(row))
         return self._decoded[row.id]
 
 
@@ -102,8 +100,8 @@ def _op_at(usage: list[Any], at: int) -> str:
 
 
 def _fraction(rows: list[Any]) -> float:
-    """Of the time in sight; with one row of all that was before it."""
-    first, last = rows[0], rows[-1]
+    """What the cheap view took, of the time in sight."""
     if len(rows) < 2:
         return 0.0
+    first, last = rows[0], rows[-1]
     return (last.cost_ns - first.cost_ns) / max(1, last.end_ns - first.end_ns)

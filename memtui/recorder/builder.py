@@ -32,6 +32,7 @@ from memtui.samples import (
     ProcessWindow,
     Status,
     TensorRanges,
+    Told,
     TrainingProgress,
     VmaTable,
     Window,
@@ -111,7 +112,7 @@ class SessionBuilder:
                 self._writer.insert("event", [(message.t_ns, "end", message.text or message.kind)])
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
 
-    def _take_told(self, message: AllocationStep | TensorRanges | TrainingProgress) -> None:
+    def _take_told(self, message: Told) -> None:
         """What a program tells of itself may be anything."""
         try:
             if isinstance(message, AllocationStep):

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from memtui.frames import Decoder, FrameError
-from memtui.samples import AllocationStep, Event, TensorRanges, TrainingProgress
+from memtui.samples import Event, Told
 
 CONNECTIONS = 64  # of the ranks of one machine
 MAX_PENDING_BYTES = 64 << 20  # of a message that has not arrived whole
 READ_BYTES = 1 << 18
-Told = AllocationStep | TensorRanges | TrainingProgress | Event
 _PEER = struct.Struct("iII")  # pid, uid, gid: unix(7), SO_PEERCRED
 
 
@@ -32,7 +31,7 @@ class Traced:
         listening = [self._listener.fileno()] if len(self._open) < CONNECTIONS else []
         return [*listening, *self._open]
 
-    def read(self, ready: list[int], now_ns: int) -> Iterator[Told]:
+    def read(self, ready: list[int], now_ns: int) -> Iterator[Told | Event]:
         """What has come; a warning for a connection that sends anything else, which is closed."""
         for fd in ready:
             if fd == self._listener.fileno():
@@ -40,7 +39,7 @@ class Traced:
             elif fd in self._open:
                 yield from self._read_one(fd, now_ns)
 
-    def rest(self, now_ns: int) -> Iterator[Told]:
+    def rest(self, now_ns: int) -> Iterator[Told | Event]:
         """What programs that have ended had sent by then."""
         while ready := select.select(self.fds, [], [], 0)[0]:
             yield from self.read(ready, now_ns)
@@ -61,13 +60,13 @@ class Traced:
         pid = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
         self._open[connection.fileno()] = connection, Decoder(), pid
 
-    def _read_one(self, fd: int, now_ns: int) -> Iterator[Told]:
+    def _read_one(self, fd: int, now_ns: int) -> Iterator[Told | Event]:
         connection, decoder, pid = self._open[fd]
         wrong = ""
         try:
             chunk = connection.recv(READ_BYTES)
             for message in decoder.feed(chunk):
-                if not isinstance(message, (AllocationStep, TensorRanges, TrainingProgress)):
+                if not isinstance(message, Told):
                     raise FrameError(f"a program may not send a {type(message).__name__}")
                 yield replace(message, pid=pid)  # whoever it says it is
             if decoder.pending_bytes > MAX_PENDING_BYTES:

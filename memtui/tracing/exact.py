@@ -89,7 +89,7 @@ def known_of(modules: Iterable[nn.Module], optimizers: Iterable[torch.optim.Opti
         for parameter in module.parameters(recurse=False):
             layers.setdefault(id(parameter), (parameter, layer))
     for optimizer in optimizers:
-        for tensor in _tensors([group["params"] for group in optimizer.param_groups]):
+        for tensor in tensors_in([group["params"] for group in optimizer.param_groups]):
             layers.setdefault(id(tensor), (tensor, ""))
     for tensor, layer in layers.values():
         _take(known, known.weights, tensor, layer, seen)
@@ -98,30 +98,35 @@ def known_of(modules: Iterable[nn.Module], optimizers: Iterable[torch.optim.Opti
             _take(known, known.gradients, tensor.grad, layer, seen)
     for optimizer in optimizers:
         for owner, state in list(optimizer.state.items()):
-            for tensor in _tensors(state):
+            for tensor in tensors_in(state):
                 _take(known, known.optimiser_state, tensor, layers.get(id(owner), (owner, ""))[1], seen)
     for layer, module in named:
         for buffer in module.buffers(recurse=False):
             _take(known, known.buffers, buffer, layer, seen)
-    for tensor in _tensors(inputs):
+    for tensor in tensors_in(inputs):
         _take(known, known.inputs, tensor, "", seen)
     return known
 
 
 def _take(known: Known, storages: Storages, tensor: torch.Tensor, layer: str, seen: set[int]) -> None:
-    try:
-        storage = tensor.untyped_storage()
-        ptr, size_bytes = storage.data_ptr(), storage.nbytes()
-    except (NotImplementedError, RuntimeError):  # sparse and other tensors without a storage of their own
-        return
-    if size_bytes and ptr and ptr not in seen:
+    storage, ptr, size_bytes = located(tensor)
+    if storage is not None and size_bytes and ptr and ptr not in seen:
         seen.add(ptr)
         storages[ptr] = (size_bytes, layer)
         if not tensor.is_cpu:
             known.devices[ptr] = str(tensor.device)
 
 
-def _tensors(holder: object) -> Iterator[torch.Tensor]:
+def located(tensor: torch.Tensor) -> tuple[torch.UntypedStorage | None, int, int]:
+    """(storage, its address, its bytes); (None, 0, 0) of sparse and other tensors without a storage of their own."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage, storage.data_ptr(), storage.nbytes()
+    except (NotImplementedError, RuntimeError):
+        return None, 0, 0
+
+
+def tensors_in(holder: object) -> Iterator[torch.Tensor]:
     """All tensors in nested containers."""
     waiting = [holder]
     while waiting:

@@ -9,9 +9,8 @@ import threading
 from pathlib import Path
 
 from memtui.frames import encode
-from memtui.samples import AllocationStep, TensorRanges, TrainingProgress
+from memtui.samples import Told
 
-Told = AllocationStep | TensorRanges | TrainingProgress
 WAITING = 8  # messages; a recorder that is this far behind loses some
 LAST_S = 2.0  # for what is left when the program ends
 

@@ -27,7 +27,7 @@ from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_usage import stretches
 from memtui.samples import MAIN_MEMORY, AllocationStep, TensorRanges
 from memtui.tracing import torch_private
-from memtui.tracing.exact import ExactStep, Known, Storages, known_of, layer_labels
+from memtui.tracing.exact import ExactStep, Known, Storages, known_of, layer_labels, tensors_in
 from memtui.tracing.expense import Expense
 from memtui.tracing.inject import EVERY, SOCKET
 from memtui.tracing.progress import ProgressLog, Seen
@@ -275,10 +275,10 @@ class Tracer:
             if self._passes > MOST_PASSES:  # the profiler keeps all it sees: a validation would fill the memory
                 self._recorded.abandon(f"more than {MOST_PASSES} passes of the model before the optimiser stepped")
                 return
-            self._inputs += _tensors(arguments)
+            self._inputs += tensors_in(arguments)
             self._recorded.note_inputs(known_of((), (), self._inputs))
         elif self._watching:
-            self._watch.take_inputs(_tensors(arguments))
+            self._watch.take_inputs(tensors_in(arguments))
 
     def _find_roots(self) -> None:
         """Modules with parameters of the optimisers that belong to no other one; looked for where some are unknown."""
@@ -308,18 +308,6 @@ def _seen(trace: StepTrace) -> Seen | None:
 
 def _unnamed(storages: Storages) -> Storages:
     return {ptr: (size_bytes, "") for ptr, (size_bytes, _) in storages.items()}
-
-
-def _tensors(values: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += _tensors(value)
-        elif isinstance(value, dict):
-            found += _tensors(value.values())
-    return found
 
 
 _running: weakref.ref[Tracer] | None = None

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from memtui.analysis.step_trace import CATEGORIES
 from memtui.analysis.tensor_usage import stretches
 from memtui.samples import MAIN_MEMORY
-from memtui.tracing.exact import ACTIVATIONS, GRADIENTS, INPUTS, TEMPORARIES, UNKNOWN, Known
+from memtui.tracing.exact import ACTIVATIONS, GRADIENTS, INPUTS, TEMPORARIES, UNKNOWN, Known, located
 from memtui.tracing.torch_private import OperatorMode, in_backward, may_allocate, watching_problem
 
 KNOWN_NS = 1_000_000_000  # what lasts is asked for so often
@@ -72,21 +72,17 @@ class _Operators(OperatorMode):
     def _see(self, tensor: torch.Tensor, func: Any, args: Any) -> None:
         if not tensor.is_cpu or (type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter):
             return  # what others are made of is seen by itself
-        try:
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):  # sparse ones and others without a storage of their own
-            return
-        ptr = storage.data_ptr()
-        if not ptr or ptr in self.alive or ptr in self.ignored:
+        storage, ptr, size_bytes = located(tensor)
+        if storage is None or not ptr or ptr in self.alive or ptr in self.ignored:
             return
         if len(self.events) >= MOST_EVENTS:
             self.noting = False
             self.events.clear()
             return
         self.take(storage, ptr)
-        if any(isinstance(one, torch.Tensor) and _address(one) == ptr for one in args):
+        if any(isinstance(one, torch.Tensor) and located(one)[1] == ptr for one in args):
             return  # an older one, of which this is a view or a new value
-        self.events.append((_monotonic_ns(), ptr, storage.nbytes(), func, in_backward()))
+        self.events.append((_monotonic_ns(), ptr, size_bytes, func, in_backward()))
 
     def take(self, storage: torch.UntypedStorage, ptr: int) -> None:
         """Notice when it goes."""
@@ -157,11 +153,10 @@ class TensorWatch:
         first = not self._notes  # those of the step before are alive and of no event in this one
         for parameter in parameters:
             gradient = parameter.grad
-            if gradient is None or gradient.device.type != "cpu" or gradient.layout is not torch.strided:
+            if gradient is None or not gradient.is_cpu:
                 continue
-            storage = gradient.untyped_storage()
-            ptr = storage.data_ptr()
-            if not ptr or ptr in found:  # several may lie in one storage
+            storage, ptr, size_bytes = located(gradient)
+            if storage is None or not ptr or ptr in found:  # several may lie in one storage
                 continue
             found.add(ptr)
             if ptr in mode.ignored or (ptr in mode.alive and not first):
@@ -169,13 +164,13 @@ class TensorWatch:
             if ptr not in mode.alive:
                 mode.take(storage, ptr)
             if mode.noting:
-                mode.events.append((self._begin_ns, ptr, storage.nbytes(), None, False))
+                mode.events.append((self._begin_ns, ptr, size_bytes, None, False))
         self._notes.append((len(mode.events), GRADIENTS, found))
         self.cost_ns += _monotonic_ns() - begin
 
     def take_inputs(self, tensors: Iterable[Any]) -> None:
         """What the model was called with."""
-        self._notes.append((len(self._mode.events), INPUTS, set(map(_address, tensors))))
+        self._notes.append((len(self._mode.events), INPUTS, {located(tensor)[1] for tensor in tensors}))
 
     def end(self, step: int) -> tuple[NDArray[np.int64], tuple[str, ...]] | None:
         """What was held in the step that ends now (see ``stretches``), with the names; None: not seen."""
@@ -281,13 +276,6 @@ def _begins_of(events: list[tuple[int, int, int, Any, bool]]) -> list[int]:
             begins.append(row)
         inside = event[4]
     return begins
-
-
-def _address(tensor: Any) -> int:
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except (NotImplementedError, RuntimeError):  # without a storage of its own
-        return 0
 
 
 class _Sample:
