@@ -1,4 +1,4 @@
-"""Two lanes of tests that may run beside each other, see ``tests/lanes.py``: ``pytest --lane processes``.
+"""What test modules share, and which lane each is in: ``pytest --lane processes``, see ``tests/lanes.py``.
 
 Those that watch, pause or kill real processes are one lane; all others, and those that train or bench, the other.
 """
@@ -38,3 +38,15 @@ def _lane(module: pytest.Module | None) -> str:
         if origin in _PROCESSES or str(origin).startswith("memtui.probes.pages"):
             return "processes"
     return "others"
+
+
+@pytest.fixture
+def one_thread_of_torch():
+    """With the same random numbers every time."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)

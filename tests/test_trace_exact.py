@@ -18,20 +18,14 @@ from memtui.tracing import exact, torch_private  # noqa: E402
 from memtui.tracing.exact import ExactStep, Known, known_of, layer_labels  # noqa: E402
 
 nn = torch.nn
-pytestmark = pytest.mark.skipif(torch_private.problem() is not None, reason=str(torch_private.problem()))
+pytestmark = [
+    pytest.mark.skipif(torch_private.problem() is not None, reason=str(torch_private.problem())),
+    pytest.mark.usefixtures("one_thread_of_torch"),
+]
 KERNELS_KNOWN = torch.__version__.startswith("2.13.")
 only_these_kernels = pytest.mark.skipif(
     not KERNELS_KNOWN, reason=f"the exact sequence is that of torch 2.13, this is {torch.__version__}"
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 def tiny() -> tuple[nn.Sequential, torch.Tensor, torch.Tensor]:

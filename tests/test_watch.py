@@ -19,21 +19,13 @@ from memtui.tracing.expense import Expense  # noqa: E402
 from memtui.tracing.tracer import Tracer  # noqa: E402
 
 nn = torch.nn
-pytestmark = pytest.mark.skipif(
-    torch_private.watching_problem() is not None, reason=str(torch_private.watching_problem())
-)
+pytestmark = [
+    pytest.mark.skipif(torch_private.watching_problem() is not None, reason=str(torch_private.watching_problem())),
+    pytest.mark.usefixtures("one_thread_of_torch"),
+]
 WEIGHTS, GRADIENTS, ACTIVATIONS, STATE = (
     CATEGORIES.index(name) for name in ("weights", "gradients", "activations", "optimiser state")
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Heard:

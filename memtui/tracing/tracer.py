@@ -1,7 +1,7 @@
 """Finds the steps of a training and records every allocation of some of them, from inside its process.
 
 A step ends when the optimiser that steps first does so again; no line of the program is changed. Between the recorded
-steps there are two hooks of the optimiser and nothing else. The program's own errors pass through; those of the tracer
+steps there are two hooks of the optimiser and, in as many as may cost it, the cheap view. The program's own errors pass through; those of the tracer
 end the tracing, with one line on standard error.
 """
 
@@ -168,8 +168,7 @@ class Tracer:
         self._watching = self._watch.begin(self._known)
         if self._watching:
             self._watch.take_gradients(self._parameters())
-            for root in tuple(self._roots):
-                self._window.callback(root.register_forward_pre_hook(self._guarded(self._called)).remove)
+            self._look_at_inputs()
 
     def _is_clock(self, optimizer: Any) -> bool:
         return self._clock is not None and self._clock() is optimizer
@@ -266,6 +265,10 @@ class Tracer:
         if torch_private.compiled_frames():
             return
         self._window.enter_context(layer_labels(tuple(self._roots)))
+        self._look_at_inputs()
+
+    def _look_at_inputs(self) -> None:
+        """By hooks of the models, for the step that begins."""
         for root in tuple(self._roots):
             self._window.callback(root.register_forward_pre_hook(self._guarded(self._called)).remove)
 
