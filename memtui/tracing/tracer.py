@@ -1,8 +1,8 @@
 """Finds the steps of a training and records every allocation of some of them, from inside its process.
 
 A step ends when the optimiser that steps first does so again; no line of the program is changed. Between the recorded
-steps there are two hooks of the optimiser and, in as many as may cost it, the cheap view. The program's own errors pass through; those of the tracer
-end the tracing, with one line on standard error.
+steps there are two hooks of the optimiser and, in as many as may cost it, the cheap view. The program's own errors pass
+through; those of the tracer end the tracing, with one line on standard error.
 """
 
 from __future__ import annotations
