@@ -490,7 +490,7 @@ def test_a_session_of_the_format_before_is_read(tmp_path):
     """It lacks the tables of what programs tell of themselves, and knows nothing of that."""
     path = write_session(tmp_path / "s.memtui", messages(5))
     connection = sqlite3.connect(path)
-    gone = ("allocation_step", "tensor_ranges", "training_progress", "allocation_device")
+    gone = ("allocation_step", "tensor_ranges", "training_progress", "allocation_device", "progress_device")
     connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + "PRAGMA user_version=6;")
     connection.close()
     reader = SessionReader(path)
@@ -507,5 +507,16 @@ def test_a_session_of_the_format_before_is_read(tmp_path):
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
-    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 8\)"):
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 9\)"):
         SessionReader(path)
+
+
+def test_a_session_of_format_8_knows_main_memory_only(tmp_path):
+    path = write_session(tmp_path / "s.memtui", messages(5))
+    connection = sqlite3.connect(path)
+    connection.executescript("DROP TABLE progress_device; PRAGMA user_version=8;")
+    connection.close()
+    reader = SessionReader(path)
+    assert reader.training_devices() == ["cpu"]
+    assert reader.training() == []
+    reader.close()

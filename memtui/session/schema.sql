@@ -67,3 +67,5 @@ CREATE TABLE training_progress( -- training steps that ended, and what tensors h
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, first_step INTEGER NOT NULL, steps INTEGER NOT NULL,
     start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, -- 0: not seen
     view TEXT NOT NULL, reason TEXT NOT NULL, cost_ns INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE progress_device( -- whose memory a row of training_progress is of, where that is not main memory
+    id INTEGER PRIMARY KEY, device TEXT NOT NULL);
