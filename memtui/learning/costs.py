@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
-class Cost:
+class Cost(nn.Module):
     """``labels``: i8[examples]. Losses are means, as TensorFlow's are: over examples, or over all numbers."""
 
     def loss(self, out: Tensor, labels: Tensor) -> Tensor:

@@ -48,8 +48,9 @@ class Iteration:
         kept: list[tuple[Segment, Kept]] = []
         out = self._network(x, lambda segment, inside: kept.append((segment, inside)))
         loss = self._cost.loss(out, labels)
-        root = torch.ones_like(loss)
-        error: Tensor | None = self._cost.error(out, labels, root)
+        with Backward(self._cost):
+            root = torch.ones_like(loss)
+            error: Tensor | None = self._cost.error(out, labels, root)
         del out
         while len(kept) > self._lowest:
             segment, inside = kept.pop()
@@ -80,15 +81,19 @@ class Iteration:
         return loss
 
     def _judged(self, out: Tensor, labels: Tensor) -> tuple[float, Tensor]:
-        loss = self._cost.loss(out, labels)
-        return float(loss), self._cost.error(out, labels, torch.ones_like(loss))
+        loss = float(self._cost.loss(out, labels))
+        with Backward(self._cost):
+            return loss, self._cost.error(out, labels, out.new_ones(()))
 
     def _learn(self, error: Tensor, segment: Segment, kept: Kept) -> None:
         """Update a segment at once, from the error that the rule sends to its end."""
         if not segment.learns:
             return
         above = self._above[id(segment)]
-        sent = error if above is None or above.head is None else self._rule.sent(above.head, error)
+        sent = error
+        if above is not None and above.head is not None:
+            with Backward(above.head):
+                sent = self._rule.sent(above.head, error)
         self._note(segment, sent)
         found: Tensor | None = sent
         for layer, inside in reversed(kept):

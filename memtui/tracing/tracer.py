@@ -25,9 +25,9 @@ from torch.optim import optimizer as optimizer_hooks
 
 from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_usage import stretches
-from memtui.samples import MAIN_MEMORY, AllocationStep, TensorRanges
-from memtui.tracing import torch_private
-from memtui.tracing.exact import ExactStep, Known, Storages, known_of, layer_labels, tensors_in
+from memtui.samples import MAIN_MEMORY, AllocationStep, TensorRanges, Told
+from memtui.tracing import by_hand, torch_private
+from memtui.tracing.exact import BY_HAND, ExactStep, Known, Storages, known_of, layer_labels, layer_names, tensors_in
 from memtui.tracing.expense import Expense
 from memtui.tracing.inject import EVERY, SOCKET
 from memtui.tracing.progress import ProgressLog, Seen
@@ -56,6 +56,11 @@ class Tracer:
         self._clock = next(map(weakref.ref, self._optimizers), None)  # the optimiser whose steps are counted
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet(modules)  # that are called by no other module
         self._inputs: list[Any] = []
+        self._handed: dict[int, tuple[Any, int]] = {}  # inputs: weak reference, and in which step they were handed over
+        self._names: dict[int, str] = {}  # of the layers, while a step is recorded
+        self._by_hand: list[Any] = []  # labels of backward passes that the program computes itself
+        self.also: Callable[[Told], object] | None = None
+        """Hears what is told the recorder, in this thread."""
         self._passes = 0  # of a model in the step that is recorded
         self._steps = 0
         self._window = ExitStack()
@@ -73,6 +78,7 @@ class Tracer:
             optimizer_hooks.register_optimizer_step_pre_hook(self._guarded(self._before_step)),
             optimizer_hooks.register_optimizer_step_post_hook(self._guarded(self._after_step)),
         ]
+        by_hand.listeners.append(self)
 
     @property
     def closed(self) -> bool:
@@ -83,6 +89,8 @@ class Tracer:
         for handle in self._watched:
             handle.remove()
         self._watched = []
+        if self in by_hand.listeners:
+            by_hand.listeners.remove(self)
         self._window.close()
         self._recorded = None
         self._watch.close()
@@ -165,18 +173,38 @@ class Tracer:
         """See the next step, if that is not too much; the program's own modes and compilers go first."""
         if not self._expense.affordable or self._watch.problem():
             return
-        self._watching = self._watch.begin(self._known)
+        self._watching = self._watch.begin(self._lasting)
         if self._watching:
             self._watch.take_gradients(self._parameters())
             self._look_at_inputs()
+
+    def enter_backward(self, module: Any) -> None:
+        """The program computes gradients of a module's parameters itself."""
+        self._watch.by_hand += 1
+        if self._recorded is not None and self._recorded.problem is None:
+            name = self._names.get(id(module), type(module).__name__)
+            label = torch.profiler.record_function(BY_HAND + name)
+            label.__enter__()
+            self._by_hand.append(label)
+
+    def leave_backward(self, module: Any) -> None:
+        """They are there."""
+        self._watch.by_hand -= 1
+        if self._by_hand:
+            self._by_hand.pop().__exit__(None, None, None)
+            if self._recorded is not None:
+                self._recorded.note_gradients(known_of((module,), ()))
+        elif self._watching:
+            self._watch.take_gradients(module.parameters())
 
     def _is_clock(self, optimizer: Any) -> bool:
         return self._clock is not None and self._clock() is optimizer
 
     def _begin_recorded(self) -> None:
         begin = time.perf_counter_ns()
-        self._inputs, self._passes = [], 0
+        self._inputs, self._passes = self._handed_over(), 0
         known = self._known()
+        self._inputs = []
         self._look_inside()
         self._recorded = self._window.enter_context(ExactStep(self._steps, known))
         self._cost_ns = time.perf_counter_ns() - begin
@@ -200,7 +228,7 @@ class Tracer:
 
     def _send_step(self, trace: StepTrace, device: str, cost_ns: int, dropped: int) -> None:
         assert self._sender is not None
-        self._sender.send(
+        self._tell(
             AllocationStep(
                 self._pid,
                 trace.step,
@@ -232,7 +260,18 @@ class Tracer:
         self._told = told
         columns = np.array([row[:3] for row in told], np.int64).reshape(-1, 3).T
         ranges = TensorRanges(self._pid, time.monotonic_ns(), columns, tuple(row[3] for row in told))
-        self._sender.send(ranges)
+        self._tell(ranges)
+
+    def _tell(self, told: Told) -> None:
+        assert self._sender is not None
+        self._sender.send(told)
+        if self.also is not None:
+            self.also(told)
+
+    def tell(self, told: Told) -> None:
+        """Say something of this process to the recorder; nothing before its first step."""
+        if self._sender is not None:
+            self._sender.send(told)
 
     def _say_forked(self) -> None:
         """In a child that steps an optimiser, too; a copy of the parent's memory, so once in each."""
@@ -256,6 +295,26 @@ class Tracer:
             devices=more.devices | known.devices,
         )
 
+    def _lasting(self) -> Known:
+        """With inputs that are handed over again and again: batches that are written in place."""
+        before, self._inputs = self._inputs, self._handed_over(lasting=True)
+        try:
+            return self._known()
+        finally:
+            self._inputs = before
+
+    def _handed_over(self, *, lasting: bool = False) -> list[Any]:
+        """Inputs of models that are still there; ``lasting`` ones have been handed over in two steps."""
+        found = [(ref(), step) for ref, step in self._handed.values()]
+        return [tensor for tensor, step in found if tensor is not None and (step < 0 or not lasting)]
+
+    def _hand_over(self, tensors: list[Any]) -> None:
+        before, self._handed = self._handed, {}
+        for tensor in tensors:
+            ref, step = before.get(id(tensor), (None, self._steps))
+            again = ref is not None and ref() is tensor and step != self._steps
+            self._handed[id(tensor)] = weakref.ref(tensor), -1 if again else self._steps
+
     def _look_inside(self) -> None:
         """Layers and inputs of what is about to be recorded, by hooks of the models.
 
@@ -264,7 +323,9 @@ class Tracer:
         """
         if torch_private.compiled_frames():
             return
-        self._window.enter_context(layer_labels(tuple(self._roots)))
+        roots = tuple(self._roots)
+        self._names = layer_names(roots)
+        self._window.enter_context(layer_labels(roots))
         self._look_at_inputs()
 
     def _look_at_inputs(self) -> None:
@@ -279,9 +340,12 @@ class Tracer:
                 self._recorded.abandon(f"more than {MOST_PASSES} passes of the model before the optimiser stepped")
                 return
             self._inputs += tensors_in(arguments)
+            self._hand_over(self._inputs)
             self._recorded.note_inputs(known_of((), (), self._inputs))
         elif self._watching:
-            self._watch.take_inputs(tensors_in(arguments))
+            tensors = list(tensors_in(arguments))
+            self._hand_over(tensors)
+            self._watch.take_inputs(tensors)
 
     def _find_roots(self) -> None:
         """Modules with parameters of the optimisers that belong to no other one; looked for where some are unknown."""
@@ -318,8 +382,13 @@ _running: weakref.ref[Tracer] | None = None
 
 def running() -> bool:
     """Whether this process is traced."""
+    return current() is not None
+
+
+def current() -> Tracer | None:
+    """What traces this process."""
     tracer = _running() if _running is not None else None
-    return tracer is not None and not tracer.closed
+    return tracer if tracer is not None and not tracer.closed else None
 
 
 def start(path: Path, every: int, modules: Iterable[Any] = (), optimizers: Iterable[Any] = ()) -> Tracer:

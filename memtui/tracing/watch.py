@@ -48,6 +48,7 @@ class _Operators(OperatorMode):
         self.calls = 0
         self.noting = False
         self.broken = ""
+        self.by_hand = 0  # backward passes by hand that are going on
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **kwargs) if kwargs else func(*args)
@@ -82,7 +83,7 @@ class _Operators(OperatorMode):
         self.take(storage, ptr)
         if any(isinstance(one, torch.Tensor) and located(one)[1] == ptr for one in args):
             return  # an older one, of which this is a view or a new value
-        self.events.append((_monotonic_ns(), ptr, size_bytes, func, in_backward()))
+        self.events.append((_monotonic_ns(), ptr, size_bytes, func, self.by_hand > 0 or in_backward()))
 
     def take(self, storage: torch.UntypedStorage, ptr: int) -> None:
         """Notice when it goes."""
@@ -145,6 +146,15 @@ class TensorWatch:
         self._begin_ns = _monotonic_ns()
         self.cost_ns = self._begin_ns - begin
         return True
+
+    @property
+    def by_hand(self) -> int:
+        """How many backward passes that the program computes itself are going on."""
+        return self._mode.by_hand
+
+    @by_hand.setter
+    def by_hand(self, depth: int) -> None:
+        self._mode.by_hand = depth
 
     def take_gradients(self, parameters: Iterable[Any]) -> None:
         """Those that are there now: when a step begins, and before the optimiser uses them."""
