@@ -116,7 +116,7 @@ def check_keys(given: Iterable[str], where: str, more: tuple[str, ...] = ()) -> 
     """Raise UserError for the first key that no network has."""
     for key in given:
         if key not in KEYS and key not in more:
-            raise UserError(f"{where} has no setting {key}; {_nearest(key, KEYS)}")
+            raise UserError(f"{where} has no setting {key}; {nearest(key, KEYS)}")
 
 
 def parse_changes(texts: Iterable[str]) -> dict[str, str]:
@@ -131,7 +131,8 @@ def parse_changes(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _nearest(word: str, names: Iterable[str]) -> str:
+def nearest(word: str, names: Iterable[str]) -> str:
+    """What to say of a word that is none of these."""
     names = tuple(names)
     near = difflib.get_close_matches(word, names, 3, 0.5)
     return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
@@ -146,7 +147,7 @@ def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
         if table is None and wanted in more:
             raise UserError(f"network {name} extends itself")
         if table is None:
-            raise UserError(f"there is no network {wanted}; {_nearest(wanted, {**NETWORKS, **more})}")
+            raise UserError(f"there is no network {wanted}; {nearest(wanted, {**NETWORKS, **more})}")
         chain.append({key: value for key, value in table.items() if key != "extends"})
         wanted = table.get("extends")
     return {key: value for table in reversed(chain) for key, value in table.items()}

@@ -40,12 +40,18 @@ from memtui.tracing.torch_private import (
 )
 
 LAYER_LABEL = "memtui.layer:"
+BY_HAND = "memtui.backward:"  # a backward pass that the program computes itself, and the layer it is of
 _NOTE_LABEL = "memtui.note:"
 _OWN = "memtui."
 _STEP = "Optimizer.step#"
 _ZERO_GRAD = "Optimizer.zero_grad#"
 
 FORWARD, IN_BACKWARD, OPTIMISER, BETWEEN = range(len(PHASES))
+
+
+def layer_names(root_modules: Iterable[nn.Module]) -> dict[int, str]:
+    """By identity of the module."""
+    return {id(module): name for name, module in named_modules(root_modules)}
 
 
 @contextmanager
@@ -232,7 +238,7 @@ class _Phases:
 @lru_cache(maxsize=4096)  # a step has few distinct paths
 def _own_phase(path: tuple[str, ...]) -> int | None:
     """Phase that the enclosing events alone tell."""
-    if any(name.startswith(BACKWARD) for name in path):
+    if any(name.startswith((BACKWARD, BY_HAND)) for name in path):
         return IN_BACKWARD
     for name in reversed(path):
         if name.startswith(LAYER_LABEL):
@@ -257,8 +263,8 @@ class _Layers:
 
     def of(self, event: RawEvent) -> str:
         for name in reversed(event.path):
-            if name.startswith(LAYER_LABEL):
-                return name.removeprefix(LAYER_LABEL)
+            if name.startswith((LAYER_LABEL, BY_HAND)):
+                return name.partition(":")[2]
             if name.startswith(BACKWARD):
                 break
         else:

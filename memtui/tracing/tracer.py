@@ -25,9 +25,9 @@ from torch.optim import optimizer as optimizer_hooks
 
 from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_usage import stretches
-from memtui.samples import MAIN_MEMORY, AllocationStep, TensorRanges
-from memtui.tracing import torch_private
-from memtui.tracing.exact import ExactStep, layer_labels
+from memtui.samples import MAIN_MEMORY, AllocationStep, TensorRanges, Told
+from memtui.tracing import by_hand, torch_private
+from memtui.tracing.exact import BY_HAND, ExactStep, layer_labels, layer_names
 from memtui.tracing.expense import Expense
 from memtui.tracing.inject import EVERY, SOCKET
 from memtui.tracing.known import Departures, Known, LastingTensors, Storages, known_of, tensors_in
@@ -57,6 +57,10 @@ class Tracer:
         self._clock = next(map(weakref.ref, self._optimizers), None)  # the optimiser whose steps are counted
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet(modules)  # that are called by no other module
         self._inputs: list[Any] = []
+        self._names: dict[int, str] = {}  # of the layers, while a step is recorded
+        self._by_hand: list[Any] = []  # labels of backward passes that the program computes itself
+        self.also: Callable[[Told], object] | None = None
+        """Hears what is told the recorder, in this thread."""
         self._passes = 0  # of a model in the step that is recorded
         self._steps = 0
         self._window = ExitStack()
@@ -75,6 +79,7 @@ class Tracer:
             optimizer_hooks.register_optimizer_step_pre_hook(self._guarded(self._before_step)),
             optimizer_hooks.register_optimizer_step_post_hook(self._guarded(self._after_step)),
         ]
+        by_hand.listeners.append(self)
 
     @property
     def closed(self) -> bool:
@@ -85,6 +90,8 @@ class Tracer:
         for handle in self._watched:
             handle.remove()
         self._watched = []
+        if self in by_hand.listeners:
+            by_hand.listeners.remove(self)
         self._window.close()
         self._recorded = None
         self._watch.close()
@@ -173,6 +180,25 @@ class Tracer:
             self._watch.take_gradients(self._parameters())
             self._look_at_inputs()
 
+    def enter_backward(self, module: Any) -> None:
+        """The program computes gradients of a module's parameters itself."""
+        self._watch.by_hand += 1
+        if self._recorded is not None and self._recorded.problem is None:
+            name = self._names.get(id(module), type(module).__name__)
+            label = torch.profiler.record_function(BY_HAND + name)
+            label.__enter__()
+            self._by_hand.append(label)
+
+    def leave_backward(self, module: Any) -> None:
+        """They are there."""
+        self._watch.by_hand -= 1
+        if self._by_hand:
+            self._by_hand.pop().__exit__(None, None, None)
+            if self._recorded is not None:
+                self._recorded.note_gradients(known_of((module,), ()))
+        elif self._watching:
+            self._watch.take_gradients(module.parameters())
+
     def _is_clock(self, optimizer: Any) -> bool:
         return self._clock is not None and self._clock() is optimizer
 
@@ -203,7 +229,7 @@ class Tracer:
 
     def _send_step(self, trace: StepTrace, device: str, cost_ns: int, dropped: int) -> None:
         assert self._sender is not None
-        self._sender.send(
+        self._tell(
             AllocationStep(
                 self._pid,
                 trace.step,
@@ -239,7 +265,18 @@ class Tracer:
         columns = np.array([row[:3] for row in told], np.int64).reshape(-1, 3).T
         layers, parts = tuple(row[3] for row in told), tuple(row[4] for row in told)
         ranges = TensorRanges(self._pid, time.monotonic_ns(), columns, layers, parts)
-        self._sender.send(ranges)
+        self._tell(ranges)
+
+    def _tell(self, told: Told) -> None:
+        assert self._sender is not None
+        self._sender.send(told)
+        if self.also is not None:
+            self.also(told)
+
+    def tell(self, told: Told) -> None:
+        """Say something of this process to the recorder; nothing before its first step."""
+        if self._sender is not None:
+            self._sender.send(told)
 
     def _say_forked(self) -> None:
         """In a child that steps an optimiser, too; a copy of the parent's memory, so once in each."""
@@ -270,7 +307,9 @@ class Tracer:
         """
         if torch_private.compiled_frames():
             return
-        self._window.enter_context(layer_labels(tuple(self._roots)))
+        roots = tuple(self._roots)
+        self._names = layer_names(roots)
+        self._window.enter_context(layer_labels(roots))
         self._look_at_inputs()
 
     def _look_at_inputs(self) -> None:
@@ -320,8 +359,13 @@ _running: weakref.ref[Tracer] | None = None
 
 def running() -> bool:
     """Whether this process is traced."""
+    return current() is not None
+
+
+def current() -> Tracer | None:
+    """What traces this process."""
     tracer = _running() if _running is not None else None
-    return tracer is not None and not tracer.closed
+    return tracer if tracer is not None and not tracer.closed else None
 
 
 def start(path: Path, every: int, modules: Iterable[Any] = (), optimizers: Iterable[Any] = ()) -> Tracer:

@@ -57,6 +57,7 @@ class _Operators(OperatorMode):
         self.calls = 0
         self.noting = False
         self.broken = ""
+        self.by_hand = 0  # backward passes by hand that are going on
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **kwargs) if kwargs else func(*args)
@@ -91,7 +92,7 @@ class _Operators(OperatorMode):
         self.take(tensor, storage, ptr, size_bytes)
         if any(isinstance(one, torch.Tensor) and located(one)[1] == ptr for one in args):
             return  # an older one, of which this is a view or a new value
-        self.events.append((_monotonic_ns(), ptr, size_bytes, func, in_backward()))
+        self.events.append((_monotonic_ns(), ptr, size_bytes, func, self.by_hand > 0 or in_backward()))
 
     def take(self, tensor: torch.Tensor, storage: torch.UntypedStorage, ptr: int, size_bytes: int) -> None:
         """Notice when it goes."""
@@ -171,6 +172,15 @@ class TensorWatch:
         largest = sorted(found.items(), key=lambda one: -one[1][0])[:MOST_OTHERS]
         for ptr, (size_bytes, tensor, storage) in largest:
             mode.take(tensor, storage, ptr, size_bytes)
+
+    @property
+    def by_hand(self) -> int:
+        """How many backward passes that the program computes itself are going on."""
+        return self._mode.by_hand
+
+    @by_hand.setter
+    def by_hand(self, depth: int) -> None:
+        self._mode.by_hand = depth
 
     def take_gradients(self, parameters: Iterable[Any]) -> None:
         """Those that are there now: when a step begins, and before the optimiser uses them."""
