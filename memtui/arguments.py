@@ -32,6 +32,7 @@ Command = Callable[[argparse.Namespace], int]
 FORMATS = ("csv", "parquet", "json", "svg", "html")
 SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
+_STARTS_PROGRAMS = ("run", "trace")
 _TRACE_HELP = "record allocations, too, as memtui trace does"
 
 
@@ -50,6 +51,9 @@ class Parser(argparse.ArgumentParser):
 
             if near := get_close_matches(word, self._option_string_actions, 1, 0.75):
                 self.error(f"there is no {word}; did you mean {near[0]}?")
+        verb = getattr(options, "verb", "")
+        if verb in _STARTS_PROGRAMS and any(not word.startswith("-") for word in unknown):
+            self.error(f"a program comes after --, as in memtui {verb} -- {' '.join(unknown)}")
         return options, unknown
 
 
@@ -95,7 +99,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
         type=values.steps,
         default=STEPS_APART,
         metavar="N",
-        help=f"record the allocations of one training step in N ({STEPS_APART})",
+        help=f"with traced programs: record the allocations of one training step in N ({STEPS_APART})",
     )
 
     made = command("demo", "start a small training (bundled) and watch it: the first thing to try", how, screen)

@@ -17,6 +17,7 @@ from torch import nn
 
 from memtui.analysis.step_trace import PHASES, StepTrace
 from memtui.samples import MAIN_MEMORY
+from memtui.tracing.allocator_history import MOST_ENTRIES, History, histories, with_history
 from memtui.tracing.known import (
     ACTIVATIONS,
     GRADIENTS,
@@ -32,6 +33,7 @@ from memtui.tracing.torch_private import (
     RawEvent,
     RawSpan,
     RawStep,
+    cuda_history,
     hushed,
     problem,
     raw_step,
@@ -107,6 +109,9 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         self.step = step
         self.dropped = 0
         """Frees of blocks that nobody knew, once ``trace`` was called."""
+        self.history_problem = ""
+        """Why it is the profiler that tells of GPUs, where their allocator's history was asked."""
+        self._histories: dict[str, History] = {}
         self.problem: str | None = problem()
         self._before = known_before
         self._gone_ns = departures.at_ns if departures is not None else {}
@@ -122,6 +127,7 @@ class ExactStep(AbstractContextManager["ExactStep"]):
             self._hush.enter_context(hushed())
             try:
                 self._profiler = turns.start(self._give_way)
+                self._begin_history()
             except RuntimeError as error:
                 self._hush.close()
                 self.problem = f"the profiler of torch did not start: {_first_line(error)}"
@@ -140,7 +146,23 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         except Exception as error:  # interfaces that are not public: whatever they do, the training goes on
             self.problem = f"the profiler of torch did not finish: {_first_line(error)}"
         finally:
+            self._end_history()
             self._hush.close()
+
+    def _begin_history(self) -> None:
+        try:
+            cuda_history.start(MOST_ENTRIES)
+        except Exception as error:  # not public either: what the profiler tells of GPUs remains
+            self.history_problem = f"no history of CUDA's allocator: {_first_line(error)}"
+
+    def _end_history(self) -> None:
+        try:
+            found = cuda_history.stop()
+            if found is not None and self._raw is not None:
+                self._histories = histories(*found)
+                self._raw = with_history(self._raw, self._histories)
+        except Exception as error:
+            self.history_problem = f"no history of CUDA's allocator: {_first_line(error)}"
 
     def _give_way(self) -> None:
         self.abandon("the program started its own profiler in the step")
@@ -170,7 +192,7 @@ class ExactStep(AbstractContextManager["ExactStep"]):
     def devices(self) -> tuple[str, ...]:
         """Whose memory the step used, main memory first."""
         seen = {event.device for event in self._raw.events} if self._raw is not None else set()
-        return (MAIN_MEMORY, *sorted({*seen, *self._before.devices.values()} - {MAIN_MEMORY}))
+        return (MAIN_MEMORY, *sorted({*seen, *self._histories, *self._before.devices.values()} - {MAIN_MEMORY}))
 
     def trace(self, known_after: Known, device: str = MAIN_MEMORY) -> StepTrace:
         """The step as it was in the memory of one device.
@@ -181,7 +203,8 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         if self._raw is None:
             raise RuntimeError(self.problem or "the step was not recorded")
         builder = _Builder(self._raw, self._start_ns, self._end_ns, self._notes)
-        builder.begin(self._before, device)
+        history = self._histories.get(device)
+        builder.begin(self._before, device, history.before if history is not None else {})
         for event in self._raw.events:
             if event.device == device and event.size_bytes:
                 builder.take(event)
@@ -299,12 +322,16 @@ class _Builder:
         self._existing = 0
         self.dropped = 0
 
-    def begin(self, before: Known, device: str) -> None:
+    def begin(self, before: Known, device: str, more: Mapping[int, int]) -> None:
+        """What was there: of known use, and ``more`` (address -> bytes) that the allocator knows of."""
         for category, storages in before.by_category():
             for ptr, held in storages.items():
                 if ptr not in self._live and before.device(ptr) == device:
                     block = _Block(ptr, held.size_bytes, category, held.layer, BETWEEN, self._start_ns)
                     self._add(block, "", held.layer)
+        for ptr, size_bytes in more.items():
+            if ptr not in self._live:
+                self._add(_Block(ptr, size_bytes, UNKNOWN, "", BETWEEN, self._start_ns), "", "")
         self._existing = len(self._rows)
 
     def take(self, event: RawEvent) -> None:

@@ -218,6 +218,8 @@ class Tracer:
         if recorded.problem:
             self._say_once(f"step {recorded.step} is not recorded: {recorded.problem}")
             return None
+        if recorded.history_problem:
+            self._say_once(recorded.history_problem)
         known, _ = self._all_known()
         traces = {device: (recorded.trace(known, device), recorded.dropped) for device in recorded.devices}
         self._inputs = []
