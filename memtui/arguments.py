@@ -169,11 +169,30 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
     text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
     _add_bench(command("bench", text, screen))
+    text = "a published experiment on working sets, done here: study basic, study all --quick, study NAME -- CMD..."
+    _add_study(command("study", text, redact))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("completion", "a script that lets your shell complete memtui's words")
     made.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
     return parser
+
+
+def _add_study(made: Parser) -> None:
+    add = made.add_argument
+    add("what", metavar="NAME", help="of a study (study list names them), all, or list")
+    add("--quick", action="store_true", help="short runs and few repeats: minutes instead of hours")
+    add("-o", "--output", metavar="DIR", type=Path, help="folder for sessions and reports; the same one goes on there")
+    add("--data", metavar="DIR", type=Path, help="CIFAR-10's binary files (default: generated images of that shape)")
+    add("--cpus", metavar="N", type=values.threads, help="programs may use so many CPUs (all that memtui may use)")
+    add(
+        "--seconds",
+        metavar="S",
+        type=values.duration,
+        help="end each run of your own program so long after its first step",
+    )
+    add("--seed", metavar="N", type=int, default=0, help="of data, weights and order (0)")
+    add("--json", action="store_true", help="one JSON document at the end")
 
 
 def _add_bench(made: Parser) -> None:

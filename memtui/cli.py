@@ -373,6 +373,12 @@ def _bench(args: argparse.Namespace) -> int:
     return bench(args, lambda line: _say(args, line))
 
 
+def _study(args: argparse.Namespace) -> int:
+    from memtui.study.command import study
+
+    return study(args, lambda line: _say(args, line))
+
+
 def _completion(args: argparse.Namespace) -> int:
     from memtui.completion import script
 
@@ -394,6 +400,7 @@ COMMANDS = {
     "report": _report,
     "export": _export,
     "bench": _bench,
+    "study": _study,
     "doctor": _doctor,
     "completion": _completion,
 }

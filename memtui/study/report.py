@@ -1,0 +1,115 @@
+"""From finished runs to the files that stay: HTML to hand on, JSON with every number."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from memtui.foreign import short_command
+from memtui.study.draw import svg
+from memtui.study.findings import Findings
+from memtui.study.page import page
+from memtui.study.state import write_safely
+from memtui.study.studies.base import Observed, Setting, Study
+from memtui.units import span
+
+MASK = "***"
+_COMMAND_CHARACTERS = 200
+
+
+def write(
+    study: Study,
+    setting: Setting,
+    observed: Sequence[Observed],
+    machine: dict[str, Any],
+    folder: Path,
+    *,
+    redact: bool,
+) -> dict[str, Any]:
+    """Write ``NAME.html`` and ``NAME.json`` into a folder; the document of the latter. Raises UserError."""
+    found = study.find(setting, observed)
+    plain = to_plain(study, setting, found, observed, machine, redact=redact)
+    html = page(study, found, plain["about"], svg)
+    write_safely(folder / f"{study.name}.html", html)
+    write_safely(folder / f"{study.name}.json", json.dumps(plain, indent=1) + "\n")
+    return plain
+
+
+def to_plain(
+    study: Study,
+    setting: Setting,
+    found: Findings,
+    observed: Sequence[Observed],
+    machine: dict[str, Any],
+    *,
+    redact: bool,
+) -> dict[str, Any]:
+    """The JSON document; redacted, without host, user, paths and command lines."""
+    return {
+        "study": study.name,
+        "title": study.title,
+        "quick": setting.quick,
+        "numbers": found.numbers,
+        "conclusion": found.conclusion,
+        "original": list(study.original),
+        "doubts": found.doubts,
+        "machine": {name: value for name, value in machine.items() if not (redact and name in _PRIVATE)},
+        "about": about(setting, observed, machine, redact=redact),
+    }
+
+
+_PRIVATE = ("hostname",)
+
+
+def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any], *, redact: bool) -> dict[str, Any]:
+    """How it was done: ``lines`` for the head, ``method`` for the end, ``runs`` in the order they were done."""
+    took_s = sum(one.told["took_s"] for one in observed)
+    host = "" if redact else f" on {machine['hostname']}"
+    what = "the bundled network" if not setting.command else _command(setting.command, redact)
+    lines = [
+        f"{what}{host}, Linux {_kernel(machine['kernel'], redact)}, {machine['cpu']}, {machine['cpus']} CPUs "
+        f"({setting.cpus} used), {machine['memory']}",
+        f"memtui {machine['memtui']}, Python {machine['python']}, numpy {machine['numpy']}, "
+        f"PyTorch {machine['torch']}; {len(observed)} runs in {span(took_s)}{', quick: short runs, few repeats' if setting.quick else ''}",
+    ]
+    method = [
+        f"Runs are interleaved: each repeat does all of them once, in an order of its own (seed {setting.seed}). "
+        "The repeat's seed is that of data, weights and order of images.",
+        "Data: " + (_data(setting, redact) if not setting.command else "the program's own") + ".",
+    ]
+    if machine.get("container"):
+        method.append(f"A container here is: {machine['container']}.")
+    runs = [
+        {
+            "group": one.run.group,
+            "repeat": one.run.repeat,
+            "seed": one.run.seed,
+            "interval_s": one.run.interval_s,
+            "windows": one.told["windows"],
+            "seconds": one.told["seconds"],
+            "steps_per_s": one.told["steps_per_s"],
+            "tracker": one.told["tracker"],
+            "session": MASK if redact else one.session.name,
+            "program": _command(one.run.program, redact),
+        }
+        for one in observed
+    ]
+    return {"lines": lines, "method": method, "runs": runs}
+
+
+def _data(setting: Setting, redact: bool) -> str:
+    if not setting.data:
+        return "generated images in the shape of CIFAR-10's"
+    return f"CIFAR-10's binary files from {MASK if redact else os.path.abspath(setting.data)}"
+
+
+def _command(words: Sequence[str], redact: bool) -> str:
+    return MASK if redact else short_command(" ".join(words), _COMMAND_CHARACTERS)
+
+
+def _kernel(release: str, redact: bool) -> str:
+    """A release without what its builder added, where that may tell whose it is."""
+    return release.partition("-")[0] if redact else release
