@@ -7,6 +7,7 @@ import pytest
 
 from memtui.analysis.statistics import MedianInterval
 from memtui.pageset import PageSet
+from memtui.study.passes import alike
 from memtui.study.studies import basic, batch_size, cpus, filters, overhead, sample_time
 
 MIB = 1 << 20
@@ -83,17 +84,17 @@ def windows_of(steps, phase):
 
 
 def test_passes_are_told_apart_where_parts_of_steps_touch_their_own_pages():
-    seen = basic.alike(*windows_of(4, lambda share: 1 + int(share * 16)))
+    seen = alike(*windows_of(4, lambda share: 1 + int(share * 16)))
     assert (seen["same_part"], seen["opposite_part"], seen["visible"]) == (1.0, 0.0, True)
-    seen = basic.alike(*windows_of(4, lambda share: 7))
+    seen = alike(*windows_of(4, lambda share: 7))
     assert (seen["same_part"], seen["opposite_part"], seen["visible"]) == (1.0, 1.0, False)
 
 
 def test_passes_are_not_known_where_steps_are_short_or_few():
     starts, ends, pages, _ = windows_of(4, lambda share: 7)
-    assert "as little as 4 windows" in basic.alike(starts, ends, pages, list(range(0, 65, 4)))["reason"]
-    assert basic.alike(starts, ends, pages, [0, 16])["visible"] is None
-    assert basic.alike(starts, ends, pages, [])["visible"] is None
+    assert "as little as 4 windows" in alike(starts, ends, pages, list(range(0, 65, 4)))["reason"]
+    assert alike(starts, ends, pages, [0, 16])["visible"] is None
+    assert alike(starts, ends, pages, [])["visible"] is None
 
 
 def point(interval_s, wss, error=0.01):

@@ -56,12 +56,9 @@ def to_plain(
         "conclusion": found.conclusion,
         "original": list(study.original),
         "doubts": found.doubts,
-        "machine": {name: value for name, value in machine.items() if not (redact and name in _PRIVATE)},
+        "machine": _without_names(machine) if redact else machine,
         "about": about(setting, observed, machine, redact=redact),
     }
-
-
-_PRIVATE = ("hostname",)
 
 
 def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any], *, redact: bool) -> dict[str, Any]:
@@ -73,7 +70,8 @@ def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any
         f"{what}{host}, Linux {_kernel(machine['kernel'], redact)}, {machine['cpu']}, {machine['cpus']} CPUs "
         f"({setting.cpus} used), {machine['memory']}",
         f"memtui {machine['memtui']}, Python {machine['python']}, numpy {machine['numpy']}, "
-        f"PyTorch {machine['torch']}; {len(observed)} runs in {span(took_s)}{', quick: short runs, few repeats' if setting.quick else ''}",
+        f"PyTorch {machine['torch']}; {len(observed)} runs in {span(took_s)}"
+        + (", quick: short runs, few repeats" if setting.quick else ""),
     ]
     method = [
         f"Runs are interleaved: each repeat does all of them once, in an order of its own (seed {setting.seed}). "
@@ -108,6 +106,10 @@ def _data(setting: Setting, redact: bool) -> str:
 
 def _command(words: Sequence[str], redact: bool) -> str:
     return MASK if redact else short_command(" ".join(words), _COMMAND_CHARACTERS)
+
+
+def _without_names(machine: dict[str, Any]) -> dict[str, Any]:
+    return {name: v for name, v in machine.items() if name != "hostname"} | {"kernel": _kernel(machine["kernel"], True)}
 
 
 def _kernel(release: str, redact: bool) -> str:

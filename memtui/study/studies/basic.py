@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from memtui.analysis.merged_windows import similarity, union
 from memtui.analysis.reuse_curve import cdf, knee, quantiles
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import MedianInterval, ratio_of_pairs
-from memtui.pageset import PageSet
 from memtui.study.charts import heat, locality, memory_lines, reuse_lines
 from memtui.study.findings import Chart, Findings, HeatChart, Table
+from memtui.study.passes import alike
 from memtui.study.plan import CONTAINER, Run
 from memtui.study.studies.base import (
     START_S,
@@ -40,8 +38,6 @@ REPEATS = 6  # the least that has a 95 % interval
 MERGED = (1, 2, 5, 10)  # windows: 0.2, 0.4, 1 and 2 s
 IDLE_S = 5.0  # as the published experiment slept after its imports
 NOTICEABLE = 0.05  # a share of the working set; below that a difference is called small
-PARTS = 8  # of a step
-VISIBLE = 0.1  # by how much the same parts of steps are more alike than opposite ones
 
 
 class Basic:
@@ -205,53 +201,13 @@ def _of_passes(seen: dict[str, Any]) -> str:
 
 
 def passes(trace: Trace) -> tuple[dict[str, Any], HeatChart | None]:
-    """How alike parts of neighbouring steps are (Jaccard index, mean), and a picture of some steps; closes the "
-    "trace.
-    """
+    """How alike parts of neighbouring steps are, and a picture of some steps. Closes the trace."""
     times_ns = trace.told["step_times_ns"]
     try:
         numbers = alike(trace.samples.start_ns.tolist(), trace.samples.end_ns.tolist(), trace.pages, times_ns)
         return numbers, _passes_chart(trace, np.array(times_ns)) if len(times_ns) > 1 else None
     finally:
         trace.close()
-
-
-def alike(
-    starts_ns: Sequence[int], ends_ns: Sequence[int], pages: Sequence[PageSet | None], steps_ns: Sequence[int]
-) -> dict[str, Any]:
-    """Compare what the parts of a step touch with the same and with the opposite part of the next step.
-
-    A step is cut into ``PARTS`` of equal length, because one step may take longer than another; a part is the union of
-    the windows whose middle lies in it.
-    """
-    middles = (np.array(starts_ns, float) + np.array(ends_ns, float)) / 2
-    steps: list[list[PageSet] | None] = []
-    fewest = None
-    for first_ns, last_ns in pairwise(steps_ns):
-        inside = np.flatnonzero((middles >= first_ns) & (middles < last_ns))
-        fewest = len(inside) if fewest is None else min(fewest, len(inside))
-        part = ((middles[inside] - first_ns) * PARTS / (last_ns - first_ns)).astype(int)
-        if len(set(part.tolist())) < PARTS or any(pages[at] is None for at in inside):
-            steps.append(None)
-            continue
-        steps.append([union(p for at in inside[part == k] if (p := pages[at]) is not None) for k in range(PARTS)])
-    same, opposite = [], []
-    for one, other in pairwise(steps):
-        if one is not None and other is not None:
-            same += [similarity(one[k], other[k]) for k in range(PARTS)]
-            opposite += [similarity(one[k], other[(k + PARTS // 2) % PARTS]) for k in range(PARTS)]
-    found = [mean([value for value in values if value is not None]) for values in (same, opposite)]
-    if found[0] is None or found[1] is None:
-        why = "no two steps follow each other that were seen whole"
-        if fewest is not None and fewest < PARTS:
-            why += f": a step lasts as little as {fewest} windows, and {PARTS} are needed"
-        return {"same_part": None, "opposite_part": None, "visible": None, "reason": why}
-    return {
-        "same_part": found[0],
-        "opposite_part": found[1],
-        "visible": found[0] > found[1] + VISIBLE,
-        "reason": "",
-    }
 
 
 def _passes_chart(trace: Trace, times_ns: np.ndarray) -> HeatChart | None:
