@@ -317,6 +317,15 @@ def _drop_root() -> None:
 
 def _report(args: argparse.Namespace) -> int:
     _drop_root()
+    if args.html:
+        from contextlib import closing
+
+        from memtui.export.page import page
+        from memtui.export.source import open_source
+
+        with closing(open_source(args.file, redact=args.redact)) as source:
+            print(page(source), end="")
+        return 0
     _print_report(args.file, as_json=args.json, redact=args.redact)
     return 0
 

@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
+import memtui as memtui_package
 from memtui.pageset import PAGE_BYTES
 from memtui.session.reader import SessionReader
 from memtui.study import container
@@ -25,6 +26,7 @@ from tests.live import needs_tracker
 from tests.test_cli import memtui, refused
 from tests.test_export_page import Page
 from tests.test_study_report import assert_harmless
+from tests.users import temporary_user
 
 needs_figures = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="figures need matplotlib")
 
@@ -186,6 +188,27 @@ def test_what_a_program_leaves_behind_ends_with_its_run(tmp_path):
     words = ["study", "filters", "--quick", "--cpus", 1, "--seconds", 0.5, "-o", tmp_path, "--", "bash", "-c", script]
     memtui(*words, timeout=120)
     await_none(name)
+
+
+@needs_figures
+@needs_tracker
+def test_under_sudo_program_and_files_are_the_users(program):
+    with temporary_user("ALL=(ALL:ALL) NOPASSWD: ALL") as user:
+        script = user.home / "steps.py"
+        said = "import os; print('uid', os.geteuid(), os.environ['HOME'], os.environ.get('MINE'), flush=True)"
+        script.write_text(f"{said}\n{STEPS}")
+        words = ["study", "filters", "--quick", "--cpus", "1", "--seconds", "1", "-o", user.home / "out", "--"]
+        path = f"PYTHONPATH={Path(memtui_package.__file__).parents[1]}"
+        python = [sys.executable, "-m", "memtui", *words, sys.executable, script]
+        done = user.run("sudo", path, *python, MINE="kept")
+        assert done.returncode == 0, done.stderr
+        found = list((user.home / "out").iterdir())
+        assert {path.name for path in found} >= {"filters.html", "filters.json", "state.json"}
+        assert {path.stat().st_uid for path in found} == {user.uid}
+        logs = [path.read_text() for path in found if path.suffix == ".log"]
+        assert all(log.startswith(f"uid {user.uid} {user.home} kept\n") for log in logs), logs[0][:200]
+        plain = json.loads((user.home / "out/filters.json").read_text())
+        assert {run["tracker"] for run in plain["about"]["runs"]} == {"pagetable"}
 
 
 @needs_tracker

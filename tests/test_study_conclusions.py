@@ -16,6 +16,7 @@ MIB = 1 << 20
 def basic_numbers(**changes):
     numbers = {
         "wss_bytes": {basic.BARE: [100.0 * MIB] * 6, basic.BOXED: [101.0 * MIB] * 6},
+        "bundled": True,
         "rss_bytes": 800.0 * MIB,
         "wss_by_interval_bytes": {"0.2": 100.0 * MIB, "2": 150.0 * MIB},
         "reuse": {"knee": {"size_bytes": 120.0 * MIB, "share": 0.9, "bend": 0.6, "clear": True}},
@@ -42,6 +43,11 @@ def test_basic_says_how_much_and_beside_it_what_was_published():
         "touches 100 MiB, 12.5 % of the 800 MiB",
         "published figure is 98.77 MiB",
     )
+
+
+def test_basic_without_a_window_of_training():
+    none = {basic.BARE: [None], basic.BOXED: []}
+    said(basic.conclude(basic_numbers(wss_bytes=none), None), "nothing can be said")
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,18 @@ def test_every_figure_of_reuse_names_its_interval(name, sessions):
             assert "windows of" in chart.title or "by window" in chart.title
 
 
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_program_whose_steps_leave_no_window_of_training_is_reported_all_the_same(name, sessions, tmp_path):
+    study = STUDIES[name]
+    found = [
+        replace(one, told=one.told | {"first_step_ns": 1, "last_step_ns": 2, "step_times_ns": [1, 2]})
+        for one in observed(study, SETTING, sessions)
+    ]
+    report.write(study, SETTING, found, MACHINE, tmp_path, redact=False)
+    plain = json.loads((tmp_path / f"{name}.json").read_text(), parse_constant=pytest.fail)
+    assert plain["conclusion"]
+
+
 def test_the_same_chart_is_drawn_with_the_same_bytes():
     chart = Chart("a", "A", "x", "y", [Line("l", [1, 2], [3, 4])])
     assert draw.svg(chart) == draw.svg(chart)

@@ -18,7 +18,7 @@ from typing import Any
 
 from memtui.errors import UserError
 from memtui.foreign import visible
-from memtui.privilege import Invoker, invoker, run_as, state_directory
+from memtui.privilege import Invoker, invoker, run_as, state_directory, users_environment
 from memtui.study import container, draw, machine, report, runner
 from memtui.study.plan import Run, TimeLeft, interleaved
 from memtui.study.state import State
@@ -256,6 +256,7 @@ def _files_of(user: Invoker) -> Iterator[None]:
     if os.geteuid() != 0 or user.uid == 0:
         yield
         return
+    os.environ.update(users_environment(user))  # a worker's parent is not sudo, so it cannot find out itself
     os.setegid(user.gid)
     os.seteuid(user.uid)
     try:

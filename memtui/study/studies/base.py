@@ -164,8 +164,9 @@ def needs_pages(trace: Trace) -> None:
 
 
 def mean(values: Any) -> float | None:
-    """None without any."""
+    """Of what is known; None without any."""
     found = np.asarray(values, float)
+    found = found[~np.isnan(found)]
     return float(found.mean()) if len(found) else None
 
 

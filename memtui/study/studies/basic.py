@@ -95,9 +95,10 @@ class Basic:
         merged = trace.reuse(training=True, count=2)
         numbers: dict[str, Any] = {
             "interval_s": INTERVAL_S,
+            "bundled": not setting.command,
             "wss_bytes": {group: [_wss(one) for one in groups.get(group, [])] for group in (BARE, BOXED)},
-            "rss_bytes": _of(trace.samples.rss_bytes[trace.training]),
-            "mapped_bytes": _of(trace.mapped_bytes[trace.training]),
+            "rss_bytes": mean(trace.samples.rss_bytes[trace.training]),
+            "mapped_bytes": mean(trace.mapped_bytes[trace.training]),
             "wss_by_interval_bytes": {
                 f"{INTERVAL_S * count:g}": mean([pages.size_bytes for pages in trace.merged(count)]) for count in MERGED
             },
@@ -112,7 +113,7 @@ class Basic:
                 # The last seconds but one: neither imports nor the end of the interpreter.
                 sleeping = (other.seconds[-1] - other.seconds > 0.5) & (other.seconds[-1] - other.seconds < IDLE_S - 1)
                 numbers[group.replace(" ", "_")] = {
-                    "asleep_wss_bytes": _of(other.samples.wss_bytes[sleeping]),
+                    "asleep_wss_bytes": mean(other.samples.wss_bytes[sleeping]),
                     "largest_wss_bytes": float(np.nanmax(other.samples.wss_bytes, initial=0.0)),
                 }
                 charts.append(memory_lines(other, group, f"{group}: VM, RSS and WSS, windows of {INTERVAL_S:g} s"))
@@ -136,12 +137,14 @@ class Basic:
 def conclude(numbers: dict[str, Any], pairs: MedianInterval | None) -> list[str]:
     """What the numbers say, in sentences."""
     wss = median_of(numbers["wss_bytes"][BARE])
-    assert wss is not None
+    if wss is None:
+        return ["No window lies between the first and the last step, so nothing can be said: longer runs help."]
     rss = numbers["rss_bytes"]
     found = [
         f"In a window of {INTERVAL_S:g} s training touches {size(wss.median)}"
         + (f", {percent(wss.median / rss)} of the {size(rss)} that are resident" if rss else "")
-        + ". The published figure is 98.77 MiB."
+        + "."
+        + (" The published figure is 98.77 MiB." if numbers["bundled"] else "")
     ]
     if pairs is not None:
         found.append(_of_container(pairs))
@@ -153,14 +156,11 @@ def conclude(numbers: dict[str, Any], pairs: MedianInterval | None) -> list[str]
             share = asleep / wss.median if wss.median else 0.0
             verdict = "small beside the training" if share < NOTICEABLE else "no small part of it"
             found.append(f"{what} touches {size(asleep)} a window, {percent(share)} of what training does: {verdict}.")
-    grown = [value for value in numbers["wss_by_interval_bytes"].values() if value is not None]
+    grown = [(interval, value) for interval, value in numbers["wss_by_interval_bytes"].items() if value is not None]
     if len(grown) > 1:
-        way = "grows" if grown[-1] > grown[0] * 1.01 else "hardly grows"
-        intervals = list(numbers["wss_by_interval_bytes"])[: len(grown)]
-        found.append(
-            f"The working set {way} with the window: {size(grown[0])} at {intervals[0]} s, {size(grown[-1])} at "
-            f"{intervals[-1]} s."
-        )
+        (first, least), (last, most) = grown[0], grown[-1]
+        way = "grows" if most > least * 1.01 else "hardly grows"
+        found.append(f"The working set {way} with the window: {size(least)} at {first} s, {size(most)} at {last} s.")
     if (bend := numbers["reuse"].get("knee")) is not None:
         found.append(
             f"At windows of {INTERVAL_S:g} s the reuse curve "
@@ -260,10 +260,6 @@ def _wss(one: Observed) -> float | None:
         return mean(trace.wss())
     finally:
         trace.close()
-
-
-def _of(values: np.ndarray) -> float | None:
-    return mean(values[~np.isnan(values)])
 
 
 def _table(numbers: dict[str, Any]) -> Table:
