@@ -103,8 +103,9 @@ def test_passes_are_not_known_where_steps_are_short_or_few():
     assert alike(starts, ends, pages, [])["visible"] is None
 
 
-def point(interval_s, wss, error=0.01):
-    return {"interval_s": interval_s, "wss_bytes": wss * MIB, "error": error, "windows": 9, "curves_apart": 0.0}
+def point(interval_s, wss, error=0.01, speed=5.0):
+    point = {"interval_s": interval_s, "wss_bytes": wss * MIB, "error": error, "windows": 9, "curves_apart": 0.0}
+    return point | {"steps_per_running_s": speed, "derived_steps_per_running_s": 5.0}
 
 
 def test_sample_time_on_its_own_error():
@@ -116,6 +117,9 @@ def test_sample_time_on_its_own_error():
     worse = [point(0.2, 100), point(1, 100, -0.2), point(2, 100)]
     said(sample_time.conclude(worse, 2), "more than 5.0 %", "20.0 % (at 1 s", "does not grow")
     said(sample_time.conclude([point(0.2, 100)], 1), "nothing can be said")
+    slower = [point(0.2, 100), point(1, 100, -0.2, speed=2.5), point(2, 100)]
+    said(sample_time.conclude(slower, 1), "up to 50.0 % faster or slower", "not the method's alone")
+    assert "not the method's" not in " ".join(sample_time.conclude(worse, 1))
 
 
 def test_sample_time_tells_a_line_from_a_logarithm():

@@ -55,6 +55,7 @@ def told(run: Run) -> dict:
         "step_times_ns": steps,
         "steps_per_s": 1.0 + 0.5 * run.cpus,
         "tracker": "pagetable",
+        "others_cpus": 0.0,
     }
     if run.kind == BLOCKS:
         found["blocks"] = [
@@ -144,6 +145,15 @@ def test_a_program_whose_steps_leave_no_window_of_training_is_reported_all_the_s
     report.write(study, SETTING, found, MACHINE, tmp_path, redact=False)
     plain = json.loads((tmp_path / f"{name}.json").read_text(), parse_constant=pytest.fail)
     assert plain["conclusion"]
+
+
+def test_a_machine_that_had_other_things_to_do_is_told(sessions, tmp_path):
+    study = STUDIES["cpus"]
+    quiet = observed(study, SETTING, sessions)
+    busy = [replace(one, told=one.told | {"others_cpus": 0.9}) for one in quiet]
+    for runs, says in ((quiet, False), (busy, True)):
+        plain = report.write(study, SETTING, runs, MACHINE, tmp_path, redact=False)
+        assert any("other programs took 0.9 of 2 CPUs" in text for text in plain["doubts"]) is says
 
 
 def test_the_same_chart_is_drawn_with_the_same_bytes():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from memtui.analysis.statistics import median
 from memtui.foreign import short_command
 from memtui.study.draw import svg
 from memtui.study.findings import Findings
@@ -17,6 +19,7 @@ from memtui.study.studies.base import Observed, Setting, Study
 from memtui.units import span
 
 MASK = "***"
+NOTABLE_CPUS = 0.15  # taken by others
 _COMMAND_CHARACTERS = 200
 
 
@@ -31,11 +34,23 @@ def write(
 ) -> dict[str, Any]:
     """Write ``NAME.html`` and ``NAME.json`` into a folder; the document of the latter. Raises UserError."""
     found = study.find(setting, observed)
+    found = replace(found, doubts=[*found.doubts, *disturbed(observed, machine["cpus"])])
     plain = to_plain(study, setting, found, observed, machine, redact=redact)
     html = page(study, found, plain["about"], svg)
     write_safely(folder / f"{study.name}.html", html)
     write_safely(folder / f"{study.name}.json", json.dumps(plain, indent=1) + "\n")
     return plain
+
+
+def disturbed(observed: Sequence[Observed], cpus: int) -> list[str]:
+    """Whether the machine had other things to do meanwhile."""
+    others = median([one.told.get("others_cpus") for one in observed])
+    if others is None or others < NOTABLE_CPUS:
+        return []
+    return [
+        f"other programs took {others:.1f} of {cpus} CPUs meanwhile (median of the runs): speeds, and what a window "
+        "holds, suffer from that; a machine with nothing else to do gives better figures"
+    ]
 
 
 def to_plain(

@@ -141,6 +141,14 @@ class Trace:
         found = self.samples.paused_ns[self.training]
         return found[~np.isnan(found)] / 1e9
 
+    def steps_per_running_s(self) -> float | None:
+        """Steps in a second in which the program was not held; None where that is not known."""
+        at, rate = np.flatnonzero(self.training), self.told.get("steps_per_s")
+        if rate is None or len(at) < 2:
+            return None
+        span_s = float(self.samples.end_ns[at[-1]] - self.samples.end_ns[at[0]]) / 1e9
+        return rate / max(1 - float(self.paused_s()[1:].sum()) / span_s, 1e-3)
+
     def own_cpu_share(self) -> float | None:
         """CPU time of sampler and recorder in training, in parts of its time; None with fewer than two windows."""
         at = np.flatnonzero(self.training)

@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import random
+import resource
 import select
 import signal
 import sys
@@ -126,6 +127,7 @@ def _options(run: dict[str, Any]) -> Options:
 
 def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
     run = order["run"]
+    busy_s, begin_s = _busy_s() - _own_s(), time.monotonic()
     program = [*order["before"], *run["program"]]
     os.environ.update(run["environment"])
     with memory_cgroup() if run["place"] == CONTAINER and os.geteuid() == 0 else nullcontext("") as cgroup:
@@ -151,9 +153,23 @@ def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
             "windows": observation.progress.get("samples", 0),
             "ending": observation.ending[1] if observation.ending else "",
             "cgroup": bool(cgroup),
+            "others_cpus": max(_busy_s() - _own_s() - busy_s, 0.0) / (time.monotonic() - begin_s),
             **_steps(followed.steps),
         }
         return found if followed.blocks is None else found | {"blocks": _blocks(followed)}
+
+
+def _busy_s() -> float:
+    """CPU time of all programs on all CPUs since the machine started, and what other guests took of it; proc(5)."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_s() -> float:
+    """CPU time of this process and of all that it started and that has ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _steps(steps: Steps) -> dict[str, Any]:

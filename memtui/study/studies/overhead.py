@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from memtui.study.studies.base import Observed, Setting, by_group, interval_word
 WAYS = (("auto", True), ("auto", False), ("referenced", True))
 INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 QUICK_S = (0.2, 0.5)
+BATCH = 32  # small, so that blocks have many steps
 SETTLE_S = 1.0  # between blocks; see ``memtui.calibrate``
 DEAR = 0.05  # more than that is no longer called cheap
 
@@ -23,10 +25,10 @@ class Overhead:
     title = "How much slower does training get by being watched?"
     original = ("MemSnoop's published code, documents and notebooks state no overhead or slow-down anywhere.",)
     method = (
-        "One training for each interval, tracker and way of pausing. Blocks of time with and without sampling come "
-        "in pairs in random order; the slow-down is the median over pairs of the time a step takes with, over that "
-        "without, with its 95 % interval (binomial order statistics). It is what memtui calibrate does to a process "
-        "that runs already.",
+        f"One training with batches of {BATCH} for each interval, tracker and way of pausing. Blocks of time with "
+        "and without sampling come in pairs in random order; the slow-down is the median over pairs of the time a "
+        "step takes with, over that without, with its 95 % interval (binomial order statistics). It is what memtui "
+        "calibrate does to a process that runs already.",
         "Blocks without sampling have the same idle processes beside them, so what they cost is not in it.",
     )
 
@@ -36,7 +38,7 @@ class Overhead:
         for tracker, pause in WAYS if not setting.quick else WAYS[:2]:
             for interval_s in QUICK_S if setting.quick else INTERVALS_S:
                 length_s = max(block_s, 4 * interval_s)
-                fields = training(setting, setting.seed)
+                fields = training(setting, setting.seed, batch=BATCH)
                 fields |= {"limit_s": None, "expected_s": fields["expected_s"] + 2 * pairs * (length_s + SETTLE_S)}
                 if not setting.command:
                     fields["program"] = _without_end(fields["program"])
@@ -74,7 +76,9 @@ class Overhead:
                     "words": f"{interval_words(cost, 100, sign=True)} %",
                 }
             )
-            said += [f"{name}: {text}" for text in doubts(blocks) if "windows a block" not in text]
+            said += [
+                f"{name}: {text}" for text in map(_without_options, doubts(blocks)) if "windows a block" not in text
+            ]
         if not any(point["slow_down"] for point in points):
             raise UserError("the program told of no steps (such as: step 120), so nothing can be said of its speed")
         points.sort(key=lambda point: (point["tracker"], not point["pause"], point["interval_s"]))
@@ -129,6 +133,11 @@ def conclude(points: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _way(point: Mapping[str, Any]) -> str:
     return f"{point['tracker']}, {'paused' if point['pause'] else 'not paused'}"
+
+
+def _without_options(text: str) -> str:
+    """A doubt without the words of ``memtui calibrate``'s command line."""
+    return re.sub(r" \(--[a-z]+( \d+)?\)", "", text)
 
 
 def _without_end(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ INTERVALS_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 QUICK_S = (0.2, 0.5, 1.0, 2.0)
 REPEATS = 3
 WINDOWS = 8  # of the longest interval, in a quick run
+SAME_SPEED = 0.1  # in steps a second of two runs: a larger difference is one of the machine
 ENOUGH = 0.05  # the method's error that is still called small
 
 
@@ -125,8 +126,13 @@ def _point(traces: _Traces, interval_s: float) -> dict[str, Any]:
     derived = [trace.merged(count) for trace in traces.by_interval[FINEST_S]]
     sizes = [[mean([pages.size_bytes for pages in windows]) for windows in runs] for runs in (measured, derived)]
     of_measured, of_derived = (median(values) for values in sizes)
+    fine, coarse = (
+        median([trace.steps_per_running_s() for trace in traces.by_interval[s]]) for s in (FINEST_S, interval_s)
+    )
     return {
         "interval_s": interval_s,
+        "steps_per_running_s": coarse,
+        "derived_steps_per_running_s": fine,
         "wss_bytes": of_measured,
         "derived_wss_bytes": of_derived,
         "error": error(of_measured, of_derived),
@@ -197,7 +203,22 @@ def conclude(points: Sequence[Mapping[str, Any]], threads: int) -> list[str]:
             f"{who}, measured and derived WSS differ by at most {percent(worst)} (at {point['interval_s']:g} s, "
             f"{point['windows']} windows), {verdict}."
         )
+        found += _of_speed(who, known, worst)
     return found
+
+
+def _of_speed(who: str, points: Sequence[Mapping[str, Any]], worst: float) -> list[str]:
+    """Runs that got on at different speeds differ in what a window holds, whatever the method is."""
+    speeds = [(p["steps_per_running_s"], p["derived_steps_per_running_s"], p["interval_s"]) for p in points]
+    apart_by = [(abs(one / other - 1), seconds) for one, other, seconds in speeds if one and other]
+    if worst <= ENOUGH or not apart_by or max(apart_by)[0] <= SAME_SPEED:
+        return []
+    most, seconds = max(apart_by)
+    return [
+        f"{who}, the program itself was up to {percent(most)} faster or slower than in the fine trace (at "
+        f"{seconds:g} s, pauses not counted): the machine was not the same, so this difference is not the method's "
+        "alone. A quiet machine and more repeats tell them apart."
+    ]
 
 
 def _row(point: Mapping[str, Any]) -> tuple[str, ...]:
