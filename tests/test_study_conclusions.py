@@ -205,7 +205,18 @@ def cost(interval_s, median, low, high):
 
 
 def test_overhead_comes_out_either_way():
-    said(overhead.conclude([cost(0.2, 0.2, 0.15, 0.25), cost(1.0, 0.02, 0.01, 0.03)]), "below 5% from 1 s on")
-    said(overhead.conclude([cost(0.2, 0.2, 0.15, 0.25), cost(1.0, 0.2, 0.1, 0.3)]), "not surely below 5%")
+    said(overhead.conclude([cost(0.2, 0.2, 0.15, 0.25), cost(1.0, 0.02, 0.01, 0.03)]), "surely below 5% from 1 s on")
+    said(
+        overhead.conclude([cost(0.2, 0.2, 0.15, 0.25), cost(1.0, 0.2, 0.1, 0.3)]),
+        "not even at 1 s is it surely below 5%",
+    )
     said(overhead.conclude([cost(0.2, 0.01, -0.02, 0.03)]), "at 0.2 s it cannot be told from nothing")
     said(overhead.conclude([cost(0.2, None, None, None)]), "no steps were counted")
+
+
+def test_cheap_is_what_is_cheap_from_a_window_on():
+    cheap, dear, unsure = (0.01, 0.0, 0.02), (0.1, 0.05, 0.2), (0.01, None, None)
+    assert overhead.cheap_from([cost(0.2, *dear), cost(0.5, *cheap), cost(1.0, *cheap)]) == 0.5
+    assert overhead.cheap_from([cost(0.2, *cheap), cost(0.5, *dear), cost(1.0, *cheap)]) == 1.0
+    assert overhead.cheap_from([cost(0.2, *cheap), cost(1.0, *dear)]) is None
+    assert overhead.cheap_from([cost(0.2, *cheap), cost(1.0, *unsure)]) is None

@@ -15,6 +15,7 @@ WIDTH_IN, HEIGHT_IN, PANEL_IN = 5.6, 3.1, 1.2
 COLORS = ("#1b1b3a", "#8a2c6d", "#1f6f8b", "#d1602a", "#5a9a4a", "#c9a227", "#8d8d8d")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (9, 2)), "-")
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
+FEW_LINES = 3  # more have their legend beside the picture
 COLUMNS = 1600  # of a heat map; windows beyond that are averaged
 STYLE: Any = {
     "svg.fonttype": "path",  # the letters are in the file: it looks the same everywhere
@@ -77,11 +78,12 @@ def _lines(chart: Chart) -> Any:
         if chart.limits is not None:
             axis.set_xlim(*chart.limits)
         if chart.from_zero:
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(0, axis.get_ylim()[1] * 1.05)
         if chart.stacked:
             axis.set_title(chart.lines[number].name, loc="left", fontsize=8)
         elif len(chart.lines) > 1 or chart.lines[0].until is not None:
-            axis.legend(fontsize=7)
+            beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(chart.lines) > FEW_LINES else {}
+            axis.legend(fontsize=7, **beside)
         axis.set_ylabel(chart.y_name)
     axes[-1].set_xlabel(chart.x_name)
     return figure
@@ -96,6 +98,9 @@ def _line(axis: Any, line: Line, number: int) -> None:
     at = number % len(COLORS)
     mark = {"marker": MARKS[at], "markersize": 4} if line.points else {}
     axis.plot(line.x, line.y, color=COLORS[at], linestyle=DASHES[at], label=line.name, **mark)
+    if line.bars is not None:
+        low, high = np.array(line.bars, float).T.reshape(2, -1)
+        axis.vlines(line.x, low, high, color=COLORS[at], linewidth=1.0)
     if line.until is not None:
         axis.plot(line.x, line.until, color=COLORS[at], linestyle=DASHES[1], linewidth=0.8, label="at most")
         axis.fill_between(line.x, line.y, line.until, color="#c8c8d8", linewidth=0, label="between the bounds")

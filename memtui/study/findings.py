@@ -11,13 +11,20 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """A line of a chart. ``until``, where given, is its other bound: the area between them is shaded."""
+    """A line of a chart.
+
+    Attributes:
+        until: its other bound, where there is one: the area between them is shaded.
+        points: marks at its points.
+        bars: (low, high) around each point, drawn where they are known.
+    """
 
     name: str
     x: Any
     y: Any
     until: Any = None
-    points: bool = False  # marks at its points
+    points: bool = False
+    bars: Sequence[tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -174,15 +174,15 @@ def mib(value: float | None) -> str:
     return size(value)
 
 
-def interval_words(found: MedianInterval | None, unit: float = 1.0, sign: bool = False) -> str:
-    """``1.2 [0.9, 1.4]``: a median with its interval, or why there is none."""
+def interval_words(found: MedianInterval | None, *, sign: bool = False) -> str:
+    """``1.2 % [0.9, 1.4]`` of a share: a median with its interval, or why there is none."""
     if found is None:
         return "not known"
     form = "{:+.1f}" if sign else "{:.1f}"
-    middle = form.format(found.median * unit)
+    middle = f"{form.format(found.median * 100)} %"
     if found.low is None or found.high is None:
         return f"{middle} (no interval: {found.count} repeat{'s' * (found.count != 1)}, and 95 % needs 6)"
-    return f"{middle} [{form.format(found.low * unit)}, {form.format(found.high * unit)}]"
+    return f"{middle} [{form.format(found.low * 100)}, {form.format(found.high * 100)}]"
 
 
 def plain_interval(found: MedianInterval | None) -> dict[str, Any] | None:

@@ -179,7 +179,7 @@ def conclude(numbers: dict[str, Any], pairs: MedianInterval | None) -> list[str]
 def _of_container(pairs: MedianInterval) -> str:
     low, high = (None if bound is None else bound - 1 for bound in (pairs.low, pairs.high))
     change = MedianInterval(pairs.median - 1, low, high, pairs.confidence, pairs.count)
-    words = f"In a container the working set differs from that outside by {interval_words(change, 100, sign=True)} %"
+    words = f"In a container the working set differs from that outside by {interval_words(change, sign=True)}"
     if change.low is None or change.high is None:
         return f"{words}: too few pairs to say whether that is more than chance."
     if change.low <= 0 <= change.high:

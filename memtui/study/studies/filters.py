@@ -215,8 +215,8 @@ def _saved(without: Sequence[Observed], with_it: Sequence[Observed]) -> dict[str
     return {
         "pause_ratio": plain_interval(ratios[0]),
         "cpu_ratio": plain_interval(ratios[1]),
-        "pause_words": interval_words(ratios[0], 100) + " %",
-        "cpu_words": interval_words(ratios[1], 100) + " %",
+        "pause_words": interval_words(ratios[0]),
+        "cpu_words": interval_words(ratios[1]),
         "pause_without_s": median([before[0] for before in pauses]),
     }
 

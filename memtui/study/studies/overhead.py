@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -73,7 +74,7 @@ class Overhead:
                     "pause": one.run.pause,
                     "interval_s": one.run.interval_s,
                     "slow_down": plain_interval(cost),
-                    "words": f"{interval_words(cost, 100, sign=True)} %",
+                    "words": interval_words(cost, sign=True),
                 }
             )
             said += [
@@ -86,11 +87,17 @@ class Overhead:
         for name in dict.fromkeys(_way(point) for point in points):
             mine = [p for p in points if _way(p) == name and p["slow_down"]]
             lines.append(
-                Line(name, [p["interval_s"] for p in mine], [p["slow_down"]["median"] * 100 for p in mine], points=True)
+                Line(
+                    name,
+                    [p["interval_s"] for p in mine],
+                    [p["slow_down"]["median"] * 100 for p in mine],
+                    points=True,
+                    bars=_bars(mine),
+                )
             )
         chart = Chart(
             "slow-down",
-            "Slow-down by interval (median of the pairs)",
+            "Slow-down by interval: median of the pairs and its 95 % interval",
             "window (s)",
             "more time a step (%)",
             lines,
@@ -117,11 +124,11 @@ def conclude(points: Sequence[Mapping[str, Any]]) -> list[str]:
             found.append(f"{name}: no steps were counted.")
             continue
         parts = [f"{p['words']} at windows of {p['interval_s']:g} s" for p in mine]
-        cheap = [p["interval_s"] for p in mine if (p["slow_down"]["high"] or p["slow_down"]["median"]) <= DEAR]
+        from_s = cheap_from(mine)
         verdict = (
-            f"below {DEAR:.0%} from {min(cheap):g} s on"
-            if cheap and all(p["interval_s"] in cheap for p in mine if p["interval_s"] >= min(cheap))
-            else f"not surely below {DEAR:.0%} at any window from which on all others are"
+            f"it is surely below {DEAR:.0%} from {from_s:g} s on"
+            if from_s is not None
+            else f"not even at {mine[-1]['interval_s']:g} s is it surely below {DEAR:.0%}"
         )
         found.append(f"{name}: a step takes longer by {', '.join(parts)}; {verdict}.")
         chance = [p for p in mine if p["slow_down"]["low"] is not None and p["slow_down"]["low"] <= 0]
@@ -131,8 +138,25 @@ def conclude(points: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
+def _bars(points: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """(low, high) of each slow-down, per cent; nan where there is no interval."""
+    bounds = [(p["slow_down"]["low"], p["slow_down"]["high"]) for p in points]
+    return [(math.nan, math.nan) if None in pair else (pair[0] * 100, pair[1] * 100) for pair in bounds]
+
+
 def _way(point: Mapping[str, Any]) -> str:
     return f"{point['tracker']}, {'paused' if point['pause'] else 'not paused'}"
+
+
+def cheap_from(points: Sequence[Mapping[str, Any]]) -> float | None:
+    """The shortest interval from which on the upper end of every slow-down's interval is small; None without one."""
+    found = None
+    for point in sorted(points, key=lambda point: -point["interval_s"]):
+        high = point["slow_down"]["high"]
+        if high is None or high > DEAR:
+            break
+        found = point["interval_s"]
+    return found
 
 
 def _without_options(text: str) -> str:
