@@ -43,7 +43,7 @@ while True:
         for at in range(begin, begin + size // 4, 4096):
             memory[at] = 1
     step += 1
-    print("step", step, flush=True)
+    print("step", step)
 """
 
 

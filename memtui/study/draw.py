@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ STYLE: Any = {
 
 def load() -> None:
     """Raise UserError where the plotting library is missing: before anything runs, not after."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
     try:
         import matplotlib  # noqa: F401
     except ImportError:

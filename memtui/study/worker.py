@@ -130,6 +130,7 @@ def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
     busy_s, begin_s = _busy_s() - _own_s(), time.monotonic()
     program = [*order["before"], *run["program"]]
     os.environ.update(run["environment"])
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")  # a step that waits in a buffer is seen too late
     with memory_cgroup() if run["place"] == CONTAINER and os.geteuid() == 0 else nullcontext("") as cgroup:
         if cgroup and "SUDO_UID" in os.environ:
             cgroup = ""  # the program will not be root, and may not join
