@@ -29,7 +29,7 @@ from memtui.foreign import visible
 
 Command = Callable[[argparse.Namespace], int]
 
-FORMATS = ("csv", "parquet", "json", "svg", "html")
+FORMATS = ("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", "chrome")
 SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
 _TRACE_HELP = "record allocations, too, as memtui trace does"
@@ -163,6 +163,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--to", choices=FORMATS, required=True, help="form")
     made.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write into")
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
+    _add_import(command("import", "make sessions of memory logs and traces of other tools"))
     text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
     _add_bench(command("bench", text, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
@@ -170,6 +171,30 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made = command("completion", "a script that lets your shell complete memtui's words")
     made.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
     return parser
+
+
+def _add_import(made: Parser) -> None:
+    made.add_argument(
+        "logs",
+        metavar="LOG|DIR",
+        nargs="+",
+        type=Path,
+        help="what it is, is told by its content: an MXNet log with [mem] lines, its *_ANALYSIS, the text of ZPP-MEM, "
+        "a Chrome trace or memory timeline of PyTorch's profiler, a CUDA memory snapshot",
+    )
+    made.add_argument(
+        "-o", "--output", metavar="FILE|DIR", type=Path, required=True, help="session; of several a folder of them"
+    )
+    made.add_argument(
+        "--from",
+        dest="first",
+        type=values.moment,
+        metavar="S",
+        help="only what is S seconds after its begin or later (a log without times: lines)",
+    )
+    made.add_argument("--until", dest="last", type=values.moment, metavar="S", help="and only what is before that")
+    made.add_argument("--force", action="store_true", help="overwrite sessions that are there")
+    made.add_argument("--json", action="store_true", help="as one JSON document")
 
 
 def _add_bench(made: Parser) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.arguments import Parser, build_parser
-from memtui.errors import FAILURE, UserError, silence
+from memtui.errors import BAD_INPUT, FAILURE, UserError, silence
 from memtui.foreign import visible
 
 if TYPE_CHECKING:
@@ -330,6 +330,23 @@ def _print_report(path: Path, *, as_json: bool, redact: bool = False) -> None:
     print(json.dumps(report, indent=2) if as_json else format_report(report))
 
 
+def _import(args: argparse.Namespace) -> int:
+    import json
+
+    from memtui.importing.command import import_all, plain, words
+
+    _drop_root()
+    wanted = args.first, args.last
+    found = import_all(args.logs, args.output, lambda line: _say(args, line), wanted=wanted, force=args.force)
+    if args.json:
+        print(json.dumps(plain(found), indent=2))
+    else:
+        for outcome in found:
+            if outcome.session is not None:
+                print(visible(words(outcome)))
+    return 0 if all(outcome.session is not None for outcome in found) else BAD_INPUT
+
+
 def _export(args: argparse.Namespace) -> int:
     import threading
     import time
@@ -393,6 +410,7 @@ COMMANDS = {
     "mark": _mark,
     "report": _report,
     "export": _export,
+    "import": _import,
     "bench": _bench,
     "doctor": _doctor,
     "completion": _completion,

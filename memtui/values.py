@@ -34,6 +34,14 @@ def duration(text: str) -> float:
     return value
 
 
+def moment(text: str) -> float:
+    """``--from``, ``--until`` of an import."""
+    value = _seconds(text)
+    if value * 1e9 > DURATION_NS[1]:
+        raise argparse.ArgumentTypeError(f"must be at most ten years, in seconds, not {text}")
+    return value
+
+
 def overhead(text: str) -> int:
     """``--max-overhead``: per cent of the time, with or without the sign; in parts per million."""
     try:

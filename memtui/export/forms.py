@@ -90,12 +90,19 @@ def _html(reader: Source) -> Files:
     yield "report.html", lambda file: _write_text(page(reader), file)
 
 
+def _steps(form: str, reader: Source) -> Files:
+    from memtui.export import steps
+
+    return getattr(steps, form)(reader)
+
+
 FORMS: dict[str, Callable[[Source], Files]] = {
     "csv": _csv,
     "parquet": _parquet,
     "json": _json,
     "svg": _svg,
     "html": _html,
+    **{form: partial(_steps, form) for form in ("zpp", "analysis", "mxnet", "chrome")},
 }
 
 

@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from memtui.analysis.mxnet_tags import COMPAT
 from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.export.model_names import ModelNames
 from memtui.export.source import Run, Source
 from memtui.samples import Capability, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.session.allocations import RecordedStep
+from memtui.session.imported import ImportedFrom
 from memtui.session.reader import VmaRow
 from memtui.session.training import Progress, ProgressRow
 
@@ -137,6 +139,18 @@ class RedactedSource(Source):
     def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
         found = super().tensor_maps()
         return [(pid, t_ns, replace(one, names=self._model.layers(one.names))) for pid, t_ns, one in found]
+
+    def imported(self) -> ImportedFrom | None:
+        found = super().imported()
+        if found is None:
+            return None
+        op, sums = self._model.op, found.sums
+        if sums is not None:
+            sums = {
+                key if key in COMPAT else op(key): (total, tuple(map(self._model.raw_tag, tags)))
+                for key, (total, tags) in sums.items()
+            }
+        return replace(found, file=self._commands[found.file], coarse=tuple(map(op, found.coarse)), sums=sums)
 
     def training(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list[ProgressRow]:
         scrub = self._words.scrub

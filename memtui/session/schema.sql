@@ -67,3 +67,5 @@ CREATE TABLE training_progress( -- training steps that ended, and what tensors h
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, first_step INTEGER NOT NULL, steps INTEGER NOT NULL,
     start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, -- 0: not seen
     view TEXT NOT NULL, reason TEXT NOT NULL, cost_ns INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE driver_memory( -- of an imported log: what a driver said is free on a GPU, of all programs together
+    t_ns INTEGER NOT NULL, free_bytes INTEGER NOT NULL, total_bytes INTEGER NOT NULL);
