@@ -18,6 +18,7 @@ from memtui.choices import (
     FLUSHES,
     MODES,
     REARMS,
+    RULES,
     SPACES,
     STEPS_APART,
     THEMES,
@@ -30,6 +31,7 @@ from memtui.foreign import visible
 Command = Callable[[argparse.Namespace], int]
 
 FORMATS = ("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", "chrome")
+FIGURES = ("svg", "pdf")
 SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
 _TRACE_HELP = "record allocations, too, as memtui trace does"
@@ -164,6 +166,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write into")
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
     _add_import(command("import", "make sessions of memory logs and traces of other tools"))
+    _add_breakdown(command("breakdown", "what memory is made of: bars by category, of sessions, logs and traces"))
     text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
     _add_bench(command("bench", text, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
@@ -194,6 +197,31 @@ def _add_import(made: Parser) -> None:
     )
     made.add_argument("--until", dest="last", type=values.moment, metavar="S", help="and only what is before that")
     made.add_argument("--force", action="store_true", help="overwrite sessions that are there")
+    made.add_argument("--json", action="store_true", help="as one JSON document")
+
+
+def _add_breakdown(made: Parser) -> None:
+    made.add_argument(
+        "files", metavar="FILE", nargs="+", type=Path, help="a session, or anything that memtui import takes"
+    )
+    made.add_argument(
+        "--rules",
+        choices=RULES,
+        default="memtui",
+        help="what is a category: memtui goes by the kind of tensor and drops nothing; compat does what the scripts of "
+        "MXNet's memory profiler do, with what they get wrong (memtui)",
+    )
+    made.add_argument(
+        "--fraction", type=values.percent, default=0.0, metavar="PCT", help="leave out bars of that share or less"
+    )
+    made.add_argument("--title", default="", metavar="T", help="above everything")
+    made.add_argument("--all", action="store_true", help="all files on one scale; of figures, in one")
+    made.add_argument(
+        "--subtract-padding", action="store_true", help="without the 32 bytes that MXNet's pool adds to an allocation"
+    )
+    made.add_argument("--to", choices=FIGURES, help="figures in place of text")
+    made.add_argument("-o", "--output", metavar="DIR", type=Path, help="folder to write them into")
+    made.add_argument("--force", action="store_true", help="overwrite figures that are there")
     made.add_argument("--json", action="store_true", help="as one JSON document")
 
 

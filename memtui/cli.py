@@ -347,6 +347,25 @@ def _import(args: argparse.Namespace) -> int:
     return 0 if all(outcome.session is not None for outcome in found) else BAD_INPUT
 
 
+def _breakdown(args: argparse.Namespace) -> int:
+    from memtui.breakdown.command import Asked, breakdown
+
+    _drop_root()
+    asked = Asked(
+        args.rules,
+        args.fraction,
+        args.title,
+        args.all,
+        args.subtract_padding,
+        args.to or "",
+        args.output,
+        args.force,
+        args.json,
+    )
+    # What it shows is made visible line by line: it may have many.
+    return 0 if breakdown(args.files, asked, lambda line: _say(args, line), print) else BAD_INPUT
+
+
 def _export(args: argparse.Namespace) -> int:
     import threading
     import time
@@ -411,6 +430,7 @@ COMMANDS = {
     "report": _report,
     "export": _export,
     "import": _import,
+    "breakdown": _breakdown,
     "bench": _bench,
     "doctor": _doctor,
     "completion": _completion,

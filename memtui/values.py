@@ -42,6 +42,17 @@ def moment(text: str) -> float:
     return value
 
 
+def percent(text: str) -> float:
+    """``--fraction``: a share in per cent, with or without the sign."""
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of per cent, such as 5, not {text!r}") from None
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 100 per cent, not {text}")
+    return value
+
+
 def overhead(text: str) -> int:
     """``--max-overhead``: per cent of the time, with or without the sign; in parts per million."""
     try:

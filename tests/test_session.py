@@ -486,26 +486,33 @@ def test_runs_are_the_same_in_parts():
     assert [start for start, _, _ in pages.runs([border, DATA + 4096])] == [DATA, DATA + 4096, border]
 
 
-def test_a_session_of_the_format_before_is_read(tmp_path):
-    """It lacks the tables of what programs tell of themselves, and knows nothing of that."""
+@pytest.mark.parametrize("version", [8, 7, 6])
+def test_a_session_of_a_format_before_is_read(version, tmp_path):
+    """It lacks tables, of what programs tell of themselves and of what was imported, and knows nothing of that."""
     path = write_session(tmp_path / "s.memtui", messages(5))
+    gone = {
+        8: ("driver_memory",),
+        7: ("driver_memory", "training_progress", "allocation_device"),
+        6: ("driver_memory", "training_progress", "allocation_device", "allocation_step", "tensor_ranges"),
+    }[version]
     connection = sqlite3.connect(path)
-    gone = ("allocation_step", "tensor_ranges", "training_progress", "allocation_device")
-    connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + "PRAGMA user_version=6;")
+    connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + f"PRAGMA user_version={version};")
     connection.close()
     reader = SessionReader(path)
     assert len(reader.samples) == 5
     assert reader.allocation_steps() == []
     assert reader.tensor_maps() == []
     assert reader.training() == []
+    assert reader.driver_memory() == []
+    assert reader.imported() is None
     reader.close()
     connection = sqlite3.connect(path)
     connection.executescript("DROP TABLE gpu_memory;")
     connection.close()
-    with pytest.raises(SessionError, match="its tables are not those of format 6"):
+    with pytest.raises(SessionError, match=f"its tables are not those of format {version}"):
         SessionReader(path)
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
-    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 8\)"):
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 9\)"):
         SessionReader(path)
