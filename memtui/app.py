@@ -82,6 +82,7 @@ def run_viewer(
     try:
         with _ready():
             reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
+            imported = reader.imported() is not None
             reader.release()  # the thread that reads opens its own connection
             from memtui.screens.monitor import MemtuiApp
 
@@ -96,6 +97,7 @@ def run_viewer(
                 stopped=stopped,
                 order=order,
                 began_it=began_it,
+                imported=imported,
             )
             app.run(mouse=how.mouse)
             if not app.return_code:

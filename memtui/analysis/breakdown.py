@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +72,11 @@ def items_of(trace: StepTrace, rows: NDArray[np.integer], *, tagged: bool) -> li
     return found
 
 
+def items_of_sums(sums: Mapping[str, tuple[float, Sequence[str]]]) -> list[Item]:
+    """The categories of an analysis file."""
+    return [Item(key, kind_of_key(key), int(total), len(tags), key) for key, (total, tags) in sums.items()]
+
+
 def without_padding(items: Iterable[Item], coarse: Sequence[str]) -> list[Item]:
     """Without the bytes that MXNet's pool adds to each request; those known in whole MB (``coarse``) stay."""
     in_mb = Counter(coarse)
@@ -83,7 +88,7 @@ def without_padding(items: Iterable[Item], coarse: Sequence[str]) -> list[Item]:
 
 
 def break_down(items: Iterable[Item], rules: str) -> Breakdown:
-    """Add allocations up, by ``COMPAT_RULES`` or ``OWN_RULES``: those of the original drop what they do not know, our own drop nothing."""
+    """Add allocations up by ``COMPAT_RULES``, which drop what they do not know, or ``OWN_RULES``."""
     sums: dict[str, list[int]] = {}
     dropped = []
     for item in items:
@@ -105,4 +110,4 @@ def break_down(items: Iterable[Item], rules: str) -> Breakdown:
 def _key(item: Item, rules: str) -> str | None:
     if rules == COMPAT_RULES:
         return item.key or compat_key(raw_tag(item.tag))
-    return CATEGORIES[item.kind if item.key is None else kind_of_key(item.key)]
+    return CATEGORIES[item.kind]

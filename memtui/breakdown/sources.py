@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.analysis.breakdown import Item, items_of
+from memtui.analysis.breakdown import Item, items_of, items_of_sums
 from memtui.analysis.step_index import StepIndex
 from memtui.analysis.step_trace import StepTrace
 from memtui.errors import UserError
@@ -83,8 +83,7 @@ def _of_session(path: Path) -> Iterator[Held]:
 def _held(path: Path, trace: StepTrace, device: str, about: ImportedFrom | None, which: str) -> Held:
     device = "" if device == MAIN_MEMORY else device
     if about is not None and about.sums is not None:
-        items = [Item(key, 0, int(total), len(tags), key) for key, (total, tags) in about.sums.items()]
-        return Held(path, about.format, DRIVER, device, items, padded=True)
+        return Held(path, about.format, DRIVER, device, items_of_sums(about.sums), padded=True)
     driver = about is not None and about.driver
     index = StepIndex(trace)
     rows = index.born[index.alive(index.peak_row)]

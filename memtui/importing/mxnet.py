@@ -67,7 +67,7 @@ def parse(data: bytes) -> Imported:
             marks.append(Event(number, "mark", _text(found[1].strip())))
     if not len(ledger):
         raise NotImportable("no line of it is an allocation of MXNet's memory patch ([mem] Allocate ... bytes ...)")
-    absent = _ABSENT + ((f"what {releases} release lines gave back",) if releases else ())
+    absent = _ABSENT + ((f"what was given back by {releases} release line{'s' * (releases > 1)}",) if releases else ())
     about = ImportedFrom(FORMAT, clock=LINES, driver=True, absent=absent, warnings=wrong.lines(), coarse=tuple(coarse))
     return Imported((Part(ledger.trace(0, number), "cuda"),), about, tuple(marks), tuple(driver))
 

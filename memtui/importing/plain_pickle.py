@@ -51,7 +51,7 @@ def load_plain(data: bytes) -> Any:
         code = error.args[0] if error.args else None
         if isinstance(code, int) and bytes([code & 0xFF]) not in _HARMLESS:
             raise NotImportable(
-                "is a pickle that is more than data (it names a class or builds an object): nothing of it was run"
+                "is a pickle of more than data, such as a class or an object: nothing of it was run"
             ) from None
         raise NotImportable("is a damaged pickle") from None
     except (RecursionError, MemoryError):

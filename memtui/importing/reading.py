@@ -34,13 +34,18 @@ def read_file(path: Path) -> bytes:
         raise NotImportable("is a folder") from None
     except OSError as error:
         raise NotImportable(f"cannot be read: {error.strerror}") from None
+    _check_size(data)
     if data.startswith(_GZIP):
         data = _unpacked(data)
-    if len(data) > MOST_BYTES:
-        raise NotImportable(f"has more than {size(MOST_BYTES)}")
+        _check_size(data)
     if not data:
         raise NotImportable("is empty")
     return data
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > MOST_BYTES:
+        raise NotImportable(f"has more than {size(MOST_BYTES)}")
 
 
 def _unpacked(data: bytes) -> bytes:
