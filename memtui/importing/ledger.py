@@ -79,8 +79,8 @@ class Ledger:
         if address is not None:
             self._held[address] = block
         elif size_bytes:
-            for one in {(key, size_bytes), size_bytes}:
-                self._by_key.setdefault(one, []).append(block)
+            self._by_key.setdefault((key, size_bytes), []).append(block)
+            self._by_key.setdefault(size_bytes, []).append(block)
         if not size_bytes:
             self._live.pop(block)
         return block

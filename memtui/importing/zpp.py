@@ -31,6 +31,7 @@ def parse(data: bytes) -> Imported:
     ledger, wrong = Ledger(), Warnings()
     usage = last_us = number = 0
     first_ns: int | None = None
+    known: dict[bytes, tuple[str, int]] = {}  # operations and their phases
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         found = _LINE.fullmatch(line)
@@ -52,12 +53,15 @@ def parse(data: bytes) -> Imported:
         last_us, usage = t_us, usage + change
         if said != usage:
             wrong.say(f"line {number} says {said} bytes are in use; the changes so far come to {usage}")
-        op = storable(found[4].decode("utf-8", "surrogateescape"))
+        if found[4] not in known:
+            op = storable(found[4].decode("utf-8", "surrogateescape"))
+            known[found[4]] = op, _phase(op)
+        op, phase = known[found[4]]
         try:
             if change < 0:
-                ledger.free(t_us * 1000, -change, op, key=op, phase=_phase(op))
+                ledger.free(t_us * 1000, -change, op, key=op, phase=phase)
             else:
-                ledger.allocate(t_us * 1000, change, op, key=op, phase=_phase(op))
+                ledger.allocate(t_us * 1000, change, op, key=op, phase=phase)
         except NotImportable as error:
             raise NotImportable(f"line {number} {error}") from None
     if first_ns is None:
