@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,15 +36,14 @@ def stretches(trace: StepTrace, begins: Sequence[tuple[int, int]] = (), longest:
     edges = {trace.existing: trace.step}
     for t_ns, number in begins:
         edges[int(np.searchsorted(trace.t_ns[trace.existing :], t_ns)) + trace.existing] = number
-    edges.pop(n, None)
+    starts = sorted(row for row in edges if row < n)
     alive = np.cumsum(np.sign(trace.delta_bytes))
     rows: list[tuple[int, int]] = []
-    for (row, number), end in zip(sorted(edges.items()), [*sorted(edges)[1:], n], strict=True):
-        while True:
+    for row, end in pairwise([*starts, n]):
+        number = edges[row]
+        while row < end:
             rows.append((row, number))
             row += max(longest, int(alive[row]))
-            if row >= end:
-                break
             number += not begins
     if len(rows) < 2:
         yield replace(trace, step=rows[0][1]) if rows else trace

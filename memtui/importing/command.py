@@ -90,7 +90,8 @@ def _none(given: list[Path], bad: list[Outcome]) -> str:
     if len(bad) == 1:
         return bad[0].reason
     where = str(given[0]) if len(given) == 1 else f"{len(given)} names"
-    return f"{where}: none of {len(bad)} files can be imported; the first: {bad[0].reason}; expected is {EXPECTED}"
+    expected = "" if EXPECTED in bad[0].reason else f"; expected is {EXPECTED}"
+    return f"{where}: none of {len(bad)} files can be imported; the first: {bad[0].reason}{expected}"
 
 
 def words(outcome: Outcome) -> str:

@@ -32,10 +32,10 @@ from memtui.widgets.rows import RowPanel
 
 _NONE = "no step of a training was recorded: memtui trace -- python train.py records some"
 _KEYS = (
-    "← → cursor · P peak · n N step · 1 2 3 4 list · ↑ ↓ tensor · / filter · Esc back",
-    "← → ↑ ↓ cursor · P peak · n N step · 1 2 3 4 list · / filter · f all · Esc back",
-    "← → cursor · 1 2 3 4 list · ↑ ↓ layer · Enter only it · space fold · Esc back",
-    "← → cursor · P peak · n N step · 1 2 3 4 list · b rules · / filter · Esc back",
+    "← → cursor · P peak · n N step · 1-4 list · ↑ ↓ tensor · / filter · Esc back",
+    "← → ↑ ↓ cursor · P peak · n N step · 1-4 list · / filter · f all · Esc back",
+    "← → cursor · 1-4 list · ↑ ↓ layer · Enter only it · space fold · Esc back",
+    "← → cursor · P peak · n N step · 1-4 list · b rules · / filter · Esc back",
 )
 _FILTER = "words · op= layer= kind= phase=GLOB · >1MiB · !not"
 _EMPTY = StepTrace.from_columns(np.empty((7, 0), np.int64), step=0, start_ns=0, end_ns=0, existing=0, names=())
@@ -148,8 +148,9 @@ class AllocationScreen(Screen[None]):
             step, about = steps[at], presenter.reader.imported()
             lists = StepLists(StepIndex(presenter.reader.step_trace(step)), about)
             if about is not None:
+                begin_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
                 marks = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
-                self.post_message(_Ready(at, len(steps), _imported_words(about, step), lists, marks))
+                self.post_message(_Ready(at, len(steps), _imported_words(about, step, begin_ns), lists, marks))
                 return
             where = step.peak_op.rpartition("/")[2] + (f" in layer {step.peak_layer}" if step.peak_layer else "")
             on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
@@ -342,12 +343,17 @@ class AllocationScreen(Screen[None]):
         self.on_resize()
 
 
-def _imported_words(about: ImportedFrom, step: RecordedStep) -> str:
-    """Where a step is from, and what its sizes are."""
+def _imported_words(about: ImportedFrom, step: RecordedStep, begin_ns: int | None) -> str:
+    """Where a step is from, what its sizes are, and which part of the file it is; ``begin_ns`` None: all of it."""
     on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
     what = "allocated from the driver" if about.driver else "peak"
     where = "" if about.driver else f" at {step.peak_op.rpartition('/')[2] or 'its begin'}"
     wrong = f" · {len(about.warnings)} warnings (memtui report)" if about.warnings else ""
-    return (
-        f"{text.clean(about.file)} ({text.clean(about.format)}){on}   {what} {text.size(step.peak_bytes)}{where}{wrong}"
-    )
+    part = ""
+    if begin_ns is not None and about.counts:
+        part = f" {about.clock} {step.start_ns} to {step.end_ns}"
+    elif begin_ns is not None:
+        first, last = ((t_ns - begin_ns) / 1e9 for t_ns in (step.start_ns, step.end_ns))
+        part = f" {text.duration(first)} to {text.duration(last)}"
+    which = f"{text.clean(about.file)} ({text.clean(about.format)}){on}{part}"
+    return f"{which}   {what} {text.size(step.peak_bytes)}{where}{wrong}"
