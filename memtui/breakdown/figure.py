@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from memtui.analysis.breakdown import Bar
 from memtui.export.figures.axes import Frame, bytes_scale
-from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, TEXT_PT, Drawing, fit, wrap
+from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, TEXT_PT, Drawing, fit, text_width, wrap
 from memtui.units import size
 
 _BAR_PT, _GAP_PT = 9.0, 3.0
-_LEFT_PT, _RIGHT_PT, _TOP_PT, _BELOW_PT = 82.0, 46.0, 16.0, 26.0
+_NAME_PT, _MOST_NAME_PT = 6.5, 96.0  # size of names, and the width they may take
+_TOP_PT, _BELOW_PT = 16.0, 26.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +39,29 @@ def draw(graphs: Sequence[Graph], title: str, make: Callable[[float, float, str,
     if title:
         drawing.text(4, 11, fit(title, width, TEXT_PT + 1), size=TEXT_PT + 1)
         top = _TOP_PT
-    scale = bytes_scale(max((bar.bytes for graph in graphs for bar in graph.bars), default=0))
+    bars = [bar for graph in graphs for bar in graph.bars]
+    names = max((text_width(bar.name, _NAME_PT) for bar in bars), default=0.0)
+    left = 7 + min(names, _MOST_NAME_PT)
+    right = 4 + max((text_width(_label(bar), SMALL_PT) for bar in bars), default=0.0)
+    scale = bytes_scale(max((bar.bytes for bar in bars), default=0))
     for graph, head, said, height in zip(graphs, titles, notes, heights, strict=True):
         for row, line in enumerate(head):
             drawing.text(4, top + (row + 1) * line_pt, line, size=SMALL_PT)
         begin = top + len(head) * line_pt + 6
         high = len(graph.bars) * (_BAR_PT + _GAP_PT)
-        frame = Frame(drawing, _LEFT_PT, begin, COLUMN_PT - _LEFT_PT - _RIGHT_PT, high, scale)
+        frame = Frame(drawing, left, begin, COLUMN_PT - left - right, high, scale)
         for row, bar in enumerate(graph.bars):
             y = begin + row * (_BAR_PT + _GAP_PT)
-            drawing.rect(_LEFT_PT, y, frame.x(bar.bytes) - _LEFT_PT, _BAR_PT, "wss")
-            drawing.text(_LEFT_PT - 3, y + 6.8, fit(bar.name, _LEFT_PT - 7, 6.5), size=6.5, anchor="end")
-            label = f"{bar.share * 100:.2f} %  {size(bar.bytes)}"
-            drawing.text(frame.x(bar.bytes) + 2, y + 6.8, label, size=SMALL_PT)
+            drawing.rect(left, y, frame.x(bar.bytes) - left, _BAR_PT, "wss")
+            drawing.text(left - 3, y + 6.8, fit(bar.name, _MOST_NAME_PT, _NAME_PT), size=_NAME_PT, anchor="end")
+            drawing.text(frame.x(bar.bytes) + 2, y + 6.8, _label(bar), size=SMALL_PT)
         frame.edges()
         frame.label_across(f"bytes ({scale.unit})" if scale.unit != "B" else "bytes")
         for row, line in enumerate(said):
             drawing.text(4, begin + high + _BELOW_PT + row * line_pt, line, size=SMALL_PT, fill="dim")
         top += height
     return drawing
+
+
+def _label(bar: Bar) -> str:
+    return f"{bar.share * 100:.2f} %  {size(bar.bytes)}"
