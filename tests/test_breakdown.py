@@ -136,7 +136,7 @@ def test_both_steps_of_the_seed_in_the_order_of_its_readme(capsys):
     texts = svg_texts(Path("graphs-svg3/breakdown.svg"))
     assert "Sockeye" in texts
     assert {"Workspace", "RNN Layer", "Weights"} <= texts
-    assert "44.44 %  4.00 MiB" in texts
+    assert "44.44 %, 4.00 MiB" in texts
 
 
 def svg_texts(path: Path) -> set[str]:

@@ -11,7 +11,7 @@ from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, TEXT_PT, Drawing, fit
 from memtui.units import size
 
 _BAR_PT, _GAP_PT = 9.0, 3.0
-_NAME_PT, _MOST_NAME_PT = 6.5, 96.0  # size of names, and the width they may take
+_NAME_PT, _MOST_NAME_PT = 6.5, 104.0  # size of names, and the width they may take
 _TOP_PT, _BELOW_PT = 16.0, 26.0
 
 
@@ -64,4 +64,4 @@ def draw(graphs: Sequence[Graph], title: str, make: Callable[[float, float, str,
 
 
 def _label(bar: Bar) -> str:
-    return f"{bar.share * 100:.2f} %  {size(bar.bytes)}"
+    return f"{bar.share * 100:.2f} %, {size(bar.bytes)}"

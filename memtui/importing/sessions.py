@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import memtui
-from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.stretches import stretches, within
 from memtui.errors import UserError
 from memtui.frames import hello_to_plain
-from memtui.importing.result import Imported, NotImportable, Part
+from memtui.importing.result import Imported, NotImportable
 from memtui.samples import MAIN_MEMORY, AllocationStep, Capability, Clock, Hello, Host, Options, Target
 from memtui.session.allocations import MAX_ROWS, step_row
 from memtui.session.imported import WALL
@@ -26,6 +25,7 @@ Range = tuple[float | None, float | None]
 
 def write(imported: Imported, path: Path, *, force: bool = False) -> None:
     """Make the session, whole or not at all. Raises UserError and SessionError."""
+    steps = _stretches(imported)  # before anything is replaced: it may be refused
     try:
         writer = SessionWriter(path, overwrite=force)
     except FileExistsError:
@@ -33,7 +33,7 @@ def write(imported: Imported, path: Path, *, force: bool = False) -> None:
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
     try:
-        _fill(writer, imported)
+        _fill(writer, imported, steps)
     except BaseException as error:
         writer.discard()
         if isinstance(error, (sqlite3.Error, OSError)):
@@ -63,7 +63,7 @@ def in_range(imported: Imported, wanted: Range) -> Imported:
     )
 
 
-def _fill(writer: SessionWriter, imported: Imported) -> None:
+def _fill(writer: SessionWriter, imported: Imported, steps: list[AllocationStep]) -> None:
     begin_ns = min(part.trace.start_ns for part in imported.parts)
     end_ns = max(part.trace.end_ns for part in imported.parts)
     writer.put_meta(
@@ -72,39 +72,23 @@ def _fill(writer: SessionWriter, imported: Imported) -> None:
         imported=imported.about.to_plain(),
         end={"t_ns": end_ns, "kind": "imported", "text": ""},
     )
-    number = 0
-    for part in imported.parts:
-        for stretch in _stretches(part):
-            writer.insert("allocation_step", [_row(number, part, stretch)])
-            if part.device != MAIN_MEMORY:
-                writer.insert("allocation_device", [(number, part.device)])
-            number += 1
+    for number, step in enumerate(steps):
+        writer.insert("allocation_step", [step_row(number, step)])
+        if step.device != MAIN_MEMORY:
+            writer.insert("allocation_device", [(number, step.device)])
     writer.insert("event", [(mark.t_ns, mark.kind, mark.text) for mark in imported.marks])
     writer.insert("driver_memory", imported.driver)
 
 
-def _stretches(part: Part) -> list[StepTrace]:
-    found = list(stretches(part.trace, part.begins))
-    if any(len(one) > MAX_ROWS for one in found):
-        raise NotImportable(f"more than {MAX_ROWS} blocks are alive at once")
-    return found
-
-
-def _row(number: int, part: Part, stretch: StepTrace) -> tuple[object, ...]:
-    head = AllocationStep(
-        0,
-        stretch.step,
-        stretch.start_ns,
-        stretch.end_ns,
-        stretch.existing,
-        stretch.names,
-        stretch.to_columns(),
-        device=part.device,
-    )
-    try:
-        return step_row(number, head)
-    except ValueError as error:
-        raise NotImportable(str(error)) from None
+def _stretches(imported: Imported) -> list[AllocationStep]:
+    """Raises NotImportable: one has more rows than a session takes."""
+    found = [(part.device, one) for part in imported.parts for one in stretches(part.trace, part.begins)]
+    if any(len(one) > MAX_ROWS for _, one in found):
+        raise NotImportable(f"has more than {MAX_ROWS} blocks alive at once")
+    return [
+        AllocationStep(0, one.step, one.start_ns, one.end_ns, one.existing, one.names, one.to_columns(), device=device)
+        for device, one in found
+    ]
 
 
 def _hello(imported: Imported, begin_ns: int) -> Hello:

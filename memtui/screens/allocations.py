@@ -169,7 +169,8 @@ class AllocationScreen(Screen[None]):
             message.lists.like(last)
         self._number, self._lists = message.number, message.lists
         recorded = "" if message.lists.origin else " recorded"
-        which = f"  {message.number + 1} of {message.of}{recorded}" if message.of else ""
+        alone = message.of == 1 and message.lists.origin is not None
+        which = f"  {message.number + 1} of {message.of}{recorded}" if message.of and not alone else ""
         self._words, self._marks = f" allocations{which}   {message.words}", tuple(message.marks)
         self.head.show(self._words)
         self.tensors.select(None)  # numbers of another step
