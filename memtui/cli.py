@@ -333,6 +333,7 @@ def _print_report(path: Path, *, as_json: bool, redact: bool = False) -> None:
 def _import(args: argparse.Namespace) -> int:
     import json
 
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it multiplies no matrices; numpy would start threads for it
     from memtui.importing.command import import_all, plain, words
 
     _drop_root()

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 
 from memtui.analysis.step_trace import PHASES, StepTrace
+from memtui.analysis.zpp_scopes import SCOPES
 
-SCOPES = {"forward": "forward/", "backward": "gradients/", "optimiser": "optimizer/"}
-"""What the path of an operation begins with, by phase."""
 _BLANK = re.compile(r"[ \t\r\n\v\f]")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from memtui.analysis.step_trace import PHASES
-from memtui.export.zpp import SCOPES
+from memtui.analysis.zpp_scopes import SCOPES
 from memtui.foreign import storable
 from memtui.importing.ledger import BETWEEN, UNKNOWN, Ledger
 from memtui.importing.outcome import with_kinds
