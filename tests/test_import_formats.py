@@ -208,6 +208,7 @@ def test_a_memory_event_belongs_to_what_runs_around_it():
             memory(10, 32, 8, 96),
             span("autograd::engine::evaluate_function: AddmmBackward0", 60, 10),
             memory(61, -64, 7, 32),
+            memory(62, 8, 11, 40),
             span("Optimizer.step#SGD.step", 80, 10, "user_annotation"),
             memory(82, 16, 9, 48),
         )
@@ -217,11 +218,12 @@ def test_a_memory_event_belongs_to_what_runs_around_it():
         "aten::linear/aten::addmm",
         "aten::linear",
         "autograd::engine::evaluate_function: AddmmBackward0",
+        "autograd::engine::evaluate_function: AddmmBackward0",
         "Optimizer.step#SGD.step",
     ]
-    assert [PHASES[p] for p in trace.phase.tolist()] == ["forward", "forward", "backward", "optimiser"]
+    assert [PHASES[p] for p in trace.phase.tolist()] == ["forward", "forward", "backward", "backward", "optimiser"]
     assert trace.name(int(trace.layer[0])) == "Net_0"
-    assert [CATEGORIES[c] for c in trace.category.tolist()] == ["activations"] * 3 + ["unknown"]
+    assert [CATEGORIES[c] for c in trace.category.tolist()] == ["activations"] * 3 + ["gradients", "unknown"]
     assert int(trace.t_ns[0]) == 10**18 + 3500
 
 

@@ -20,7 +20,7 @@ from memtui.session.imported import SINCE_BOOT, WALL, ImportedFrom
 
 FORMAT = "Chrome trace"
 _FORWARD, _BACKWARD, _OPTIMISER = (PHASES.index(name) for name in ("forward", "backward", "optimiser"))
-_STEP, _MODULE = "ProfilerStep#", "nn.Module: "
+_STEP, _MODULE, _OPTIMISE = "ProfilerStep#", "nn.Module: ", "Optimizer.step#"
 _MOST_NS = 1 << 61
 _ABSENT = (
     "the begin: memory that is neither allocated nor freed in the trace is not in it",
@@ -122,7 +122,8 @@ def _part(
             ledger.existing(-change.bytes, address=change.address)
             ledger.free_at(change.t_ns, change.address, op, phase=phase)
     trace = ledger.trace(changes[0].t_ns, changes[-1].t_ns)
-    return Part(with_kinds(trace), device, begins)
+    steps = sorted(span.start_ns for found in spans.values() for span in found if span.name.startswith(_OPTIMISE))
+    return Part(with_kinds(trace, steps), device, begins)
 
 
 class _Around:
@@ -156,7 +157,7 @@ def _words(names: tuple[str, ...]) -> tuple[str, str, int]:
     layers = [name.removeprefix(_MODULE) for name in names if name.startswith(_MODULE)]
     if any(name.startswith("autograd::engine") for name in ops):
         phase = _BACKWARD
-    elif any(name.startswith("Optimizer.step#") for name in ops):
+    elif any(name.startswith(_OPTIMISE) for name in ops):
         phase = _OPTIMISER
     else:
         phase = _FORWARD if ops and not ops[0].startswith("Optimizer.") else BETWEEN
