@@ -202,7 +202,7 @@ def _add_import(made: Parser) -> None:
 
 def _add_breakdown(made: Parser) -> None:
     made.add_argument(
-        "files", metavar="FILE", nargs="+", type=Path, help="a session, or anything that memtui import takes"
+        "files", metavar="FILE|LOG", nargs="+", type=Path, help="a session, or anything that memtui import takes"
     )
     made.add_argument(
         "--rules",

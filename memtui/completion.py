@@ -62,7 +62,14 @@ def _word(action: argparse.Action) -> Word:
     elif choices:
         kind = "choice"
     else:
-        kind = {"PID": "pid", "PID|NAME": "pid", "DIR": "dir", "FILE": "file" if flags else "session"}.get(name, "text")
+        kind = {
+            "PID": "pid",
+            "PID|NAME": "pid",
+            "DIR": "dir",
+            "LOG|DIR": "file",
+            "FILE|LOG": "file",
+            "FILE": "file" if flags else "session",
+        }.get(name, "text")
     return Word(flags, kind, name, action.help or "", choices)
 
 

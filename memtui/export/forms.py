@@ -72,6 +72,8 @@ def _json(reader: Source) -> Files:
 def _svg(reader: Source) -> Files:
     from memtui.export.figures import figures
 
+    if reader.imported() is not None:
+        raise UserError(f"{reader.short_title}: has no pages to draw; memtui breakdown --to svg draws what it has")
     for name, drawing in figures(reader):
         yield f"{name}.svg", partial(_write_text, drawing.document())
 
