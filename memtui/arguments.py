@@ -169,11 +169,45 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
     text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
     _add_bench(command("bench", text, screen))
+    text = "train a grid of settings, run by run, and go on where it was interrupted: tune GRID.toml, tune results/TIME"
+    _add_tune(command("tune", text, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("completion", "a script that lets your shell complete memtui's words")
     made.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
     return parser
+
+
+def _add_tune(made: Parser) -> None:
+    made.add_argument(
+        "what",
+        metavar="GRID.toml",
+        nargs="?",
+        help="TOML with [grid]; or a folder to look at; or, with --grid, NETWORK",
+    )
+    made.add_argument("network", metavar="NETWORK", nargs="?", help="of all runs, where no axis is called name")
+    group = made.add_argument_group("what is run")
+    group.add_argument(
+        "--grid",
+        action="append",
+        default=[],
+        metavar="K=V,V",
+        help="values of a setting, or name=NETWORK,NETWORK; every combination is run, the first axis slowest",
+    )
+    group.add_argument("--set", action="append", default=[], metavar="K=V", help="a setting of all runs")
+    group.add_argument("--config", type=Path, metavar="FILE", help="TOML with networks of yours")
+    group.add_argument("--resume", type=Path, metavar="DIR", help="go on with the grid of this folder")
+    group.add_argument("--again", action="store_true", help="from the beginning, though the same grid was run before")
+    group.add_argument("--retry", action="store_true", help="run what failed once more")
+    group.add_argument("--jobs", type=values.jobs, default=1, metavar="N", help="runs at a time (1)")
+    group = made.add_argument_group("results")
+    group.add_argument(
+        "-o", "--output", type=Path, default=Path("results"), metavar="DIR", help="where the folder is made (results)"
+    )
+    group.add_argument("--json", action="store_true", help="one JSON document at the end")
+    group.add_argument(
+        "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
+    )
 
 
 def _add_bench(made: Parser) -> None:

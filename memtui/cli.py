@@ -373,6 +373,13 @@ def _bench(args: argparse.Namespace) -> int:
     return bench(args, lambda line: _say(args, line))
 
 
+def _tune(args: argparse.Namespace) -> int:
+    from memtui.learning.tune_command import tune
+
+    _drop_root()
+    return tune(args, lambda line: _say(args, line))
+
+
 def _completion(args: argparse.Namespace) -> int:
     from memtui.completion import script
 
@@ -394,6 +401,7 @@ COMMANDS = {
     "report": _report,
     "export": _export,
     "bench": _bench,
+    "tune": _tune,
     "doctor": _doctor,
     "completion": _completion,
 }

@@ -97,19 +97,29 @@ def settings_of(name: str, changes: Mapping[str, Any], more: Mapping[str, Mappin
 
 def networks_from_file(path: Path) -> dict[str, dict[str, Any]]:
     """The networks of a TOML file: each table is one. Raises UserError, with the line where it is no TOML."""
+    plain = read_toml(path)
+    check_networks(plain, str(path))
+    return plain
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file says. Raises UserError, with the line where it is no TOML."""
     try:
-        plain = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'is not text'}") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: is not TOML: {error}") from None
+
+
+def check_networks(plain: Mapping[str, Any], where: str) -> None:
+    """Raise UserError for what is no table of settings; ``where`` they stand begins its line."""
     for name, table in plain.items():
         if not isinstance(table, dict):
-            raise UserError(f"{path}: {name} is no table: a network is written [name], its settings below it")
-        check_keys(table, f"{path}: [{name}]", ("extends",))
+            raise UserError(f"{where}: {name} is no table: a network is written [name], its settings below it")
+        check_keys(table, f"{where}: [{name}]", ("extends",))
         if not isinstance(table.get("extends", ""), str):
-            raise UserError(f"{path}: [{name}]: extends is the name of a network")
-    return plain
+            raise UserError(f"{where}: [{name}]: extends is the name of a network")
 
 
 def check_keys(given: Iterable[str], where: str, more: tuple[str, ...] = ()) -> None:
@@ -143,7 +153,7 @@ def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
     unused, chain = dict(more), []
     wanted: str | None = name
     while wanted is not None:
-        table = unused.pop(wanted, None) or NETWORKS.get(wanted)
+        table = unused.pop(wanted, NETWORKS.get(wanted))
         if table is None and wanted in more:
             raise UserError(f"network {name} extends itself")
         if table is None:
