@@ -69,13 +69,16 @@ def test_networks_of_the_user_are_kept_for_the_runs(tmp_path):
     assert reopen(made.path).grid == grid
 
 
-keys = st.text(st.characters(exclude_categories=["Cs"]))
+keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 simple = st.booleans() | st.integers(-(1 << 60), 1 << 60) | st.floats(allow_nan=False) | keys
 
 
-@given(
-    st.dictionaries(keys, st.dictionaries(keys, st.recursive(simple, lambda c: st.lists(c) | st.dictionaries(keys, c))))
+layers = st.recursive(
+    simple, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3), max_leaves=6
 )
+
+
+@given(st.dictionaries(keys, st.dictionaries(keys, layers, max_size=3), max_size=3))
 def test_networks_are_written_as_toml(networks):
     assert tomllib.loads(_toml(networks)) == networks
 

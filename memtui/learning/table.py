@@ -7,7 +7,7 @@ from memtui.units import duration, size, span
 
 NONE = "–"
 _SHORT_S = 9.95  # what took less is told more precisely
-COLUMNS = (("accuracy", 9), ("loss", 8), ("peak", 9), ("time", 7))
+COLUMNS = (("accuracy", 9), ("loss", 8), ("peak", 9), ("time", 8))
 
 
 def cells(row: Row) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class GridLog:
         try:
             self._rows = self._results.rows()
         except UserError as error:
-            return str(error)
+            return str(error).removeprefix(f"{self._results.path}/")
         self._read = status.st_mtime_ns, status.st_ino
         return ""
 

@@ -122,7 +122,10 @@ class GridScreen(ListScreen):
     def fill(self) -> None:
         view, width = self._view, self.app.size.width
         self.head.show(f" memtui tune  {view.path}   {len(view.rows)} runs")
-        self.bar.show(f" {_bar(view, width - 44)} {_count(view)}")
+        if view.trouble:
+            self.bar.show(f" {view.trouble}", "warning")
+        else:
+            self.bar.show(f" {_bar(view, width - 44)} {_count(view)}")
         columns, joined = columns_of(view, width - _FRAME)
         made = {row.run: row for row in view.rows}
         running = next((row.run for row in view.rows if row.state == RUNNING), None)
@@ -281,7 +284,7 @@ def columns_of(view: GridView, width: int) -> tuple[tuple[Column, ...], bool]:
         return (*first, *axes, *last, said), False
     one = replace(
         said,
-        name=" ".join(view.axes),
+        name="run",
         cells=min(_JOINED, _cells([" ".join(row.values) for row in view.rows]) + 2),
         rank=1,
     )
@@ -308,7 +311,7 @@ def _bar(view: GridView, width: int) -> str:
 def _count(view: GridView) -> str:
     left = "" if view.left_s is None or view.ended == len(view.rows) else f", {text.span(view.left_s)} left"
     failed = f", {view.failed} failed" if view.failed else ""
-    return view.trouble or f"{view.ended} of {len(view.rows)}{failed}{left}"
+    return f"{view.ended} of {len(view.rows)}{failed}{left}"
 
 
 def _keys(view: GridView, opened: bool) -> str:
