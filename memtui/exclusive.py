@@ -22,16 +22,21 @@ def exclusively(path: Path, trouble: str, *, writable: bool = False) -> Iterator
         writable: whether this user may write to it, which locks over NFS ask for.
 
     Raises:
-        UserError: another process holds it.
-        OSError: it cannot be opened.
+        UserError: another process holds it, or it cannot be held.
     """
-    fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+    try:
+        fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be locked: {error.strerror}", FAILURE) from None
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = lock_holder(fd)
-            raise UserError(trouble.format(who=f"process {holder}" if holder else "another process"), FAILURE) from None
+            who = f"process {holder}" if holder else "another process"
+            raise UserError(trouble.replace("{who}", who), FAILURE) from None
+        except OSError as error:
+            raise UserError(f"{path}: cannot be locked: {error.strerror}", FAILURE) from None
         yield
     finally:
         os.close(fd)

@@ -116,6 +116,7 @@ def test_a_file_may_name_the_network_of_all_runs(tmp_path):
         ("[[grid]]\ntype = ['BP']", "there is no [grid]"),
         ("[grid]\nbatchsize = [50]", "no setting batchsize; did you mean batch_size"),
         ("[grid]\nname = ['fcRelu']", "there is no network fcRelu; did you mean fcReLu"),
+        ("name = '-x'\n[grid]\ntype = ['BP']\n[networks.-x]", "-x is an option, and no network"),
         ("[grid]\ntype = ['BP', 'DFB']", "type=DFB: type is one of BP, FA, DFA, DFAMEM, not DFB"),
         ("[grid]\ntype = ['BP', 'BP']", "type has the value BP twice"),
         ("[grid]\nlearning_rate = [0.001, '1e-3']", "learning_rate: 0.001 and 1e-3 are the same value"),

@@ -274,6 +274,27 @@ class TestInATerminal:
         time.sleep(1.0)
         assert len(self.pids(tmp_path)) < 8
 
+    def test_a_second_one_is_refused_and_may_look(self, start, tmp_path, monkeypatch):
+        monkeypatch.setenv("TUNE_SLEEP", "4")
+        first = start(*self.words(tmp_path))
+        first.read(60, until="running")
+        second = start(*self.words(tmp_path))
+        assert second.end(20) == 1
+        assert b"is being run by process" in second.output
+        (results,) = (tmp_path / "results").iterdir()
+        third = start(str(results))
+        third.read(60, until="q leaves (process")
+        third.send("q")
+        assert third.end(20) == 0
+        assert first.process.poll() is None
+
+    def test_without_a_terminal_to_draw_on_rows_are_printed(self, start, tmp_path, monkeypatch):
+        monkeypatch.setenv("TUNE_SLEEP", "0")
+        terminal = start("fcReLu", "--grid", "seed=1", "-o", str(tmp_path), before=("env", "TERM=dumb"))
+        assert terminal.end(20) == 0
+        assert b"summary.csv" in terminal.output
+        assert not terminal.restored()
+
     def test_what_is_wrong_is_said_without_a_screen(self, start, tmp_path):
         terminal = start("fcReLu", "--grid", "type=XX")
         assert terminal.end(20) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
 import random
@@ -39,7 +40,7 @@ def tuned(folder: Path, *words: str, seconds: float = 0.0) -> subprocess.Complet
     )
 
 
-def started(folder: Path, *words: str, seconds: float = 0.0) -> subprocess.Popen[str]:
+def started(folder: Path, *words: str, seconds: float = 0.0, **more) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*COMMAND, *words],
         cwd=folder,
@@ -47,6 +48,7 @@ def started(folder: Path, *words: str, seconds: float = 0.0) -> subprocess.Popen
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        **more,
     )
 
 
@@ -57,6 +59,11 @@ def begun(folder: Path) -> list[tuple[str, int]]:
     except FileNotFoundError:
         return []
     return [(line.rpartition(" ")[0], int(line.rpartition(" ")[2])) for line in lines]
+
+
+def ended_in_order(folder: Path) -> list[int]:
+    """The processes that were asked to end, and did."""
+    return list(map(int, (folder / "runs.ended").read_text().split()))
 
 
 def table(folder: Path) -> list[dict[str, str]]:
@@ -224,12 +231,14 @@ def test_a_network_of_the_user_goes_to_its_run(tmp_path):
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_and_the_same_command_goes_on(tmp_path, how):
-    tune = started(tmp_path, *GRID, seconds=0.4)
-    until(lambda: len(begun(tmp_path)) >= 3)
+    tune = started(tmp_path, *GRID, seconds=1.0)
+    until(lambda: len(begun(tmp_path)) >= 2)
+    time.sleep(0.1)  # it has begun to listen
     tune.send_signal(how)
     _, complaints = tune.communicate(timeout=20)
     assert tune.returncode == 128 + how
     assert not any(_lives(pid) for _, pid in begun(tmp_path)), "it ended before memtui did"
+    assert ended_in_order(tmp_path) == [begun(tmp_path)[-1][1]]
     ended = table(tmp_path)
     assert len(ended) == len(begun(tmp_path)) - 1, "one was interrupted, and has no row"
     assert f"ended by {how.name}; {len(ended)} of 12 runs have ended; memtui tune --resume results/" in complaints
@@ -238,6 +247,25 @@ def test_a_signal_ends_the_run_and_the_same_command_goes_on(tmp_path, how):
     assert len(table(tmp_path)) == RUNS
     assert table(tmp_path)[: len(ended)] == ended
     assert len(begun(tmp_path)) == RUNS + 1
+
+
+def test_signals_that_are_ignored_stay_so(tmp_path):
+    """As with nohup, and in the background of a script; its runs listen all the same when they are to end."""
+
+    def ignore() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    tune = started(tmp_path, *GRID, seconds=1.0, preexec_fn=ignore)
+    until(lambda: begun(tmp_path))
+    tune.send_signal(signal.SIGHUP)
+    tune.send_signal(signal.SIGINT)
+    until(lambda: len(begun(tmp_path)) >= 2)
+    time.sleep(0.1)
+    tune.terminate()
+    tune.communicate(timeout=20)
+    assert tune.returncode == 128 + signal.SIGTERM
+    assert ended_in_order(tmp_path) == [begun(tmp_path)[-1][1]]
 
 
 def test_a_run_that_does_not_listen_is_killed(tmp_path, monkeypatch):
@@ -306,11 +334,25 @@ def test_a_second_one_on_the_folder_names_the_first(tmp_path):
     assert len(begun(tmp_path)) <= 2
 
 
+def test_a_folder_that_cannot_be_held(tmp_path):
+    words = ("fcReLu", "--grid", "seed=1", "-o", "{odd}")
+    assert tuned(tmp_path, *words).returncode == 0
+    (grid,) = tmp_path.glob("{odd}/*/grid.json")
+    with grid.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert f"is being run by process {os.getpid()}: wait" in tuned(tmp_path, *words).stderr
+
+
 def test_several_at_a_time(tmp_path):
-    begin_s = time.monotonic()
-    done = tuned(tmp_path, "fcReLu", "--grid", "seed=1,2,3,4", "--jobs", "4", "--json", seconds=1.5)
-    assert len(json.loads(done.stdout)["rows"]) == 4
-    assert time.monotonic() - begin_s < 6.0, "one after another would take that long for the sleeping alone"
+    tune = started(tmp_path, "fcReLu", "--grid", "seed=1,2,3,4,5", "--jobs", "4", seconds=3.0)
+    until(lambda: len(begun(tmp_path)) == 4)
+    assert table(tmp_path) == []
+    time.sleep(0.2)
+    tune.send_signal(signal.SIGINT)
+    tune.communicate(timeout=20)
+    assert sorted(ended_in_order(tmp_path)) == sorted(pid for _, pid in begun(tmp_path))
+    assert tuned(tmp_path, "fcReLu", "--grid", "seed=1,2,3,4,5", "--jobs", "4").returncode == 0
+    assert [row["seed"] for row in table(tmp_path)] == list("12345")
 
 
 def test_a_table_that_cannot_be_written_ends_it_and_its_run(tmp_path):

@@ -66,5 +66,15 @@ def main(words: list[str]) -> int:
     return cli.main(words)
 
 
+def listen(words: list[str]) -> int:
+    """A run, which leaves the file TUNE_RUNS.ended when it is asked to end."""
+    try:
+        return train(words)
+    except KeyboardInterrupt:
+        with open(f"{os.environ['TUNE_RUNS']}.ended", "a") as file:
+            file.write(f"{os.getpid()}\n")
+        return 130
+
+
 if __name__ == "__main__":
-    sys.exit(train(sys.argv[2:]) if sys.argv[1] == "train" else main(sys.argv[1:]))
+    sys.exit(listen(sys.argv[2:]) if sys.argv[1] == "train" else main(sys.argv[1:]))

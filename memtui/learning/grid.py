@@ -199,7 +199,8 @@ def _check_axes(grid: Grid) -> None:
     if (NAME in keys) == bool(grid.network):
         both = f"NETWORK ({grid.network}) and the axis name both say which network: one of them"
         raise UserError(both if grid.network else "which network? name one, or give an axis: name=fcReLu,long_fc")
-    if dashed := [v for key, vs in grid.axes if key == NAME for v in vs if v.startswith("-")]:
+    networks = [grid.network, *(value for key, values in grid.axes if key == NAME for value in values)]
+    if dashed := [name for name in networks if name.startswith("-")]:
         raise UserError(f"{dashed[0]} is an option, and no network")
     count = math.prod(len(values) for _, values in grid.axes)
     if count > MANY:

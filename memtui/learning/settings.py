@@ -8,6 +8,7 @@ import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -165,7 +166,7 @@ def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
 
 def _checked(given: Mapping[str, Any]) -> Settings:
     check_keys(given, "a training")
-    kinds = get_type_hints(Settings)
+    kinds = _kinds()
     made = replace(Settings(), **{key: _value(key, kinds[key], value) for key, value in given.items()})
     for key, choices in _CHOICES.items():
         if getattr(made, key) not in choices:
@@ -183,6 +184,12 @@ def _checked(given: Mapping[str, Any]) -> Settings:
         if getattr(made, key) and getattr(made, f"{key}_path") is None:
             raise UserError(f"{key} needs {key}_path=FILE")
     return made
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    """The type of each key; to find them out takes longer than to check a training."""
+    return get_type_hints(Settings)
 
 
 def _value(key: str, kind: Any, value: Any) -> Any:

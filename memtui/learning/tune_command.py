@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -19,15 +20,15 @@ from memtui.learning.grid import Grid
 from memtui.learning.results import Results, Row, begin, is_results, newest, reopen
 from memtui.learning.settings import networks_from_file, parse_changes
 from memtui.learning.tune import Interrupted, Progress, Tuning
+from memtui.terminal import prepare, problem
 from memtui.units import span
 
 _NO_GRID = "which runs? name a grid: memtui tune GRID.toml, or memtui tune fcReLu --grid batch_size=50,100"
-_LINE_CHARACTERS = 120
 
 
 def tune(args: argparse.Namespace, say: Callable[[str], None]) -> int:
     """Run it, or look at it; the exit code. Raises UserError."""
-    screen = bool(args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty())
+    screen = bool(args.tui and not args.json and sys.stdout.isatty() and not problem())
     if (looked_at := _looked_at(args)) is not None:
         return _look(args, looked_at, screen)
     results, resumed = _folder(args)
@@ -118,7 +119,6 @@ def _look(args: argparse.Namespace, results: Results, screen: bool) -> int:
 
 def _show(args: argparse.Namespace, results: Results, over: Callable[[], bool] | None) -> int:
     from memtui.app import run_grid
-    from memtui.terminal import prepare
 
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
     return run_grid(results, over)
@@ -172,8 +172,10 @@ class _Printer:
             print(visible(table.line(self._grid.label(self._grid.points[run]), row)), flush=True)
         if self._line and progress.label:
             left = "" if progress.left_s is None else f", {span(progress.left_s)} left"
-            text = f"{progress.ended} of {progress.of}{left}: {progress.label}: {progress.said}"
-            print(f"\r\x1b[K{visible(text)[:_LINE_CHARACTERS]}", end="", file=sys.stderr, flush=True)
+            said = f"{progress.said} · " if progress.said else ""
+            text = f"{progress.ended} of {progress.of}{left}: {said}{progress.label}"
+            room = os.get_terminal_size(sys.stderr.fileno()).columns - 3  # and for ^C
+            print(f"\r\x1b[K{visible(text)[:room]}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         if self._line:
