@@ -174,7 +174,7 @@ class _Printer:
             left = "" if progress.left_s is None else f", {span(progress.left_s)} left"
             said = f"{progress.said} · " if progress.said else ""
             text = f"{progress.ended} of {progress.of}{left}: {said}{progress.label}"
-            room = os.get_terminal_size(sys.stderr.fileno()).columns - 3  # and for ^C
+            room = max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 3)  # and for ^C
             print(f"\r\x1b[K{visible(text)[:room]}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
