@@ -121,25 +121,6 @@ def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]
     return app.return_code or 0, chosen
 
 
-def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], figures: Sequence[tuple[str, int]]) -> int:
-    """Show a sweep until it is left. Returns the exit code.
-
-    Args:
-        title: what is measured.
-        hear: waits for so many seconds at most and returns what the sweep said (``bench.sweep_process``).
-        figures: names and widths of the columns.
-
-    Raises UserError: there is no terminal to draw on.
-    """
-    with _ready():
-        from memtui.screens.bench import BenchApp
-
-        how = terminal.settings()
-        app = BenchApp(title, hear, figures, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
-        app.run(mouse=how.mouse)
-    return app.return_code or 0
-
-
 def run_grid(results: Results, over: Callable[[], bool] | None) -> int:
     """Show a grid of trainings until it is left. Returns the exit code.
 
@@ -156,6 +137,25 @@ def run_grid(results: Results, over: Callable[[], bool] | None) -> int:
         how = terminal.settings()
         log = GridLog(results, over)
         app = GridApp(log, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+        app.run(mouse=how.mouse)
+    return app.return_code or 0
+
+
+def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], figures: Sequence[tuple[str, int]]) -> int:
+    """Show a sweep until it is left. Returns the exit code.
+
+    Args:
+        title: what is measured.
+        hear: waits for so many seconds at most and returns what the sweep said (``bench.sweep_process``).
+        figures: names and widths of the columns.
+
+    Raises UserError: there is no terminal to draw on.
+    """
+    with _ready():
+        from memtui.screens.bench import BenchApp
+
+        how = terminal.settings()
+        app = BenchApp(title, hear, figures, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
         app.run(mouse=how.mouse)
     return app.return_code or 0
 

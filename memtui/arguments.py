@@ -167,10 +167,10 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--to", choices=FORMATS, required=True, help="form")
     made.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write into")
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
-    text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
-    _add_bench(command("bench", text, screen))
     text = "train a grid of settings, run by run, and go on where it was interrupted: tune GRID.toml, tune results/TIME"
     _add_tune(command("tune", text, screen))
+    text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
+    _add_bench(command("bench", text, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("completion", "a script that lets your shell complete memtui's words")

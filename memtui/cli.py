@@ -367,17 +367,17 @@ def _doctor(args: argparse.Namespace) -> int:
     return 0
 
 
-def _bench(args: argparse.Namespace) -> int:
-    from memtui.bench.command import bench
-
-    return bench(args, lambda line: _say(args, line))
-
-
 def _tune(args: argparse.Namespace) -> int:
     from memtui.learning.tune_command import tune
 
     _drop_root()
     return tune(args, lambda line: _say(args, line))
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from memtui.bench.command import bench
+
+    return bench(args, lambda line: _say(args, line))
 
 
 def _completion(args: argparse.Namespace) -> int:
@@ -400,8 +400,8 @@ COMMANDS = {
     "mark": _mark,
     "report": _report,
     "export": _export,
-    "bench": _bench,
     "tune": _tune,
+    "bench": _bench,
     "doctor": _doctor,
     "completion": _completion,
 }
