@@ -40,6 +40,17 @@ def trace(
     return tracing(model, optimizer, every, output)
 
 
+def backward(module: Any) -> AbstractContextManager[None]:
+    """Say where a program computes the gradients of a ``torch.nn.Module`` itself, without autograd.
+
+    What is allocated ``with memtui.backward(layer):`` is of the backward pass of that layer, and what lies in the
+    ``grad`` of its parameters afterwards are gradients. Without a recording it does nothing.
+    """
+    from memtui.tracing.by_hand import Backward
+
+    return Backward(module)
+
+
 def mark(text: str) -> None:
     """Put a mark (an epoch, a phase) on the time axis of a recording.
 

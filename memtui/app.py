@@ -15,6 +15,7 @@ from memtui import terminal
 from memtui.errors import silence
 
 if TYPE_CHECKING:
+    from memtui.learning.results import Results
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
     from memtui.session.reader import SessionReader
     from memtui.views_home import HomeView
@@ -120,6 +121,26 @@ def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]
         app = HomeApp(look, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
         chosen = app.run(mouse=how.mouse)
     return app.return_code or 0, chosen
+
+
+def run_grid(results: Results, over: Callable[[], bool] | None) -> int:
+    """Show a grid of trainings until it is left. Returns the exit code.
+
+    Args:
+        results: its folder, which may still be written.
+        over: whether the runs that end with this screen have ended; None: they are no business of this screen.
+
+    Raises UserError: there is no terminal to draw on.
+    """
+    with _ready():
+        from memtui.present.grid import GridLog
+        from memtui.screens.grid import GridApp
+
+        how = terminal.settings()
+        log = GridLog(results, over)
+        app = GridApp(log, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+        app.run(mouse=how.mouse)
+    return app.return_code or 0
 
 
 def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], figures: Sequence[tuple[str, int]]) -> int:

@@ -34,6 +34,7 @@ FORMATS = ("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", 
 FIGURES = ("svg", "pdf")
 SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
+_STARTS_PROGRAMS = ("run", "trace")
 _TRACE_HELP = "record allocations, too, as memtui trace does"
 
 
@@ -52,6 +53,9 @@ class Parser(argparse.ArgumentParser):
 
             if near := get_close_matches(word, self._option_string_actions, 1, 0.75):
                 self.error(f"there is no {word}; did you mean {near[0]}?")
+        verb = getattr(options, "verb", "")
+        if verb in _STARTS_PROGRAMS and any(not word.startswith("-") for word in unknown):
+            self.error(f"a program comes after --, as in memtui {verb} -- {' '.join(unknown)}")
         return options, unknown
 
 
@@ -97,7 +101,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
         type=values.steps,
         default=STEPS_APART,
         metavar="N",
-        help=f"record the allocations of one training step in N ({STEPS_APART})",
+        help=f"with traced programs: record the allocations of one training step in N ({STEPS_APART})",
     )
 
     made = command("demo", "start a small training (bundled) and watch it: the first thing to try", how, screen)
@@ -167,6 +171,8 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
     _add_import(command("import", "make sessions of memory logs and traces of other tools"))
     _add_breakdown(command("breakdown", "what memory is made of: bars by category, of sessions, logs and traces"))
+    text = "train a grid of settings, run by run, and go on where it was interrupted: tune GRID.toml, tune results/TIME"
+    _add_tune(command("tune", text, screen))
     text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
     _add_bench(command("bench", text, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
@@ -223,6 +229,38 @@ def _add_breakdown(made: Parser) -> None:
     made.add_argument("-o", "--output", metavar="DIR", type=Path, help="folder to write them into")
     made.add_argument("--force", action="store_true", help="overwrite figures that are there")
     made.add_argument("--json", action="store_true", help="as one JSON document")
+
+
+def _add_tune(made: Parser) -> None:
+    made.add_argument(
+        "what",
+        metavar="GRID.toml",
+        nargs="?",
+        help="TOML with [grid]; or a folder to look at; or, with --grid, NETWORK",
+    )
+    made.add_argument("network", metavar="NETWORK", nargs="?", help="of all runs, where no axis is called name")
+    group = made.add_argument_group("what is run")
+    group.add_argument(
+        "--grid",
+        action="append",
+        default=[],
+        metavar="K=V,V",
+        help="values of a setting, or name=NETWORK,NETWORK; every combination is run, the first axis slowest",
+    )
+    group.add_argument("--set", action="append", default=[], metavar="K=V", help="a setting of all runs")
+    group.add_argument("--config", type=Path, metavar="FILE", help="TOML with networks of yours")
+    group.add_argument("--resume", type=Path, metavar="DIR", help="go on with the grid of this folder")
+    group.add_argument("--again", action="store_true", help="from the beginning, though the same grid was run before")
+    group.add_argument("--retry", action="store_true", help="run what failed once more")
+    group.add_argument("--jobs", type=values.jobs, default=1, metavar="N", help="runs at a time (1)")
+    group = made.add_argument_group("results")
+    group.add_argument(
+        "-o", "--output", type=Path, default=Path("results"), metavar="DIR", help="where the folder is made (results)"
+    )
+    group.add_argument("--json", action="store_true", help="one JSON document at the end")
+    group.add_argument(
+        "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
+    )
 
 
 def _add_bench(made: Parser) -> None:

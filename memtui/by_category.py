@@ -13,6 +13,7 @@ from memtui.session.reader import SessionReader
 from memtui.traced_windows import TracedWindows, told_by_process
 
 WINDOWS = 64  # spread over the session: a page set takes a millisecond or more to decode
+COLD_SHARE = 0.5  # of a tensor touched in a window, and less: cold
 LISTED = 10  # tensors; all of them are in the table of an export
 
 
@@ -21,7 +22,8 @@ def by_category(reader: SessionReader) -> dict[str, Any] | None:
 
     A page that two tensors share counts for the first of them; ``rest_bytes`` is what lies in no tensor that was told
     of, so that all parts add up to the stored pages of those windows. The same by layer, of what the rest lies in, and
-    of the tensors with the most touched and the most untouched bytes, each over the windows in which it existed.
+    of the tensors with the most touched and the most untouched bytes (of those that are at most half touched), each
+    over the windows in which it existed.
 
     Raises:
         SessionError: the session is damaged.
@@ -64,7 +66,7 @@ def _sums_by(by: Grouping, numbers: TensorNumbers, sums: TensorSums, windows: in
     """(name, bytes touched, bytes there are) of each group, means over all windows; those that never were left out."""
     if not len(numbers):
         return []
-    category, layer, size_bytes, _ = (list(column) for column in zip(*numbers.identities, strict=True))
+    category, layer, _, size_bytes, _ = (list(column) for column in zip(*numbers.identities, strict=True))
     group, first = groups(category, layer, by)
     touched = grouped(sums.touched_bytes, group, len(first)) / windows
     exists = grouped(np.array(size_bytes, np.int64) * sums.windows, group, len(first)) / windows
@@ -78,16 +80,17 @@ def _extremes(numbers: TensorNumbers, sums: TensorSums) -> tuple[list[dict[str, 
     mean = sums.mean_bytes().tolist()
     tensors = [
         {
-            "layer": layer,
-            "category": CATEGORIES[category],
-            "size_bytes": size_bytes,
+            "layer": one.layer,
+            "part": one.part,
+            "category": CATEGORIES[one.category],
+            "size_bytes": one.size_bytes,
             "touched_bytes": mean[n],
             "touched_share": float(sums.touched_windows[n] / sums.windows[n]),  # of the windows
         }
-        for n, (category, layer, size_bytes, _) in enumerate(numbers.identities)
+        for n, one in enumerate(numbers.identities)
         if sums.windows[n]
     ]
     hottest = sorted((t for t in tensors if t["touched_bytes"]), key=lambda t: -t["touched_bytes"])
-    cold = [t for t in tensors if t["touched_bytes"] < t["size_bytes"]]  # whole pages can be more than a tensor
+    cold = [t for t in tensors if t["touched_bytes"] < COLD_SHARE * t["size_bytes"]]
     coldest = sorted(cold, key=lambda t: t["touched_bytes"] - t["size_bytes"])
     return hottest[:LISTED], coldest[:LISTED]

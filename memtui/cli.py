@@ -404,6 +404,13 @@ def _doctor(args: argparse.Namespace) -> int:
     return 0
 
 
+def _tune(args: argparse.Namespace) -> int:
+    from memtui.learning.tune_command import tune
+
+    _drop_root()
+    return tune(args, lambda line: _say(args, line))
+
+
 def _bench(args: argparse.Namespace) -> int:
     from memtui.bench.command import bench
 
@@ -432,6 +439,7 @@ COMMANDS = {
     "export": _export,
     "import": _import,
     "breakdown": _breakdown,
+    "tune": _tune,
     "bench": _bench,
     "doctor": _doctor,
     "completion": _completion,

@@ -40,7 +40,7 @@ from memtui.samples import (
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 7
+PROTOCOL = 8
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
@@ -124,7 +124,9 @@ _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
     Event: lambda d, _: Event(**d),
     End: lambda d, _: End(**d),
     AllocationStep: lambda d, arrays: AllocationStep(**(d | {"names": tuple(d["names"]), "columns": next(arrays)})),
-    TensorRanges: lambda d, arrays: TensorRanges(**(d | {"names": tuple(d["names"]), "columns": next(arrays)})),
+    TensorRanges: lambda d, arrays: TensorRanges(
+        **(d | {"names": tuple(d["names"]), "parts": tuple(d["parts"]), "columns": next(arrays)})
+    ),
     TrainingProgress: lambda d, arrays: TrainingProgress(
         **(d | {"names": tuple(d["names"]), "ends_ns": next(arrays), "usage": next(arrays)})
     ),

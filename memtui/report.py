@@ -12,6 +12,7 @@ import numpy as np
 
 from memtui.analysis.lean import intervals_s, median
 from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.tensor_pages import tensor_name
 from memtui.budget import allowed, seconds
 from memtui.by_category import by_category
 from memtui.choices import tracker_label
@@ -473,7 +474,7 @@ def _tensor_words(found: dict[str, Any]) -> list[str]:
 
 def _tensor(part: dict[str, Any]) -> str:
     """A tensor by its layer and kind, a layer by its name."""
-    return " ".join(filter(None, (part["layer"], part.get("category", ""))))
+    return f"{tensor_name(part['layer'], part.get('part', ''))} {part.get('category', '')}".strip()
 
 
 def budget_words(budget: dict[str, Any]) -> str:

@@ -300,12 +300,14 @@ class TensorRanges:
         t_ns: from when on.
         columns: i8[3, n]: address, size in bytes, and number of the category (``step_trace.CATEGORIES``).
         names: of the n tensors: the layer they belong to.
+        parts: what they are of it: "weight", "weight exp_avg".
     """
 
     pid: int
     t_ns: int
     columns: NDArray[np.int64]
     names: tuple[str, ...]
+    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -322,6 +324,8 @@ class TrainingProgress:
         view: how much of the steps is seen: "all steps", "1 step in 12"; empty with a reason.
         reason: why none is seen between those that are recorded whole; empty where some are.
         cost_ns: what seeing them took, an estimate.
+        device: whose memory ``usage`` is of, as PyTorch names it. Of every stretch of steps there is one message for
+            main memory, and one more for each other device that held anything.
     """
 
     pid: int
@@ -333,6 +337,7 @@ class TrainingProgress:
     view: str = ""
     reason: str = ""
     cost_ns: int = 0
+    device: str = MAIN_MEMORY
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from memtui.samples import MAIN_MEMORY
 from memtui.session.allocations import RecordedStep
 from memtui.session.reader import SessionReader
 from memtui.session.training import ProgressRow
@@ -46,7 +47,18 @@ def _of_one(reader: SessionReader, rows: list[ProgressRow], recorded: list[Recor
         "view_fraction": last.cost_ns / max(1, end_ns - begin_ns),  # of the time, an estimate
         "recording_fraction": whole_ns / max(1, end_ns - begin_ns),  # of the time, as far as the program can tell
         "peak_bytes": peak.peak_bytes or None,  # as far as the cheap view sees; None: nothing was seen
+        "devices": _other_devices(reader, last.pid),
     }
+
+
+def _other_devices(reader: SessionReader, pid: int) -> list[dict[str, Any]]:
+    """The most that tensors held in memory that is not main memory, likewise."""
+    peaks = {
+        device: max((row.peak_bytes for row in reader.training(device=device) if row.pid == pid), default=0)
+        for device in reader.training_devices()
+        if device != MAIN_MEMORY
+    }
+    return [{"device": device, "peak_bytes": peak_bytes} for device, peak_bytes in peaks.items() if peak_bytes]
 
 
 def training_words(found: list[dict[str, Any]]) -> list[str]:
@@ -58,6 +70,7 @@ def training_words(found: list[dict[str, Any]]) -> list[str]:
         if one["view"]:
             share = f"{one['view_fraction']:.1%}".replace("%", " %")
             seen = f"cheap view of {one['view']} (about {share} of the time), at most {size(one['peak_bytes'])}"
+            seen += "".join(f", on {other['device']} {size(other['peak_bytes'])}" for other in one["devices"])
         else:
             seen = f"cheap view off: {one['reason'] or 'too few steps'}"
         if one["recording_fraction"]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.samples import MAIN_MEMORY
 from memtui.views import TimeAxis
 
 
@@ -29,6 +30,8 @@ class TrainingView:
         nearest: of those the one nearest to the cursor, counted from 0; -1 without any.
         pids: how many processes train; what is shown is of one of them.
         pid: which; 0: none.
+        device: whose memory it is.
+        devices: of which one can be chosen.
         note: what is said where nothing was seen.
     """
 
@@ -47,4 +50,6 @@ class TrainingView:
     nearest: int = -1
     pids: int = 0
     pid: int = 0
+    device: str = MAIN_MEMORY
+    devices: tuple[str, ...] = (MAIN_MEMORY,)
     note: str = ""

@@ -58,6 +58,7 @@ def other():
         (["record", "--intervall", "0.2", "1"], "there is no --intervall; did you mean --interval?"),
         (["record", "--max-overhed=1%", "1"], "there is no --max-overhed; did you mean --max-overhead?"),
         (["record", "--frobnicate", "1"], "unrecognized arguments: --frobnicate"),
+        (["trace", "python", "x.py", "-v"], "a program comes after --, as in memtui trace -- python x.py -v"),
         (["record", "--interval", "0", "1"], "must be above 0"),
         (["record", "--interval", "-0.5", "1"], "must be above 0"),
         (["record", "--interval", "nan", "1"], "must be above 0"),

@@ -107,7 +107,7 @@ def told():
     rows = [(100, 4096, 0, 0, 3, -1, 2), (110, 64, 1, 6, 0, 0, 2), (120, -64, 1, 6, 0, 1, -1)]
     names = ("aten::linear/mylib::fused", "Optimizer.step#MallorysOptimizer.step/aten::add_", "llama9_head.0")
     yield AllocationStep(4242, 2, 100, 130, 1, names, np.array(rows, np.int64).T)
-    yield TensorRanges(4242, 100, np.array([[HEAP], [4096], [0]]), ("llama9_head.0",))
+    yield TensorRanges(4242, 100, np.array([[HEAP], [4096], [0]]), ("llama9_head.0",), ("llama9_gate exp_avg",))
     usage = np.array([[100, 130, 2, 0, *([64] * 8)]]).T
     yield TrainingProgress(4242, 2, 100, np.array([[130]]), usage, ("mylib::fused",), "", f"{HOME}/x is not there")
 

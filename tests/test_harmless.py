@@ -79,8 +79,10 @@ def test_stopped_and_continued_during_a_pause(counter):
 def test_a_stopped_target_stays_stopped_through_windows(counter):
     os.kill(counter.pid, signal.SIGSTOP)
     os.waitpid(counter.pid, os.WUNTRACED)
+    before = counter.counts()
     stream = sample(counter.pid, 1)
-    assert state(counter.pid) == "T"
+    wait_until(lambda: state(counter.pid) == "T")  # when it is let go, it goes back to its stop by itself
+    assert counter.counts() == before, "it ran"
     assert len(stream.windows) > 10
     os.kill(counter.pid, signal.SIGCONT)
     counter.assert_runs()

@@ -35,7 +35,8 @@ def told(sample: int, tensors=TENSORS, pid: int = 4242, inside_ms: int = 0) -> T
     """From the begin of a window on, or some time after it."""
     columns = np.array([(start, size_bytes, CATEGORIES.index(kind)) for _, kind, start, size_bytes in tensors]).T
     t_ns = (sample * 203 + inside_ms) * sessions.MS
-    return TensorRanges(pid, t_ns, columns, tuple(layer for layer, *_ in tensors))
+    layers = tuple(layer for layer, *_ in tensors)
+    return TensorRanges(pid, t_ns, columns, layers, ("weight",) * len(layers))
 
 
 @asynccontextmanager
@@ -96,7 +97,7 @@ async def test_layers_and_tensors(tmp_path):
         await d.press("g")
         await d.until(lambda: d.view.tensors.by == "tensor")
         cold = next(row for row in d.view.tensors.rows if row.touched_bytes == 0)
-        assert cold.name == "classifier"
+        assert cold.name == "classifier.weight"
         assert cold.last_s is None
         assert "not lately" in d.text
         assert len(d.view.tensors.rows) == 5 + 3
@@ -148,7 +149,7 @@ async def test_a_tensor_that_is_chosen_is_where_the_cursor_is(tmp_path):
     async with opened(tmp_path, told(2), keys=("w", "k", "down"), size=(210, 60)) as d:
         await d.until(lambda: d.view.heat.cursor is not None)
         assert d.view.heat.cursor.start == sessions.HEAP
-        await d.until(lambda: "features.0 weights" in d.text)
+        await d.until(lambda: "features.0.weight weights" in d.text)
         await d.press("down", "down")
         await d.until(lambda: d.view.heat.cursor.start == sessions.DATA)
         await d.press("down")  # the rest lies in no one place

@@ -490,11 +490,9 @@ def test_runs_are_the_same_in_parts():
 def test_a_session_of_a_format_before_is_read(version, tmp_path):
     """It lacks tables, of what programs tell of themselves and of what was imported, and knows nothing of that."""
     path = write_session(tmp_path / "s.memtui", messages(5))
-    gone = {
-        8: ("driver_memory",),
-        7: ("driver_memory", "training_progress", "allocation_device"),
-        6: ("driver_memory", "training_progress", "allocation_device", "allocation_step", "tensor_ranges"),
-    }[version]
+    since = {6: "allocation_step tensor_ranges", 7: "training_progress allocation_device"}
+    since[8] = "progress_device driver_memory"
+    gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
     connection = sqlite3.connect(path)
     connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + f"PRAGMA user_version={version};")
     connection.close()
@@ -503,6 +501,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     assert reader.allocation_steps() == []
     assert reader.tensor_maps() == []
     assert reader.training() == []
+    assert reader.training_devices() == ["cpu"]
     assert reader.driver_memory() == []
     assert reader.imported() is None
     reader.close()

@@ -92,7 +92,7 @@ def test_a_damaged_blob(data):
 
 def told(sample: int, *rows: tuple[int, int, int]) -> TensorRanges:
     columns = np.array(rows, np.int64).reshape(-1, 3).T
-    return TensorRanges(4242, sample * 203 * sessions.MS, columns, tuple("abc"[: len(rows)]))
+    return TensorRanges(4242, sample * 203 * sessions.MS, columns, tuple("abc"[: len(rows)]), ("weight",) * len(rows))
 
 
 def session(tmp_path, *more, samples: int = 20):
@@ -125,8 +125,8 @@ def test_the_working_set_by_category(tmp_path):
     text = format_report(build_report(path))
     assert "by tensor    touched in a window, of what there is: weights 3.00 MiB of 3.00 MiB" in text
     assert "\nby layer     b " in text
-    assert "\nhot tensors  b inputs 8.00 MiB of 64.0 MiB, a weights 3.00 MiB of 3.00 MiB" in text
-    assert "\ncold tensors b inputs 8.00 MiB of 64.0 MiB\n" in text
+    assert "\nhot tensors  b.weight inputs 8.00 MiB of 64.0 MiB, a.weight weights 3.00 MiB of 3.00 MiB" in text
+    assert "\ncold tensors b.weight inputs 8.00 MiB of 64.0 MiB\n" in text
     rest = {part["part"]: part["touched_bytes"] for part in found["rest"]}
     assert sum(rest.values()) == pytest.approx(found["rest_bytes"])
     assert rest["stack"] == 8 * 4096
@@ -155,6 +155,7 @@ def test_the_table_of_tensors(tmp_path):
     assert rows["a"] == {
         "pid": "4242", "name": "a", "category": "weights", "size_bytes": str(3 << 20),
         "touched_bytes": str(3 << 20), "windows": "18", "touched_share": "1.0", "last_sample": "19",
+        "part": "weight",
     }  # fmt: skip
     assert (rows["b"]["touched_bytes"], rows["b"]["windows"]) == (str(8 << 20), "12")
     assert (rows["c"]["touched_share"], rows["c"]["last_sample"]) == ("0.0", "")

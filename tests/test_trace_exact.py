@@ -15,7 +15,8 @@ from memtui.tracing.quiet import QUIET_ENVIRONMENT
 torch = pytest.importorskip("torch")
 
 from memtui.tracing import exact, torch_private  # noqa: E402
-from memtui.tracing.exact import ExactStep, Known, known_of, layer_labels  # noqa: E402
+from memtui.tracing.exact import ExactStep, layer_labels  # noqa: E402
+from memtui.tracing.known import Departures, Held, Known, known_of  # noqa: E402
 
 nn = torch.nn
 pytestmark = [
@@ -320,7 +321,7 @@ def synthetic(known: Known, events: list[tuple[int, int, int]], after: Known, de
 
 
 def test_a_block_whose_address_is_used_again_was_freed_right_before():
-    known = Known(gradients={4096: (64, "0")})
+    known = Known(gradients={4096: Held(64, "0")})
     trace, _ = synthetic(known, [(4, 8192, 16), (5, 4096, 32), (6, 8192, 48)], known)
     assert trace.delta_bytes.tolist() == [64, 16, -64, 32, -16, 48]
     assert trace.t_ns.tolist() == [1, 4, 5, 5, 6, 6]
@@ -328,14 +329,14 @@ def test_a_block_whose_address_is_used_again_was_freed_right_before():
 
 
 def test_inputs_that_nobody_mentions_afterwards_are_kept():
-    known = Known(inputs={4096: (64, "")})
+    known = Known(inputs={4096: Held(64, "")})
     assert synthetic(known, [], Known())[0].returns_to_start
-    assert not synthetic(known, [], Known(inputs={8192: (64, "")}))[0].returns_to_start
+    assert not synthetic(known, [], Known(inputs={8192: Held(64, "")}))[0].returns_to_start
 
 
 def test_the_memory_of_each_device_is_a_step_of_its_own():
     """As the profiler tells of a GPU; no GPU was asked."""
-    known = Known(weights={4096: (100, "0"), 1 << 40: (64, "0")}, devices={1 << 40: "cuda:0"})
+    known = Known(weights={4096: Held(100, "0"), 1 << 40: Held(64, "0")}, devices={1 << 40: "cuda:0"})
     events = [
         torch_private.RawEvent(t, ptr, size, None, (), "aten::mm", None, 1, device)
         for t, ptr, size, device in (
@@ -356,7 +357,7 @@ def test_the_memory_of_each_device_is_a_step_of_its_own():
 
 def test_a_stale_size_of_the_profiler_does_not_count():
     """Its table keeps blocks that were freed between two steps; a later block there may have another size."""
-    trace, recorder = synthetic(Known(buffers={4096: (100, "0")}), [(5, 4096, -64), (6, 8192, -32)], Known())
+    trace, recorder = synthetic(Known(buffers={4096: Held(100, "0")}), [(5, 4096, -64), (6, 8192, -32)], Known())
     assert trace.delta_bytes.tolist() == [100, -100]
     assert recorder.dropped == 1
 
@@ -436,14 +437,18 @@ def test_known_storages_are_found_once():
     (model.first.weight.sum() + other.sum()).backward()
     optimizer.step()
     known = known_of([model], [optimizer], [{"x": whole[:6]}, (whole[6:], model.mean, 3, None)])
-    assert sorted(known.weights.values()) == [(12, "Tied"), (16, "first"), (28, ""), (64, "first")]
-    assert sorted(known.gradients.values()) == [(28, ""), (64, "first")]
-    assert sorted(known.optimiser_state.values()) == [(28, ""), (64, "first")]
-    assert list(known.buffers.values()) == [(20, "Tied")]
-    assert list(known.inputs.values()) == [(48, "")]
-    assert known.weights[model.first.weight.untyped_storage().data_ptr()] == (64, "first")
+    assert sorted(known.weights.values()) == [
+        (12, "Tied", "scale"), (16, "first", "bias"), (28, "", "float32[7]"), (64, "first", "weight")
+    ]  # fmt: skip
+    assert sorted(known.gradients.values()) == [(28, "", "float32[7]"), (64, "first", "weight")]
+    assert sorted(known.optimiser_state.values()) == [
+        (28, "", "float32[7] momentum_buffer"), (64, "first", "weight momentum_buffer")
+    ]  # fmt: skip
+    assert list(known.buffers.values()) == [(20, "Tied", "mean")]
+    assert list(known.inputs.values()) == [(48, "", "float32")]  # a part of more numbers
+    assert known.weights[model.first.weight.untyped_storage().data_ptr()] == (64, "first", "weight")
     two = known_of([nn.Linear(1, 1), nn.Sequential(nn.Linear(1, 1)), nn.Linear(1, 1)], [])
-    assert [layer for _, layer in two.weights.values()] == [
+    assert [held.layer for held in two.weights.values()] == [
         "Linear",
         "Linear",
         "Sequential.0",
@@ -646,3 +651,19 @@ def test_nothing_is_written_to_the_standard_error_stream():
     command = [sys.executable, "-c", QUIET]
     done = subprocess.run(command, env=environment | QUIET_ENVIRONMENT, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_what_was_there_and_goes_is_freed_at_that_moment():
+    """The profiler says nothing of it: the memory is older than itself."""
+    first, second = torch.zeros(1000), torch.zeros(500)
+    known = known_of([], [], (), [first, second])
+    recorder = ExactStep(0, known, Departures([first, second], known.others))
+    with recorder:
+        made = torch.empty(3)
+        del first
+        more = torch.empty(4)
+    trace = recorder.trace(Known())
+    assert not trace.check()
+    assert trace.delta_bytes.tolist() == [4000, 2000, 12, -4000, 16]
+    assert [CATEGORIES[kind] for kind in trace.category.tolist()] == ["unknown"] * 5
+    assert (len(made), len(more), len(second)) == (3, 4, 500)

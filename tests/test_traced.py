@@ -228,5 +228,5 @@ def test_steps_of_a_gpu_are_told_from_those_of_main_memory(tmp_path):
 
 @pytest.mark.parametrize("device", [5, None, "x" * 65])
 def test_a_step_of_no_device_is_refused(device):
-    with pytest.raises(ValueError, match="of no device"):
+    with pytest.raises(ValueError, match="a device has no name"):
         step_row(0, step(device=device))

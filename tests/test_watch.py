@@ -14,7 +14,7 @@ from memtui.samples import AllocationStep, TensorRanges, TrainingProgress
 
 torch = pytest.importorskip("torch")
 
-from memtui.tracing import torch_private, tracer, watch  # noqa: E402
+from memtui.tracing import known, torch_private, tracer, watch  # noqa: E402
 from memtui.tracing.expense import Expense  # noqa: E402
 from memtui.tracing.tracer import Tracer  # noqa: E402
 
@@ -23,8 +23,8 @@ pytestmark = [
     pytest.mark.skipif(torch_private.watching_problem() is not None, reason=str(torch_private.watching_problem())),
     pytest.mark.usefixtures("one_thread_of_torch"),
 ]
-WEIGHTS, GRADIENTS, ACTIVATIONS, STATE = (
-    CATEGORIES.index(name) for name in ("weights", "gradients", "activations", "optimiser state")
+WEIGHTS, GRADIENTS, ACTIVATIONS, STATE, INPUTS, UNKNOWN = (
+    CATEGORIES.index(name) for name in ("weights", "gradients", "activations", "optimiser state", "inputs", "unknown")
 )
 
 
@@ -136,14 +136,63 @@ def test_it_sees_what_an_exact_step_has_but_for_the_scratch_memory(make, make_op
 
 @pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="the allocations are those of torch 2.13")
 def test_the_peak_of_the_perceptron_is_the_hand_checked_one(all_steps, trace):
-    """As of an exact step, with the inputs: this net has no scratch memory at its peak."""
+    """As of an exact step: this net has no scratch memory at its peak. The labels, 80 bytes, are too small to count."""
     net, x, y = perceptron()
     heard = trace()
     train(net, x, y, momentum(net.parameters()), 6)
     parameters_bytes = 327_360
     kinds = fullest(heard.of(TrainingProgress)[-1])
     assert kinds[WEIGHTS] == kinds[STATE] == kinds[GRADIENTS] == parameters_bytes
-    assert kinds.sum() == 3 * parameters_bytes + 4 * 10 * 100 + 8
+    assert kinds[INPUTS] == x.nbytes == 31_360
+    assert kinds.sum() == 3 * parameters_bytes + x.nbytes + 4 * 10 * 100 + 8
+
+
+def test_tensors_of_no_model_and_no_optimiser_count_as_long_as_they_are_there(all_steps, trace):
+    """A data set that batches are gathered from, made before anything was traced."""
+    net, x, y = perceptron()
+    data = {"set": torch.randn(5000, 784), "some": torch.zeros(64), "copy": torch.randn(300, 784)}
+    whole, copied = data["set"].nbytes, data["copy"].nbytes
+    heard, optimizer = trace(every=3), momentum(net.parameters())
+    before = next(m for m in _steps(heard, net, data, y, optimizer, 8)[::-1] if m.view)
+    assert fullest(before)[UNKNOWN] == whole + copied + x.nbytes
+    exact = heard.of(AllocationStep)[-1]
+    there = {int(d) for d, kind in zip(*exact.columns[[1, 3], : exact.existing], strict=True) if kind == UNKNOWN}
+    assert {whole, copied, x.nbytes, 64 * 4} <= there
+    ranges = heard.of(TensorRanges)[-1]
+    assert ("float32[5000, 784]", "unknown") in {
+        (part, CATEGORIES[kind]) for part, kind in zip(ranges.parts, ranges.columns[2].tolist(), strict=True)
+    }
+    del data["copy"]
+    after = _steps(heard, net, data, y, optimizer, 2)[-1]
+    assert fullest(after)[UNKNOWN] == whole + x.nbytes
+
+
+def _steps(heard, net, data, y, optimizer, count: int) -> list[TrainingProgress]:
+    for _ in range(count):
+        rows = torch.randint(0, len(data["set"]), (10,))
+        train(net, data["set"][rows], y, optimizer, 1)
+    return heard.of(TrainingProgress)
+
+
+def test_a_device_has_its_own_account(all_steps, trace, monkeypatch):
+    """No GPU is at hand: what is in main memory says that it is elsewhere, all but whole numbers."""
+    net, x, y = perceptron()
+    optimizer = momentum(net.parameters())
+    heard = trace(every=1000)
+    train(net, x, y, optimizer, 5)
+    plain = fullest(heard.of(TrainingProgress)[-1])
+    heard.tracer.close()
+    monkeypatch.setattr(known, "device_of", lambda tensor: "cuda:0" if tensor.dtype == torch.float32 else "cpu")
+    heard = trace(every=1000)
+    labels = torch.randint(0, 10, (10, 1000))
+    train(net, x, y, optimizer, 5)
+    told = heard.of(TrainingProgress)
+    last = {message.device: message for message in told[-2:]}
+    assert set(last) == {"cpu", "cuda:0"}
+    assert last["cpu"].ends_ns.tolist() == last["cuda:0"].ends_ns.tolist()
+    assert fullest(last["cuda:0"]).tolist() == plain.tolist()
+    assert fullest(last["cpu"]).sum() == fullest(last["cpu"])[UNKNOWN] == labels.nbytes
+    assert "aten::" in " ".join(last["cuda:0"].names)
 
 
 def test_activations_are_what_waits_for_the_backward_pass(all_steps, trace):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,22 +15,29 @@ from memtui.pageset import PAGE_BYTES, PageSet
 MAX_ADDRESS = 1 << 57  # with five levels of page tables
 
 
+def tensor_name(layer: str, part: str) -> str:
+    """As PyTorch writes it: "features.3.weight"; empty where nothing is known."""
+    return ".".join(filter(None, (layer, part)))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorMap:
     """Tensors of a process by address.
 
     Attributes:
         start, size_bytes, category: i8[n], rising by address; ``category`` counts ``step_trace.CATEGORIES``.
-        names: of each.
+        names: of each, the layer it belongs to.
+        parts: what each is of its layer; empty where that is not known.
     """
 
     start: NDArray[np.int64]
     size_bytes: NDArray[np.int64]
     category: NDArray[np.int64]
     names: tuple[str, ...]
+    parts: tuple[str, ...]
 
     @classmethod
-    def of(cls, columns: NDArray[np.int64], names: tuple[str, ...]) -> TensorMap:
+    def of(cls, columns: NDArray[np.int64], names: Sequence[str], parts: Sequence[str] = ()) -> TensorMap:
         """Of i8[3, n] (address, size, category) in any order.
 
         Raises:
@@ -37,7 +45,8 @@ class TensorMap:
         """
         if columns.ndim != 2 or columns.shape != (3, len(names)):
             raise ValueError(f"{len(names)} tensors in columns of shape {columns.shape}")
-        if not all(isinstance(name, str) for name in names):
+        parts = parts or ("",) * len(names)
+        if len(parts) != len(names) or not all(isinstance(name, str) for name in (*names, *parts)):
             raise ValueError("the name of a tensor is no text")
         order = np.argsort(columns[0], kind="stable")
         start, size, category = (columns[n][order] for n in range(3))
@@ -49,7 +58,12 @@ class TensorMap:
             raise ValueError("two tensors lie on top of each other")
         if len(order) and not 0 <= category.min() <= category.max() < len(CATEGORIES):
             raise ValueError("a tensor is of no known category")
-        return cls(start, size, category, tuple(names[n] for n in order.tolist()))
+        layers, own = (tuple(some[n] for n in order.tolist()) for some in (names, parts))
+        return cls(start, size, category, layers, own)
+
+    def title(self, number: int) -> str:
+        """Layer and part of a tensor, and its kind."""
+        return f"{tensor_name(self.names[number], self.parts[number])} {CATEGORIES[int(self.category[number])]}".strip()
 
     @property
     def columns(self) -> NDArray[np.int64]:

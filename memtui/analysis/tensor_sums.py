@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.tensor_pages import TensorMap
 
-Identity = tuple[int, str, int, int]  # category, layer, size, and which of those that are alike, by address
+
+class Identity(NamedTuple):
+    """What tells a tensor from others; ``which`` of those that are alike in all else, by address."""
+
+    category: int
+    layer: str
+    part: str
+    size_bytes: int
+    which: int
 
 
 class TensorNumbers:
-    """A number for every tensor, the same one after it has moved: it is told by kind, layer and size."""
+    """A number for every tensor, the same one after it has moved: it is told by kind, name and size."""
 
     def __init__(self) -> None:
         self.identities: list[Identity] = []
@@ -26,12 +35,14 @@ class TensorNumbers:
 
     def of(self, tensors: TensorMap) -> NDArray[np.intp]:
         """The numbers of a map's tensors, each another: i8[n]."""
-        found, alike = [], dict[tuple[int, str, int], int]()
-        for one in zip(tensors.category.tolist(), tensors.names, tensors.size_bytes.tolist(), strict=True):
+        found, alike = [], dict[tuple[int, str, str, int], int]()
+        columns = tensors.category.tolist(), tensors.names, tensors.parts, tensors.size_bytes.tolist()
+        for one in zip(*columns, strict=True):
             which = alike[one] = alike.get(one, -1) + 1
-            number = self._number.setdefault((*one, which), len(self.identities))
+            identity = Identity(*one, which)
+            number = self._number.setdefault(identity, len(self.identities))
             if number == len(self.identities):
-                self.identities.append((*one, which))
+                self.identities.append(identity)
             found.append(number)
         return np.array(found, np.intp)
 

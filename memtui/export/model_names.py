@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from memtui.analysis.mxnet_tags import split_tag
 from memtui.analysis.step_trace import StepTrace
+from memtui.analysis.tensor_pages import TensorMap
 
 _OWN = ("aten::", "autograd::", "torch::", "prims::", "c10d::", "memtui.")
+_PARTS = frozenset((
+    *("weight", "bias", "running_mean", "running_var", "num_batches_tracked", "in_proj_weight", "in_proj_bias"),
+    *("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg", "sum"),
+))  # fmt: skip
 _STEP, _ZERO_GRAD = "Optimizer.step", "Optimizer.zero_grad"
 
 
@@ -18,7 +22,7 @@ class ModelNames:
     """Gives the same name the same label."""
 
     def __init__(self) -> None:
-        self._labels: dict[str, dict[str, str]] = {"layer": {}, "operator": {}}
+        self._labels: dict[str, dict[str, str]] = {"layer": {}, "operator": {}, "part": {}}
 
     def layer(self, name: str) -> str:
         """Label of a layer."""
@@ -53,6 +57,10 @@ class ModelNames:
         layer = np.where(trace.layer < 0, -1, trace.layer + len(trace.names))
         return replace(trace, layer=layer, names=tuple(names))
 
-    def layers(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Labels of layers."""
-        return tuple(map(self.layer, names))
+    def in_map(self, tensors: TensorMap) -> TensorMap:
+        """The map with labels of layers, and of parts that are not PyTorch's own."""
+        layers, parts = tuple(map(self.layer, tensors.names)), tuple(map(self._part, tensors.parts))
+        return replace(tensors, names=layers, parts=parts)
+
+    def _part(self, part: str) -> str:
+        return " ".join(word if word in _PARTS else self._label("part", word) for word in part.split())

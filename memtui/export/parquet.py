@@ -14,7 +14,7 @@ ROWS_AT_ONCE = 1 << 16
 _TEXTS = frozenset(
     (  # noqa: SIM905
         "flush status reason rearm disturbed perms name filtered bound device source scope kind text "
-        "category phase op layer"
+        "category phase op layer part"
     ).split()
 )
 _REALS = frozenset(("watts", "joules", "limit_w", "utilization", "touched_share"))

@@ -22,7 +22,7 @@ from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.export.model_names import ModelNames
 from memtui.export.source import Run, Source
-from memtui.samples import Capability, Event, GpuMemory, Hello, PowerReading, Process
+from memtui.samples import MAIN_MEMORY, Capability, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.session.allocations import RecordedStep
 from memtui.session.imported import ImportedFrom
 from memtui.session.reader import VmaRow
@@ -138,7 +138,7 @@ class RedactedSource(Source):
 
     def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
         found = super().tensor_maps()
-        return [(pid, t_ns, replace(one, names=self._model.layers(one.names))) for pid, t_ns, one in found]
+        return [(pid, t_ns, self._model.in_map(one)) for pid, t_ns, one in found]
 
     def imported(self) -> ImportedFrom | None:
         found = super().imported()
@@ -152,11 +152,9 @@ class RedactedSource(Source):
             }
         return replace(found, file=self._commands[found.file], coarse=tuple(map(op, found.coarse)), sums=sums)
 
-    def training(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list[ProgressRow]:
-        scrub = self._words.scrub
-        return [
-            row._replace(view=scrub(row.view), reason=scrub(row.reason)) for row in super().training(first_ns, last_ns)
-        ]
+    def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]:
+        scrub, found = self._words.scrub, super().training(first_ns, last_ns, device)
+        return [row._replace(view=scrub(row.view), reason=scrub(row.reason)) for row in found]
 
     def training_progress(self, row: ProgressRow) -> Progress:
         found = super().training_progress(row)

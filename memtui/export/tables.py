@@ -201,7 +201,7 @@ def _steps(reader: Source) -> Iterator[Row]:
 
 def _tensor_usage(reader: Source) -> Iterator[Row]:
     """What tensors held at the fullest moment of each stretch of time, as the cheap view saw it."""
-    for row in reader.training():
+    for row in (row for device in reader.training_devices() for row in reader.training(device=device)):
         usage = reader.training_progress(row).usage
         names = ("", *usage.names)
         for start_ns, end_ns, step, op, held in zip(
@@ -209,7 +209,7 @@ def _tensor_usage(reader: Source) -> Iterator[Row]:
             usage.held_bytes.tolist(),
             strict=True,
         ):
-            yield row.pid, start_ns, end_ns, step, names[op + 1], sum(held), *held
+            yield row.pid, start_ns, end_ns, step, names[op + 1], sum(held), *held, row.device
 
 
 def _tensors(reader: Source) -> Iterator[Row]:
@@ -218,11 +218,11 @@ def _tensors(reader: Source) -> Iterator[Row]:
         counted = TracedWindows(reader, told)
         sums = TensorSums.of(counted.count(counted.inside), len(counted.numbers))
         touched_bytes = sums.mean_bytes().tolist()
-        for n, (category, layer, size_bytes, _) in enumerate(counted.numbers.identities):
+        for n, one in enumerate(counted.numbers.identities):
             windows, last = int(sums.windows[n]), int(sums.last_sample[n])
             known = (round(touched_bytes[n]), windows, int(sums.touched_windows[n]) / windows) if windows else ()
-            row = (told.pid, layer, CATEGORIES[category], size_bytes)
-            yield *row, *(known or (None, 0, None)), None if last < 0 else last
+            row = (told.pid, one.layer, CATEGORIES[one.category], one.size_bytes)
+            yield *row, *(known or (None, 0, None)), None if last < 0 else last, one.part
 
 
 def _events(reader: Source) -> Iterator[Row]:
@@ -254,13 +254,14 @@ TABLES: dict[str, Table] = {
         (
             *("pid", "start_ns", "end_ns", "step", "op", "held_bytes"),
             *(f"{category.replace(' ', '_')}_bytes" for category in CATEGORIES),
+            "device",
         ),
         _tensor_usage,
     ),
     "tensors": (
         (
             *("pid", "name", "category", "size_bytes", "touched_bytes", "windows", "touched_share"),
-            "last_sample",
+            *("last_sample", "part"),
         ),
         _tensors,
     ),

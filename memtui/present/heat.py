@@ -13,7 +13,6 @@ from memtui.analysis.heat_kinds import NO_KIND, bin_kinds
 from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
 from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
 from memtui.analysis.lean import distinct
-from memtui.analysis.step_trace import CATEGORIES
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, bin_sum
 from memtui.pageset import BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
 from memtui.present.allowance import Allowance
@@ -249,7 +248,7 @@ class HeatColumns:
         if placed is None or number is None:
             return ""
         tensors = placed.tensors
-        return " ".join(filter(None, (tensors.names[number], CATEGORIES[int(tensors.category[number])])))
+        return tensors.title(number)
 
     # The address axis
 

@@ -20,6 +20,7 @@ from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.budget import allowed, seconds
 from memtui.choices import tracker_label
+from memtui.output import log_beside
 from memtui.pageset import PageSet
 from memtui.present.allowance import Allowance
 from memtui.present.heat import HeatColumns
@@ -128,7 +129,7 @@ class Presenter:
         self.heat = HeatColumns()
         self.places = TensorPlaces()
         self.tensors = TensorTable(self.places, self.heat.page_set, self.ranges.rows_at)
-        self.output = OutputLog(reader.path)
+        self.output = OutputLog(log_beside(reader.path))
         self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
         self._marks, self._step_marks = MarkLog(), StepMarks()

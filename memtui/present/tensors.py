@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.step_trace import CATEGORIES
-from memtui.analysis.tensor_pages import TensorMap
+from memtui.analysis.tensor_pages import TensorMap, tensor_name
 from memtui.analysis.tensor_rest import REST, REST_WORDS, Mapped, rest_bytes
-from memtui.analysis.tensor_sums import Grouping, TensorNumbers, Window, grouped, groups
+from memtui.analysis.tensor_sums import Grouping, Identity, TensorNumbers, Window, grouped, groups
 from memtui.pageset import PageSet
 from memtui.present.allowance import Allowance
 from memtui.present.kept import Kept
@@ -161,7 +161,7 @@ class TensorTable:
         key = self.by, len(self._numbers)
         if self._group is None or self._group[0] != key:
             identities = self._numbers.identities
-            made = groups([one[0] for one in identities], [one[1] for one in identities], self.by)
+            made = groups([one.category for one in identities], [one.layer for one in identities], self.by)
             self._group = key, *made
         return self._group[1:]
 
@@ -176,7 +176,7 @@ class TensorTable:
     ) -> list[TensorRow]:
         """One for each group that is there in the window at the cursor."""
         identities, count = self._numbers.identities, len(first)
-        size_bytes = np.array([one[2] for one in identities], np.int64)
+        size_bytes = np.array([one.size_bytes for one in identities], np.int64)
         places = [place for place, _ in windows]
         some = [window for _, window in windows if window is not None]
         # [windows, groups]; whole pages can be more than a tensor, which is all of it.
@@ -198,12 +198,17 @@ class TensorTable:
         columns = (there, first[there], sizes[there], here[there], recent[there], picture.T[there], ages_s[there])
         rows = []
         for number, one, size, touched_bytes, share, trend, age_s in zip(*(c.tolist() for c in columns), strict=True):
-            category, layer, _, _ = identities[one]
-            kind = None if self.by is Grouping.LAYER else category
-            name = CATEGORIES[category] if self.by is Grouping.KIND else layer or "(no layer)"
+            kind = None if self.by is Grouping.LAYER else identities[one].category
+            name = self._name(identities[one])
             last_s = age_s if age_s == age_s else None
             rows.append(TensorRow(number, name, kind, size, touched_bytes, share, tuple(trend), last_s))
         return rows
+
+    def _name(self, one: Identity) -> str:
+        if self.by is Grouping.KIND:
+            return CATEGORIES[one.category]
+        name = tensor_name(one.layer, one.part) if self.by is Grouping.TENSOR else one.layer
+        return name or "(no layer)"
 
     def _matches(self, row: TensorRow) -> bool:
         if not self.words:

@@ -10,6 +10,8 @@ import numpy as np
 from memtui.analysis.step_trace import CATEGORIES
 from memtui.present.kept import Kept
 from memtui.present.playhead import Playhead
+from memtui.samples import MAIN_MEMORY
+from memtui.views import TimeAxis
 from memtui.views_training import TrainingView
 
 ROWS = 600  # of a picture: of more, the fullest ones
@@ -28,6 +30,8 @@ class TrainingLog:
         self._decoded: Kept[int, Any] = Kept(KEPT)  # by row
         self.pid = 0
         """The process that is shown; 0: the first that told of steps."""
+        self.device = ""
+        """Whose memory is shown; empty: that which tensors hold most of."""
 
     def view(self, reader: Any, head: Playhead) -> TrainingView:
         """At the cursor."""
@@ -37,7 +41,8 @@ class TrainingLog:
         pid = self.pid if self.pid in pids else (pids[0] if pids else 0)
         rows = _fullest([row for row in rows if row.pid == pid])
         parts = [self._progress(reader, row) for row in rows]
-        usage = [part.usage for part in parts]
+        device, devices = self._device(reader, axis, pid)
+        usage = [part.usage for part in (parts if device == MAIN_MEMORY else self._held(reader, axis, pid, device))]
         start_ns = np.concatenate([u.start_ns for u in usage]) if usage else np.empty(0, np.int64)
         end_ns = np.concatenate([u.end_ns for u in usage]) if usage else np.empty(0, np.int64)
         held = np.concatenate([u.held_bytes for u in usage]) if usage else np.empty((0, len(CATEGORIES)), np.int64)
@@ -64,8 +69,28 @@ class TrainingLog:
             nearest=near,
             pids=len(pids),
             pid=pid,
+            device=device,
+            devices=devices,
             note="" if rows or reader.training() else (WAITING if head.recording else NOTHING),
         )
+
+    def _device(self, reader: Any, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
+        """(whose memory is shown, whose there is)."""
+        devices = tuple(reader.training_devices())
+        if self.device in devices or len(devices) == 1:
+            return self.device or MAIN_MEMORY, devices
+        most = {
+            device: max(
+                (r.peak_bytes for r in reader.training(axis.start_ns, axis.end_ns + 1, device) if r.pid == pid),
+                default=0,
+            )
+            for device in devices
+        }
+        return max(devices, key=lambda device: most[device]), devices
+
+    def _held(self, reader: Any, axis: TimeAxis, pid: int, device: str) -> list[Any]:
+        rows = reader.training(axis.start_ns, axis.end_ns + 1, device)
+        return [self._progress(reader, row) for row in _fullest([row for row in rows if row.pid == pid])]
 
     def _progress(self, reader: Any, row: Any) -> Any:
         if row.id not in self._decoded:

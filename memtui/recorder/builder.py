@@ -125,7 +125,10 @@ class SessionBuilder:
             elif isinstance(message, TensorRanges):
                 self._writer.insert("tensor_ranges", [ranges_row(next(self._told), message)])
             else:
-                self._writer.insert("training_progress", [progress_row(next(self._told), message)])
+                row = progress_row(next(self._told), message)
+                self._writer.insert("training_progress", [row])
+                if message.device != MAIN_MEMORY:
+                    self._writer.insert("progress_device", [(row[0], storable(message.device))])
         except ValueError as error:
             what = f"what process {message.pid} tells of its tensors is left out: {error}"
             self.take(Event(time.monotonic_ns(), "warning", what))

@@ -64,6 +64,7 @@ class TrainingScreen(Screen[None]):
         Binding("pageup", "page(-1)", "previous page"),
         Binding("n", "process(1)", "next process that trains"),
         Binding("N", "process(-1)", "previous one"),
+        Binding("d", "device", "memory of the next device, where a GPU is used"),
         Binding("question_mark,f1", "help", "help"),
         Binding("escape,a,q", "leave", "back"),
     ]
@@ -153,6 +154,13 @@ class TrainingScreen(Screen[None]):
         self._ask(change)
         self._look()
 
+    def action_device(self) -> None:
+        view = self._view
+        if view is not None:
+            following = (view.devices.index(view.device) + 1) % len(view.devices)
+            self._log.device = view.devices[following]
+            self._look()
+
     def action_open(self) -> None:
         self.app.push_screen(self._recorded(self._view.nearest if self._view is not None else -1))
 
@@ -179,6 +187,8 @@ def _words(view: TrainingView) -> str:
     if view.note:
         return view.note
     parts = [f"pid {view.pid}" + (f" of {view.pids}" if view.pids > 1 else "")]
+    if len(view.devices) > 1:
+        parts.append(f"memory of {view.device} (d: {', '.join(one for one in view.devices if one != view.device)})")
     if view.step is not None and view.step_ns is not None:
         rate = 1e9 / max(1.0, view.step_ns)
         pace = f", {rate:.0f} a second" if rate >= 10 else ""

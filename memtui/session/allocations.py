@@ -13,11 +13,10 @@ from memtui.analysis.step_trace import CATEGORIES, StepTrace
 from memtui.foreign import storable
 from memtui.inflate import inflate
 from memtui.samples import MAIN_MEMORY, AllocationStep
-from memtui.session.checks import parse_json
+from memtui.session.checks import check_device, parse_json
 
 MAX_ROWS = 1 << 22  # allocations and frees of one step
 MAX_NAMES_BYTES = 16 << 20
-MAX_DEVICE = 64  # characters
 COLUMNS = 7  # of a trace
 KINDS = "iiiiiiittt" + "iiii"
 _HEAD = struct.Struct("<qqq")  # rows that were there before, rows, bytes of the names
@@ -63,8 +62,7 @@ def trace_of(message: AllocationStep) -> StepTrace:
 def step_row(number: int, message: AllocationStep) -> tuple[object, ...]:
     """A row of the table. Raises ValueError."""
     trace = trace_of(message)
-    if not isinstance(message.device, str) or len(message.device) > MAX_DEVICE:
-        raise ValueError(f"step {message.step} is of no device")
+    check_device(message.device)
     peak = trace.peak_row
     parts = trace.by_category()[peak].tolist() if peak >= 0 else [0] * len(CATEGORIES)
 

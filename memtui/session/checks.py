@@ -15,6 +15,7 @@ MAX_SAMPLE, MAX_PROCESS = 1 << 42, 1 << 20  # their bits in a row's key
 MAX_ADDRESS = 1 << 57  # with five levels of page tables
 MAX_REAL = 1e18
 MAX_PID = 1 << 22
+MAX_DEVICE = 64  # characters of its name
 PROCESS_SAMPLE = {
     "id": "i", "start_ns": "i", "end_ns": "i", "paused_ns": "I", "walk_ns": "I", "rearm_ns": "I", "clear_gap_ns": "I",
     "flush": "t", "rearm": "t", "wss_bytes": "I", "stored_bytes": "I", "faulted_in_bytes": "I", "unknown_bytes": "I",
@@ -88,3 +89,9 @@ def _fits(value: Any, declared: str) -> bool:
         # The one number that may be below 0 is the offset from UTC.
         return "int" in wanted and -86400 <= value < MAX_INTEGER
     return type(value).__name__ in wanted
+
+
+def check_device(name: object) -> None:
+    """Raise ValueError for what cannot be the name of a device."""
+    if not isinstance(name, str) or len(name) > MAX_DEVICE:
+        raise ValueError("a device has no name that can be")

@@ -57,6 +57,7 @@ from memtui.session.training import Progress, ProgressRow, decode_progress
 
 TRACED_FORMAT = 7  # since which sessions hold what a program told of itself
 PROGRESS_FORMAT = 8  # since which they tell of all training steps
+DEVICE_FORMAT = 9  # since which these are told of the memory of other devices, too
 IMPORT_FORMAT = 9  # since which they may come from files of other tools
 _SCALARS = ", ".join((*INTEGERS, *MAYBE, *TEXTS))
 _SCALAR_KINDS = "i" * len(INTEGERS) + "I" * len(MAYBE) + "t" * len(TEXTS)
@@ -445,13 +446,34 @@ class SessionReader:
         except ValueError as error:
             raise self._damaged(f"places of tensors: {error}") from None
 
-    def training(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list[ProgressRow]:
-        """Training steps by the messages that told of them, of those that reach into a half-open time range."""
+    def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]:
+        """Training steps by the messages that told of them, of those that reach into a half-open time range.
+
+        What tensors held in main memory is always told; in that of another device where it held any.
+        """
         self._open()
         if self._format < PROGRESS_FORMAT:
             return []
-        query = f"SELECT {PROGRESS} FROM training_progress WHERE end_ns >= ? AND start_ns < ? ORDER BY id"
-        return [ProgressRow(*row) for row in self._all(query, PROGRESS_KINDS, first_ns, last_ns)]
+        of_device = " LEFT JOIN progress_device USING(id)" if self._format >= DEVICE_FORMAT else ""
+        which = f"coalesce(device, '{MAIN_MEMORY}') = ?" if of_device else f"'{MAIN_MEMORY}' = ?"
+        query = (
+            f"SELECT {PROGRESS} FROM training_progress{of_device} "
+            f"WHERE end_ns >= ? AND start_ns < ? AND {which} ORDER BY id"
+        )
+        return [
+            ProgressRow(*row)._replace(device=device)
+            for row in self._all(query, PROGRESS_KINDS, first_ns, last_ns, device)
+        ]
+
+    def training_devices(self) -> list[str]:
+        """Whose memory the tensors of training steps were seen in, main memory first."""
+        self._open()
+        if self._format < DEVICE_FORMAT:
+            return [MAIN_MEMORY]
+        return [
+            MAIN_MEMORY,
+            *(row[0] for row in self._all("SELECT DISTINCT device FROM progress_device ORDER BY 1", "t")),
+        ]
 
     def training_progress(self, row: ProgressRow) -> Progress:
         """When those steps ended, and what tensors held."""

@@ -69,3 +69,5 @@ CREATE TABLE training_progress( -- training steps that ended, and what tensors h
     view TEXT NOT NULL, reason TEXT NOT NULL, cost_ns INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE driver_memory( -- of an imported log: what a driver said is free on a GPU, of all programs together
     t_ns INTEGER NOT NULL, free_bytes INTEGER NOT NULL, total_bytes INTEGER NOT NULL);
+CREATE TABLE progress_device( -- whose memory a row of training_progress is of, where that is not main memory
+    id INTEGER PRIMARY KEY, device TEXT NOT NULL);

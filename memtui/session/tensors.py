@@ -23,14 +23,15 @@ def ranges_row(number: int, message: TensorRanges) -> tuple[object, ...]:
     """A row of the table. Raises ValueError: what was told cannot be."""
     if len(message.names) > MAX_TENSORS:
         raise ValueError(f"more than {MAX_TENSORS} tensors")
-    return number, message.pid, message.t_ns, encode_map(TensorMap.of(message.columns, message.names))
+    return number, message.pid, message.t_ns, encode_map(TensorMap.of(message.columns, message.names, message.parts))
 
 
 def encode_map(tensors: TensorMap) -> bytes:
     """Addresses as differences, which are small; zlib."""
     columns = tensors.columns
     columns[0] = np.diff(columns[0], prepend=0)
-    names = json.dumps([storable(name) for name in tensors.names]).encode()
+    told = {"layers": list(map(storable, tensors.names)), "parts": list(map(storable, tensors.parts))}
+    names = json.dumps(told).encode()
     return zlib.compress(_HEAD.pack(len(tensors.names), len(names)) + names + columns.astype("<i8").tobytes(), 1)
 
 
@@ -45,8 +46,14 @@ def decode_map(data: bytes) -> TensorMap:
     if len(raw) != _HEAD.size + names_bytes + 24 * count:
         raise ValueError("has another length than it says")
     names = parse_json(raw[_HEAD.size : _HEAD.size + names_bytes].decode())
-    if not isinstance(names, list):
-        raise ValueError("its names are no list")
+    layers, parts = (names, []) if isinstance(names, list) else _lists(names)  # formats before 9 know layers only
     columns = np.frombuffer(raw, "<i8", 3 * count, _HEAD.size + names_bytes).astype(np.int64).reshape(3, count)
     columns[0] = np.cumsum(columns[0])
-    return TensorMap.of(columns, tuple(names))
+    return TensorMap.of(columns, layers, parts)
+
+
+def _lists(names: object) -> tuple[list[str], list[str]]:
+    layers, parts = (names.get(key) for key in ("layers", "parts")) if isinstance(names, dict) else (None, None)
+    if not isinstance(layers, list) or not isinstance(parts, list):
+        raise ValueError("its names are no lists")
+    return layers, parts

@@ -15,8 +15,8 @@ from memtui.analysis.step_trace import CATEGORIES
 from memtui.analysis.tensor_usage import TensorUsage
 from memtui.foreign import storable
 from memtui.inflate import inflate
-from memtui.samples import TrainingProgress
-from memtui.session.checks import parse_json
+from memtui.samples import MAIN_MEMORY, TrainingProgress
+from memtui.session.checks import check_device, parse_json
 
 MAX_STEPS = MAX_STRETCHES = 1 << 18  # of one message
 MAX_NAMES_BYTES = 1 << 20
@@ -38,6 +38,7 @@ class ProgressRow(NamedTuple):
     view: str
     reason: str
     cost_ns: int
+    device: str = MAIN_MEMORY
 
 
 SCALARS = "id, pid, first_step, steps, start_ns, end_ns, peak_bytes, view, reason, cost_ns"
@@ -69,7 +70,8 @@ def progress_row(number: int, message: TrainingProgress) -> tuple[object, ...]:
         storable(message.reason),
         message.cost_ns,
     )
-    return (*scalars, encode_progress(message.start_ns, ends_ns, usage))
+    check_device(message.device)
+    return (*scalars[:-1], encode_progress(message.start_ns, ends_ns, usage))
 
 
 def _checked(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsage) -> tuple[NDArray[np.int64], TensorUsage]:

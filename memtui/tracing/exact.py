@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -15,13 +15,25 @@ import numpy as np
 import torch
 from torch import nn
 
-from memtui.analysis.step_trace import CATEGORIES, PHASES, StepTrace
+from memtui.analysis.step_trace import PHASES, StepTrace
 from memtui.samples import MAIN_MEMORY
+from memtui.tracing.allocator_history import MOST_ENTRIES, History, histories, with_history
+from memtui.tracing.known import (
+    ACTIVATIONS,
+    GRADIENTS,
+    INPUTS,
+    TEMPORARIES,
+    UNKNOWN,
+    Departures,
+    Known,
+    named_modules,
+)
 from memtui.tracing.torch_private import (
     BACKWARD,
     RawEvent,
     RawSpan,
     RawStep,
+    cuda_history,
     hushed,
     problem,
     raw_step,
@@ -30,133 +42,18 @@ from memtui.tracing.torch_private import (
 )
 
 LAYER_LABEL = "memtui.layer:"
+BY_HAND = "memtui.backward:"  # a backward pass that the program computes itself, and the layer it is of
 _NOTE_LABEL = "memtui.note:"
 _OWN = "memtui."
 _STEP = "Optimizer.step#"
 _ZERO_GRAD = "Optimizer.zero_grad#"
 
-Storages = dict[int, tuple[int, str]]  # address: (bytes, name of the layer or "")
-
-WEIGHTS, GRADIENTS, ACTIVATIONS, OPTIMISER_STATE, INPUTS, BUFFERS, TEMPORARIES, UNKNOWN = range(len(CATEGORIES))
 FORWARD, IN_BACKWARD, OPTIMISER, BETWEEN = range(len(PHASES))
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Storages whose use is known at one moment, by address."""
-
-    weights: Storages = field(default_factory=dict)
-    gradients: Storages = field(default_factory=dict)
-    optimiser_state: Storages = field(default_factory=dict)
-    buffers: Storages = field(default_factory=dict)
-    inputs: Storages = field(default_factory=dict)
-    devices: dict[int, str] = field(default_factory=dict)
-    """Of the addresses that are not in main memory. Those of GPUs are no addresses of main memory."""
-
-    def device(self, ptr: int) -> str:
-        """Where an address is."""
-        return self.devices.get(ptr, MAIN_MEMORY)
-
-    def by_category(self) -> tuple[tuple[int, Storages], ...]:
-        """(category, storages): where an address is in several, the first one counts."""
-        return (
-            (WEIGHTS, self.weights),
-            (GRADIENTS, self.gradients),
-            (OPTIMISER_STATE, self.optimiser_state),
-            (BUFFERS, self.buffers),
-            (INPUTS, self.inputs),
-        )
-
-    def find(self, ptr: int) -> tuple[int, str] | None:
-        """(category, layer) of an address, or None."""
-        for category, storages in self.by_category():
-            if ptr in storages:
-                return category, storages[ptr][1]
-        return None
-
-
-def known_of(modules: Iterable[nn.Module], optimizers: Iterable[torch.optim.Optimizer], inputs: object = ()) -> Known:
-    """What modules, optimisers and nested ``inputs`` hold now; each storage once.
-
-    A parameter that an optimiser has and no module gives is a weight without a layer.
-    """
-    known = Known()
-    seen: set[int] = set()
-    layers: dict[int, tuple[torch.Tensor, str]] = {}  # by identity: tensors compare by value
-    named = list(_named(modules))
-    optimizers = list(optimizers)
-    for layer, module in named:
-        for parameter in module.parameters(recurse=False):
-            layers.setdefault(id(parameter), (parameter, layer))
-    for optimizer in optimizers:
-        for tensor in tensors_in([group["params"] for group in optimizer.param_groups]):
-            layers.setdefault(id(tensor), (tensor, ""))
-    for tensor, layer in layers.values():
-        _take(known, known.weights, tensor, layer, seen)
-    for tensor, layer in layers.values():
-        if tensor.grad is not None:
-            _take(known, known.gradients, tensor.grad, layer, seen)
-    for optimizer in optimizers:
-        for owner, state in list(optimizer.state.items()):
-            for tensor in tensors_in(state):
-                _take(known, known.optimiser_state, tensor, layers.get(id(owner), (owner, ""))[1], seen)
-    for layer, module in named:
-        for buffer in module.buffers(recurse=False):
-            _take(known, known.buffers, buffer, layer, seen)
-    for tensor in tensors_in(inputs):
-        _take(known, known.inputs, tensor, "", seen)
-    return known
-
-
-def _take(known: Known, storages: Storages, tensor: torch.Tensor, layer: str, seen: set[int]) -> None:
-    storage, ptr, size_bytes = located(tensor)
-    if storage is not None and size_bytes and ptr and ptr not in seen:
-        seen.add(ptr)
-        storages[ptr] = (size_bytes, layer)
-        if not tensor.is_cpu:
-            known.devices[ptr] = str(tensor.device)
-
-
-def located(tensor: torch.Tensor) -> tuple[torch.UntypedStorage | None, int, int]:
-    """(storage, its address, its bytes); (None, 0, 0) of sparse and other tensors without a storage of their own."""
-    try:
-        storage = tensor.untyped_storage()
-        return storage, storage.data_ptr(), storage.nbytes()
-    except (NotImplementedError, RuntimeError):
-        return None, 0, 0
-
-
-def tensors_in(holder: object) -> Iterator[torch.Tensor]:
-    """All tensors in nested containers."""
-    waiting = [holder]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, torch.Tensor):
-            yield item
-        elif isinstance(item, dict):
-            waiting.extend(reversed(list(item.values())))
-        elif isinstance(item, (list, tuple)):
-            waiting.extend(reversed(item))
-
-
-def _named(modules: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
-    """(name, module) of all modules and those inside, each once.
-
-    The name is the path from the root, or the class of the root itself; with several roots their classes come first.
-    """
-    roots = list(modules)
-    seen: set[int] = set()
-    titles: dict[str, int] = {}
-    for root in roots:
-        title = type(root).__name__
-        titles[title] = titles.get(title, 0) + 1
-        if titles[title] > 1:
-            title = f"{title}#{titles[title]}"
-        for path, module in root.named_modules():
-            if id(module) in seen:
-                continue
-            seen.add(id(module))
-            yield (".".join(filter(None, (title, path))) if len(roots) > 1 else path or title), module
+def layer_names(root_modules: Iterable[nn.Module]) -> dict[int, str]:
+    """By identity of the module."""
+    return {id(module): name for name, module in named_modules(root_modules)}
 
 
 @contextmanager
@@ -187,7 +84,7 @@ def layer_labels(root_modules: Iterable[nn.Module]) -> Iterator[None]:
 
     entered, left = uncompiled(push), uncompiled(pop)
     with ExitStack() as stack:
-        for name, module in _named(root_modules):
+        for name, module in named_modules(root_modules):
             stack.callback(module.register_forward_pre_hook(partial(entered, name), prepend=True).remove)
             stack.callback(module.register_forward_hook(left, always_call=True).remove)
         try:
@@ -205,14 +102,20 @@ class ExactStep(AbstractContextManager["ExactStep"]):
     Args:
         step: number of the step, from 0.
         known_before: what exists now.
+        departures: of what of that goes.
     """
 
-    def __init__(self, step: int, known_before: Known) -> None:
+    def __init__(self, step: int, known_before: Known, departures: Departures | None = None) -> None:
         self.step = step
         self.dropped = 0
         """Frees of blocks that nobody knew, once ``trace`` was called."""
+        self.history_problem = ""
+        """Why it is the profiler that tells of GPUs, where their allocator's history was asked."""
+        self._histories: dict[str, History] = {}
         self.problem: str | None = problem()
         self._before = known_before
+        self._gone_ns = departures.at_ns if departures is not None else {}
+        self._departures = departures
         self._notes: list[Known] = []
         self._profiler: torch.profiler.profile | None = None
         self._hush = ExitStack()
@@ -224,6 +127,7 @@ class ExactStep(AbstractContextManager["ExactStep"]):
             self._hush.enter_context(hushed())
             try:
                 self._profiler = turns.start(self._give_way)
+                self._begin_history()
             except RuntimeError as error:
                 self._hush.close()
                 self.problem = f"the profiler of torch did not start: {_first_line(error)}"
@@ -232,6 +136,7 @@ class ExactStep(AbstractContextManager["ExactStep"]):
 
     def __exit__(self, *exception: object) -> None:
         self._end_ns = time.monotonic_ns()
+        self._departures = None
         profiler, self._profiler = self._profiler, None  # it holds all events a second time
         if profiler is None:
             return
@@ -241,7 +146,23 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         except Exception as error:  # interfaces that are not public: whatever they do, the training goes on
             self.problem = f"the profiler of torch did not finish: {_first_line(error)}"
         finally:
+            self._end_history()
             self._hush.close()
+
+    def _begin_history(self) -> None:
+        try:
+            cuda_history.start(MOST_ENTRIES)
+        except Exception as error:  # not public either: what the profiler tells of GPUs remains
+            self.history_problem = f"no history of CUDA's allocator: {_first_line(error)}"
+
+    def _end_history(self) -> None:
+        try:
+            found = cuda_history.stop()
+            if found is not None and self._raw is not None:
+                self._histories = histories(*found)
+                self._raw = with_history(self._raw, self._histories)
+        except Exception as error:
+            self.history_problem = f"no history of CUDA's allocator: {_first_line(error)}"
 
     def _give_way(self) -> None:
         self.abandon("the program started its own profiler in the step")
@@ -271,7 +192,7 @@ class ExactStep(AbstractContextManager["ExactStep"]):
     def devices(self) -> tuple[str, ...]:
         """Whose memory the step used, main memory first."""
         seen = {event.device for event in self._raw.events} if self._raw is not None else set()
-        return (MAIN_MEMORY, *sorted({*seen, *self._before.devices.values()} - {MAIN_MEMORY}))
+        return (MAIN_MEMORY, *sorted({*seen, *self._histories, *self._before.devices.values()} - {MAIN_MEMORY}))
 
     def trace(self, known_after: Known, device: str = MAIN_MEMORY) -> StepTrace:
         """The step as it was in the memory of one device.
@@ -282,11 +203,12 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         if self._raw is None:
             raise RuntimeError(self.problem or "the step was not recorded")
         builder = _Builder(self._raw, self._start_ns, self._end_ns, self._notes)
-        builder.begin(self._before, device)
+        history = self._histories.get(device)
+        builder.begin(self._before, device, history.before if history is not None else {})
         for event in self._raw.events:
             if event.device == device and event.size_bytes:
                 builder.take(event)
-        builder.finish(self._before, known_after)
+        builder.finish(known_after, self._gone_ns)
         self.dropped = builder.dropped
         return builder.trace(self.step)
 
@@ -339,7 +261,7 @@ class _Phases:
 @lru_cache(maxsize=4096)  # a step has few distinct paths
 def _own_phase(path: tuple[str, ...]) -> int | None:
     """Phase that the enclosing events alone tell."""
-    if any(name.startswith(BACKWARD) for name in path):
+    if any(name.startswith((BACKWARD, BY_HAND)) for name in path):
         return IN_BACKWARD
     for name in reversed(path):
         if name.startswith(LAYER_LABEL):
@@ -364,8 +286,8 @@ class _Layers:
 
     def of(self, event: RawEvent) -> str:
         for name in reversed(event.path):
-            if name.startswith(LAYER_LABEL):
-                return name.removeprefix(LAYER_LABEL)
+            if name.startswith((LAYER_LABEL, BY_HAND)):
+                return name.partition(":")[2]
             if name.startswith(BACKWARD):
                 break
         else:
@@ -400,11 +322,16 @@ class _Builder:
         self._existing = 0
         self.dropped = 0
 
-    def begin(self, before: Known, device: str) -> None:
+    def begin(self, before: Known, device: str, more: Mapping[int, int]) -> None:
+        """What was there: of known use, and ``more`` (address -> bytes) that the allocator knows of."""
         for category, storages in before.by_category():
-            for ptr, (size_bytes, layer) in storages.items():
+            for ptr, held in storages.items():
                 if ptr not in self._live and before.device(ptr) == device:
-                    self._add(_Block(ptr, size_bytes, category, layer, BETWEEN, self._start_ns), "", layer)
+                    block = _Block(ptr, held.size_bytes, category, held.layer, BETWEEN, self._start_ns)
+                    self._add(block, "", held.layer)
+        for ptr, size_bytes in more.items():
+            if ptr not in self._live:
+                self._add(_Block(ptr, size_bytes, UNKNOWN, "", BETWEEN, self._start_ns), "", "")
         self._existing = len(self._rows)
 
     def take(self, event: RawEvent) -> None:
@@ -422,14 +349,21 @@ class _Builder:
         else:
             self._free(number, event.t_ns, phase, op, layer, event.path)
 
-    def finish(self, before: Known, after: Known) -> None:
+    def finish(self, after: Known, gone_ns: Mapping[int, int]) -> None:
         """Blocks that vanished without a record, and what each block was."""
         for number in range(self._existing):
             block = self._blocks[number]
-            # Nothing about inputs is no sign that they are gone.
-            asked = block.category != INPUTS or bool(after.inputs)
+            if block.end_ns is None and (t_ns := gone_ns.get(block.ptr)) is not None:
+                self._free(number, t_ns, self._phases.at(t_ns, (), ""), "", block.layer, ())
+            # Nothing about inputs and others is no sign that they are gone.
+            asked = block.category != UNKNOWN and (block.category != INPUTS or bool(after.inputs))
             if block.end_ns is None and asked and after.find(block.ptr) is None:
                 self._lost(number, self._end_ns, BETWEEN)
+            elif block.category == UNKNOWN and any(
+                block.ptr in known.inputs and (block.end_ns is None or t_ns < block.end_ns)
+                for t_ns, known in self._notes
+            ):
+                block.category = INPUTS  # a data set that batches are cut from
         for block in self._blocks:
             if block.category is None:
                 self._classify(block, after)

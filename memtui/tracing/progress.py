@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.step_trace import CATEGORIES
 from memtui.analysis.tensor_usage import joined
-from memtui.samples import TrainingProgress
+from memtui.samples import MAIN_MEMORY, TrainingProgress
 
 SEND_NS = 500_000_000
 Seen = tuple[NDArray[np.int64], tuple[str, ...]]  # stretches of a step, and the names of their operators
+
+
+@dataclass(slots=True)
+class _Usage:
+    """What tensors held in the memory of one device."""
+
+    columns: list[NDArray[np.int64]] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
+
+    def take(self, seen: Seen) -> None:
+        columns, names = seen
+        columns[3] = [self.names.setdefault(names[op], len(self.names)) if op >= 0 else -1 for op in columns[3]]
+        self.columns.append(columns)
+
+    def joined(self) -> NDArray[np.int64]:
+        return joined(np.concatenate([np.empty((4 + len(CATEGORIES), 0), np.int64), *self.columns], axis=1))
 
 
 class ProgressLog:
@@ -22,21 +39,26 @@ class ProgressLog:
         self._pid, self._send = pid, send
         self._first, self._start_ns = first, start_ns
         self._ends_ns: list[int] = []
-        self._usage: list[NDArray[np.int64]] = []
-        self._names: dict[str, int] = {}
+        self._usage = {MAIN_MEMORY: _Usage()}
         self._steps = self._seen = 0  # of all
         self._reason, self._cost_ns = "", 0
 
-    def take(self, end_ns: int, seen: Seen | None, reason: str, cost_ns: int) -> None:
-        """A step that ended: what was seen of it, or why nothing was; ``cost_ns``: of all that was seen so far."""
+    def take(self, end_ns: int, seen: Mapping[str, Seen] | None, reason: str, cost_ns: int) -> None:
+        """A step that ended.
+
+        Args:
+            end_ns: when.
+            seen: what was seen of it, by device; None: nothing.
+            reason: why nothing is.
+            cost_ns: of all that was seen so far.
+        """
         self._ends_ns.append(end_ns)
         self._steps += 1
         self._reason, self._cost_ns = reason, cost_ns
         if seen is not None:
             self._seen += 1
-            columns, names = seen
-            columns[3] = [self._names.setdefault(names[op], len(self._names)) if op >= 0 else -1 for op in columns[3]]
-            self._usage.append(columns)
+            for device, held in seen.items():
+                self._usage.setdefault(device, _Usage()).take(held)
         if end_ns - self._start_ns >= SEND_NS:
             self.flush()
 
@@ -44,22 +66,24 @@ class ProgressLog:
         """Send what there is."""
         if not self._ends_ns:
             return
-        usage = [np.empty((4 + len(CATEGORIES), 0), np.int64), *self._usage]
-        self._send(
-            TrainingProgress(
-                self._pid,
-                self._first,
-                self._start_ns,
-                np.array([self._ends_ns], np.int64),
-                joined(np.concatenate(usage, axis=1)),
-                tuple(self._names),
-                self._view,
-                self._reason,
-                self._cost_ns,
-            )
+        main = self._usage[MAIN_MEMORY]
+        told = TrainingProgress(
+            self._pid,
+            self._first,
+            self._start_ns,
+            np.array([self._ends_ns], np.int64),
+            main.joined(),
+            tuple(main.names),
+            self._view,
+            self._reason,
+            self._cost_ns,
         )
+        self._send(told)
+        for device, held in self._usage.items():
+            if device != MAIN_MEMORY:
+                self._send(replace(told, usage=held.joined(), names=tuple(held.names), device=device))
         self._first, self._start_ns = self._first + len(self._ends_ns), self._ends_ns[-1]
-        self._ends_ns, self._usage, self._names = [], [], {}
+        self._ends_ns, self._usage = [], {MAIN_MEMORY: _Usage()}
 
     @property
     def _view(self) -> str:

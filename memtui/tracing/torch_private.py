@@ -152,6 +152,54 @@ class Turns:
 turns = Turns()
 
 
+class CudaHistory:
+    """The history of CUDA's allocator while a step is recorded; the program's own use of it always comes first."""
+
+    def __init__(self) -> None:
+        self._on = self._guarded = False
+
+    def start(self, most_entries: int) -> bool:
+        """Begin one; False where the program does not use CUDA, or has one already."""
+        cuda: Any = torch.cuda
+        enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+        if enabled is None or not cuda.is_initialized() or enabled():
+            return False
+        self._guard(cuda.memory)
+        cuda.memory._record_memory_history("all", context=None, max_entries=most_entries, clear_history=True)
+        self._on = True
+        return True
+
+    def stop(self) -> tuple[dict[str, Any], int] | None:
+        """(the snapshot, CLOCK_MONOTONIC minus its times in ns); None where the program has taken it over."""
+        if not self._on:
+            return None
+        memory: Any = torch.cuda.memory
+        found = memory._snapshot()
+        self._on = False
+        memory._record_memory_history(None)
+        return found, _monotonic_minus_epoch_ns()
+
+    def _guard(self, memory: Any) -> None:
+        """From now on a history that the program switches on or off is the program's."""
+        if self._guarded:
+            return
+        self._guarded = True
+        for name in ("_record_memory_history_impl", "_record_memory_history_legacy"):
+            hidden = getattr(memory, name, None)
+            if hidden is not None:
+                setattr(memory, name, self._taking_over(hidden))
+
+    def _taking_over(self, hidden: Callable[..., Any]) -> Callable[..., Any]:
+        def record(*arguments: Any, **more: Any) -> Any:
+            self._on = False
+            return hidden(*arguments, **more)
+
+        return record
+
+
+cuda_history = CudaHistory()
+
+
 def raw_events(prof: torch.profiler.profile) -> list[RawEvent]:
     """All allocations and frees that a stopped profiler saw, sorted by time."""
     return raw_step(prof).events

@@ -25,11 +25,12 @@ from torch.optim import optimizer as optimizer_hooks
 
 from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_usage import stretches
-from memtui.samples import MAIN_MEMORY, AllocationStep, TensorRanges
-from memtui.tracing import torch_private
-from memtui.tracing.exact import ExactStep, Known, Storages, known_of, layer_labels, tensors_in
+from memtui.samples import MAIN_MEMORY, AllocationStep, TensorRanges, Told
+from memtui.tracing import by_hand, torch_private
+from memtui.tracing.exact import BY_HAND, ExactStep, layer_labels, layer_names
 from memtui.tracing.expense import Expense
 from memtui.tracing.inject import EVERY, SOCKET
+from memtui.tracing.known import Departures, Known, LastingTensors, Storages, known_of, tensors_in
 from memtui.tracing.progress import ProgressLog, Seen
 from memtui.tracing.quiet import QUIET_ENVIRONMENT
 from memtui.tracing.sender import Sender
@@ -56,6 +57,10 @@ class Tracer:
         self._clock = next(map(weakref.ref, self._optimizers), None)  # the optimiser whose steps are counted
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet(modules)  # that are called by no other module
         self._inputs: list[Any] = []
+        self._names: dict[int, str] = {}  # of the layers, while a step is recorded
+        self._by_hand: list[Any] = []  # labels of backward passes that the program computes itself
+        self.also: Callable[[Told], object] | None = None
+        """Hears what is told the recorder, in this thread."""
         self._passes = 0  # of a model in the step that is recorded
         self._steps = 0
         self._window = ExitStack()
@@ -66,13 +71,15 @@ class Tracer:
         self._watching = False
         self._log: ProgressLog | None = None
         self._said, self._forked = False, 0
-        self._inputs_before: dict[int, tuple[int, str]] = {}
-        self._told: tuple[tuple[int, int, int, str], ...] = ()
+        self._lasting = LastingTensors()
+        self._loose_before: Storages = {}
+        self._told: tuple[tuple[int, int, int, str, str], ...] = ()
         self._pid = os.getpid()
         self._watched = [
             optimizer_hooks.register_optimizer_step_pre_hook(self._guarded(self._before_step)),
             optimizer_hooks.register_optimizer_step_post_hook(self._guarded(self._after_step)),
         ]
+        by_hand.listeners.append(self)
 
     @property
     def closed(self) -> bool:
@@ -83,6 +90,8 @@ class Tracer:
         for handle in self._watched:
             handle.remove()
         self._watched = []
+        if self in by_hand.listeners:
+            by_hand.listeners.remove(self)
         self._window.close()
         self._recorded = None
         self._watch.close()
@@ -131,11 +140,12 @@ class Tracer:
         self._end_step()
         self._steps += 1
         if self._steps < FIRST:
+            self._lasting.now()
             return
         if (self._steps - FIRST) % self._every == 0:
             self._find_roots()
             if torch_private.problem():
-                self._send_ranges(self._known())  # as much as can be told
+                self._send_ranges(self._all_known()[0])  # as much as can be told
             elif self._expense.recording_affordable:
                 self._begin_recorded()
                 return
@@ -170,18 +180,37 @@ class Tracer:
             self._watch.take_gradients(self._parameters())
             self._look_at_inputs()
 
+    def enter_backward(self, module: Any) -> None:
+        """The program computes gradients of a module's parameters itself."""
+        self._watch.by_hand += 1
+        if self._recorded is not None and self._recorded.problem is None:
+            name = self._names.get(id(module), type(module).__name__)
+            label = torch.profiler.record_function(BY_HAND + name)
+            label.__enter__()
+            self._by_hand.append(label)
+
+    def leave_backward(self, module: Any) -> None:
+        """They are there."""
+        self._watch.by_hand -= 1
+        if self._by_hand:
+            self._by_hand.pop().__exit__(None, None, None)
+            if self._recorded is not None:
+                self._recorded.note_gradients(known_of((module,), ()))
+        elif self._watching:
+            self._watch.take_gradients(module.parameters())
+
     def _is_clock(self, optimizer: Any) -> bool:
         return self._clock is not None and self._clock() is optimizer
 
     def _begin_recorded(self) -> None:
         begin = time.perf_counter_ns()
         self._inputs, self._passes = [], 0
-        known = self._known()
+        known, departures = self._all_known()
         self._look_inside()
-        self._recorded = self._window.enter_context(ExactStep(self._steps, known))
+        self._recorded = self._window.enter_context(ExactStep(self._steps, known, departures))
         self._cost_ns = time.perf_counter_ns() - begin
 
-    def _end_recorded(self) -> Seen | None:
+    def _end_recorded(self) -> dict[str, Seen] | None:
         begin = time.perf_counter_ns()
         recorded, self._recorded = self._recorded, None
         assert recorded is not None
@@ -189,18 +218,20 @@ class Tracer:
         if recorded.problem:
             self._say_once(f"step {recorded.step} is not recorded: {recorded.problem}")
             return None
-        known = self._known()
+        if recorded.history_problem:
+            self._say_once(recorded.history_problem)
+        known, _ = self._all_known()
         traces = {device: (recorded.trace(known, device), recorded.dropped) for device in recorded.devices}
         self._inputs = []
         cost_ns = self._cost_ns + time.perf_counter_ns() - begin
         for device, (trace, dropped) in traces.items():
             self._send_step(trace, device, cost_ns, dropped)
         self._send_ranges(known)
-        return _seen(traces[MAIN_MEMORY][0])
+        return {device: seen for device, (trace, _) in traces.items() if (seen := _seen(trace)) is not None}
 
     def _send_step(self, trace: StepTrace, device: str, cost_ns: int, dropped: int) -> None:
         assert self._sender is not None
-        self._sender.send(
+        self._tell(
             AllocationStep(
                 self._pid,
                 trace.step,
@@ -219,20 +250,35 @@ class Tracer:
     def _send_ranges(self, known: Known) -> None:
         """Where the tensors lie that outlive a step, when that has changed."""
         # A batch that is made anew for every step will soon be something else: what lasts is a data set it is cut from.
-        lasting = {ptr: found for ptr, found in known.inputs.items() if self._inputs_before.get(ptr) == found}
-        self._inputs_before = dict(known.inputs)
-        rows: dict[int, tuple[int, int, str]] = {}
-        for category, storages in replace(known, inputs=lasting).by_category():
-            for ptr, (size_bytes, layer) in storages.items():
+        before, self._loose_before = self._loose_before, {**known.others, **known.inputs}
+        inputs, others = (
+            {ptr: held for ptr, held in some.items() if ptr in before and before[ptr].size_bytes == held.size_bytes}
+            for some in (known.inputs, known.others)
+        )
+        rows: dict[int, tuple[int, int, str, str]] = {}
+        for category, storages in replace(known, inputs=inputs, others=others).by_category():
+            for ptr, held in storages.items():
                 if known.device(ptr) == MAIN_MEMORY:  # pages are of main memory
-                    rows.setdefault(ptr, (size_bytes, category, layer))
+                    rows.setdefault(ptr, (held.size_bytes, category, held.layer, held.part))
         told = tuple((ptr, *found) for ptr, found in sorted(rows.items()))
         if told == self._told or self._sender is None:
             return
         self._told = told
         columns = np.array([row[:3] for row in told], np.int64).reshape(-1, 3).T
-        ranges = TensorRanges(self._pid, time.monotonic_ns(), columns, tuple(row[3] for row in told))
-        self._sender.send(ranges)
+        layers, parts = tuple(row[3] for row in told), tuple(row[4] for row in told)
+        ranges = TensorRanges(self._pid, time.monotonic_ns(), columns, layers, parts)
+        self._tell(ranges)
+
+    def _tell(self, told: Told) -> None:
+        assert self._sender is not None
+        self._sender.send(told)
+        if self.also is not None:
+            self.also(told)
+
+    def tell(self, told: Told) -> None:
+        """Say something of this process to the recorder; nothing before its first step."""
+        if self._sender is not None:
+            self._sender.send(told)
 
     def _say_forked(self) -> None:
         """In a child that steps an optimiser, too; a copy of the parent's memory, so once in each."""
@@ -246,15 +292,14 @@ class Tracer:
         self._said = True
 
     def _known(self) -> Known:
-        known = known_of(tuple(self._roots), tuple(self._optimizers), self._inputs)
-        loose = torch.nn.ParameterList(self._parameters())  # of no module, or of one that cannot be found
-        more = known_of((loose,), ())
-        return replace(
-            known,
-            weights=_unnamed(more.weights) | known.weights,
-            gradients=_unnamed(more.gradients) | known.gradients,
-            devices=more.devices | known.devices,
-        )
+        return known_of(tuple(self._roots), tuple(self._optimizers), self._inputs)
+
+    def _all_known(self) -> tuple[Known, Departures]:
+        """With what belongs to no model and no optimiser, too, which takes longer; and when that goes."""
+        lasting = self._lasting.now()
+        self._watch.take_others(lasting)
+        known = known_of(tuple(self._roots), tuple(self._optimizers), self._inputs, lasting)
+        return known, Departures(lasting, known.others)
 
     def _look_inside(self) -> None:
         """Layers and inputs of what is about to be recorded, by hooks of the models.
@@ -264,7 +309,9 @@ class Tracer:
         """
         if torch_private.compiled_frames():
             return
-        self._window.enter_context(layer_labels(tuple(self._roots)))
+        roots = tuple(self._roots)
+        self._names = layer_names(roots)
+        self._window.enter_context(layer_labels(roots))
         self._look_at_inputs()
 
     def _look_at_inputs(self) -> None:
@@ -309,17 +356,18 @@ def _seen(trace: StepTrace) -> Seen | None:
     return found, trace.names
 
 
-def _unnamed(storages: Storages) -> Storages:
-    return {ptr: (size_bytes, "") for ptr, (size_bytes, _) in storages.items()}
-
-
 _running: weakref.ref[Tracer] | None = None
 
 
 def running() -> bool:
     """Whether this process is traced."""
+    return current() is not None
+
+
+def current() -> Tracer | None:
+    """What traces this process."""
     tracer = _running() if _running is not None else None
-    return tracer is not None and not tracer.closed
+    return tracer if tracer is not None and not tracer.closed else None
 
 
 def start(path: Path, every: int, modules: Iterable[Any] = (), optimizers: Iterable[Any] = ()) -> Tracer:

@@ -1,0 +1,218 @@
+"""Tensors whose use is known at one moment: of modules and optimisers, inputs, and all others that Python holds."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from memtui.analysis.step_trace import CATEGORIES
+from memtui.samples import MAIN_MEMORY
+
+WEIGHTS, GRADIENTS, ACTIVATIONS, OPTIMISER_STATE, INPUTS, BUFFERS, TEMPORARIES, UNKNOWN = range(len(CATEGORIES))
+_ASK_AGAIN = 100  # times as long as it took is how long it is not done again
+
+
+class Held(NamedTuple):
+    """A storage: its bytes, the layer it belongs to, and what it is of that ("weight", "weight exp_avg")."""
+
+    size_bytes: int
+    layer: str = ""
+    part: str = ""
+
+
+Storages = dict[int, Held]  # by address
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Storages whose use is known at one moment, by address."""
+
+    weights: Storages = field(default_factory=dict)
+    gradients: Storages = field(default_factory=dict)
+    optimiser_state: Storages = field(default_factory=dict)
+    buffers: Storages = field(default_factory=dict)
+    inputs: Storages = field(default_factory=dict)
+    others: Storages = field(default_factory=dict)
+    """Of tensors that belong to no model and no optimiser: a data set, a second copy of the weights."""
+    devices: dict[int, str] = field(default_factory=dict)
+    """Of the addresses that are not in main memory. Those of GPUs are no addresses of main memory."""
+
+    def device(self, ptr: int) -> str:
+        """Where an address is."""
+        return self.devices.get(ptr, MAIN_MEMORY)
+
+    def by_category(self) -> tuple[tuple[int, Storages], ...]:
+        """(category, storages): where an address is in several, the first one counts."""
+        return (
+            (WEIGHTS, self.weights),
+            (GRADIENTS, self.gradients),
+            (OPTIMISER_STATE, self.optimiser_state),
+            (BUFFERS, self.buffers),
+            (INPUTS, self.inputs),
+            (UNKNOWN, self.others),
+        )
+
+    def find(self, ptr: int) -> tuple[int, str] | None:
+        """(category, layer) of an address, or None."""
+        for category, storages in self.by_category():
+            if ptr in storages:
+                return category, storages[ptr].layer
+        return None
+
+
+def known_of(
+    modules: Iterable[nn.Module],
+    optimizers: Iterable[torch.optim.Optimizer],
+    inputs: object = (),
+    others: Iterable[torch.Tensor] = (),
+) -> Known:
+    """What modules, optimisers, nested ``inputs`` and ``others`` hold now; each storage once.
+
+    A parameter that an optimiser has and no module gives is a weight without a layer.
+    """
+    known = Known()
+    seen: set[int] = set()
+    owners: dict[int, tuple[torch.Tensor, str, str]] = {}  # by identity, tensors compare by value: layer and name
+    named = list(named_modules(modules))
+    optimizers = list(optimizers)
+    for layer, module in named:
+        for name, parameter in module.named_parameters(recurse=False):
+            owners.setdefault(id(parameter), (parameter, layer, name))
+    for optimizer in optimizers:
+        for tensor in tensors_in([group["params"] for group in optimizer.param_groups]):
+            owners.setdefault(id(tensor), (tensor, "", described(tensor)))
+    for tensor, layer, name in owners.values():
+        _take(known, known.weights, tensor, layer, name, seen)
+    for tensor, layer, name in owners.values():
+        if tensor.grad is not None:
+            _take(known, known.gradients, tensor.grad, layer, name, seen)
+    for optimizer in optimizers:
+        for owner, state in list(optimizer.state.items()):
+            _, layer, name = owners.get(id(owner), (owner, "", ""))
+            for key, part in state.items() if isinstance(state, dict) else [("", state)]:
+                for tensor in tensors_in(part):
+                    _take(known, known.optimiser_state, tensor, layer, f"{name} {key}".strip(), seen)
+    for layer, module in named:
+        for name, buffer in module.named_buffers(recurse=False):
+            _take(known, known.buffers, buffer, layer, name, seen)
+    for storages, loose in ((known.inputs, tensors_in(inputs)), (known.others, others)):
+        for tensor in loose:
+            _take(known, storages, tensor, "", None, seen)
+    return known
+
+
+def _take(known: Known, storages: Storages, tensor: torch.Tensor, layer: str, part: str | None, seen: set[int]) -> None:
+    storage, ptr, size_bytes = located(tensor)
+    if storage is not None and size_bytes and ptr and ptr not in seen:
+        seen.add(ptr)
+        storages[ptr] = Held(size_bytes, layer, described(tensor) if part is None else part)
+        if (device := device_of(tensor)) != MAIN_MEMORY:
+            known.devices[ptr] = device
+
+
+def described(tensor: torch.Tensor) -> str:
+    """What a tensor without a name is called: type and shape of its numbers; of a part of more the type alone."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    _, _, size_bytes = located(tensor)
+    whole = size_bytes == tensor.numel() * tensor.element_size()
+    return f"{dtype}{list(tensor.shape)}" if whole else dtype
+
+
+def located(tensor: torch.Tensor) -> tuple[torch.UntypedStorage | None, int, int]:
+    """(storage, its address, its bytes); (None, 0, 0) of sparse and other tensors without a storage of their own."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage, storage.data_ptr(), storage.nbytes()
+    except (NotImplementedError, RuntimeError):
+        return None, 0, 0
+
+
+def device_of(tensor: torch.Tensor) -> str:
+    """Whose memory a tensor is in."""
+    return MAIN_MEMORY if tensor.is_cpu else str(tensor.device)
+
+
+class LastingTensors:
+    """Plain tensors and parameters that Python holds for longer than a step.
+
+    Only the garbage collector knows, and asking it takes some tens of milliseconds. So it is asked now and then, and
+    those count that it named before and that are still there: a batch is not among them.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[weakref.ref[torch.Tensor]] = []
+        self._next_ns = 0
+
+    def now(self) -> list[torch.Tensor]:
+        """To be asked when a step begins or ends."""
+        begin = time.monotonic_ns()
+        lasting = [tensor for ref in self._found if (tensor := ref()) is not None]
+        if begin >= self._next_ns:
+            plain = (torch.Tensor, nn.Parameter)  # what others are made of is among them
+            self._found = [weakref.ref(found) for found in gc.get_objects() if type(found) in plain]
+            end = time.monotonic_ns()
+            self._next_ns = end + (end - begin) * _ASK_AGAIN
+        return lasting
+
+
+class _Noticed(weakref.ref):
+    __slots__ = ("ptr",)
+    ptr: int
+
+
+class Departures:
+    """When the storages of some tensors go: the profiler of torch does not tell of memory that is older than itself."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor], wanted: Container[int]) -> None:
+        """Of those at the addresses that are wanted."""
+        self.at_ns: dict[int, int] = {}
+        """By address; CLOCK_MONOTONIC."""
+        self._noticed: list[_Noticed] = []
+        for tensor in tensors:
+            storage, ptr, _ = located(tensor)
+            if storage is not None and ptr in wanted:
+                self._noticed.append(_Noticed(storage, self._gone))
+                self._noticed[-1].ptr = ptr
+
+    def _gone(self, ref: Any) -> None:
+        self.at_ns[ref.ptr] = time.monotonic_ns()
+
+
+def tensors_in(holder: object) -> Iterator[torch.Tensor]:
+    """All tensors in nested containers."""
+    waiting = [holder]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, torch.Tensor):
+            yield item
+        elif isinstance(item, dict):
+            waiting.extend(reversed(list(item.values())))
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(reversed(item))
+
+
+def named_modules(modules: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
+    """(name, module) of all modules and those inside, each once.
+
+    The name is the path from the root, or the class of the root itself; with several roots their classes come first.
+    """
+    roots = list(modules)
+    seen: set[int] = set()
+    titles: dict[str, int] = {}
+    for root in roots:
+        title = type(root).__name__
+        titles[title] = titles.get(title, 0) + 1
+        if titles[title] > 1:
+            title = f"{title}#{titles[title]}"
+        for path, module in root.named_modules():
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            yield (".".join(filter(None, (title, path))) if len(roots) > 1 else path or title), module
