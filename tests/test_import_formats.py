@@ -440,3 +440,25 @@ def test_names_that_are_no_text_can_be_stored():
     assert trace.names == ("in_arg:\\xff\x1b[2J",)
     assert replace(trace).check() == []
     assert np.all(trace.delta_bytes == 64)
+
+
+@given(st.lists(st.lists(st.integers(0, 50), min_size=8, max_size=8), min_size=1, max_size=12))
+def test_sums_of_a_timeline_stay_what_they_are(rows):
+    plain = [list(range(5, 5 + len(rows))), [[0, *row] for row in rows]]
+    trace = only(import_bytes(json.dumps(plain).encode()))
+    order = (
+        "weights",
+        "optimiser state",
+        "inputs",
+        "temporaries",
+        "activations",
+        "gradients",
+        "temporaries",
+        "unknown",
+    )
+    held = trace.by_category()
+    for at, row in enumerate(rows):
+        places = np.flatnonzero(trace.t_ns <= (5 + at) * 1000)
+        found = dict(zip(CATEGORIES, held[places[-1]].tolist(), strict=True)) if len(places) else {}
+        for kind in set(order):
+            assert found.get(kind, 0) == sum(size for name, size in zip(order, row, strict=True) if name == kind)

@@ -16,7 +16,7 @@ from memtui.samples import MAIN_MEMORY
 from memtui.session.allocations import RecordedStep
 from memtui.session.imported import ImportedFrom
 from memtui.session.reader import SessionReader
-from memtui.session.store import SQLITE_MAGIC
+from memtui.session.store import SessionError, check_header
 
 DRIVER, PEAK = "allocated from the driver", "held at the peak"
 
@@ -57,10 +57,10 @@ def read(path: Path) -> list[Held]:
 
 def _is_session(path: Path) -> bool:
     try:
-        with open(path, "rb", buffering=0) if path.is_file() else open("/dev/null", "rb") as file:
-            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
-    except OSError:
-        return False  # which the importer says
+        check_header(path)
+    except SessionError:
+        return False
+    return True
 
 
 def _of_session(path: Path) -> Iterator[Held]:

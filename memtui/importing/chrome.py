@@ -110,16 +110,16 @@ def _part(
     device: str, changes: list[_Change], spans: dict[object, list[_Span]], begins: tuple[tuple[int, int], ...]
 ) -> Part:
     changes.sort(key=lambda change: change.t_ns)
-    ledger, around = Ledger(), _Around(spans)
-    ledger.base[UNKNOWN] = max(0, changes[0].total_bytes - changes[0].bytes)
+    ledger = Ledger({UNKNOWN: max(0, changes[0].total_bytes - changes[0].bytes)})
+    around = _Around(spans)
     for change in changes:
         op, layer, phase = around.at(change)
         if change.bytes > 0:
             ledger.free_at(change.t_ns, change.address, "", phase=phase)  # a free that the trace does not tell of
             ledger.allocate(change.t_ns, change.bytes, op, phase=phase, layer=layer, address=change.address)
-        elif change.bytes < 0 and ledger.free_at(change.t_ns, change.address, op, phase=phase) is None:
+        elif change.bytes < 0 and not ledger.free_at(change.t_ns, change.address, op, phase=phase):
             ledger.base[UNKNOWN] = max(0, ledger.base[UNKNOWN] + change.bytes)
-            ledger.existing(-change.bytes, address=change.address)
+            ledger.existing(-change.bytes, change.address)
             ledger.free_at(change.t_ns, change.address, op, phase=phase)
     trace = ledger.trace(changes[0].t_ns, changes[-1].t_ns)
     steps = sorted(span.start_ns for found in spans.values() for span in found if span.name.startswith(_OPTIMISE))

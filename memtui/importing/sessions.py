@@ -46,6 +46,8 @@ def in_range(imported: Imported, wanted: Range) -> Imported:
     """Only what lies in a range of time. Raises NotImportable: nothing does."""
     if wanted == (None, None):
         return imported
+    if imported.about.sums is not None:
+        raise NotImportable("knows sums only, so there is no range of it")
     begin_ns = min(part.trace.start_ns for part in imported.parts)
     unit = 1 if imported.about.counts else 10**9
     low, high = (None if limit is None else begin_ns + round(limit * unit) for limit in wanted)

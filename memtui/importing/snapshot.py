@@ -89,8 +89,8 @@ def _part(
         elif action == gone:
             address, op = _whole(event["addr"]), names.of(event)
             ours.add(address)
-            if ledger.free_at(t_ns, address, op) is None and event["size"]:
-                ledger.existing(_whole(event["size"]), address=address)
+            if not ledger.free_at(t_ns, address, op) and event["size"]:
+                ledger.existing(_whole(event["size"]), address)
                 ledger.free_at(t_ns, address, op)
         elif action == "oom":
             free = f", {size(_whole(event['device_free']))} were free" if "device_free" in event else ""

@@ -88,14 +88,13 @@ def _parse_sums(plain: Any) -> Imported:
     held = np.zeros((len(sums), len(CATEGORIES)), np.int64)
     for place, category in enumerate(_OF_TORCH):
         held[:, category] += sums[:, place]
-    ledger, t_ns = Ledger(), (times * 1000).tolist()
-    ledger.base = {category: size for category, size in enumerate(held[0].tolist()) if size}
+    ledger, t_ns = Ledger(dict(enumerate(held[0].tolist()))), (times * 1000).tolist()
     for at, (before, after) in enumerate(pairwise(held), 1):
         changes = after - before
         for category in np.flatnonzero(changes < 0).tolist():
-            ledger.free(t_ns[at], -int(changes[category]), "", key=category, strict=True)
+            ledger.free(t_ns[at], -int(changes[category]), category=category)
         for category in np.flatnonzero(changes > 0).tolist():
-            ledger.allocate(t_ns[at], int(changes[category]), "", category=category, key=category)
+            ledger.allocate(t_ns[at], int(changes[category]), "", category=category)
     return _imported(SUMS, ledger, t_ns[0], t_ns[-1], _ABSENT_SUMS)
 
 
@@ -109,9 +108,10 @@ def _parse_raw(plain: Any) -> Imported:
         raise NotImportable("an action of its timeline is none")
     if ((table[:, 3] < 0) | (table[:, 3] >= len(_OF_TORCH))).any():
         raise NotImportable("a category of its timeline is none")
-    ledger = Ledger()
+    before: dict[int, int] = {}
     for _, _, size, category in table[table[:, 1] == _PREEXISTING].tolist():
-        ledger.base[_OF_TORCH[category]] = ledger.base.get(_OF_TORCH[category], 0) + _size(size)
+        before[_OF_TORCH[category]] = before.get(_OF_TORCH[category], 0) + _size(size)
+    ledger = Ledger(before)
     rows = known[np.argsort(times, kind="stable")].tolist()
     at = 0
     while at < len(rows):
@@ -119,9 +119,9 @@ def _parse_raw(plain: Any) -> Imported:
         kind = _OF_TORCH[category]
         at += 1
         if action == _CREATE:
-            ledger.allocate(t_ns, _size(size), "", category=kind, key=kind)
+            ledger.allocate(t_ns, _size(size), "", category=kind)
         elif action == _DESTROY and size:
-            ledger.free(t_ns, _size(-size), "", key=kind, strict=True)
+            ledger.free(t_ns, _size(-size), category=kind)
         elif action == _VERSION:
             # Written in place: the old version goes, the new one, perhaps of another kind, comes.
             later = rows[at] if at < len(rows) else None
@@ -129,8 +129,8 @@ def _parse_raw(plain: Any) -> Imported:
                 raise NotImportable("half of a change of version is missing")
             at += 1
             if _OF_TORCH[later[3]] != kind and size:
-                ledger.free(t_ns, _size(-size), "", key=kind, strict=True)
-                ledger.allocate(t_ns, -size, "", category=_OF_TORCH[later[3]], key=_OF_TORCH[later[3]])
+                ledger.free(t_ns, _size(-size), category=kind)
+                ledger.allocate(t_ns, -size, "", category=_OF_TORCH[later[3]])
     first, last = (rows[0][0], rows[-1][0]) if rows else (0, 0)
     return _imported(RAW, ledger, first, last, _ABSENT_RAW)
 

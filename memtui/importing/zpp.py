@@ -45,7 +45,7 @@ def parse(data: bytes) -> Imported:
             usage = said - change
             if usage < 0:
                 raise NotImportable(f"line {number} allocates more than it says is in use")
-            ledger.base[UNKNOWN] = usage
+            ledger = Ledger({UNKNOWN: usage})
             first_ns = t_us * 1000
         if not last_us <= t_us < MOST_US:
             why = "is no time" if t_us >= MOST_US else f"is earlier than line {number - 1}"
