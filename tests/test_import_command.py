@@ -331,6 +331,7 @@ def test_stretches_are_sound_and_come_together_again(trace, longest, begins):
         assert one.check() == []
     assert plain(joined(found)) == plain(trace)
     assert max(one.peak_bytes for one in found) == trace.peak_bytes
+    assert sum(map(len, found)) <= 20 * len(trace)
 
 
 @given(traces(), st.integers(90, 140), st.integers(0, 40))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from memtui.analysis.step_trace import PHASES, StepTrace
 
 LONGEST = 1 << 18  # rows of a stretch: decoded, indexed and drawn in a fifth of a second
+_MOST_ALIVE = 16  # blocks for each row of the stretch before
 _BETWEEN = PHASES.index("between")
 
 
@@ -29,15 +30,20 @@ def stretches(trace: StepTrace, begins: Sequence[tuple[int, int]] = (), longest:
         trace: what is cut.
         begins: (time, number) of steps, rising; each begins a stretch of that number. Without any, numbers count from
             that of the trace.
-        longest: a stretch of more rows is cut, too, but not where more blocks are alive than it has rows: each is a row
-            of the next stretch.
+        longest: a stretch of more rows is cut, too.
+
+    Every block that is alive is a row of the next stretch, so nothing is cut where these would be far more than the
+    rows before: all stretches together have a small multiple of the rows of the trace.
     """
     n = len(trace)
     edges = {trace.existing: trace.step}
     for t_ns, number in begins:
         edges[int(np.searchsorted(trace.t_ns[trace.existing :], t_ns)) + trace.existing] = number
-    starts = sorted(row for row in edges if row < n)
     alive = np.cumsum(np.sign(trace.delta_bytes))
+    starts: list[int] = []
+    for row in sorted(row for row in edges if row < n):
+        if not starts or (row - starts[-1]) * _MOST_ALIVE >= alive[row]:
+            starts.append(row)
     rows: list[tuple[int, int]] = []
     for row, end in pairwise([*starts, n]):
         number = edges[row]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -197,8 +198,9 @@ class AllocationScreen(Screen[None]):
         if not len(lists.index):
             return
         t_ns = int(lists.index.trace.t_ns[row])
-        passed = [mark.text for mark in self._marks if mark.t_ns <= t_ns]
-        self.head.show(f'{self._words} · after "{text.clean(passed[-1])}"' if passed else self._words)
+        passed = bisect_right(self._marks, t_ns, key=lambda mark: mark.t_ns)
+        after = f' · after "{text.clean(self._marks[passed - 1].text)}"' if passed else ""
+        self.head.show(self._words + after)
         match self._at:
             case 0:
                 self.tensors.show(lists.tensors(row))
