@@ -341,7 +341,7 @@ def test_damaged_pickles(data, why):
         (b'{"in_arg": [NaN, []]}', "NaN is no number"),
         (b"SQLite format 3\0" + b"\0" * 100, "is a database"),
         (b"[[1, 2], [[0, 1]]]", "are not 9 whole numbers"),
-        (b"[[1, 2, 3, 4], [1, 2]]", "differ in length"),
+        (b"[" + b"[1, 1, 3, 4]," * 100 + b"[1, 2]]", "differ in length"),
         (b"[[1, 9, 3, 4]]", "an action of its timeline is none"),
     ],
 )

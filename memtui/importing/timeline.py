@@ -49,13 +49,11 @@ def _is_sums(plain: Any) -> bool:
 
 
 def _is_raw(plain: Any) -> bool:
-    return (
-        isinstance(plain, list)
-        and bool(plain)
-        and isinstance(plain[0], list)
-        and len(plain[0]) == 4
-        and all(type(value) is int for value in plain[0])
-    )
+    return isinstance(plain, list) and bool(plain) and all(_is_row(one) for one in plain[:100])
+
+
+def _is_row(one: Any) -> bool:
+    return isinstance(one, list) and len(one) == 4 and all(type(value) is int for value in one)
 
 
 def parse(plain: Any) -> Imported:
