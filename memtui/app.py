@@ -58,6 +58,7 @@ def run_viewer(
     order: Callable[..., dict[str, Any]] | None = None,
     began_it: bool = True,
     refresh_s: float = 1.0,
+    first: str = "",
 ) -> int:
     """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
 
@@ -73,6 +74,7 @@ def run_viewer(
         order: tells the recording what the user wants of it, in the words of ``memtui.control``.
         began_it: leaving the screen ends the recording, which the footer says.
         refresh_s: how often a growing session is looked at.
+        first: "training": tensors over time lie on top in the beginning.
 
     Raises:
         UserError: there is no terminal to draw on.
@@ -96,6 +98,7 @@ def run_viewer(
                 stopped=stopped,
                 order=order,
                 began_it=began_it,
+                first=first,
             )
             app.run(mouse=how.mouse)
             if not app.return_code:

@@ -20,7 +20,7 @@ from memtui.foreign import visible
 from memtui.samples import MAIN_MEMORY, SHARED_UNKNOWN, GpuMemory, PowerReading, Status
 from memtui.session.allocations import RecordedStep
 from memtui.session.reader import SessionReader
-from memtui.training import training, training_words
+from memtui.training import learning, learning_words, training, training_words
 from memtui.units import between, duration, energy, percent, size
 
 SECOND_NS = 1e9
@@ -73,6 +73,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
         "training": training(reader, own_steps),
+        "learning": learning(reader, own_steps),
         "allocations": _allocations(own_steps),
         "device_allocations": {
             device: _allocations([step for step in steps if step.device == device])
@@ -376,6 +377,7 @@ def format_report(report: dict[str, Any]) -> str:
         + (f"; {budget_words(overhead['budget'])}" if overhead["budget"] else "")
     )
     lines += training_words(report["training"])
+    lines += learning_words(report["learning"])
     lines += _allocation_words(report["allocations"])
     for device, found in report["device_allocations"].items():
         lines += [f"{device:<12} {line[13:]}" for line in _allocation_words(found)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from memtui.analysis.step_trace import CATEGORIES
 from memtui.present.kept import Kept
+from memtui.present.learning import learning_view
 from memtui.present.playhead import Playhead
 from memtui.views_training import TrainingView
 
@@ -64,8 +65,13 @@ class TrainingLog:
             nearest=near,
             pids=len(pids),
             pid=pid,
+            learning=learning_view(reader, axis, self._learner(reader, pid), [step for _, step in recorded]),
             note="" if rows or reader.training() else (WAITING if head.recording else NOTHING),
         )
+
+    def _learner(self, reader: Any, pid: int) -> int:
+        """The process that is shown, or before its first steps the one that told what it trains."""
+        return pid or next((one.pid for one in reader.trainings()), 0)
 
     def _progress(self, reader: Any, row: Any) -> Any:
         if row.id not in self._decoded:

@@ -67,3 +67,7 @@ CREATE TABLE training_progress( -- training steps that ended, and what tensors h
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, first_step INTEGER NOT NULL, steps INTEGER NOT NULL,
     start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, -- 0: not seen
     view TEXT NOT NULL, reason TEXT NOT NULL, cost_ns INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE learning( -- how well a process learns
+    id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, t_ns INTEGER NOT NULL, iteration INTEGER NOT NULL,
+    epoch INTEGER NOT NULL, loss REAL, accuracy REAL, minimum REAL); -- percent; NULL: not measured, none wanted
+CREATE TABLE learning_about(pid INTEGER PRIMARY KEY, about TEXT NOT NULL); -- JSON: what it trains

@@ -18,10 +18,11 @@ from memtui.errors import UserError
 from memtui.foreign import visible
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 _TABLES_SINCE = {  # by format: what the one before it had not
     7: frozenset(("allocation_step", "tensor_ranges")),
     8: frozenset(("training_progress", "allocation_device")),
+    9: frozenset(("learning", "learning_about")),
 }
 OLDEST_VERSION = 6  # of those that are read; what such a file has no table for, it knows nothing of
 SQLITE_MAGIC = b"SQLite format 3\0"
