@@ -17,6 +17,7 @@ from memtui.errors import silence
 if TYPE_CHECKING:
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
     from memtui.session.reader import SessionReader
+    from memtui.views_comparison import Run
     from memtui.views_home import HomeView
 
 PATIENCE_S = 5.0  # how long a recorder may take to write the head of its session
@@ -138,6 +139,17 @@ def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], fig
 
         how = terminal.settings()
         app = BenchApp(title, hear, figures, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+        app.run(mouse=how.mouse)
+    return app.return_code or 0
+
+
+def run_comparison(runs: Sequence[Run]) -> int:
+    """Show trainings over each other until it is left; the exit code. Raises UserError: no terminal to draw on."""
+    with _ready():
+        from memtui.screens.comparison import ComparisonApp
+
+        how = terminal.settings()
+        app = ComparisonApp(runs, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
         app.run(mouse=how.mouse)
     return app.return_code or 0
 

@@ -109,9 +109,7 @@ def learning_words(found: list[dict[str, Any]]) -> list[str]:
             continue
         peak = f"{size(one['peak_above_start_bytes'])} above the start of the step"
         if one["peak_segment"] and one["one_segment_at_a_time"]:
-            words = (
-                f"{segment_words(one['peak_segment'])} alone sets the peak, {peak}; nothing else would lower it"
-            )
+            words = f"{segment_words(one['peak_segment'])} alone sets the peak, {peak}; nothing else would lower it"
         elif one["peak_segment"]:
             words = f"the peak, {peak}, is in {segment_words(one['peak_segment'])}"
         else:

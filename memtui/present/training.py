@@ -36,7 +36,7 @@ class TrainingLog:
         rows = reader.training(axis.start_ns, axis.end_ns + 1)
         pids = list(dict.fromkeys(row.pid for row in rows))
         pid = self.pid if self.pid in pids else (pids[0] if pids else 0)
-        rows = _fullest([row for row in rows if row.pid == pid])
+        rows = fullest([row for row in rows if row.pid == pid])
         parts = [self._progress(reader, row) for row in rows]
         usage = [part.usage for part in parts]
         start_ns = np.concatenate([u.start_ns for u in usage]) if usage else np.empty(0, np.int64)
@@ -79,7 +79,7 @@ class TrainingLog:
         return self._decoded[row.id]
 
 
-def _fullest(rows: list[Any]) -> list[Any]:
+def fullest(rows: list[Any]) -> list[Any]:
     """At most ``ROWS`` of them, of neighbours the one whose tensors held most."""
     if len(rows) <= ROWS:
         return rows
