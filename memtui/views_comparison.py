@@ -28,7 +28,8 @@ class Run:
         title: network and rule, and the file where two are called the same.
         loss, accuracy, memory: over iterations, from 1; percent; bytes that tensors hold at the fullest moments.
         loss_s, accuracy_s, memory_s: the same over seconds since the training began.
-        step: of the recorded iteration that took most: bytes above its start over milliseconds.
+        step: of the recorded iteration that took most: bytes above its start, over the share of its
+            allocations and frees that have happened, in percent.
         iterations: how many there were.
         last_accuracy, best_accuracy, last_loss: percent; None: not measured.
         step_ms: median length of an iteration; None: not known.
@@ -67,7 +68,7 @@ class OverlayView:
         title: what the values are.
         lines: one for each training, in their order; empty where it has none.
         unit: of the values: "bytes", "%" or "" (plain numbers).
-        across: what the other axis counts: "iterations", "s" or "ms".
+        across: what the other axis counts: "iterations", "s", or "%" of the allocations and frees of one iteration.
     """
 
     title: str

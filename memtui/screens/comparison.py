@@ -54,7 +54,7 @@ class ComparisonScreen(Screen[None]):
         self.figures = Listing(ListingView("trainings", _COLUMNS))
         self.foot = Words("dim", f" {_KEYS}", id="footer")
         self.notice = Notice(id="notice")
-        self.upper = Horizontal(self.loss, self.accuracy)
+        self.upper = Horizontal(self.loss, self.accuracy, id="curves")
 
     def compose(self) -> ComposeResult:
         yield self.head
@@ -102,7 +102,7 @@ class ComparisonScreen(Screen[None]):
         self.loss.show(OverlayView("loss", losses, "", over))
         self.accuracy.show(OverlayView("accuracy", rights, "%", over))
         if self._one:
-            view = OverlayView("memory above the start", tuple(run.step for run in runs), "bytes", "ms")
+            view = OverlayView("memory above the start", tuple(run.step for run in runs), "bytes", "%")
         else:
             held = tuple(run.memory_s if self._seconds else run.memory for run in runs)
             view = OverlayView("memory of tensors", held, "bytes", over)

@@ -41,12 +41,17 @@ class OverlayChart(Panel):
         return [("0", self.look["dim"])]
 
     def footing_middle(self, width: int) -> raster.Line:
-        words = {"iterations": "iterations", "s": "seconds", "ms": "milliseconds of one iteration"}[self.view.across]
-        return [(words, self.look["dim"])]
+        words = {
+            "iterations": "iterations",
+            "s": "seconds",
+            "%": "allocations and frees of one iteration, in their order",
+        }
+        return [(words[self.view.across], self.look["dim"])]
 
     def footing_right(self, width: int) -> raster.Line:
         most = self._most
-        return [(f"{most:,.0f}" if most >= 10 else f"{most:.1f}", self.look["dim"])]
+        unit = " %" if self.view.across == "%" else ""
+        return [(f"{most:,.0f}{unit}" if most >= 10 else f"{most:.1f}{unit}", self.look["dim"])]
 
     @property
     def _most(self) -> float:
