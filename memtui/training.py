@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memtui.learning.peak import segment_of, segment_words
+from memtui.learning.peak import segment_of, segment_words, telling
 from memtui.session.allocations import RecordedStep
 from memtui.session.learning import About, LearningPoint
 from memtui.session.reader import SessionReader
@@ -74,7 +74,7 @@ def _learning_of(about: About, points: list[LearningPoint], recorded: list[Recor
     def newest(name: str) -> float | None:
         return next((value for point in reversed(points) if (value := getattr(point, name)) is not None), None)
 
-    peak = max(recorded, key=lambda step: step.peak_bytes - step.start_bytes, default=None)
+    peak = telling(recorded)
     segment = segment_of(peak.peak_layer, about.segments) if peak is not None else ()
     return {
         "pid": about.pid,

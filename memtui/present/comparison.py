@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from memtui.learning.peak import segment_of, segment_words
+from memtui.learning.peak import segment_of, segment_words, telling
 from memtui.present.training import fullest
 from memtui.samples import MAIN_MEMORY
 from memtui.views_comparison import Line, Run
@@ -32,8 +32,7 @@ def run_of(reader: Any, pid: int | None = None) -> Run | None:
     progress = [reader.training_progress(row) for row in fullest(rows)]
     lengths = [np.diff(part.ends_ns, prepend=part.row.start_ns) for part in progress]
     steps = [step for step in reader.allocation_steps() if step.pid == pid and step.device == MAIN_MEMORY]
-    # Of equal ones the shortest: nothing but learning is in it.
-    most = max(steps, key=lambda step: (step.peak_bytes - step.start_bytes, -step.rows), default=None)
+    most = telling(steps)
     segment = segment_of(most.peak_layer, about.segments) if most is not None and about is not None else ()
     accuracies = [point.accuracy for point in points if point.accuracy is not None]
     iterations = np.array([point.iteration for point in points], np.float64)

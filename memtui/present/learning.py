@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memtui.learning.peak import segment_of, segment_words
+from memtui.learning.peak import segment_of, segment_words, telling
 from memtui.units import size
 from memtui.views import TimeAxis
 from memtui.views_training import LearningView
@@ -51,9 +51,9 @@ def _last(values: np.ndarray) -> float:
 
 def _peak_words(about: Any, recorded: Sequence[Any]) -> str:
     """Where the recorded step that took most has its peak."""
-    if not recorded:
+    most = telling(recorded)
+    if most is None:
         return ""
-    most = max(recorded, key=lambda step: step.peak_bytes - step.start_bytes)
     segment = segment_of(most.peak_layer, about.segments)
     above = f"peak +{size(most.peak_bytes - most.start_bytes)}"
     if not segment:

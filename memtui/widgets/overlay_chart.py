@@ -12,6 +12,12 @@ from memtui.widgets.look import Look
 from memtui.widgets.panel import Panel
 from memtui.widgets.stacked import AXIS
 
+_ACROSS = {
+    "iterations": "iterations",
+    "s": "seconds",
+    "%": "allocations and frees of one iteration, in their order",
+}
+
 
 def run_styles(look: Look) -> list[Style]:
     """One for each training, in their order: as far apart as the theme has them."""
