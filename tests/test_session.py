@@ -490,7 +490,7 @@ def test_a_session_of_the_format_before_is_read(tmp_path):
     """It lacks the tables of what programs tell of themselves, and knows nothing of that."""
     path = write_session(tmp_path / "s.memtui", messages(5))
     connection = sqlite3.connect(path)
-    gone = ("allocation_step", "tensor_ranges", "training_progress", "allocation_device")
+    gone = ("allocation_step", "tensor_ranges", "training_progress", "allocation_device", "learning", "learning_about")
     connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + "PRAGMA user_version=6;")
     connection.close()
     reader = SessionReader(path)
@@ -498,6 +498,8 @@ def test_a_session_of_the_format_before_is_read(tmp_path):
     assert reader.allocation_steps() == []
     assert reader.tensor_maps() == []
     assert reader.training() == []
+    assert reader.learning() == []
+    assert reader.trainings() == []
     reader.close()
     connection = sqlite3.connect(path)
     connection.executescript("DROP TABLE gpu_memory;")
@@ -507,5 +509,5 @@ def test_a_session_of_the_format_before_is_read(tmp_path):
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
-    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 8\)"):
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 9\)"):
         SessionReader(path)
