@@ -69,10 +69,8 @@ def test_mnist_is_read_as_it_is_and_compressed(tmp_path):
 
 def cifar(folder: Path, name: str, heads: int) -> Path:
     rng = np.random.default_rng(0)
-    files = (
-        [*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"] if heads == 1 else ["train.bin", "test.bin"]
-    )
-    for file in files:
+    batches = [f"data_batch_{n}.bin" for n in range(1, 6)]
+    for file in [*batches, "test_batch.bin"] if heads == 1 else ["train.bin", "test.bin"]:
         rows = rng.integers(0, 256, (6, heads + 3072), np.uint8)
         rows[:, :heads] = np.arange(6)[:, None] + (90 if heads == 2 else 0)
         (folder / file).write_bytes(rows.tobytes())

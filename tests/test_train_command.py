@@ -39,6 +39,11 @@ def document(folder: Path, *words: str) -> dict:
     return json.loads(done.stdout)
 
 
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def test_lines_are_those_of_the_seed(tmp_path):
     done = memtui(tmp_path, "train", "fcReLu", "--epochs", "2", "--set", "eval_period=100")
     assert done.returncode == 0, done.stderr
@@ -90,9 +95,8 @@ def test_the_document_and_that_it_can_be_had_again(tmp_path):
 def test_clusters_are_learned_by_all_rules(tmp_path):
     """64-100-30-10 with a step of 0.1 for ten epochs."""
     words = ("--dataset-name", "clusters", "--learning-rate", "0.1", "--batch-size", "100", "--set", "momentum=0")
-    found = {
-        rule: document(tmp_path, "fcReLu", "--type", rule, "--epochs", "10", *words) for rule in ("BP", "DFA", "DFAMEM")
-    }
+    rules = ("BP", "DFA", "DFAMEM")
+    found = {rule: document(tmp_path, "fcReLu", "--type", rule, "--epochs", "10", *words) for rule in rules}
     assert found["BP"]["accuracy"] >= 93
     assert found["DFA"]["accuracy"] >= 88
     assert found["DFA"]["accuracy"] == found["DFAMEM"]["accuracy"]
@@ -165,7 +169,7 @@ def test_statistics_are_gathered(tmp_path):
     done = memtui(tmp_path, "train", "fcReLu", "--epochs", "1", "--gather-stats", "--set", "stat_period=50")
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "stats").iterdir()
-    rows = list(csv.DictReader(path.open()))
+    rows = rows_of(path)
     assert {row["iteration"] for row in rows} == {"50", "100"}
     assert {row["what"] for row in rows} == {"weights", "activations", "errors"}
     assert {row["layer"] for row in rows if row["what"] == "activations"} >= {"FullyConnected_0", "ReLu_1"}
@@ -174,7 +178,8 @@ def test_statistics_are_gathered(tmp_path):
 
 DEFINITIONS = """
 def small(output_size):
-    return [FullyConnected(20, flatten=True), Tanh(), Block(FullyConnected(15), [LeakyReLu()]), FullyConnected(output_size)]
+    block = Block(FullyConnected(15), [LeakyReLu()])
+    return [FullyConnected(20, flatten=True), Tanh(), block, FullyConnected(output_size)]
 
 def pictures(output_size):
     return [ConvolutionalLayer(filter_dim=(3, 3), num_of_filters=4, strides=[1, 1], padding="SAME"), ReLu(),
@@ -258,7 +263,7 @@ def test_a_session_holds_the_curves_and_what_is_laid_over_one_another(tmp_path):
     assert "learning     deep by DFAMEM: epoch 2, iteration 14, loss " in report
     assert "alone sets the peak, " in report
     memtui(tmp_path, "export", "DFAMEM.memtui", "--to", "csv", "-o", "out")
-    rows = list(csv.DictReader((tmp_path / "out" / "learning.csv").open()))
+    rows = rows_of(tmp_path / "out" / "learning.csv")
     assert [int(row["iteration"]) for row in rows][-1] == 14
     text = memtui(tmp_path, "compare", "BP.memtui", "DFAMEM.memtui").stdout.splitlines()
     assert len(text) == 3
