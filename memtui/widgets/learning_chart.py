@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.style import Style
 from textual import events
 
 from memtui.views_training import LearningView
@@ -12,8 +13,6 @@ from memtui.widgets.curves import Curve, drawn, held
 from memtui.widgets.panel import Panel, axis_words, line_width
 from memtui.widgets.raster import Line
 from memtui.widgets.stacked import AXIS
-
-PERCENT = 5  # cells of the axis at the right
 
 
 class LearningChart(Panel):
@@ -24,7 +23,7 @@ class LearningChart(Panel):
 
     def on_click(self, event: events.Click) -> None:
         super().on_click(event)
-        columns, column = self.size.width - 2 - AXIS - PERCENT, event.x - 1 - AXIS
+        columns, column = self.size.width - 2 - AXIS, event.x - 1 - AXIS
         if 0 <= column < columns and 0 < event.y < self.size.height - 1:
             self.post_message(self.TimeAsked(self.view.axis.moment(column, columns)))
 
@@ -43,7 +42,8 @@ class LearningChart(Panel):
         ):
             if value == value:
                 glyph = _GLYPHS[mark] if look.ascii_only else _MARKS[mark]
-                line += [(f"  {glyph} ", look[_ROLES[mark]]), (f"{name} ", look["dim"]), (words, look["text"])]
+                line += [(f"  {glyph} ", look[_ROLES[mark]]), (f"{name} " * (width >= _WORDY), look["dim"])]
+                line.append((words, look["text"]))
         return line
 
     def footing(self) -> Line:
@@ -65,7 +65,7 @@ class LearningChart(Panel):
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         view, look = self.view, self.look
-        columns, rows = width - AXIS - PERCENT, height
+        columns, rows = width - AXIS, height
         if columns < 8 or rows < 2:
             return self.message("", width, height)
         if not len(view.t_ns):
@@ -88,13 +88,21 @@ class LearningChart(Panel):
         return [
             [
                 (left[row].rjust(AXIS - 1) + " ", look[_ROLES["loss"]]),
-                *line,
-                (right[row].rjust(PERCENT), look[_ROLES["accuracy"]]),
+                *_labelled(line, right[row], look[_ROLES["accuracy"]]),
             ]
             for row, line in enumerate(drawn(curves, rows, columns, look, cursor))
         ]
 
 
+def _labelled(line: Line, label: str, style: Style) -> Line:
+    """With a label at its right end, where the picture leaves room: the axis is as long as those of other panels."""
+    if not line or not label or not line[-1][0].endswith(" " * (len(label) + 1)):
+        return line
+    run, ground = line[-1]
+    return [*line[:-1], (run[: -len(label)], ground), (label, style)]
+
+
+_WORDY = 90  # cells, from where on names stand at values
 _ROLES = {"loss": "key", "accuracy": "live", "minimum": "warning"}
 _MARKS = {"loss": "━", "accuracy": "━", "minimum": "┄"}
 _GLYPHS = {"loss": "l", "accuracy": "a", "minimum": "-"}
