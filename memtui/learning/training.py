@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -51,8 +52,10 @@ class Training:
         self.accuracy: float | None = None
         self.stopped: str | None = None
 
-    def run(self, curve: Curve, statistics: Statistics | None, traced: Callable[[], object]) -> None:
-        """Train. ``traced`` is called when iteration ``TRACED`` has ended."""
+    def run(
+        self, curve: Curve, statistics: Statistics | None, traced: Callable[[Callable[[], object]], object]
+    ) -> None:
+        """Train. ``traced`` is called when iteration ``TRACED`` has ended, with what runs it once more."""
         settings, size = self._settings, self._settings.batch_size
         minimum = settings.minimum_accuracy
         for epoch in range(1, settings.epochs + 1):
@@ -65,7 +68,7 @@ class Training:
                 self.iterations += 1
                 curve.take(self.iterations, epoch, loss)
                 if self.iterations == TRACED:
-                    traced()
+                    traced(partial(self._iteration.run, self._x, self._y))
                     if settings.memory_only:
                         return
                 if not math.isfinite(loss):

@@ -115,12 +115,17 @@ def train(name: str, settings: Settings, say: Callable[[str], object]) -> dict[s
     _describe(say, name, settings, network, data.shape)
     written: list[Path] = []
 
-    def traced() -> None:
+    def traced(again: Callable[[], object]) -> None:
         watched.end_own()
         if settings.memory_only:
             if watched.trace is None:
                 raise UserError(f"the iteration was not recorded: {UNRECORDED}", FAILURE)
             written.extend(write_plots(watched.trace, run, f"{name} by {settings.type}", segments))
+
+        if settings.save_graph:
+            from memtui.learning.graph import graph_of, write_graph
+
+            written.extend(write_graph(*graph_of(network, again), run))
 
     training.run(curve, statistics, traced)
     watched.end_own()
