@@ -101,5 +101,5 @@ def peak_sentence(peak: Peak, *, one_segment: bool) -> str:
     share = peak.segment_bytes / max(1, peak.above_start_bytes)
     return (
         f"{head}{where}: set by segment {segment_words(peak.segment)} alone, {size(peak.segment_bytes)} ({share:.0%}); "
-        "more layers of no larger segment would not raise it, and none can be left out of it by the rule"
+        "nothing else would lower it"
     ).replace("%", " %")
