@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memtui.learning.results import Results
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
     from memtui.session.reader import SessionReader
+    from memtui.views_comparison import Run
     from memtui.views_home import HomeView
 
 PATIENCE_S = 5.0  # how long a recorder may take to write the head of its session
@@ -59,6 +60,7 @@ def run_viewer(
     order: Callable[..., dict[str, Any]] | None = None,
     began_it: bool = True,
     refresh_s: float = 1.0,
+    first: str = "",
 ) -> int:
     """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
 
@@ -74,6 +76,7 @@ def run_viewer(
         order: tells the recording what the user wants of it, in the words of ``memtui.control``.
         began_it: leaving the screen ends the recording, which the footer says.
         refresh_s: how often a growing session is looked at.
+        first: "training": tensors over time lie on top in the beginning.
 
     Raises:
         UserError: there is no terminal to draw on.
@@ -99,6 +102,7 @@ def run_viewer(
                 order=order,
                 began_it=began_it,
                 imported=imported,
+                first=first,
             )
             app.run(mouse=how.mouse)
             if not app.return_code:
@@ -158,6 +162,17 @@ def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], fig
 
         how = terminal.settings()
         app = BenchApp(title, hear, figures, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+        app.run(mouse=how.mouse)
+    return app.return_code or 0
+
+
+def run_comparison(runs: Sequence[Run]) -> int:
+    """Show trainings over each other until it is left; the exit code. Raises UserError: no terminal to draw on."""
+    with _ready():
+        from memtui.screens.comparison import ComparisonApp
+
+        how = terminal.settings()
+        app = ComparisonApp(runs, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
         app.run(mouse=how.mouse)
     return app.return_code or 0
 

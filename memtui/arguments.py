@@ -175,6 +175,19 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     _add_tune(command("tune", text, screen))
     text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
     _add_bench(command("bench", text, screen))
+    _add_train(
+        command(
+            "train",
+            "train a small network by a rule (BP, FA, DFA, DFAMEM), and see where memory goes",
+            how,
+            tracing,
+            screen,
+        )
+    )
+    made = command("compare", "trainings over each other on one axis: loss, accuracy, tensor memory", screen)
+    made.add_argument("files", metavar="FILE", nargs="+", type=Path, help="sessions of memtui train")
+    made.add_argument("--json", action="store_true", help="as one JSON document")
+    made.add_argument("--no-tui", dest="tui", action="store_false", help="as text, also on a terminal")
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("completion", "a script that lets your shell complete memtui's words")
@@ -315,6 +328,46 @@ def _add_bench(made: Parser) -> None:
         "--from-run", metavar="ID", help="those of its device and versions (default: of the newest run's)"
     )
     group.add_argument("--unflagged", action="store_true", help="only those without a flag")
+
+
+def _add_train(made: Parser) -> None:
+    made.add_argument(
+        "network", metavar="NETWORK", help="of what train list shows, or of your own: --config, --definitions"
+    )
+    group = made.add_argument_group("what is trained, and how (the settings of ZPP-MEM; docs/train.md)")
+    group.add_argument("--type", metavar="RULE", help="BP, FA, DFA or DFAMEM (BP)")
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any setting: momentum=0, eval_period=50",
+    )
+    for name, metavar, text in (
+        ("learning-rate", "R", "step size"),
+        ("batch-size", "N", "examples in an iteration"),
+        ("epochs", "N", "times through the data"),
+        ("cost-function", "NAME", "softmax_cross_entropy, sigmoid_cross_entropy, mean_squared_error"),
+        ("dataset-name", "NAME", "digits, clusters, mnist, cifar10, cifar100"),
+        ("sequence", "NAME", "layers of another network"),
+        ("seed", "N", "of weights, feedback and the order of the data"),
+        ("data", "DIR", "folder with the files of MNIST or CIFAR"),
+    ):
+        group.add_argument(f"--{name}", metavar=metavar, help=text)
+    group.add_argument("--config", type=Path, metavar="FILE", help="TOML with networks of your own: [name], extends")
+    group.add_argument(
+        "--definitions", type=Path, metavar="FILE", help="Python with functions name(output_size) -> [layers]"
+    )
+    group.add_argument("--memory-only", action="store_true", help="write the memory of iteration 5 to plots/, and stop")
+    group.add_argument("--save-graph", action="store_true", help="write operators and edges of that iteration to demo/")
+    group.add_argument(
+        "--gather-stats", action="store_true", help="write mean and spread of weights, activations, errors"
+    )
+    group = made.add_argument_group("results")
+    group.add_argument(
+        "--no-tui", dest="tui", action="store_false", help="lines, also on a terminal; -o keeps a session"
+    )
+    group.add_argument("--json", action="store_true", help="one JSON document at the end; lines go to stderr")
 
 
 def _observation_options() -> Parser:

@@ -156,8 +156,8 @@ def _trace(args: argparse.Namespace) -> int:
     return _watch(args, Launch(tuple(args.command), log=True, trace_every=args.every))
 
 
-def _watch(args: argparse.Namespace, what: int | Launch) -> int:
-    """Record and view; the session stays."""
+def _watch(args: argparse.Namespace, what: int | Launch, first: str = "") -> int:
+    """Record and view; the session stays. ``first``: the screen that lies on top."""
     from memtui.attach import watch
 
     _require_terminal()
@@ -166,6 +166,7 @@ def _watch(args: argparse.Namespace, what: int | Launch) -> int:
         lambda: _prepare_screen(args),
         lambda line: _say(args, line),
         program=not isinstance(what, int),
+        first=first,
     )
 
 
@@ -417,6 +418,44 @@ def _bench(args: argparse.Namespace) -> int:
     return bench(args, lambda line: _say(args, line))
 
 
+def _train(args: argparse.Namespace) -> int:
+    """On a terminal with the screen on it; else without, and recorded only where a session is asked for."""
+    from memtui.learning.command import MEMORY_ONLY_EVERY, asked, listed, print_document, result_file, run_plainly
+    from memtui.observe import Launch
+
+    if args.network == "list":
+        listed(print)
+        return 0
+    what = asked(args)
+    shows = args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty()
+    if not shows and args.output is None:
+        _drop_root()
+        return run_plainly(what, as_json=args.json)
+    every = MEMORY_ONLY_EVERY if what.settings.memory_only else args.every
+    if shows:
+        name = f"{args.network}-{what.settings.type}"
+        launch = Launch(what.words(), name=name, log=True, dies_with_memtui=True, trace_every=every)
+        return _watch(args, launch, first="training")
+    from memtui.record import record
+
+    with result_file() as result:
+        words = what.words("--result", str(result), *(("--progress-to", "stderr") if args.json else ()))
+
+        def tell(path: Path, shown: bool) -> None:
+            if args.json and result.exists():
+                print_document(what, result, path)
+
+        launch = Launch(words, trace_every=every)
+        return record(lambda: _observation(args, launch), lambda line: _say(args, line), tell, program=True)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from memtui.compare import compare
+
+    _drop_root()
+    return compare(args, lambda: _prepare_screen(args))
+
+
 def _completion(args: argparse.Namespace) -> int:
     from memtui.completion import script
 
@@ -441,6 +480,8 @@ COMMANDS = {
     "breakdown": _breakdown,
     "tune": _tune,
     "bench": _bench,
+    "train": _train,
+    "compare": _compare,
     "doctor": _doctor,
     "completion": _completion,
 }

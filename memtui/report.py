@@ -22,7 +22,7 @@ from memtui.origin import origin, origin_words
 from memtui.samples import MAIN_MEMORY, SHARED_UNKNOWN, GpuMemory, PowerReading, Status
 from memtui.session.allocations import RecordedStep
 from memtui.session.reader import SessionReader
-from memtui.training import training, training_words
+from memtui.training import learning, learning_words, training, training_words
 from memtui.units import between, duration, energy, percent, size
 
 SECOND_NS = 1e9
@@ -76,6 +76,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "power": _power(reader.power(0, 2**62)),
         "training": training(reader, own_steps),
         "imported": origin(reader),
+        "learning": learning(reader, own_steps),
         "allocations": _allocations(own_steps),
         "device_allocations": {
             device: _allocations([step for step in steps if step.device == device])
@@ -355,6 +356,7 @@ def format_report(report: dict[str, Any]) -> str:
     """The report as a page of text."""
     lines = _recorded_words(report) if report["imported"] is None else _imported_words(report)
     lines += training_words(report["training"])
+    lines += learning_words(report["learning"])
     what = "training step" if report["imported"] is None else "stretch"
     lines += _allocation_words(report["allocations"], what)
     for device, found in report["device_allocations"].items():

@@ -175,7 +175,7 @@ def test_the_tab_key(shell, words, setup, scripts, folder, saved):
         terminal.type("memtui replay tw\t", "two\\ words.memtui")
         terminal.type("\x15memtui report train-2\t", f"{saved}/train-2.memtui")
         terminal.type("\x15memtui export x --to \t\t", "parquet")
-        terminal.type("\x15memtui comp\t", "memtui completion")
+        terminal.type("\x15memtui compl\t", "memtui completion")
         terminal.type("\x15memtui attach --no-p\t", "--no-pause")
     finally:
         terminal.close()

@@ -491,7 +491,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     """It lacks tables, of what programs tell of themselves and of what was imported, and knows nothing of that."""
     path = write_session(tmp_path / "s.memtui", messages(5))
     since = {6: "allocation_step tensor_ranges", 7: "training_progress allocation_device"}
-    since[8] = "progress_device driver_memory"
+    since[8] = "progress_device driver_memory learning learning_about"
     gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
     connection = sqlite3.connect(path)
     connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + f"PRAGMA user_version={version};")
@@ -504,6 +504,8 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     assert reader.training_devices() == ["cpu"]
     assert reader.driver_memory() == []
     assert reader.imported() is None
+    assert reader.learning() == []
+    assert reader.trainings() == []
     reader.close()
     connection = sqlite3.connect(path)
     connection.executescript("DROP TABLE gpu_memory;")

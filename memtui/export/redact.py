@@ -22,9 +22,11 @@ from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.export.model_names import ModelNames
 from memtui.export.source import Run, Source
+from memtui.learning.settings import NETWORKS, RULES
 from memtui.samples import MAIN_MEMORY, Capability, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.session.allocations import RecordedStep
 from memtui.session.imported import ImportedFrom
+from memtui.session.learning import About
 from memtui.session.reader import VmaRow
 from memtui.session.training import Progress, ProgressRow
 
@@ -159,6 +161,19 @@ class RedactedSource(Source):
     def training_progress(self, row: ProgressRow) -> Progress:
         found = super().training_progress(row)
         return replace(found, usage=replace(found.usage, names=tuple(map(self._model.op, found.usage.names))))
+
+    def trainings(self) -> list[About]:
+        """Without what they are called, and where their files are."""
+        layer = self._model.layer
+        return [
+            one._replace(
+                network=one.network if one.network in NETWORKS else "network",
+                rule=one.rule if one.rule in RULES else "rule",
+                settings={key: value for key, value in one.settings.items() if not isinstance(value, str | list)},
+                segments=tuple(tuple(map(layer, segment)) for segment in one.segments),
+            )
+            for one in super().trainings()
+        ]
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         found = []

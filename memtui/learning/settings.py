@@ -72,7 +72,7 @@ class Settings:
 
 
 KEYS = tuple(field.name for field in fields(Settings))
-_IMAGES: dict[str, Any] = {"dataset_name": "clusters", "batch_size": 100, "eval_period": 50}
+_IMAGES: dict[str, Any] = {"dataset_name": "clusters", "batch_size": 100, "eval_period": 50, "learning_rate": 1e-4}
 # The networks that have a name; each differs from the defaults in what stands here.
 NETWORKS: dict[str, dict[str, Any]] = {
     **{name: {"sequence": name} for name in ("fcReLu", "fcSigmoid", "long_fc", "long_fc2", "long_conv")},

@@ -30,6 +30,7 @@ Tensors over time                       of a traced training (memtui trace): kin
   a             show them, and back; the keys of the time axis are those of the other screens
   enter         every allocation of the recorded step nearest to the cursor
   P  n  N       the peak in sight; the next, the previous process that trains
+  Of memtui train there are loss, accuracy (percent) and, dashed, the accuracy it must reach, on the same axis.
 """,
     "allocations": """\
 Allocations                             of training steps (memtui trace) or of another tool's file (memtui import)

@@ -26,6 +26,7 @@ class MemtuiApp(TerminalApp[int]):
         theme_name: "dark", "light" or "high-contrast".
         order: asks something of the recording: a word of ``memtui.control`` and its fields; may raise UserError.
         began_it: leaving ends the recording.
+        first: "training": tensors over time lie on top in the beginning.
         stopped: whether somebody else ended the recording; asked about once a second.
         imported: the session was made from a file of another tool: it has allocations and nothing else.
     """
@@ -43,11 +44,13 @@ class MemtuiApp(TerminalApp[int]):
         order: Callable[..., dict[str, Any]] | None = None,
         began_it: bool = True,
         imported: bool = False,
+        first: str = "",
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
         self._stopped, self._order, self._began_it = stopped, order, began_it
         self._imported = imported
+        self._first = first
         self.how_left = terminal.QUIT
 
     def get_default_screen(self) -> MemoryScreen:
@@ -58,6 +61,7 @@ class MemtuiApp(TerminalApp[int]):
             refresh_s=self._refresh_s,
             order=self._order,
             began_it=self._began_it,
+            first=self._first,
         )
 
     def on_mount(self) -> None:

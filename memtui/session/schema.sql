@@ -71,3 +71,7 @@ CREATE TABLE driver_memory( -- of an imported log: what a driver said is free on
     t_ns INTEGER NOT NULL, free_bytes INTEGER NOT NULL, total_bytes INTEGER NOT NULL);
 CREATE TABLE progress_device( -- whose memory a row of training_progress is of, where that is not main memory
     id INTEGER PRIMARY KEY, device TEXT NOT NULL);
+CREATE TABLE learning( -- how well a process learns
+    id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, t_ns INTEGER NOT NULL, iteration INTEGER NOT NULL,
+    epoch INTEGER NOT NULL, loss REAL, accuracy REAL, minimum REAL); -- percent; NULL: not measured, none wanted
+CREATE TABLE learning_about(pid INTEGER PRIMARY KEY, about TEXT NOT NULL); -- JSON: what it trains
