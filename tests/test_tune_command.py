@@ -220,6 +220,20 @@ def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, words, says):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_could_not_train_is_told_before_anything_runs(tmp_path):
+    (tmp_path / "grid.toml").write_text(
+        "[grid]\nname = ['fcReLu', 'mine']\n"
+        "[networks.mine]\nsequence = [{layer = 'ConvolutionalLayer', filter_dim = [3, 3], num_of_filters = 0}]\n"
+    )
+    found = tuned(tmp_path, "grid.toml")
+    assert found.returncode == 2
+    assert found.stderr.startswith("memtui tune: mine: ")
+    assert found.stderr.count("\n") == 1
+    missing = tuned(tmp_path, "fcReLu", "--grid", "dataset_name=digits,mnist", "--set", f"data={tmp_path}")
+    assert (missing.returncode, missing.stderr.startswith("memtui tune: dataset_name=mnist: ")) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.toml"]
+
+
 def test_a_network_of_the_user_goes_to_its_run(tmp_path):
     (tmp_path / "networks.toml").write_text("[mine]\nextends = 'long_fc'\nepochs = 2\n")
     words = ("mine", "--grid", "seed=1", "--config", "networks.toml", "--json")

@@ -54,7 +54,7 @@ def train(words: list[str]) -> int:
 def main(words: list[str]) -> int:
     """Memtui, whose runs are this file's."""
     from memtui import cli
-    from memtui.learning import tune
+    from memtui.learning import tune, tune_command
 
     command_of = tune.command_of
 
@@ -63,6 +63,7 @@ def main(words: list[str]) -> int:
         return [sys.executable, "-P", os.path.abspath(__file__), *made[made.index("train") :]]
 
     tune.command_of = stand_in
+    tune_command.check_torch = lambda: None
     return cli.main(words)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from memtui.errors import FAILURE, UserError
-from memtui.learning.datasets import CLASSES, check_files, shape_of
+from memtui.learning.checks import check, check_torch
+from memtui.learning.datasets import CLASSES
 from memtui.learning.definitions import names_in, sequence_in
-from memtui.learning.sequences import SEQUENCES, check_shapes, data_shape, layers_of
+from memtui.learning.sequences import SEQUENCES
 from memtui.learning.settings import (
-    FROM_FOLDER,
     NETWORKS,
     Settings,
     networks_from_file,
@@ -69,13 +68,8 @@ def asked(args: argparse.Namespace) -> Asked:
         settings = replace(settings, sequence=tuple(layers))
     elif isinstance(settings.sequence, str) and settings.sequence not in SEQUENCES and functions:
         sequence_in(args.definitions, settings.sequence, CLASSES[settings.dataset_name])
-    layers = layers_of(settings.sequence, CLASSES[settings.dataset_name])
-    shape = shape_of(settings.dataset_name, data_shape(settings.sequence))
-    check_shapes(layers, shape, CLASSES[settings.dataset_name])
-    if settings.dataset_name in FROM_FOLDER:
-        check_files(settings.dataset_name, settings.data)
-    if importlib.util.find_spec("torch") is None:
-        raise UserError("training needs PyTorch, which is not installed: pip install 'memtui[torch]'", FAILURE)
+    check(settings)
+    check_torch()
     return Asked(args.network, settings)
 
 

@@ -16,6 +16,7 @@ from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.learning import grid as grids
 from memtui.learning import table
+from memtui.learning.checks import check, check_torch
 from memtui.learning.grid import Grid
 from memtui.learning.results import Results, Row, begin, is_results, newest, reopen
 from memtui.learning.settings import networks_from_file, parse_changes
@@ -78,10 +79,28 @@ def _folder(args: argparse.Namespace) -> tuple[Results, bool]:
     if args.resume is not None:
         if args.what or (given := _given(args)):
             raise UserError(f"--resume goes on with the grid of its folder: no {args.what or given} beside it")
-        return reopen(args.resume), True
+        results = reopen(args.resume)
+        _check_runs(results.grid)
+        return results, True
     grid = _grid(args)
+    _check_runs(grid)
     found = None if args.again else newest(args.output, grid)
     return (begin(args.output, grid, datetime.now(UTC)), False) if found is None else (found, True)
+
+
+def _check_runs(grid: Grid) -> None:
+    """Raise UserError for the first run that could not train: before any begins, and not after a weekend."""
+    check_torch()
+    seen = set()
+    for point in grid.points:
+        settings = grid.settings_at(point)
+        if (what := (repr(settings.sequence), settings.dataset_name, settings.data)) in seen:
+            continue
+        seen.add(what)
+        try:
+            check(settings)
+        except UserError as error:
+            raise UserError(f"{grid.label(point)}: {error}") from None
 
 
 def _grid(args: argparse.Namespace) -> Grid:
