@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from memtui.analysis.lean import intervals_s, median
+from memtui.allocations import allocation_words, allocations
+from memtui.analysis.lean import intervals_s
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.tensor_pages import tensor_name
 from memtui.budget import allowed, seconds
@@ -20,7 +21,6 @@ from memtui.export.source import open_source
 from memtui.foreign import visible
 from memtui.origin import origin, origin_words
 from memtui.samples import MAIN_MEMORY, SHARED_UNKNOWN, GpuMemory, PowerReading, Status
-from memtui.session.allocations import RecordedStep
 from memtui.session.reader import SessionReader
 from memtui.training import learning, learning_words, training, training_words
 from memtui.units import between, duration, energy, percent, size
@@ -77,9 +77,9 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "training": training(reader, own_steps),
         "imported": origin(reader),
         "learning": learning(reader, own_steps),
-        "allocations": _allocations(own_steps),
+        "allocations": allocations(reader, own_steps),
         "device_allocations": {
-            device: _allocations([step for step in steps if step.device == device])
+            device: allocations(reader, [step for step in steps if step.device == device])
             for device in sorted({step.device for step in steps} - {MAIN_MEMORY})
         },
         "by_category": by_category(reader),
@@ -303,27 +303,6 @@ def _longest_pause_s(rows: list[dict[str, Any]]) -> float | None:
     return max(known) / SECOND_NS if known else None
 
 
-def _allocations(steps: list[RecordedStep]) -> dict[str, Any] | None:
-    """What was held at the peak of the recorded training steps; None where none was recorded."""
-    if not steps:
-        return None
-    most = max(steps, key=lambda step: step.peak_bytes)
-    return {
-        "steps": len(steps),
-        "pids": sorted({step.pid for step in steps}),
-        "peak_bytes": {"median": median(np.array([s.peak_bytes for s in steps])), "max": most.peak_bytes},
-        "at_peak": {
-            "pid": most.pid,
-            "step": most.step,
-            "op": most.peak_op,
-            "layer": most.peak_layer,
-            "bytes": most.peak_parts,
-        },
-        "recording_ns": median(np.array([s.cost_ns for s in steps])),  # on top of a step's own time
-        "lost_steps": sum(step.lost for step in steps),
-    }
-
-
 def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
     """Mean power and energy per source.
 
@@ -358,9 +337,9 @@ def format_report(report: dict[str, Any]) -> str:
     lines += training_words(report["training"])
     lines += learning_words(report["learning"])
     what = "training step" if report["imported"] is None else "stretch"
-    lines += _allocation_words(report["allocations"], what)
+    lines += allocation_words(report["allocations"], what)
     for device, found in report["device_allocations"].items():
-        lines += [f"{device:<12} {line[13:]}" for line in _allocation_words(found, what)]
+        lines += [f"{device:<12} {line[13:]}" for line in allocation_words(found, what)]
     lines += _category_words(report["by_category"])
     for power in report["power"]:
         shown = f"mean {power['mean_w']:.1f} W" if power["mean_w"] is not None else f"n/a: {power['reason']}"
@@ -428,21 +407,6 @@ def _recorded_words(report: dict[str, Any]) -> list[str]:
         + (f"; {budget_words(overhead['budget'])}" if overhead["budget"] else "")
     )
     return lines
-
-
-def _allocation_words(found: dict[str, Any] | None, what: str = "training step") -> list[str]:
-    if found is None:
-        return []
-    peak, at = found["peak_bytes"], found["at_peak"]
-    many = f"{found['steps']} {what}{'' if found['steps'] == 1 else 'es' if what.endswith('h') else 's'}"
-    where = at["op"].rpartition("/")[2] + (f" in layer {at['layer']}" if at["layer"] else "") or "the begin of the step"
-    held = sorted(at["bytes"].items(), key=lambda part: -part[1])
-    lost = f"; {found['lost_steps']} more were lost" if found["lost_steps"] else ""
-    return [
-        f"allocations  {many} recorded: peak {size(peak['median'])} in the median, at most {size(peak['max'])} in step "
-        f"{at['step']}, at {where}{lost}",
-        "at the peak  " + ", ".join(f"{category} {size(part)}" for category, part in held),
-    ]
 
 
 def _category_words(found: dict[str, Any] | None) -> list[str]:
