@@ -122,6 +122,19 @@ def test_memory_only_writes_the_fifth_iteration_and_stops(tmp_path):
     assert "above the start of the iteration" in svg
 
 
+def test_the_graph_has_the_names_of_the_recorded_rows(tmp_path):
+    found = document(tmp_path, "fcReLu", "--type", "DFAMEM", "--memory-only", "--save-graph")
+    text, _, graph, dot = (tmp_path / name for name in found["files"])
+    lines = [line.split(" ") for line in graph.read_text().splitlines()]
+    nodes = {line[1] for line in lines if line[0] == "op"}
+    rows = {line.rstrip().split(" ")[3] for line in text.read_text().splitlines()}
+    assert {row for row in rows if "aten::" in row} <= nodes
+    edges = {(line[1], line[2]) for line in lines if line[0] == "edge"}
+    assert ("gradients/ReLu_3/aten::threshold_backward", "gradients/FullyConnected_2/aten::mm") in edges
+    assert all(before in nodes and after in nodes for before, after in edges)
+    assert dot.read_text().startswith("digraph iteration {")
+
+
 def test_training_stops_below_the_minimum_accuracy(tmp_path):
     done = memtui(tmp_path, "train", "fcReLu", "--set", "minimum_accuracy=1:99.9", "--json")
     assert json.loads(done.stdout)["stopped"].startswith("expected 99.9 after 1 epoch, got ")
