@@ -26,6 +26,8 @@ def loaded(source: str) -> set[str]:
         ("import memtui.observe", HEAVY | SCREEN | {"pynvml"}),
         ("import memtui.cli", HEAVY | SCREEN | {"numpy", "psutil", "sqlite3", "asyncio"}),
         ("import memtui.app, memtui.screens.monitor, memtui.session.reader", HEAVY | {"psutil", "pynvml"}),
+        ("import memtui.learning.command, memtui.learning.worker", HEAVY | SCREEN),
+        ("import memtui.compare", HEAVY),
         ("import memtui.report, memtui.export.forms, memtui.export.figures", HEAVY | SCREEN),
     ],
 )
