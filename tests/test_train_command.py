@@ -57,6 +57,7 @@ def test_lines_are_those_of_the_seed(tmp_path):
     assert not list(tmp_path.glob("*.memtui"))
 
 
+@pytest.mark.slow
 def test_the_document_and_that_it_can_be_had_again(tmp_path):
     words = (
         "fcReLu",
@@ -92,6 +93,7 @@ def test_the_document_and_that_it_can_be_had_again(tmp_path):
     assert (dfa["accuracy"], dfa["loss"]) == (one["accuracy"], one["loss"])
 
 
+@pytest.mark.slow
 def test_clusters_are_learned_by_all_rules(tmp_path):
     """64-100-30-10 with a step of 0.1 for ten epochs."""
     words = ("--dataset-name", "clusters", "--learning-rate", "0.1", "--batch-size", "100", "--set", "momentum=0")
@@ -148,6 +150,7 @@ def test_a_loss_that_explodes_stops_it(tmp_path):
     assert found["accuracy"] is None
 
 
+@pytest.mark.slow
 def test_weights_are_saved_and_restored(tmp_path):
     save = ("--set", "save_model=true", "--set", "save_model_path=w.pt")
     first = document(tmp_path, "fcReLu", "--epochs", "2", *save)
@@ -203,6 +206,7 @@ def wrong(output_size):
 """
 
 
+@pytest.mark.slow
 def test_networks_of_the_users_own(tmp_path):
     (tmp_path / "mine.py").write_text(DEFINITIONS)
     (tmp_path / "mine.toml").write_text(
