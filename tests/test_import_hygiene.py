@@ -28,6 +28,8 @@ def loaded(source: str) -> set[str]:
         ("import memtui.learning.tune_command", HEAVY | SCREEN | {"psutil", "sqlite3", "asyncio"}),
         ("import memtui.app, memtui.screens.monitor, memtui.session.reader", HEAVY | {"psutil", "pynvml"}),
         ("import memtui.importing.command, memtui.breakdown.command", HEAVY | SCREEN | {"psutil", "pynvml"}),
+        ("import memtui.learning.command, memtui.learning.worker", HEAVY | SCREEN),
+        ("import memtui.compare", HEAVY),
         ("import memtui.report, memtui.export.forms, memtui.export.figures", HEAVY | SCREEN),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -101,6 +102,8 @@ def test_kinds_come_out_as_those_of_any_program(rule):
     activations = 100 * 2000 * (20 if rule != "DFAMEM" else 2)
     assert largest["activations"] == pytest.approx(activations, rel=0.05)
     assert largest["unknown"] == 8 * 100  # the labels, which are handed to no layer
+    fresh = (trace.delta_bytes > 0) & (np.arange(len(trace)) >= trace.existing)
+    assert not (fresh & (trace.category == _CATEGORIES.index("unknown"))).any()
     ranges = [one for one in told if isinstance(one, TensorRanges)][-1]
     assert {name for name in ranges.names if name} == {f"FullyConnected_{2 * n}" for n in range(21)}
 

@@ -12,6 +12,7 @@ from memtui.present.comparison import run_of, told_apart
 from memtui.samples import LearningProgress
 from memtui.screens.comparison import ComparisonApp, ComparisonScreen
 from memtui.screens.training import TrainingScreen
+from memtui.session.allocations import trace_of
 from memtui.session.learning import About, about_text
 from memtui.session.reader import SessionReader
 from memtui.views_comparison import change_words
@@ -68,12 +69,16 @@ async def test_a_click_is_a_moment(tmp_path):
 
 async def test_the_segment_that_sets_the_peak_is_named(tmp_path):
     recorded = step(20)
-    layer = recorded.names[int(recorded.columns[6].max())]
-    about = About(4242, "fcReLu", "DFAMEM", {}, ((layer,),), True)
-    points = told()
-    points = LearningProgress(4242, about_text(about), points.places, points.values)
-    async with opened(tmp_path, recorded, points, tensors(0)) as (app, _):
-        assert "set by segment" in screen_text(app) or "peak +" in screen_text(app)
+    trace = trace_of(recorded)
+    layer = trace.name(int(trace.layer[trace.peak_row]))
+    about = About(4242, "fcReLu", "DFAMEM", {}, (("other",), (layer, "act")), True)
+    points = LearningProgress(4242, about_text(about), told().places, told().values)
+    for size in ((120, 36), (80, 24)):
+        folder = tmp_path / str(size[0])
+        folder.mkdir()
+        async with opened(folder, recorded, points, tensors(0), size=size) as (app, _):
+            assert f"set by {layer} to act alone" in screen_text(app)
+            assert ("iteration 200" if size[0] == 120 else "DFAMEM  4 · 200") in screen_text(app)
 
 
 async def test_a_training_that_tells_nothing_of_it_has_no_such_panel(tmp_path):

@@ -57,6 +57,7 @@ def test_lines_are_those_of_the_seed(tmp_path):
     assert not list(tmp_path.glob("*.memtui"))
 
 
+@pytest.mark.slow
 def test_the_document_and_that_it_can_be_had_again(tmp_path):
     words = (
         "fcReLu",
@@ -92,6 +93,7 @@ def test_the_document_and_that_it_can_be_had_again(tmp_path):
     assert (dfa["accuracy"], dfa["loss"]) == (one["accuracy"], one["loss"])
 
 
+@pytest.mark.slow
 def test_clusters_are_learned_by_all_rules(tmp_path):
     """64-100-30-10 with a step of 0.1 for ten epochs."""
     words = ("--dataset-name", "clusters", "--learning-rate", "0.1", "--batch-size", "100", "--set", "momentum=0")
@@ -122,6 +124,19 @@ def test_memory_only_writes_the_fifth_iteration_and_stops(tmp_path):
     assert "above the start of the iteration" in svg
 
 
+def test_the_graph_has_the_names_of_the_recorded_rows(tmp_path):
+    found = document(tmp_path, "fcReLu", "--type", "DFAMEM", "--memory-only", "--save-graph")
+    text, _, graph, dot = (tmp_path / name for name in found["files"])
+    lines = [line.split(" ") for line in graph.read_text().splitlines()]
+    nodes = {line[1] for line in lines if line[0] == "op"}
+    rows = {line.rstrip().split(" ")[3] for line in text.read_text().splitlines()}
+    assert {row for row in rows if "aten::" in row} <= nodes
+    edges = {(line[1], line[2]) for line in lines if line[0] == "edge"}
+    assert ("gradients/ReLu_3/aten::threshold_backward", "gradients/FullyConnected_2/aten::mm") in edges
+    assert all(before in nodes and after in nodes for before, after in edges)
+    assert dot.read_text().startswith("digraph iteration {")
+
+
 def test_training_stops_below_the_minimum_accuracy(tmp_path):
     done = memtui(tmp_path, "train", "fcReLu", "--set", "minimum_accuracy=1:99.9", "--json")
     assert json.loads(done.stdout)["stopped"].startswith("expected 99.9 after 1 epoch, got ")
@@ -135,6 +150,7 @@ def test_a_loss_that_explodes_stops_it(tmp_path):
     assert found["accuracy"] is None
 
 
+@pytest.mark.slow
 def test_weights_are_saved_and_restored(tmp_path):
     save = ("--set", "save_model=true", "--set", "save_model_path=w.pt")
     first = document(tmp_path, "fcReLu", "--epochs", "2", *save)
@@ -190,6 +206,7 @@ def wrong(output_size):
 """
 
 
+@pytest.mark.slow
 def test_networks_of_the_users_own(tmp_path):
     (tmp_path / "mine.py").write_text(DEFINITIONS)
     (tmp_path / "mine.toml").write_text(

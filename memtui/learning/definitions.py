@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import runpy
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 from memtui.errors import UserError
 from memtui.learning.sequences import ALSO_CALLED, LAYERS
 from memtui.learning.settings import nearest
+from memtui.privilege import invoker
 
 _MOST_S = 30.0
 
@@ -40,7 +42,7 @@ def _asked(path: Path, *words: str) -> dict[str, Any]:
         raise UserError(f"{path}: no such file")
     command = [sys.executable, "-P", "-m", "memtui.learning.definitions", str(path), *words]
     try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_MOST_S)
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_MOST_S, **_rights())
     except subprocess.TimeoutExpired:
         raise UserError(f"{path}: did not end within {_MOST_S:.0f} s") from None
     lines = done.stdout.decode(errors="replace").splitlines()
@@ -52,6 +54,14 @@ def _asked(path: Path, *words: str) -> dict[str, Any]:
     if "error" in found:
         raise UserError(f"{path}: {found['error']}")
     return dict(found)
+
+
+def _rights() -> dict[str, Any]:
+    """Under sudo those of the user whose program it is."""
+    user = invoker()
+    if os.geteuid() != 0 or not user.uid:
+        return {}
+    return {"user": user.uid, "group": user.gid, "extra_groups": []}
 
 
 def _constructor(name: str) -> Callable[..., dict[str, Any]]:

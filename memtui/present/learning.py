@@ -58,4 +58,4 @@ def _peak_words(about: Any, recorded: Sequence[Any]) -> str:
     above = f"peak +{size(most.peak_bytes - most.start_bytes)}"
     if not segment:
         return f"{above} in {most.peak_layer}" if most.peak_layer else above
-    return f"{above}, set by segment {segment_words(segment)}" + (" alone" if about.direct else "")
+    return f"{above} set by {segment_words(segment)}" + (" alone" if about.direct else "")

@@ -10,7 +10,7 @@ from textual import events
 from memtui.views_training import LearningView
 from memtui.widgets import text
 from memtui.widgets.curves import Curve, drawn, held
-from memtui.widgets.panel import Panel, axis_words, line_width
+from memtui.widgets.panel import Panel, axis_words
 from memtui.widgets.raster import Line
 from memtui.widgets.stacked import AXIS
 
@@ -28,8 +28,22 @@ class LearningChart(Panel):
             self.post_message(self.TimeAsked(self.view.axis.moment(column, columns)))
 
     def heading(self) -> Line:
-        line: Line = [(self.title, self.look["title"])]
-        return [*line, (f" {text.clean(self.view.title)}", self.look["focus"])] if self.view.title else line
+        view, look = self.view, self.look
+        line: Line = [(self.title, look["title"])]
+        if view.title:
+            line.append((f" {text.clean(view.title)}", look["focus"]))
+        if view.iteration and view.peak and not self._whole(self.size.width):
+            line.append((f"  {view.epoch} · {view.iteration:,}", look["text"]))
+        return line
+
+    def _whole(self, width: int) -> bool:
+        """Whether the lower edge has room for all that is to stand there."""
+        ends = 2 * max(len(words) + 6 for words in axis_words(self.view.axis))
+        return text.width(self._here()) + 3 + text.width(text.clean(self.view.peak)) <= width - ends
+
+    def _here(self) -> str:
+        epochs = f" of {self.view.epochs}" if self.view.epochs else ""
+        return f"epoch {self.view.epoch}{epochs} · iteration {self.view.iteration:,}"
 
     def heading_right(self, width: int) -> Line:
         """What is known at the cursor."""
@@ -51,14 +65,12 @@ class LearningChart(Panel):
 
     def footing_middle(self, width: int) -> Line:
         view, look = self.view, self.look
-        epochs = f" of {view.epochs}" if view.epochs else ""
-        line: Line = [(f"epoch {view.epoch}{epochs} · iteration {view.iteration:,}", look["text"])]
-        if view.peak:
-            room = width - 2 * max(len(words) + 6 for words in axis_words(view.axis)) - line_width(line) - 3
-            words = text.clean(view.peak)
-            if text.width(words) <= room:
-                line += [(" · ", look["dim"]), (words, look["dim"])]
-        return line if view.iteration else [(axis_words(view.axis)[1], look["dim"])]
+        if not view.iteration:
+            return [(axis_words(view.axis)[1], look["dim"])]
+        here, peak = (self._here(), look["text"]), (text.clean(view.peak), look["dim"])
+        if not view.peak:
+            return [here]
+        return [here, (" · ", look["dim"]), peak] if self._whole(width) else [peak]
 
     def footing_right(self, width: int) -> Line:
         return [(axis_words(self.view.axis)[2], self.look["dim"])]
