@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.errors import UserError
+from memtui.study.files import write_safely
 from memtui.study.plan import Run, TimeLeft, interleaved
-from memtui.study.state import NAME, State, write_safely
+from memtui.study.state import NAME, State
 from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Setting
 
@@ -117,7 +118,7 @@ def test_a_foreign_state_is_one_line(tmp_path, text):
 
 def test_two_studies_do_not_write_into_one_folder(tmp_path):
     state = State(tmp_path)
-    with pytest.raises(UserError, match="another study writes there now"):
+    with pytest.raises(UserError, match="another study, writes there now"):
         State(tmp_path)
     state.close()
     State(tmp_path).close()

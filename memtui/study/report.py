@@ -12,9 +12,9 @@ from typing import Any
 from memtui.analysis.statistics import median
 from memtui.foreign import short_command
 from memtui.study.draw import svg
+from memtui.study.files import write_safely
 from memtui.study.findings import Findings
 from memtui.study.page import page
-from memtui.study.state import write_safely
 from memtui.study.studies.base import Observed, Setting, Study
 from memtui.units import span
 

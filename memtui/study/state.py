@@ -1,19 +1,20 @@
 """What a study has done so far: a row for each finished run, in a file that a crash leaves whole.
 
-The file is written anew beside itself, brought to the disk, and renamed, so that it always is the state before or after
-a run. A lock on the folder keeps two studies from writing into it at once; it is dropped with its holder.
+A lock on the folder keeps two studies from writing into it at once; it is dropped with its holder.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from memtui.errors import FAILURE, UserError
+from memtui.errors import UserError
+from memtui.exclusive import exclusively
+from memtui.study.files import unwritable, write_safely
 
 FORMAT = 1
 NAME = "state.json"
@@ -24,19 +25,15 @@ class State:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._lock = -1
+        self._stack = ExitStack()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):  # said before anything runs
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            raise UserError(f"{folder}: another study writes there now; wait for its end, or use -o", FAILURE) from None
         except OSError as error:
-            self.close()
-            raise _unwritable(folder, error) from None
+            raise unwritable(folder, error) from None
+        trouble = f"{folder}: {{who}}, another study, writes there now; wait for its end, or use -o"
+        self._stack.enter_context(exclusively(folder, trouble))
         self._rows = self._read()
 
     def row(self, key: str) -> dict[str, Any] | None:
@@ -54,9 +51,7 @@ class State:
 
     def close(self) -> None:
         """Let others write."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._stack.close()
 
     def _read(self) -> dict[str, dict[str, Any]]:
         path = self.folder / NAME
@@ -77,29 +72,3 @@ class State:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.close()
             raise UserError(f"{path}: is no state of a study ({error}); name another folder with -o") from None
-
-
-def write_safely(path: Path, text: str) -> None:
-    """Replace a file, mode 0600: whoever looks, at any time and after any crash, sees the old text or the new one.
-
-    Raises UserError.
-    """
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        beside.unlink(missing_ok=True)
-        with open(beside, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(beside, path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def _unwritable(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path}: cannot be written: {error.strerror}; name another folder with -o")
