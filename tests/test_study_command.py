@@ -82,6 +82,7 @@ def await_none(needle: str) -> None:
         (["basic", "--", "no-such-program-here"], "no such program"),
         (["basic", "--data", "/tmp", "--", "true"], "your program has its own"),
         (["batch-size", "--", "true"], "write {batch} where it goes"),
+        (["cpus", "--seed=-1"], "seeds are whole numbers"),
         (["cpus", "--cpus", "1"], "compares numbers of CPUs"),
     ],
 )
@@ -121,6 +122,7 @@ def test_a_program_that_ends_at_once_is_one_line_and_exit_1(tmp_path):
 def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_path, program):
     """The real command on a real program: sessions, state and report, and nothing is done again."""
     words = ["study", "filters", "--quick", "--cpus", 1, "--seconds", 1.5, "-o", tmp_path / "out", "--json"]
+    program = [*program, "--token=hunter2"]
     done = memtui(*words, "--", *program, timeout=180)
     assert done.returncode == 0, done.stderr
     plain = json.loads(done.stdout)
@@ -133,6 +135,8 @@ def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_pa
     assert_harmless(page)
     assert all(sentence in "".join(page.words) for sentence in plain["conclusion"])
     await_none(program[1])
+    for path in (tmp_path / "out").iterdir():
+        assert b"hunter2" not in path.read_bytes(), path
 
     state = json.loads((tmp_path / "out/state.json").read_text())
     row = next(row for row in state["rows"].values() if row["run"]["filter"] == "none")

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import json
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any
 
 from memtui.errors import UserError
 from memtui.foreign import visible
+from memtui.masking import mask_secrets
 from memtui.privilege import Invoker, invoker, run_as, state_directory, users_environment
 from memtui.study import container, draw, machine, report, runner
 from memtui.study.plan import Run, TimeLeft, interleaved
@@ -98,6 +100,8 @@ def _setting(args: argparse.Namespace, cpus: int) -> Setting:
         raise UserError(f"{command[0]}: no such program (or not executable)")
     if args.seconds is not None and not command:
         raise UserError("--seconds is for a program of yours, after --; the bundled network knows when to end")
+    if args.seed < 0:
+        raise UserError(f"--seed {args.seed}: seeds are whole numbers from 0 on")
     if args.data is not None:
         if command:
             raise UserError("--data is for the bundled network, and your program has its own")
@@ -194,7 +198,7 @@ class _Doer:
         finally:
             if self._live:
                 print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        row |= {"files": [f"{stem.name}.memtui"], "run": run.plain(), "tracker": _tracker(stem)}
+        row |= {"files": [f"{stem.name}.memtui"], "run": _without_secrets(run), "tracker": _tracker(stem)}
         self._state.add(key, row)
         self._times.done(run.expected_s, time.monotonic() - begin_s)
         return row
@@ -209,6 +213,10 @@ class _Doer:
                 file=sys.stderr,
                 flush=True,
             )
+
+
+def _without_secrets(run: Run) -> dict[str, Any]:
+    return run.plain() | {"program": mask_secrets(shlex.join(run.program))}
 
 
 def _tracker(stem: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from memtui.analysis.statistics import median
 from memtui.foreign import short_command
+from memtui.masking import mask_secrets
 from memtui.study.draw import svg
 from memtui.study.files import write_safely
 from memtui.study.findings import Findings
@@ -94,7 +96,8 @@ def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any
         "Data: " + (_data(setting, redact) if not setting.command else "the program's own") + ".",
     ]
     if machine.get("container"):
-        method.append(f"A container here is: {machine['container']}.")
+        cgroup = " and a memory cgroup" if any(one.told.get("cgroup") for one in observed) else ""
+        method.append(f"A container here is: {machine['container']}{cgroup}.")
     runs = [
         {
             "group": one.run.group,
@@ -120,7 +123,7 @@ def _data(setting: Setting, redact: bool) -> str:
 
 
 def _command(words: Sequence[str], redact: bool) -> str:
-    return MASK if redact else short_command(" ".join(words), _COMMAND_CHARACTERS)
+    return MASK if redact else short_command(mask_secrets(shlex.join(words)), _COMMAND_CHARACTERS)
 
 
 def _without_names(machine: dict[str, Any]) -> dict[str, Any]:

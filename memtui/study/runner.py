@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import short_command, visible
+from memtui.masking import mask_secrets
 from memtui.study.plan import BLOCKS, CONTAINER, Run
 
 STOP_SECONDS = 20.0  # for a worker to end its program and its recording
@@ -119,7 +121,7 @@ def _listen(told: int, show: Show) -> dict[str, Any]:
 
 def _check(run: Run, done: dict[str, Any], log: Path) -> None:
     """Raise UserError where the program did not do what it was started for."""
-    program = visible(short_command(" ".join(run.program), 80))
+    program = visible(short_command(mask_secrets(shlex.join(run.program)), 80))
     said = _last_words(log)
     words = f"; it said: {said}" if said else ""
     if done["exit"] and not done["limited"]:

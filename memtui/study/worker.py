@@ -36,6 +36,7 @@ from memtui.supervise import Supervisor
 LOOK_SECONDS = 0.02  # how often steps are looked for
 TELL_SECONDS = 0.5
 GRACE_SECONDS = 3.0  # for a program to end when it is told to
+FIRST_STEP_SECONDS = 300.0  # without one, blocks cannot begin
 MOST_STEPS = 5000  # whose times are told
 
 
@@ -69,7 +70,7 @@ class _Followed:
         if self.blocks is not None:
             if first_s is not None and now_s > first_s + SETTLE_SECONDS:
                 self.blocks.step(now_s)
-            return self.blocks.done
+            return self.blocks.done or (first_s is None and now_s > self.began_s + FIRST_STEP_SECONDS)
         limit_s = self._run["limit_s"]
         self.limited = limit_s is not None and now_s > (first_s or self.began_s) + limit_s
         return self.limited
@@ -77,8 +78,8 @@ class _Followed:
     @property
     def first_s(self) -> float | None:
         """When the first step was seen."""
-        moved = [at for at, value in zip(self.steps.times_s, self.steps.values, strict=True) if value > 0]
-        return moved[0] if moved else None
+        seen = zip(self.steps.times_s, self.steps.values, strict=True)
+        return next((at for at, value in seen if value > 0), None)
 
 
 def main() -> int:
@@ -131,9 +132,9 @@ def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
     program = [*order["before"], *run["program"]]
     os.environ.update(run["environment"])
     os.environ.setdefault("PYTHONUNBUFFERED", "1")  # a step that waits in a buffer is seen too late
-    with memory_cgroup() if run["place"] == CONTAINER and os.geteuid() == 0 else nullcontext("") as cgroup:
-        if cgroup and "SUDO_UID" in os.environ:
-            cgroup = ""  # the program will not be root, and may not join
+    # Under sudo the program is the user's, and may not join a cgroup of root's.
+    may_join = run["place"] == CONTAINER and os.geteuid() == 0 and "SUDO_UID" not in os.environ
+    with memory_cgroup() if may_join else nullcontext("") as cgroup:
         launch = Launch(lead.words(order["cpus"], cgroup, program))
         observation = Observation(launch, _options(run), Path(order["session"]), force=True, verb="study")
         supervisor, followed = Supervisor(observation), _Followed(order, observation, order["log"], tell)
