@@ -20,10 +20,10 @@ from memtui.errors import UserError
 MAX_BYTES = 1 << 16
 # What is about one call, and not about a habit.
 _NEVER = frozenset((
-    "help", "version", "debug", "no-config", "force", "output", "json", "to", "rank", "session", "again", "config",
-    "grid", "shard", "set", "resume", "retry",
+    "help", "version", "debug", "no-config", "force", "output", "json", "html", "to", "rank", "session", "again",
+    "config", "grid", "shard", "set", "resume", "retry",
 ))  # fmt: skip
-_MOST_LISTED = 20  # names in one line; more are no help
+_MOST_LISTED = 30  # names in one line; more are no help
 Commands = dict[str, argparse.ArgumentParser]
 
 

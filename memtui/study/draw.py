@@ -98,14 +98,16 @@ def _plain(value: float, _: object) -> str:
 
 def _line(axis: Any, line: Line, number: int) -> None:
     at = number % len(COLORS)
+    x = np.asarray(line.x, float)
     mark = {"marker": MARKS[at], "markersize": 4} if line.points else {}
-    axis.plot(line.x, line.y, color=COLORS[at], linestyle=DASHES[at], label=line.name, **mark)
     if line.bars is not None:
-        low, high = np.array(line.bars, float).T.reshape(2, -1)
-        axis.vlines(line.x, low, high, color=COLORS[at], linewidth=1.0)
+        x = x * (1 + 0.02 * number)  # beside those of the other lines
+        low, high = np.array(line.bars, float).reshape(-1, 2).T
+        axis.vlines(x, low, high, color=COLORS[at], linestyle=DASHES[at], linewidth=1.0)
+    axis.plot(x, line.y, color=COLORS[at], linestyle=DASHES[at], label=line.name, **mark)
     if line.until is not None:
-        axis.plot(line.x, line.until, color=COLORS[at], linestyle=DASHES[1], linewidth=0.8, label="at most")
-        axis.fill_between(line.x, line.y, line.until, color="#c8c8d8", linewidth=0, label="between the bounds")
+        axis.plot(x, line.until, color=COLORS[at], linestyle=DASHES[1], linewidth=0.8, label="at most")
+        axis.fill_between(x, line.y, line.until, color="#c8c8d8", linewidth=0, label="between the bounds")
 
 
 def _heat(chart: HeatChart) -> Any:
