@@ -127,6 +127,8 @@ def test_sample_time_tells_a_line_from_a_logarithm():
     said(sample_time.conclude(line, 1), "a straight line fits better")
     logarithm = [point(s, w) for s, w in ((0.2, 100), (0.5, 140), (1, 170), (2, 200), (4, 230), (8, 260))]
     said(sample_time.conclude(logarithm, 1), "a logarithm fits better")
+    neither = [point(s, w) for s, w in ((0.2, 100), (0.5, 140), (1, 90), (2, 150), (4, 90), (8, 120))]
+    said(sample_time.conclude(neither, 1), "neither a straight line nor a logarithm fits")
     assert sample_time.shape(line[:2]) is None
     assert sample_time.shape([point(s, 100) for s in (1, 2, 3)]) is None
     assert sample_time.error(None, 1.0) is None

@@ -32,6 +32,7 @@ QUICK_S = (0.2, 0.5, 1.0, 2.0)
 REPEATS = 3
 WINDOWS = 8  # of the longest interval, in a quick run
 SAME_SPEED = 0.1  # in steps a second of two runs: a larger difference is one of the machine
+LEAST_R2 = 0.5  # of a fit that is called one
 ENOUGH = 0.05  # the method's error that is still called small
 
 
@@ -186,10 +187,12 @@ def conclude(points: Sequence[Mapping[str, Any]], threads: int) -> list[str]:
     ]
     fit = shape(known)
     if fit is not None:
-        better = "a straight line" if fit["linear_r2"] > fit["logarithmic_r2"] else "a logarithm"
+        best = max(fit.values())
+        better = "a straight line fits" if fit["linear_r2"] == best else "a logarithm fits"
+        words = f"{better} better" if best >= LEAST_R2 else "neither a straight line nor a logarithm fits"
         found.append(
-            f"{who}, {better} fits better (R² {fit['linear_r2']:.2f} linear, {fit['logarithmic_r2']:.2f} "
-            f"logarithmic, of {len(known)} points)."
+            f"{who}, {words} (R² {fit['linear_r2']:.2f} linear, {fit['logarithmic_r2']:.2f} logarithmic, of {len(known)} "
+            "points)."
         )
     errors = [(abs(p["error"]), p) for p in known if p["error"] is not None]
     if errors:
