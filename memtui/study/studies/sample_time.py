@@ -191,8 +191,8 @@ def conclude(points: Sequence[Mapping[str, Any]], threads: int) -> list[str]:
         better = "a straight line fits" if fit["linear_r2"] == best else "a logarithm fits"
         words = f"{better} better" if best >= LEAST_R2 else "neither a straight line nor a logarithm fits"
         found.append(
-            f"{who}, {words} (R² {fit['linear_r2']:.2f} linear, {fit['logarithmic_r2']:.2f} logarithmic, of {len(known)} "
-            "points)."
+            f"{who}, {words} (R² {fit['linear_r2']:.2f} linear, {fit['logarithmic_r2']:.2f} logarithmic, "
+            f"of {len(known)} points)."
         )
     errors = [(abs(p["error"]), p) for p in known if p["error"] is not None]
     if errors:
