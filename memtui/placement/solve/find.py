@@ -119,6 +119,7 @@ def find(profile: Profile, ask: Ask) -> Plan:
 
 def optimum(problem: Problem, formulation: str, time_limit_s: float, gap: float) -> Solved:
     """The best placement of a formulation, whatever addresses it takes. Raises UserError."""
+    begin_s = time.monotonic()
     known = _known(problem)
     try:
         from memtui.placement.solve.ilp import Program
@@ -126,7 +127,11 @@ def optimum(problem: Problem, formulation: str, time_limit_s: float, gap: float)
     except ImportError:
         return _without_scipy(problem, formulation, known)
     try:
-        paths, found = Program(problem, formulation).solve(time_limit_s, gap)
+        if simpler := {SYNC: STATIC, ASYNC: SYNC}.get(formulation):
+            # What can be done without moves can be done with them, and a short search with them may end at worse.
+            known = _simpler(problem, simpler, time_limit_s / 4, gap) or known
+        left_s = time_limit_s - (time.monotonic() - begin_s)
+        paths, found = Program(problem, formulation).solve(left_s, gap)
     except Infeasible:
         raise _none(problem) from None
     best = min((each for each in (paths, known) if each is not None), key=lambda each: _rank(problem, each))
@@ -134,6 +139,13 @@ def optimum(problem: Problem, formulation: str, time_limit_s: float, gap: float)
     if total_ns == float("inf"):
         raise UserError(f"no placement was found in {time_limit_s:.0f} s; give --time-limit more")
     return Solved(best, found.bound, found.finished, "HiGHS")
+
+
+def _simpler(problem: Problem, formulation: str, time_limit_s: float, gap: float) -> list[Path] | None:
+    try:
+        return optimum(problem, formulation, time_limit_s, gap).paths
+    except UserError:
+        return None  # it needs moves
 
 
 def _without_scipy(problem: Problem, formulation: str, known: list[Path]) -> Solved:
