@@ -83,6 +83,19 @@ def check_file(path: Path) -> None:
 
 def check_header(path: Path) -> tuple[bytes, int]:
     """The first 100 bytes of a file that begins like a session of any version, and its size. Raises SessionError."""
+    head, size = sqlite_header(path, "session")
+    if application_id(head) != APPLICATION_ID:
+        raise SessionError(f"{path}: is an SQLite file, but not a memtui session")
+    return head, size
+
+
+def application_id(head: bytes) -> int:
+    """Whose file it is, from its first 100 bytes."""
+    return int(struct.unpack_from(">I", head, 68)[0])
+
+
+def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
+    """The first 100 bytes of an SQLite file, and its size. ``kind``: what it should be. Raises SessionError."""
     try:
         # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -96,17 +109,15 @@ def check_header(path: Path) -> tuple[bytes, int]:
     except OSError as error:
         raise SessionError(f"{path}: cannot be read: {error.strerror}") from None
     if stat.S_ISDIR(status.st_mode):
-        raise SessionError(f"{path}: is a directory, not a session")
+        raise SessionError(f"{path}: is a directory, not a {kind}")
     if not stat.S_ISREG(status.st_mode):
-        raise SessionError(f"{path}: is not a file, so no session")
+        raise SessionError(f"{path}: is not a file, so no {kind}")
     if not head:
-        raise SessionError(f"{path}: is empty, not a session")
+        raise SessionError(f"{path}: is empty, not a {kind}")
     if not SQLITE_MAGIC.startswith(head[: len(SQLITE_MAGIC)]) and not head.startswith(SQLITE_MAGIC):
-        raise SessionError(f"{path}: is not a memtui session")
+        raise SessionError(f"{path}: is not a memtui {kind}")
     if len(head) < 100:
         raise SessionError(f"{path}: is truncated")
-    if struct.unpack_from(">I", head, 68)[0] != APPLICATION_ID:
-        raise SessionError(f"{path}: is an SQLite file, but not a memtui session")
     return head, status.st_size
 
 
@@ -153,7 +164,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     mode = "mode=ro" if writable or any(map(_size, beside(path))) else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
     try:
-        _harden(connection)
+        harden(connection)
         _check_schema(connection, path)
     except BaseException:
         connection.close()
@@ -177,7 +188,7 @@ def _roll_back(path: Path) -> None:
         raise SessionError(f"{path}: was left in the middle of a write; its owner can read and thereby mend it")
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
     try:
-        _harden(connection)
+        harden(connection)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     finally:
         connection.close()
@@ -195,7 +206,7 @@ def is_own_file(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _harden(connection: sqlite3.Connection) -> None:
+def harden(connection: sqlite3.Connection) -> None:
     """What https://www.sqlite.org/security.html asks of those who open files of others."""
     for limit, value in (
         (sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES),
