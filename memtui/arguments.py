@@ -16,11 +16,14 @@ from memtui.choices import (
     DTYPES,
     ENGINES,
     FLUSHES,
+    FORMULATIONS,
     MODES,
+    PLACE,
     REARMS,
     SPACES,
     STEPS_APART,
     THEMES,
+    TIMINGS,
     TRACKERS,
     WEIGHT_SETS,
 )
@@ -169,6 +172,8 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
     text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
     _add_bench(command("bench", text, screen))
+    text = "which memory each tensor should live in: place compare FILE, place solve FILE --ratio 1:1, place show FILE"
+    _add_place(command("place", text, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("completion", "a script that lets your shell complete memtui's words")
@@ -228,6 +233,36 @@ def _add_bench(made: Parser) -> None:
         "--from-run", metavar="ID", help="those of its device and versions (default: of the newest run's)"
     )
     group.add_argument("--unflagged", action="store_true", help="only those without a flag")
+
+
+def _add_place(made: Parser) -> None:
+    made.add_argument(
+        "what",
+        metavar="WHAT",
+        choices=PLACE,
+        help="compare (do two ways of timing agree), solve (what may live in slow memory), show (a screen)",
+    )
+    made.add_argument("file", metavar="FILE", type=Path, help="a placement profile")
+    made.add_argument("--json", action="store_true", help="as one JSON document")
+    group = made.add_argument_group("solve")
+    room = group.add_mutually_exclusive_group()
+    room.add_argument("--limit", type=values.size, metavar="SIZE", help="of fast memory for intermediate tensors: 8GiB")
+    room.add_argument(
+        "--ratio", type=values.ratio, metavar="P:D", help="slow to fast: 1:1 is half of the most that is alive at once"
+    )
+    group.add_argument(
+        "--formulation",
+        choices=FORMULATIONS,
+        default="static",
+        help="tensors stay where they are made (static), are moved between ops (sync) or during them, too (async), or "
+        "go where there is room when they are made (first-touch)",
+    )
+    group.add_argument("--slow", metavar="POOL", help="the slow pool (default: the first one of the profile)")
+    group.add_argument("--mode", choices=TIMINGS, help="which times (default: the first of these that has every op)")
+    group.add_argument("--pareto", action="store_true", help="the time of a step by fast memory, from none to all")
+    group.add_argument(
+        "--time-limit", type=values.duration, default=60.0, metavar="S", help="then the best that was found (60)"
+    )
 
 
 def _observation_options() -> Parser:

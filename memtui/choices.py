@@ -22,6 +22,9 @@ CACHE_STATES = ("cold", "warm")  # whether its inputs lie in the cache
 WEIGHT_SETS = ("rotate", "same")  # several sets of weights that take turns, or one
 SPACES = ("small", "resnet50", "thesis", "sparsity", "predict")  # bundled sets of configurations
 ENGINES = ("submitit",)  # what runs the parts of a sweep
+PLACE = ("compare", "solve", "show")  # what memtui place does
+TIMINGS = ("isolated", "single", "simultaneous")  # how an op is timed: alone, in its graph, there with others
+FORMULATIONS = ("static", "sync", "async", "first-touch")  # of a placement
 STEPS_APART = 20  # from a training step whose allocations are recorded to the next
 
 

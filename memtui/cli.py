@@ -170,9 +170,14 @@ def _watch(args: argparse.Namespace, what: int | Launch) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
+    from memtui.placement.store import ProfileFile, is_profile
     from memtui.session.store import check_file
 
     _drop_root()
+    if is_profile(args.file):
+        from memtui.placement.command import show
+
+        return show(args, ProfileFile(args.file))
     check_file(args.file)
     _prepare_screen(args)
     return _view(args.file, live=False)
@@ -373,6 +378,13 @@ def _bench(args: argparse.Namespace) -> int:
     return bench(args, lambda line: _say(args, line))
 
 
+def _place(args: argparse.Namespace) -> int:
+    from memtui.placement.command import place
+
+    _drop_root()
+    return place(args, lambda line: _say(args, line))
+
+
 def _completion(args: argparse.Namespace) -> int:
     from memtui.completion import script
 
@@ -394,6 +406,7 @@ COMMANDS = {
     "report": _report,
     "export": _export,
     "bench": _bench,
+    "place": _place,
     "doctor": _doctor,
     "completion": _completion,
 }

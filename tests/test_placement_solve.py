@@ -213,7 +213,7 @@ def test_solvers_agree_with_brute_force_on_random_graphs() -> None:
 
 def test_order_of_formulations_and_limits_on_random_graphs() -> None:
     chance = random.Random(21)
-    for _ in range(40):
+    for _ in range(25):
         profile = any_profile(chance, 9, in_place=chance.random() < 0.3)
         before = {STATIC: math.inf, SYNC: math.inf, ASYNC: math.inf}
         for limit in range(0, profile.graph.peak_bytes + 1, 2):

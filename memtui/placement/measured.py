@@ -8,6 +8,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
+from memtui.choices import TIMINGS
 from memtui.placement.model import Configuration, Graph
 from memtui.placement.plain import (
     LARGEST,
@@ -25,7 +26,7 @@ from memtui.placement.plain import (
     truth,
 )
 
-ISOLATED, SINGLE, SIMULTANEOUS = MODES = ("isolated", "single", "simultaneous")
+ISOLATED, SINGLE, SIMULTANEOUS = MODES = TIMINGS
 
 
 @dataclass(frozen=True, slots=True)

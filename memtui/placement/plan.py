@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from memtui.choices import FORMULATIONS
 from memtui.placement.plain import Damaged, count, maybe, name, number, one, rows, table, text, truth
 
-STATIC, SYNC, ASYNC, FIRST_TOUCH = FORMULATIONS = ("static", "sync", "async", "first-touch")
+STATIC, SYNC, ASYNC, FIRST_TOUCH = FORMULATIONS
 OPTIMAL, FEASIBLE, BASELINE = STATUSES = ("optimal", "feasible", "baseline")
 
 

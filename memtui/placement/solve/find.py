@@ -19,6 +19,7 @@ from memtui.units import size
 
 GAP = 1e-4
 TIME_LIMIT_S = 60.0
+SIMPLER = {SYNC: STATIC, ASYNC: SYNC}  # what a formulation can do, too
 _LAYOUTS = 4  # tries to find a plan without too many holes
 _TOLERANCE = 1e-9
 _NEEDS = "needs the solver of scipy: pip install 'memtui[place]'"
@@ -97,46 +98,79 @@ def find(profile: Profile, ask: Ask) -> Plan:
         check(problem, STATIC)
         return _plan(problem, ask, Solved(baseline, None, True, "best fit in the order of the ops"), begin_s)
     check(problem, ask.formulation)
-    deadline_s = begin_s + ask.time_limit_s
-    best = solved = optimum(problem, ask.formulation, ask.time_limit_s, ask.gap)
+    solved = _laid_out(problem, ask.formulation, begin_s + ask.time_limit_s, ask.gap)
+    best = min((solved.paths, baseline), key=lambda paths: _order(problem, paths))
+    return _plan(problem, ask, replace(solved, paths=best), begin_s)
+
+
+def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float) -> Solved:
+    """The best placement that can be laid out in fast memory; its bound is that of any.
+
+    Where the optimum has holes the limit is cut, which may make it worse than one without moves: so that is looked for
+    first, in a third of the time. Where no room is left to cut, what was found stays, and is told with the addresses
+    it takes.
+    """
+    found: list[list[Path]] = []
+    if formulation in SIMPLER:
+        try:
+            found.append(_laid_out(problem, SIMPLER[formulation], _part_of(deadline_s, 3), gap).paths)
+        except UserError:
+            pass  # without moves there is none
+    known = found[0] if found else None
+    solved = optimum(problem, formulation, _part_of(deadline_s, 2) - time.monotonic(), gap, known)
+    found.append(solved.paths)
     tight = problem
     for _ in range(_LAYOUTS):
-        extents = laid_out(problem, best.paths)
-        if all(map(int.__le__, extents, problem.limit_bytes)) or time.monotonic() > deadline_s:
+        extents = laid_out(problem, found[-1])
+        if all(map(int.__le__, extents, problem.limit_bytes)):
             break
         tight = tightened(tight, extents, problem.limit_bytes)
         try:
-            check(tight, ask.formulation)
-            best = optimum(tight, ask.formulation, deadline_s - time.monotonic(), ask.gap)
+            check(tight, formulation)
+            left_s = _part_of(deadline_s, 2) - time.monotonic()
+            found.append(optimum(tight, formulation, left_s, gap, _known(tight)).paths)
         except UserError:
-            break  # no room is left to cut: the plan is told with the addresses it takes
-    plan = _plan(problem, ask, replace(best, bound_ns=solved.bound_ns, finished=solved.finished), begin_s)
-    touched = cost(problem, baseline)
-    if touched.total_ns is not None and touched.fits(problem) and touched.total_ns < plan.predicted_ns:
-        return _plan(problem, ask, replace(solved, paths=baseline), begin_s)
-    return plan
+            break
+    return replace(solved, paths=min(found, key=lambda paths: _order(problem, paths)))
 
 
-def optimum(problem: Problem, formulation: str, time_limit_s: float, gap: float) -> Solved:
-    """The best placement of a formulation, whatever addresses it takes. Raises UserError."""
+def _part_of(deadline_s: float, parts: int) -> float:
+    """A deadline that leaves the other parts of the time for what comes after."""
+    now_s = time.monotonic()
+    return now_s + max(0.0, deadline_s - now_s) / parts
+
+
+def _order(problem: Problem, paths: Sequence[Path]) -> tuple[bool, bool, float]:
+    """What is faster comes first, but for what breaks the limit, or breaks it when it is laid out."""
+    impossible, total_ns = _rank(problem, paths)
+    return impossible, any(map(int.__gt__, laid_out(problem, paths), problem.limit_bytes)), total_ns
+
+
+def optimum(
+    problem: Problem, formulation: str, time_limit_s: float, gap: float, known: list[Path] | None = None
+) -> Solved:
+    """The best placement of a formulation, whatever addresses it takes; never worse than the one that is known.
+
+    Raises:
+        UserError: there is none, none was found in time, or scipy is missing.
+    """
     begin_s = time.monotonic()
-    known = _known(problem)
     try:
         from memtui.placement.solve.ilp import Program
         from memtui.placement.solve.linear import Infeasible
     except ImportError:
-        return _without_scipy(problem, formulation, known)
+        return _without_scipy(problem, formulation, _known(problem))
     try:
-        if simpler := {SYNC: STATIC, ASYNC: SYNC}.get(formulation):
+        if known is None and formulation in SIMPLER:
             # What can be done without moves can be done with them, and a short search with them may end at worse.
-            known = _simpler(problem, simpler, time_limit_s / 4, gap) or known
+            known = _simpler(problem, SIMPLER[formulation], time_limit_s / 4, gap)
         left_s = time_limit_s - (time.monotonic() - begin_s)
         paths, found = Program(problem, formulation).solve(left_s, gap)
     except Infeasible:
         raise _none(problem) from None
-    best = min((each for each in (paths, known) if each is not None), key=lambda each: _rank(problem, each))
-    total_ns = _rank(problem, best)[1]
-    if total_ns == float("inf"):
+    choices = [each for each in (paths, known, _known(problem)) if each is not None]
+    best = min(choices, key=lambda each: _rank(problem, each))
+    if _rank(problem, best)[0]:
         raise UserError(f"no placement was found in {time_limit_s:.0f} s; give --time-limit more")
     return Solved(best, found.bound, found.finished, "HiGHS")
 
