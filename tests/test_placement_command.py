@@ -123,7 +123,7 @@ def test_the_curve_alone(file: Path, capsys: Capture) -> None:
 def test_compare(file: Path, capsys: Capture) -> None:
     out = said(capsys, "place", "compare", file)
     assert "simultaneous against single: 16 of 16 pairs judged" in out
-    assert "ranking reliable, absolute times not: 0 % of the times are within 20 %" in out
+    assert "ranking reliable, absolute times not: 0.0 % of the times are within 20 %" in out
     assert "least 1.50   quartile 1.50   median 1.50   quartile 1.50   most 1.50" in out
     assert "output  median 1.30" in out
     found = json.loads(said(capsys, "place", "compare", file, "--json"))

@@ -99,7 +99,7 @@ class Plan:
         gap: (predicted - bound) / predicted; None for a baseline.
         solve_s: what finding it took.
         solver: what found it.
-        address_bytes: fast memory from its lowest to its highest address when the plan is laid out with best fit
+        address_bytes: fast memory from its lowest to its highest address when the plan is laid out
             (``solve.fragmentation``); None where that was not looked at.
     """
 

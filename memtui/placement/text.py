@@ -37,7 +37,7 @@ def verdict(found: Comparison) -> str:
     near, correlation = found.within(WITHIN), found.correlation
     if near is None:
         return f"{NOTHING}: no time is above the noise floor"
-    share = f"{_share(near)} of the times are within {_share(WITHIN)} of each other"
+    share = f"{percent(near)} of the times are within {_share(WITHIN)} of each other"
     order = (
         "their order cannot be judged" if correlation is None else f"their logarithms correlate by {correlation:.3f}"
     )
@@ -116,7 +116,7 @@ def plan(found: Plan, against: Against) -> Iterator[str]:
     yield f"  {found.fast} holds {size(found.fast_peak_bytes)} at most, {found.slow} {size(found.slow_peak_bytes)}"
     if found.address_bytes is not None and found.address_bytes > found.limit_bytes:
         over = size(found.address_bytes - found.limit_bytes)
-        yield f"  given out with best fit it has holes and takes {size(found.address_bytes)}, {over} above the limit"
+        yield f"  laid out in memory it has holes and takes {size(found.address_bytes)}, {over} above the limit"
     yield ""
     yield from _slow(found, against)
     yield from _moves(found)

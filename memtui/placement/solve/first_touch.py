@@ -18,9 +18,9 @@ class BestFit:
     def __init__(self, size_bytes: int | None = None) -> None:
         """``size_bytes``: so much there is; None: as much as it takes."""
         self._size = size_bytes
-        self._taken: dict[object, tuple[int, int]] = {}
+        self._taken: dict[int, tuple[int, int]] = {}
 
-    def take(self, key: object, size_bytes: int) -> bool:
+    def take(self, key: int, size_bytes: int) -> bool:
         """Find room; False where there is none."""
         best: tuple[int, int] | None = None
         end = 0
@@ -35,19 +35,18 @@ class BestFit:
         self._taken[key] = best[1], best[1] + size_bytes
         return True
 
-    def free(self, key: object) -> None:
+    def free(self, key: int) -> None:
         """What was not taken is no mistake."""
         self._taken.pop(key, None)
 
     @property
-    def taken(self) -> set[object]:
+    def taken(self) -> set[int]:
         """What has room."""
         return {*self._taken}
 
-    @property
-    def end_bytes(self) -> int:
-        """Of the highest piece."""
-        return max((until for _, until in self._taken.values()), default=0)
+    def address(self, key: int) -> int:
+        """Where it begins. Raises KeyError for what has no room."""
+        return self._taken[key][0]
 
 
 def first_touch(problem: Problem) -> list[Path]:
