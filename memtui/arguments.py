@@ -258,7 +258,7 @@ def _add_place(made: Parser) -> None:
         "go where there is room when they are made (first-touch)",
     )
     group.add_argument("--slow", metavar="POOL", help="the slow pool (default: the first one of the profile)")
-    group.add_argument("--mode", choices=TIMINGS, help="which times (default: the first of these that has every op)")
+    group.add_argument("--mode", choices=TIMINGS, help="which times (default: those of most configurations)")
     group.add_argument("--pareto", action="store_true", help="the time of a step by fast memory, from none to all")
     group.add_argument(
         "--time-limit", type=values.duration, default=60.0, metavar="S", help="then the best that was found (60)"
