@@ -22,7 +22,7 @@ SCHEMA_VERSION = 9
 _TABLES_SINCE = {  # by format: what the one before it had not
     7: frozenset(("allocation_step", "tensor_ranges")),
     8: frozenset(("training_progress", "allocation_device")),
-    9: frozenset(("progress_device",)),
+    9: frozenset(("progress_device", "driver_memory", "learning", "learning_about")),
 }
 OLDEST_VERSION = 6  # of those that are read; what such a file has no table for, it knows nothing of
 SQLITE_MAGIC = b"SQLite format 3\0"
