@@ -31,6 +31,7 @@ NAMES = (
     "operators",
     "cheap_view",
     "imports",
+    "placement",
 )
 
 

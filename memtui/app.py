@@ -16,6 +16,7 @@ from memtui.errors import silence
 
 if TYPE_CHECKING:
     from memtui.learning.results import Results
+    from memtui.placement.store import ProfileFile
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
     from memtui.session.reader import SessionReader
     from memtui.views_comparison import Run
@@ -173,6 +174,20 @@ def run_comparison(runs: Sequence[Run]) -> int:
 
         how = terminal.settings()
         app = ComparisonApp(runs, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+        app.run(mouse=how.mouse)
+    return app.return_code or 0
+
+
+def run_placement(file: ProfileFile) -> int:
+    """Show a placement profile, which may still grow, until it is left. Returns the exit code.
+
+    Raises UserError: there is no terminal to draw on.
+    """
+    with _ready():
+        from memtui.screens.placement import PlacementApp
+
+        how = terminal.settings()
+        app = PlacementApp(file, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
         app.run(mouse=how.mouse)
     return app.return_code or 0
 

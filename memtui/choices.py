@@ -23,6 +23,9 @@ WEIGHT_SETS = ("rotate", "same")  # several sets of weights that take turns, or 
 SPACES = ("small", "resnet50", "thesis", "sparsity", "predict")  # bundled sets of configurations
 RULES = ("memtui", "compat")  # by which memory is broken down
 ENGINES = ("submitit",)  # what runs the parts of a sweep
+PLACE = ("compare", "solve", "show")  # what memtui place does
+TIMINGS = ("isolated", "single", "simultaneous")  # how an op is timed: alone, in its graph, there with others
+FORMULATIONS = ("static", "sync", "async", "first-touch")  # of a placement
 STEPS_APART = 20  # from a training step whose allocations are recorded to the next
 
 

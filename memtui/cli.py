@@ -171,9 +171,14 @@ def _watch(args: argparse.Namespace, what: int | Launch, first: str = "") -> int
 
 
 def _replay(args: argparse.Namespace) -> int:
+    from memtui.placement.store import ProfileFile, is_profile
     from memtui.session.store import check_file
 
     _drop_root()
+    if is_profile(args.file):
+        from memtui.placement.command import show
+
+        return show(args, ProfileFile(args.file))
     check_file(args.file)
     _prepare_screen(args)
     return _view(args.file, live=False)
@@ -471,6 +476,13 @@ def _compare(args: argparse.Namespace) -> int:
     return compare(args, lambda: _prepare_screen(args))
 
 
+def _place(args: argparse.Namespace) -> int:
+    from memtui.placement.command import place
+
+    _drop_root()
+    return place(args, lambda line: _say(args, line))
+
+
 def _completion(args: argparse.Namespace) -> int:
     from memtui.completion import script
 
@@ -498,6 +510,7 @@ COMMANDS = {
     "study": _study,
     "train": _train,
     "compare": _compare,
+    "place": _place,
     "doctor": _doctor,
     "completion": _completion,
 }

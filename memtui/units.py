@@ -94,6 +94,16 @@ def duration(seconds: float | None) -> str:
     raise AssertionError("unreachable")
 
 
+def duration_ns(ns: float | None) -> str:
+    """A time from nanoseconds on in three digits: ``12.3 us``."""
+    if ns is None:
+        return "n/a"
+    for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
+        if ns < 999.5 * scale:
+            return f"{three_digits(ns / scale)} {unit}"
+    return f"{three_digits(ns / 1e9)} s"
+
+
 def energy(joules: float | None) -> str:
     """``18.4 kJ``."""
     if joules is None or joules != joules:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from fractions import Fraction
 
 from memtui.choices import DURATION_NS, INTERVAL_NS, LEAST_MAX_BYTES, MAX_OVERHEAD_PPM
 
@@ -99,6 +100,26 @@ def max_size(text: str) -> int | None:
     if value < LEAST_MAX_BYTES:
         raise argparse.ArgumentTypeError(f"must be at least {LEAST_MAX_BYTES >> 20}MiB, not {text}")
     return value
+
+
+def size(text: str) -> int:
+    """``--limit``."""
+    from memtui.units import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def ratio(text: str) -> Fraction:
+    """``--ratio``: of slow to fast memory, as the part that is fast."""
+    from memtui.placement.solve.limit import parse_ratio
+
+    try:
+        return parse_ratio(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def condition(text: str) -> str:

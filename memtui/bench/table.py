@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from memtui.bench.result import UNAVAILABLE, Row
+from memtui.units import duration_ns as duration
 from memtui.units import energy, three_digits
 
 NONE = "n/a"
@@ -91,16 +92,6 @@ def to_plain(row: Row) -> dict[str, Any]:
         "flags": list(row.flags),
         "window_ns": [window.call_ns for window in row.windows],
     }
-
-
-def duration(ns: float | None) -> str:
-    """Three digits and a unit."""
-    if ns is None:
-        return NONE
-    for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
-        if ns < 999.5 * scale:
-            return f"{three_digits(ns / scale)} {unit}"
-    return f"{three_digits(ns / 1e9)} s"
 
 
 def _number(value: float | None) -> str:

@@ -11,8 +11,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.screens.arrange import too_small
-from memtui.widgets.listing import Listing
+from memtui.widgets.cursor_panel import CursorPanel
 from memtui.widgets.notice import Notice
+from memtui.widgets.rows import RowPanel
 
 
 class ListScreen(Screen[None]):
@@ -38,8 +39,8 @@ class ListScreen(Screen[None]):
         raise NotImplementedError
 
     @property
-    def active(self) -> Listing:
-        """The list that has the cursor."""
+    def active(self) -> RowPanel | CursorPanel:
+        """The panel that has the cursor."""
         raise NotImplementedError
 
     def follow(self) -> None:

@@ -8,7 +8,7 @@ import sqlite3
 import stat
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -83,6 +83,19 @@ def check_file(path: Path) -> None:
 
 def check_header(path: Path) -> tuple[bytes, int]:
     """The first 100 bytes of a file that begins like a session of any version, and its size. Raises SessionError."""
+    head, size = sqlite_header(path, "session")
+    if application_id(head) != APPLICATION_ID:
+        raise SessionError(f"{path}: is an SQLite file, but not a memtui session")
+    return head, size
+
+
+def application_id(head: bytes) -> int:
+    """Whose file it is, from its first 100 bytes."""
+    return int(struct.unpack_from(">I", head, 68)[0])
+
+
+def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
+    """The first 100 bytes of an SQLite file, and its size. ``kind``: what it should be. Raises SessionError."""
     try:
         # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -96,17 +109,15 @@ def check_header(path: Path) -> tuple[bytes, int]:
     except OSError as error:
         raise SessionError(f"{path}: cannot be read: {error.strerror}") from None
     if stat.S_ISDIR(status.st_mode):
-        raise SessionError(f"{path}: is a directory, not a session")
+        raise SessionError(f"{path}: is a directory, not a {kind}")
     if not stat.S_ISREG(status.st_mode):
-        raise SessionError(f"{path}: is not a file, so no session")
+        raise SessionError(f"{path}: is not a file, so no {kind}")
     if not head:
-        raise SessionError(f"{path}: is empty, not a session")
+        raise SessionError(f"{path}: is empty, not a {kind}")
     if not SQLITE_MAGIC.startswith(head[: len(SQLITE_MAGIC)]) and not head.startswith(SQLITE_MAGIC):
-        raise SessionError(f"{path}: is not a memtui session")
+        raise SessionError(f"{path}: is not a memtui {kind}")
     if len(head) < 100:
         raise SessionError(f"{path}: is truncated")
-    if struct.unpack_from(">I", head, 68)[0] != APPLICATION_ID:
-        raise SessionError(f"{path}: is an SQLite file, but not a memtui session")
     return head, status.st_size
 
 
@@ -133,8 +144,13 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     circles ends. Raises SessionError.
     """
     check_file(path)
+    return connect(path, lambda connection: _check_schema(connection, path))
+
+
+def connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    """The same for a file of any kind whose header was checked; ``check`` looks at its tables. Raises SessionError."""
     try:
-        return _connect(path)
+        return _connect(path, check)
     except sqlite3.OperationalError as error:
         if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_READONLY_ROLLBACK:
             raise unreadable(path, error) from None
@@ -142,19 +158,19 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         raise unreadable(path, error) from None
     try:
         _roll_back(path)
-        return _connect(path)
+        return _connect(path, check)
     except (sqlite3.DatabaseError, UnicodeDecodeError, OSError) as error:
         raise unreadable(path, error) from None
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
     # A closed session on a read-only disk cannot make the shared-memory file that SQLite wants: read it as it lies.
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     mode = "mode=ro" if writable or any(map(_size, beside(path))) else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
     try:
         _harden(connection)
-        _check_schema(connection, path)
+        check(connection)
     except BaseException:
         connection.close()
         raise

@@ -1,0 +1,179 @@
+"""``memtui place``: looks at what was measured, and finds plans. It measures nothing itself and needs no torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memtui.errors import UserError
+from memtui.foreign import visible
+from memtui.placement import text
+from memtui.placement.compare import Comparison, compare, modes_of
+from memtui.placement.measured import SINGLE, Profile
+from memtui.placement.plan import Plan
+from memtui.placement.slowdown import effects
+from memtui.placement.solve.find import Ask, baselines, find, mode_of, problem_for, slow_pool
+from memtui.placement.solve.limit import limit_of
+from memtui.placement.solve.pareto import Point, curve
+from memtui.placement.solve.problem import Problem
+from memtui.placement.store import ProfileFile
+
+Say = Callable[[str], None]
+
+
+def place(args: argparse.Namespace, say: Say) -> int:
+    """Do it; the exit code. Raises UserError."""
+    file = ProfileFile(args.file)
+    if args.what == "show":
+        return show(args, file)
+    return {"compare": _compare, "solve": _solve}[args.what](args, file, say)
+
+
+def _compare(args: argparse.Namespace, file: ProfileFile, _: Say) -> int:
+    profile = file.profile()
+    found = comparisons(profile)
+    pools = [pool.name for pool in profile.pools[1:]]
+    every = {slow: effects(profile, slow, mode_of(profile, slow)) for slow in pools if _whole(profile, slow)}
+    if args.json:
+        plain = {
+            "file": str(args.file),
+            **_about(profile),
+            "comparisons": [one.to_plain() for one in found],
+            "slow_down": {
+                slow: {which: {"median": e.median, "worst": e.worst, "measured": e.ops} for which, e in by.items()}
+                for slow, by in every.items()
+            },
+        }
+        print(json.dumps(plain, indent=2))
+        return 0
+    lines = [*text.head(profile)]
+    for one in found:
+        lines += ["", *text.comparison(one)]
+    for slow, by in every.items():
+        lines += ["", *text.effects(by, profile.fast.name, slow, mode_of(profile, slow))]
+    _print(lines)
+    return 0
+
+
+def comparisons(profile: Profile) -> list[Comparison]:
+    """Every way of timing against single runs, or against the first there is. Raises UserError where there is one."""
+    modes = modes_of(profile)
+    if len(modes) < 2:
+        known = f"only {modes[0]} times are in it" if modes else "no times are in it"
+        raise UserError(f"{known}: to compare, profile with another --mode, too")
+    reference = SINGLE if SINGLE in modes else modes[0]
+    return [compare(profile, mode, reference) for mode in reversed(modes) if mode != reference]
+
+
+def _whole(profile: Profile, slow: str) -> bool:
+    try:
+        return bool(mode_of(profile, slow))
+    except UserError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The profile, what is asked of it, and the problem that is."""
+
+    profile: Profile
+    ask: Ask
+    problem: Problem
+
+
+def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
+    if args.limit is None and args.ratio is None and not args.pareto:
+        raise UserError("say how much fast memory there is: --limit 8GiB, or --ratio 1:1 (slow to fast)")
+    profile = file.profile()
+    slow = slow_pool(profile, args.slow)
+    ask = Ask(0, args.formulation, slow, args.mode or mode_of(profile, slow), args.time_limit)
+    problem = problem_for(profile, ask)
+    peak = max(problem.all_bytes)
+    limit = limit_of(args.ratio, peak) if args.ratio is not None else args.limit
+    asked = _Asked(profile, replace(ask, limit_bytes=limit or 0), problem)
+    found = None if limit is None else find(profile, asked.ask)
+    points = _points(asked) if args.pareto else []
+    _keep(file, asked, found, points, say)
+    if args.json:
+        print(json.dumps(_plain(args, asked, found, points), indent=2))
+        return 0
+    lines = [*text.head(profile)]
+    if found is not None:
+        lines += ["", *text.plan(found, against(asked.problem, asked.ask.limit_bytes))]
+    if points:
+        lines += ["", *text.curve(points, args.formulation)]
+    _print(lines)
+    return 0
+
+
+def against(problem: Problem, limit_bytes: int) -> text.Against:
+    """What a plan for a limit is held against."""
+    limited = problem.with_limits((limit_bytes,) * len(problem.steps))
+    all_fast_ns, touched = baselines(limited)
+    sizes = {item.name: item.size_bytes for item in problem.items}
+    return text.Against(all_fast_ns, touched.total_ns if touched.fits(limited) else None, max(problem.all_bytes), sizes)
+
+
+def _points(asked: _Asked) -> list[Point]:
+    """The curve; where it may take a while, how far it is."""
+    found = []
+    for point in curve(asked.profile, asked.ask):
+        found.append(point)
+        if sys.stderr.isatty() and asked.ask.time_limit_s > 1:
+            print(f"\r\x1b[K{len(found)} points of the curve", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return found
+
+
+def _keep(file: ProfileFile, asked: _Asked, found: Plan | None, points: list[Point], say: Say) -> None:
+    """Plans stay with their profile, for the screen; where they cannot, that is said."""
+    try:
+        if found is not None:
+            file.keep_plan(found)
+        if points:
+            file.keep_curve(asked.ask.formulation, asked.problem.slow.name, asked.problem.mode, points)
+    except UserError as error:
+        say(f"the plan is not kept for memtui place show: {error}")
+
+
+def _plain(args: argparse.Namespace, asked: _Asked, found: Plan | None, points: list[Point]) -> dict[str, Any]:
+    held = against(asked.problem, asked.ask.limit_bytes)
+    return {
+        "file": str(args.file),
+        **_about(asked.profile),
+        "peak_bytes": held.peak_bytes,
+        "all_fast_ns": held.all_fast_ns,
+        "first_touch_ns": held.first_touch_ns if found is not None else None,
+        "plan": None if found is None else found.to_plain(),
+        "pareto": [point.to_plain() for point in points],
+    }
+
+
+def _about(profile: Profile) -> dict[str, Any]:
+    return {
+        "graph": profile.graph.name,
+        "ops": len(profile.graph.ops),
+        "pools": [pool.to_plain() for pool in profile.pools],
+        "emulated": list(profile.emulated),
+    }
+
+
+def show(args: argparse.Namespace, file: ProfileFile) -> int:
+    """The screens of a profile, which may still grow; also what ``memtui replay`` does with one."""
+    from memtui.app import run_placement
+    from memtui.terminal import prepare, require_terminal
+
+    file.profile()  # what is wrong with it is said without a screen
+    require_terminal()
+    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
+    return run_placement(file)
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(visible(line))

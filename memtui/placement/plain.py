@@ -1,0 +1,87 @@
+"""Plain data, as JSON has it, looked at value by value: a profile may come from anybody."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+MOST_CHARACTERS = 4096  # of one text
+MOST = 1 << 62  # of a whole number: sums of them stay numbers that SQLite and numpy can hold
+LARGEST = 1e18  # of any other number
+
+
+class Damaged(ValueError):
+    """Data that is no graph, profile or plan; the text says what is wrong with it."""
+
+
+def table(value: Any, what: str) -> Mapping[str, Any]:
+    """A JSON object. Raises Damaged, as all here."""
+    if not isinstance(value, Mapping):
+        raise Damaged(f"{what} is no table")
+    return value
+
+
+def rows(plain: Mapping[str, Any], key: str) -> list[Any] | tuple[Any, ...]:
+    """The list that stands under a key."""
+    value = plain.get(key)
+    if not isinstance(value, list | tuple):
+        raise Damaged(f"{key} is no list")
+    return value
+
+
+def several(plain: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> tuple[T, ...]:
+    """The list that stands under a key, each of its values of one kind."""
+    return tuple(kind(value, key) for value in rows(plain, key))
+
+
+def one(plain: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> T:
+    """The value that stands under a key."""
+    if key not in plain:
+        raise Damaged(f"{key} is missing")
+    return kind(plain[key], key)
+
+
+def maybe(plain: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> T | None:
+    """As ``one``; None where there is none."""
+    return None if plain.get(key) is None else one(plain, key, kind)
+
+
+def text(value: Any, what: str) -> str:
+    if not isinstance(value, str) or len(value) > MOST_CHARACTERS:
+        raise Damaged(f"{what} is no text, or too long")
+    return value
+
+
+def name(value: Any, what: str) -> str:
+    """A text that is not empty."""
+    if not text(value, what):
+        raise Damaged(f"{what} is empty")
+    return str(value)
+
+
+def truth(value: Any, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise Damaged(f"{what} is neither true nor false")
+    return value
+
+
+def count(value: Any, what: str) -> int:
+    """A whole number from 0."""
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise Damaged(f"{what} is no whole number from 0")
+    return value
+
+
+def number(value: Any, what: str) -> float:
+    """A number from 0, as nanoseconds and bytes a second are."""
+    if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value <= LARGEST):
+        raise Damaged(f"{what} is no number from 0")
+    return float(value)
+
+
+def positive(value: Any, what: str) -> float:
+    if number(value, what) <= 0:
+        raise Damaged(f"{what} is not above 0")
+    return float(value)

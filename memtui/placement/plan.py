@@ -1,0 +1,171 @@
+"""Where each tensor is to be while each op runs, what has to be moved in between, and what that should cost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from memtui.choices import FORMULATIONS
+from memtui.placement.plain import Damaged, count, maybe, name, number, one, rows, table, text, truth
+
+STATIC, SYNC, ASYNC, FIRST_TOUCH = FORMULATIONS
+OPTIMAL, FEASIBLE, BASELINE = STATUSES = ("optimal", "feasible", "baseline")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of ops during which a storage (``model.Storage``) lies in one pool.
+
+    Attributes:
+        storage: its name.
+        pool: name.
+        first: index of the first op during which it lies there.
+        last: of the last one, included.
+    """
+
+    storage: str
+    pool: str
+    first: int
+    last: int
+
+    @classmethod
+    def from_plain(cls, value: Any, what: str = "span") -> Span:
+        """Raises Damaged."""
+        plain = table(value, what)
+        made = cls(
+            one(plain, "storage", name), one(plain, "pool", name), one(plain, "first", count), one(plain, "last", count)
+        )
+        if made.first > made.last:
+            raise Damaged("a span ends before it begins")
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A copy of a storage from one pool to the other.
+
+    Attributes:
+        storage: its name.
+        source: pool it is copied from.
+        target: pool it is copied to.
+        op: index of the op that it is done before; where ``overlapped``, of the op that it is done during: then the
+            storage is in the target only for ops after it, and takes room in fast memory while that op runs.
+        size_bytes: copied.
+        time_ns: expected.
+        overlapped: it is done while the op runs, and costs what it takes longer than that.
+    """
+
+    storage: str
+    source: str
+    target: str
+    op: int
+    size_bytes: int
+    time_ns: float
+    overlapped: bool = False
+
+    @classmethod
+    def from_plain(cls, value: Any, what: str = "move") -> Move:
+        """Raises Damaged."""
+        plain = table(value, what)
+        return cls(
+            one(plain, "storage", name),
+            one(plain, "source", name),
+            one(plain, "target", name),
+            one(plain, "op", count),
+            one(plain, "size_bytes", count),
+            one(plain, "time_ns", number),
+            one(plain, "overlapped", truth),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where everything is.
+
+    Attributes:
+        formulation: of ``FORMULATIONS``.
+        fast: the pool with the limit.
+        slow: the other one.
+        emulated: the slow pool is emulated: its figures check the solver, and tell nothing of a machine.
+        mode: of ``measured.MODES``: which samples it rests upon.
+        limit_bytes: of fast memory.
+        spans: of every storage that was placed, without a gap from its first op to its last.
+        moves: in the order of ops.
+        predicted_ns: of a run of the graph, moves included.
+        fast_peak_bytes: the most that lies in fast memory at once.
+        slow_peak_bytes: and in slow memory; a copy that is kept there counts.
+        status: of ``STATUSES``: nothing is better (but for ``gap``); the best that was found; or a baseline.
+        bound_ns: no placement of this formulation can be faster; None for a baseline.
+        gap: (predicted - bound) / predicted; None for a baseline.
+        solve_s: what finding it took.
+        solver: what found it.
+        address_bytes: fast memory from its lowest to its highest address when the plan is laid out
+            (``solve.fragmentation``); None where that was not looked at.
+    """
+
+    formulation: str
+    fast: str
+    slow: str
+    emulated: bool
+    mode: str
+    limit_bytes: int
+    spans: tuple[Span, ...]
+    moves: tuple[Move, ...]
+    predicted_ns: float
+    fast_peak_bytes: int
+    slow_peak_bytes: int
+    status: str
+    bound_ns: float | None = None
+    gap: float | None = None
+    solve_s: float = 0.0
+    solver: str = ""
+    address_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for value, known in ((self.formulation, FORMULATIONS), (self.status, STATUSES)):
+            if value not in known:
+                raise Damaged(f"a plan has one of {', '.join(known)}, not {value}")
+        for pool in {span.pool for span in self.spans} | {pool for m in self.moves for pool in (m.source, m.target)}:
+            if pool not in (self.fast, self.slow):
+                raise Damaged(f"a plan has a pool that it does not name: {pool}")
+
+    @property
+    def move_ns(self) -> float:
+        """Of the moves for which ops wait."""
+        return sum(move.time_ns for move in self.moves if not move.overlapped)
+
+    def pool_of(self, storage: str, op: int) -> str:
+        """Where a storage lies while an op runs. Raises KeyError where it is not alive then, or was not placed."""
+        for span in self.spans:
+            if span.storage == storage and span.first <= op <= span.last:
+                return span.pool
+        raise KeyError(storage)
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready."""
+        plain = asdict(self)
+        return plain | {"spans": list(plain["spans"]), "moves": list(plain["moves"])}
+
+    @classmethod
+    def from_plain(cls, value: Any, what: str = "plan") -> Plan:
+        """Raises Damaged."""
+        plain = table(value, what)
+        return cls(
+            one(plain, "formulation", text),
+            one(plain, "fast", name),
+            one(plain, "slow", name),
+            one(plain, "emulated", truth),
+            one(plain, "mode", text),
+            one(plain, "limit_bytes", count),
+            tuple(Span.from_plain(span) for span in rows(plain, "spans")),
+            tuple(Move.from_plain(move) for move in rows(plain, "moves")),
+            one(plain, "predicted_ns", number),
+            one(plain, "fast_peak_bytes", count),
+            one(plain, "slow_peak_bytes", count),
+            one(plain, "status", text),
+            maybe(plain, "bound_ns", number),
+            maybe(plain, "gap", number),
+            one(plain, "solve_s", number),
+            one(plain, "solver", text),
+            maybe(plain, "address_bytes", count),
+        )

@@ -1,0 +1,82 @@
+"""How much slower an op is with some of its tensors in slow memory: the ratio to everything in fast memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from memtui.placement.enumerate import configurations, free_storages
+from memtui.placement.measured import Profile
+from memtui.placement.model import Configuration, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One op in one configuration.
+
+    Attributes:
+        configuration: the pools of its tensors.
+        time_ns: typical; None where it was not measured.
+        ratio: to the op with everything in fast memory; None where one of the two is missing or took no time.
+    """
+
+    configuration: Configuration
+    time_ns: float | None
+    ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one tensor alone in slow memory does.
+
+    Attributes:
+        ops: that were measured with one output (input) in slow memory and all else in fast.
+        median: of the ratios.
+        worst: of them.
+    """
+
+    ops: int
+    median: float
+    worst: float
+
+
+def cells(profile: Profile, op: Op, slow: str, mode: str) -> list[Cell]:
+    """An op's configurations with a slow pool, the one with everything in fast memory first."""
+    found = list(configurations(profile.graph, op, (profile.fast.name, slow)))
+    times = [profile.typical_ns(op.name, made, mode) for made in found]
+    base = times[0]
+    return [
+        Cell(made, ns, ns / base if ns is not None and base else None) for made, ns in zip(found, times, strict=True)
+    ]
+
+
+def effects(profile: Profile, slow: str, mode: str) -> dict[str, Effect]:
+    """What one output, or one input, in slow memory does, over all ops: ``output`` and ``input``, where measured.
+
+    Times below ten steps of the clock are left out.
+    """
+    floor_ns = 10 * profile.resolution_ns
+    ratios: dict[str, list[float]] = {"output": [], "input": []}
+    for op in profile.graph.ops:
+        row = cells(profile, op, slow, mode)
+        if row[0].time_ns is None or row[0].time_ns < floor_ns:
+            continue
+        for cell in row[1:]:
+            which = _alone(profile, op, cell.configuration, slow)
+            if which and cell.ratio is not None:
+                ratios[which].append(cell.ratio)
+    return {which: _effect(found) for which, found in ratios.items() if found}
+
+
+def _effect(ratios: Sequence[float]) -> Effect:
+    return Effect(len(ratios), median(ratios), max(ratios))
+
+
+def _alone(profile: Profile, op: Op, made: Configuration, slow: str) -> str:
+    """``output`` or ``input`` where that one storage alone is in slow memory; empty otherwise."""
+    storage_of = {t: profile.graph.tensor[t].storage for t in op.tensors}
+    placed = {storage_of[t] for t, pool in zip(op.tensors, made.pools, strict=True) if pool == slow}
+    if len(placed) != 1 or not placed <= {*free_storages(profile.graph, op, (profile.fast.name, slow))}:
+        return ""
+    return "output" if placed & {storage_of[t] for t in op.outputs} else "input"

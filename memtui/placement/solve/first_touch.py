@@ -1,0 +1,67 @@
+"""The baseline: every tensor, in the order of the ops, goes where there is room and stays there.
+
+So does an operating system that takes the memory of the near node until that is full. As in AutoTM fast memory is given
+out with best fit, so that holes count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memtui.placement.solve.problem import Problem
+from memtui.placement.solve.schedule import F, Path, S, fixed_path
+
+
+class BestFit:
+    """Addresses from 0; of the holes the smallest that is large enough is taken. Sizes are whole pages already."""
+
+    def __init__(self, size_bytes: int | None = None) -> None:
+        """``size_bytes``: so much there is; None: as much as it takes."""
+        self._size = size_bytes
+        self._taken: dict[int, tuple[int, int]] = {}
+
+    def take(self, key: int, size_bytes: int) -> bool:
+        """Find room; False where there is none."""
+        best: tuple[int, int] | None = None
+        end = 0
+        for begin, until in sorted(self._taken.values()):
+            if begin - end >= size_bytes and (best is None or begin - end < best[0]):
+                best = begin - end, end
+            end = max(end, until)
+        if best is None:
+            if self._size is not None and end + size_bytes > self._size:
+                return False
+            best = 0, end
+        self._taken[key] = best[1], best[1] + size_bytes
+        return True
+
+    def free(self, key: int) -> None:
+        """What was not taken is no mistake."""
+        self._taken.pop(key, None)
+
+    @property
+    def taken(self) -> set[int]:
+        """What has room."""
+        return {*self._taken}
+
+    def address(self, key: int) -> int:
+        """Where it begins. Raises KeyError for what has no room."""
+        return self._taken[key][0]
+
+
+def first_touch(problem: Problem) -> list[Path]:
+    """Where each item goes. What has no choice takes its room from the limit before."""
+    room = BestFit(max(0, min(problem.room_bytes, default=0)))
+    found: dict[int, Path] = {}
+    for k in range(len(problem.steps)):
+        for i in _born(problem, k):
+            item = problem.items[i]
+            found[i] = fixed_path(item, F if room.take(i, item.size_bytes) else S)
+        for i in problem.live[k]:
+            if problem.items[i].last == k:
+                room.free(i)
+    return [found[i] for i in range(len(problem.items))]
+
+
+def _born(problem: Problem, k: int) -> Iterable[int]:
+    return (i for i in problem.live[k] if problem.items[i].first == k)

@@ -1,0 +1,22 @@
+"""What a limit is, as it was typed: bytes, or a ratio of slow to fast memory."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_RATIO = re.compile(r"([0-9]{1,9}):([0-9]{1,9})", re.ASCII)
+
+
+def parse_ratio(text: str) -> Fraction:
+    """``P:D``, slow to fast, as the part that is fast: ``1:1`` is a half, ``0:1`` everything. Raises ValueError."""
+    found = _RATIO.fullmatch(text.strip())
+    slow, fast = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not slow + fast:
+        raise ValueError(f"{text!r} is no ratio of slow to fast memory, such as 1:1, 4:1 or 0:1 (all of it fast)")
+    return Fraction(fast, slow + fast)
+
+
+def limit_of(part: Fraction, peak_bytes: int) -> int:
+    """The limit that leaves this part of the most that is alive at once in fast memory."""
+    return int(part * peak_bytes)

@@ -1,0 +1,74 @@
+"""How the time of a step falls as fast memory grows: the curve on which to choose a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memtui.placement.measured import Profile
+from memtui.placement.plain import count, maybe, number, one, table
+from memtui.placement.plan import STATIC
+from memtui.placement.solve.find import Ask, baselines, find, problem_for
+from memtui.placement.solve.problem import Problem
+
+POINTS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One limit.
+
+    Attributes:
+        limit_bytes: of fast memory.
+        predicted_ns: of the plan; never more than at a lower limit.
+        gap: how far that may be from the optimum.
+        first_touch_ns: the baseline; None where it was not measured, or breaks the limit.
+    """
+
+    limit_bytes: int
+    predicted_ns: float
+    gap: float | None
+    first_touch_ns: float | None
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "limit_bytes": self.limit_bytes,
+            "predicted_ns": self.predicted_ns,
+            "gap": self.gap,
+            "first_touch_ns": self.first_touch_ns,
+        }
+
+    @classmethod
+    def from_plain(cls, value: Any, what: str = "point") -> Point:
+        """Raises Damaged."""
+        plain = table(value, what)
+        return cls(
+            one(plain, "limit_bytes", count),
+            one(plain, "predicted_ns", number),
+            maybe(plain, "gap", number),
+            maybe(plain, "first_touch_ns", number),
+        )
+
+
+def limits(problem: Problem, formulation: str, points: int = POINTS) -> list[int]:
+    """Limits from what must stay fast to what holds everything, evenly spaced."""
+    least, most = max(problem.held(formulation)), max(problem.all_bytes)
+    steps = max(1, points - 1)
+    return sorted({least + (most - least) * n // steps for n in range(points)})
+
+
+def curve(profile: Profile, ask: Ask, points: int = POINTS) -> Iterator[Point]:
+    """A point for each limit, rising; the time limit is for all of them together. Raises UserError."""
+    problem = problem_for(profile, replace(ask, limit_bytes=0))
+    every = limits(problem, ask.formulation if ask.formulation in ("sync", "async") else STATIC, points)
+    best_ns = float("inf")
+    for limit in every:
+        here = replace(ask, limit_bytes=limit, time_limit_s=ask.time_limit_s / len(every))
+        plan = find(profile, here)
+        better = plan.predicted_ns <= best_ns
+        best_ns = min(best_ns, plan.predicted_ns)  # what keeps a lower limit keeps this one
+        gap = plan.gap if better or plan.bound_ns is None else (best_ns - min(plan.bound_ns, best_ns)) / best_ns
+        limited = problem.with_limits((limit,) * len(problem.steps))
+        _, touched = baselines(limited)
+        yield Point(limit, best_ns, gap, touched.total_ns if touched.fits(limited) else None)

@@ -1,0 +1,210 @@
+"""What a solver is given: ops with a time for each placement of what they touch, and memory that has a choice."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from memtui.errors import UserError
+from memtui.placement.enumerate import configuration, free_storages, usual_pool
+from memtui.placement.measured import Pool, Profile
+from memtui.placement.model import Storage
+from memtui.placement.plan import STATIC
+from memtui.units import size
+
+PAGE_BYTES = 4096  # what memory is given out in
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A storage that may lie in fast or in slow memory.
+
+    Attributes:
+        name: of the storage.
+        size_bytes: rounded up to whole pages.
+        first: index of the op from which on it is alive; it writes it.
+        last: of the op until which it is, included.
+        accesses: of the ops that touch it, rising.
+        writes: of those that write it.
+        out_ns: of a copy into slow memory; None: cannot be done.
+        in_ns: of a copy into fast memory.
+        async_out_ns: of a copy into slow memory while an op runs; None: cannot be done.
+        async_in_ns: the same into fast memory.
+    """
+
+    name: str
+    size_bytes: int
+    first: int
+    last: int
+    accesses: tuple[int, ...]
+    writes: frozenset[int]
+    out_ns: float | None
+    in_ns: float | None
+    async_out_ns: float | None
+    async_in_ns: float | None
+
+    @property
+    def movable(self) -> bool:
+        return self.out_ns is not None and self.in_ns is not None
+
+    @property
+    def movable_meanwhile(self) -> bool:
+        return self.async_out_ns is not None and self.async_in_ns is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An op.
+
+    Attributes:
+        name: of the op.
+        items: indices of what it touches that has a choice.
+        time_ns: by whether each of these is in fast memory; what was not measured is missing, and not allowed.
+    """
+
+    name: str
+    items: tuple[int, ...]
+    time_ns: Mapping[tuple[bool, ...], float]
+
+    @property
+    def least_ns(self) -> float:
+        return min(self.time_ns.values())
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Ops in their order, what may be placed, and room for it.
+
+    Attributes:
+        fast: the pool with the limit.
+        slow: the other one.
+        mode: which samples the times are from.
+        items: what has a choice.
+        steps: the ops.
+        fixed_bytes: while each op runs: what counts, is alive and has no choice.
+        limit_bytes: of fast memory, while each op runs.
+    """
+
+    fast: Pool
+    slow: Pool
+    mode: str
+    items: tuple[Item, ...]
+    steps: tuple[Step, ...]
+    fixed_bytes: tuple[int, ...]
+    limit_bytes: tuple[int, ...]
+
+    @cached_property
+    def room_bytes(self) -> tuple[int, ...]:
+        """While each op runs: for what has a choice; below 0 where the limit cannot be kept."""
+        return tuple(limit - fixed for limit, fixed in zip(self.limit_bytes, self.fixed_bytes, strict=True))
+
+    @cached_property
+    def live(self) -> tuple[tuple[int, ...], ...]:
+        """While each op runs: the items that are alive."""
+        found: list[list[int]] = [[] for _ in self.steps]
+        for i, item in enumerate(self.items):
+            for k in range(item.first, item.last + 1):
+                found[k].append(i)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def all_bytes(self) -> tuple[int, ...]:
+        """While each op runs: everything that counts and is alive."""
+        return tuple(
+            fixed + sum(self.items[i].size_bytes for i in live)
+            for fixed, live in zip(self.fixed_bytes, self.live, strict=True)
+        )
+
+    def held(self, formulation: str) -> tuple[int, ...]:
+        """While each op runs: bytes that cannot be anywhere but in fast memory.
+
+        An item has to be there for an op that was measured with it there only; without moves that is for all its life.
+        """
+        found = list(self.fixed_bytes)
+        for i, item in enumerate(self.items):
+            needed = [k for k in item.accesses if self._only_fast(k, i)]
+            if formulation == STATIC and needed:
+                needed = list(range(item.first, item.last + 1))
+            for k in needed:
+                found[k] += item.size_bytes
+        return tuple(found)
+
+    def _only_fast(self, k: int, i: int) -> bool:
+        step = self.steps[k]
+        return all(where[step.items.index(i)] for where in step.time_ns)
+
+    def with_limits(self, limit_bytes: tuple[int, ...]) -> Problem:
+        return replace(self, limit_bytes=limit_bytes)
+
+    @cached_property
+    def all_fast_ns(self) -> float | None:
+        """Of a run with everything in fast memory; None where an op was not measured so."""
+        times = [step.time_ns.get((True,) * len(step.items)) for step in self.steps]
+        return None if None in times else sum(ns for ns in times if ns is not None)
+
+
+def problem_of(profile: Profile, slow: str, mode: str, limit_bytes: int, page_bytes: int = PAGE_BYTES) -> Problem:
+    """The problem of a profile.
+
+    Args:
+        profile: what was measured.
+        slow: name of a pool of it, not the first.
+        mode: which samples.
+        limit_bytes: of fast memory, at any time.
+        page_bytes: sizes are rounded up to multiples of it.
+
+    Raises:
+        UserError: there is no such pool, or an op has no sample at all.
+    """
+    graph, pools = profile.graph, (profile.fast.name, slow)
+    pool = next((pool for pool in profile.pools[1:] if pool.name == slow), None)
+    if pool is None:
+        raise UserError(f"the profile has no slow pool {slow}")
+    free = dict.fromkeys(s for op in graph.ops for s in free_storages(graph, op, pools))
+    index = {storage: i for i, storage in enumerate(free)}
+    items = tuple(_item(graph.storages[storage], pool, page_bytes) for storage in free)
+    fixed = [0] * len(graph.ops)
+    for storage in graph.storages.values():
+        if storage.counted and storage.name not in index and usual_pool(graph, storage.name, pools) == pools[0]:
+            for k in range(storage.first, storage.last + 1):
+                fixed[k] += _rounded(storage.size_bytes, page_bytes)
+    steps = []
+    for op in graph.ops:
+        touched = free_storages(graph, op, pools)
+        times = {}
+        for where in itertools.product((True, False), repeat=len(touched)):
+            placed = {s: pools[not fast] for s, fast in zip(touched, where, strict=True)}
+            made = configuration(graph, op, lambda s, placed=placed: placed.get(s) or usual_pool(graph, s, pools))  # type: ignore[misc]
+            if (ns := profile.typical_ns(op.name, made, mode)) is not None:
+                times[where] = ns
+        if not times:
+            raise UserError(f"op {op.name} has no {mode} sample with {slow}: profile it to its end first")
+        steps.append(Step(op.name, tuple(index[s] for s in touched), times))
+    return Problem(profile.fast, pool, mode, items, tuple(steps), tuple(fixed), (limit_bytes,) * len(steps))
+
+
+def check(problem: Problem, formulation: str) -> None:
+    """Raise UserError where the limit is below what must stay in fast memory."""
+    held = problem.held(formulation)
+    over = [k for k, limit in enumerate(problem.limit_bytes) if held[k] > limit]
+    if over:
+        worst = max(over, key=lambda k: held[k])
+        raise UserError(
+            f"the limit of {size(problem.limit_bytes[worst])} is below what must stay in {problem.fast.name}: "
+            f"{size(held[worst])} ({held[worst]} bytes) while {problem.steps[worst].name} runs; ask for more"
+        )
+
+
+def _item(storage: Storage, slow: Pool, page_bytes: int) -> Item:
+    rates = (
+        slow.write_bytes_per_s, slow.read_bytes_per_s, slow.async_write_bytes_per_s, slow.async_read_bytes_per_s
+    )  # fmt: skip
+    rounded = _rounded(storage.size_bytes, page_bytes)
+    costs = (None if rate is None else storage.size_bytes * 1e9 / rate for rate in rates)
+    return Item(storage.name, rounded, storage.first, storage.last, storage.accesses, frozenset(storage.writes), *costs)
+
+
+def _rounded(size_bytes: int, page_bytes: int) -> int:
+    return -(-size_bytes // page_bytes) * page_bytes

@@ -1,0 +1,125 @@
+"""A decision about every item at every op, and what it costs: the one place where that is added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from memtui.placement.plan import Move, Span
+from memtui.placement.solve.problem import Item, Problem
+
+F, B, S = "FBS"  # in fast memory only; there, with a copy in slow memory that holds the same; in slow memory only
+State = str
+Path = tuple[tuple[State, State], ...]
+"""The state of an item at the begin and at the end of each op of its life. They differ where a copy was made while the
+op ran, or where the op wrote it, so that the copy in slow memory is stale."""
+
+
+def fixed_path(item: Item, state: State) -> Path:
+    """One place for all its life."""
+    return ((state, state),) * (item.last - item.first + 1)
+
+
+def path_of(item: Item, begins: Sequence[State]) -> Path:
+    """A path without copies while ops run, from the states at the begin of each op."""
+    return tuple((state, after(item, item.first + n, state)) for n, state in enumerate(begins))
+
+
+def after(item: Item, k: int, state: State) -> State:
+    """The state after an op that it is begun with."""
+    return F if state == B and k in item.writes else state
+
+
+def tidied(path: Sequence[tuple[State, State]]) -> Path:
+    """The path without copies in slow memory that are not used again."""
+    found: list[State] = []
+    wanted = False
+    for state in reversed([state for pair in path for state in pair]):
+        wanted = state == S or (state == B and wanted)
+        found.append(F if state == B and not wanted else state)
+    found.reverse()
+    return tuple(zip(found[::2], found[1::2], strict=True))
+
+
+def needs(before: State, now: State) -> str:
+    """``out`` or ``in`` where getting from one state to the other takes a copy; empty otherwise."""
+    if before == S and now != S:
+        return "in"
+    return "out" if before == F and now != F else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a schedule amounts to.
+
+    Attributes:
+        total_ns: of ops and moves; None where an op was not measured so, or a move cannot be made.
+        moves: all of them.
+        fast_bytes: in fast memory while each op runs, with what has no choice.
+        slow_bytes: in slow memory while each op runs, copies included.
+    """
+
+    total_ns: float | None
+    moves: tuple[Move, ...]
+    fast_bytes: tuple[int, ...]
+    slow_bytes: tuple[int, ...]
+
+    def fits(self, problem: Problem) -> bool:
+        return all(held <= limit for held, limit in zip(self.fast_bytes, problem.limit_bytes, strict=True))
+
+
+def cost(problem: Problem, paths: Sequence[Path]) -> Cost:
+    """Add up a schedule: a path for each item."""
+    known = True
+    fast, slow = list(problem.fixed_bytes), [0] * len(problem.steps)
+    moves: list[Move] = []
+    meanwhile_ns = [0.0] * len(problem.steps)
+    for item, path in zip(problem.items, paths, strict=True):
+        for k, pair in enumerate(path, item.first):
+            fast[k] += item.size_bytes if pair != (S, S) else 0
+            slow[k] += item.size_bytes if pair != (F, F) else 0
+        for move in _moves(problem, item, path):
+            known = known and move.time_ns >= 0
+            moves.append(move)
+            if move.overlapped:
+                meanwhile_ns[move.op] += move.time_ns
+    total_ns = sum(move.time_ns for move in moves if not move.overlapped)
+    for k, step in enumerate(problem.steps):
+        where = tuple(paths[i][k - problem.items[i].first][0] != S for i in step.items)
+        ns = step.time_ns.get(where)
+        known = known and ns is not None
+        total_ns += max(ns or 0.0, meanwhile_ns[k])
+    moves.sort(key=lambda move: (move.op, move.overlapped))
+    return Cost(total_ns if known else None, tuple(moves), tuple(fast), tuple(slow))
+
+
+def spans(problem: Problem, paths: Sequence[Path]) -> Iterator[Span]:
+    """Where each item is. What is moved while an op runs is in its old place for that op."""
+    for item, path in zip(problem.items, paths, strict=True):
+        where = [begin != S for begin, _ in path]
+        start = 0
+        for n in range(1, len(where) + 1):
+            if n == len(where) or where[n] != where[start]:
+                pool = problem.fast.name if where[start] else problem.slow.name
+                yield Span(item.name, pool, item.first + start, item.first + n - 1)
+                start = n
+
+
+def _moves(problem: Problem, item: Item, path: Path) -> Iterator[Move]:
+    """The copies of an item; one that cannot be made takes -1 ns."""
+    times: Mapping[tuple[str, bool], float | None] = {
+        ("out", False): item.out_ns, ("in", False): item.in_ns,
+        ("out", True): item.async_out_ns, ("in", True): item.async_in_ns,
+    }  # fmt: skip
+    before = path[0][0]
+    for k, (begin, end) in enumerate(path, item.first):
+        for was, now, meanwhile in ((before, begin, False), (begin, end, True)):
+            if meanwhile and k in item.accesses:
+                continue  # what it wrote itself is no copy
+            if way := needs(was, now):
+                source, target = problem.fast.name, problem.slow.name
+                if way == "in":
+                    source, target = target, source
+                ns = times[way, meanwhile]
+                yield Move(item.name, source, target, k, item.size_bytes, -1.0 if ns is None else ns, meanwhile)
+        before = end

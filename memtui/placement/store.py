@@ -1,0 +1,233 @@
+"""A profile's file: one SQLite file that grows round by round; what is in it survives whatever is killed.
+
+It is no session: a session is what happened to a process over time and belongs to its recorder, while samples of one op
+gather over many runs and plans are added later. ``memtui replay`` knows both by the mark in their headers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memtui.errors import UserError
+from memtui.placement.measured import Pool, Profile, Samples
+from memtui.placement.model import Configuration, Graph
+from memtui.placement.plain import Damaged
+from memtui.placement.plan import Plan
+from memtui.placement.solve.pareto import Point
+from memtui.session.store import (
+    SessionError,
+    application_id,
+    beside,
+    connect,
+    read_all,
+    seal,
+    sqlite_header,
+    unreadable,
+)
+
+APPLICATION_ID = 0x4D54504C  # "MTPL" in the SQLite header
+SCHEMA_VERSION = 1
+_READ_ONLY = "cannot be written"
+
+
+def is_profile(path: Path) -> bool:
+    """Whether a file says of itself that it is a profile."""
+    try:
+        head, _ = sqlite_header(path, "placement profile")
+    except SessionError:
+        return False
+    return application_id(head) == APPLICATION_ID
+
+
+class ProfileFile:
+    """One file. Every method opens it anew, so that a screen can look while somebody else writes.
+
+    Raises UserError where it is not what it should be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        graph: Graph,
+        pools: Sequence[Pool],
+        resolution_ns: float = 0.0,
+        about: dict[str, str | int | float] | None = None,
+        *,
+        force: bool = False,
+    ) -> ProfileFile:
+        """A new profile without samples (mode 0600). ``force`` takes away a profile that is there, and nothing else."""
+        if os.path.lexists(path):
+            if not (force and is_profile(path)):
+                what = "exists already; --force overwrites it" if is_profile(path) else "is there, and no profile"
+                raise UserError(f"{path}: {what}")
+            for old in (path, *beside(path)):
+                old.unlink(missing_ok=True)
+        meta = {
+            "graph": graph.to_plain(),
+            "pools": [pool.to_plain() for pool in pools],
+            "resolution_ns": resolution_ns,
+            "about": about or {},
+        }
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
+                head = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
+                connection.executescript(f"BEGIN; {_schema()} {head} COMMIT;")
+                with connection:
+                    connection.execute("BEGIN")
+                    connection.executemany("INSERT INTO meta VALUES (?, ?)", ((k, _json(v)) for k, v in meta.items()))
+        except OSError as error:
+            raise UserError(f"{path}: {_READ_ONLY}: {error.strerror}") from None
+        except sqlite3.Error as error:
+            raise UserError(f"{path}: {_READ_ONLY}: {error}") from None
+        seal(path)
+        return cls(path)
+
+    def add(self, samples: Iterable[Samples]) -> None:
+        """Take in what a round measured: all of it or nothing. Samples of one key add up."""
+        rows = [
+            (
+                s.op,
+                _json(s.configuration.to_plain()),
+                s.mode,
+                np.asarray(s.time_ns, "<f8").tobytes(),
+                np.asarray(s.run, "<i8").tobytes(),
+            )
+            for s in samples
+        ]
+        with self._writing() as connection:
+            connection.executemany(
+                "INSERT INTO sample(op, configuration, mode, time_ns, run) VALUES (?, ?, ?, ?, ?)", rows
+            )
+
+    def keep_plan(self, plan: Plan) -> None:
+        """Keep a plan with its profile, in place of an older one of the same kind and limit."""
+        key = plan.formulation, plan.slow, plan.mode, plan.limit_bytes
+        with self._writing() as connection:
+            row = *key, time.time_ns(), _json(plan.to_plain())
+            connection.execute("INSERT OR REPLACE INTO plan VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def keep_curve(self, formulation: str, slow: str, mode: str, points: Sequence[Point]) -> None:
+        """The same of a curve."""
+        text = _json([point.to_plain() for point in points])
+        with self._writing() as connection:
+            row = formulation, slow, mode, time.time_ns(), text
+            connection.execute("INSERT OR REPLACE INTO curve VALUES (?, ?, ?, ?, ?)", row)
+
+    def profile(self) -> Profile:
+        """What was measured so far."""
+        with self._reading() as connection:
+            meta = {k: json.loads(v) for k, v in self._all(connection, "SELECT key, value FROM meta")}
+            found: dict[tuple[str, str, str], tuple[list[float], list[int]]] = {}
+            for op, made, mode, times, runs in self._all(
+                connection, "SELECT op, configuration, mode, time_ns, run FROM sample ORDER BY id"
+            ):
+                into = found.setdefault((op, made, mode), ([], []))
+                into[0].extend(np.frombuffer(times, "<f8").tolist())
+                into[1].extend(np.frombuffer(runs, "<i8").tolist())
+            samples = [
+                {"op": op, "configuration": json.loads(made), "mode": mode, "time_ns": times, "run": runs}
+                for (op, made, mode), (times, runs) in found.items()
+            ]
+            return Profile.from_plain({**meta, "samples": samples})
+
+    def measured(self) -> set[tuple[str, Configuration, str]]:
+        """(op, configuration, mode) of what needs no round any more."""
+        return {*self.profile().times}
+
+    def plans(self) -> list[Plan]:
+        """Those that are kept, the newest first."""
+        with self._reading() as connection:
+            rows = self._all(connection, "SELECT text FROM plan ORDER BY t_wall_ns DESC")
+            return [Plan.from_plain(json.loads(text)) for (text,) in rows]
+
+    def curves(self) -> dict[tuple[str, str, str], list[Point]]:
+        """Those that are kept, the newest first, by formulation, slow pool and mode."""
+        with self._reading() as connection:
+            rows = self._all(connection, "SELECT formulation, slow, mode, text FROM curve ORDER BY t_wall_ns DESC")
+            return {(f, slow, mode): [Point.from_plain(p) for p in _list(json.loads(t))] for f, slow, mode, t in rows}
+
+    def _all(self, connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
+        return read_all(connection, self.path, query, ())
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """For a file that may be a stranger's: nothing in it is run, and whatever is wrong is one line."""
+        self._check_header()
+        try:
+            with closing(connect(self.path, self._check_tables)) as connection:
+                yield connection
+        except Damaged as error:
+            raise UserError(f"{self.path}: is damaged: {error}") from None
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise unreadable(self.path, error) from None
+        except (ValueError, TypeError, RecursionError):
+            raise UserError(f"{self.path}: is damaged: it holds what is no profile") from None
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, in the file for good when this is left; then the file is one plain file again."""
+        self._check_header()
+        try:
+            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=10)) as connection:
+                self._check_tables(connection)
+                connection.execute("PRAGMA journal_mode=WAL")
+                with connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    yield connection
+        except sqlite3.Error as error:
+            raise UserError(f"{self.path}: {_READ_ONLY}: {error}") from None
+        seal(self.path)
+
+    def _check_header(self) -> None:
+        head, _ = sqlite_header(self.path, "placement profile")
+        if application_id(head) != APPLICATION_ID:
+            raise UserError(f"{self.path}: is an SQLite file, but not a placement profile of memtui")
+
+    def _check_tables(self, connection: sqlite3.Connection) -> None:
+        """No trigger, view or other code, and no other format."""
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version != SCHEMA_VERSION:
+            raise UserError(f"{self.path}: has format {version}, and this memtui knows {SCHEMA_VERSION}")
+        found = self._all(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
+        if sorted(map(repr, found)) != _known_tables():
+            raise UserError(
+                f"{self.path}: is no placement profile: its tables are not those of format {SCHEMA_VERSION}"
+            )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Damaged("a curve is no list")
+    return value
+
+
+def _schema() -> str:
+    return files("memtui.placement").joinpath("schema.sql").read_text()
+
+
+@cache
+def _known_tables() -> list[str]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_schema())
+        return sorted(map(repr, connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")))

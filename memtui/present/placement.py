@@ -1,0 +1,180 @@
+"""View models of a placement profile: pure functions of what was read of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from memtui.errors import UserError
+from memtui.placement.compare import WITHIN, Comparison, compare, modes_of
+from memtui.placement.measured import SINGLE, Profile
+from memtui.placement.model import Configuration
+from memtui.placement.plan import Plan
+from memtui.placement.slowdown import cells
+from memtui.placement.solve.find import mode_of
+from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.problem import problem_of
+from memtui.placement.store import ProfileFile
+from memtui.units import duration_ns, percent, size
+from memtui.views_placement import (
+    HERE_FAST,
+    HERE_SLOW,
+    NOT_HERE,
+    CurvePoint,
+    CurveView,
+    MatrixCell,
+    MatrixRow,
+    MatrixView,
+    ScatterPoint,
+    ScatterView,
+    TimelineRow,
+    TimelineView,
+)
+
+EMULATED = "EMULATED: checks the solver, no machine"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a profile's file held when it was read."""
+
+    profile: Profile
+    plans: Sequence[Plan]
+    curves: dict[tuple[str, str, str], list[Point]]
+
+    @classmethod
+    def of(cls, file: ProfileFile) -> Loaded:
+        """Raises UserError."""
+        return cls(file.profile(), file.plans(), file.curves())
+
+    @cached_property
+    def slow_pools(self) -> list[str]:
+        return [pool.name for pool in self.profile.pools[1:]]
+
+    @cached_property
+    def modes(self) -> list[str]:
+        return modes_of(self.profile)
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Ways of timing that can be held against each other: (asked about, reference)."""
+        reference = SINGLE if SINGLE in self.modes else self.modes[0] if self.modes else ""
+        return [(mode, reference) for mode in reversed(self.modes) if mode != reference]
+
+
+def head(loaded: Loaded) -> str:
+    """What was measured, in a line."""
+    profile = loaded.profile
+    pools = ", ".join(f"{pool.name} ({EMULATED})" if pool.emulated else pool.name for pool in profile.pools)
+    return f"{pools}   {profile.graph.name}: {len(profile.graph.ops)} ops"
+
+
+def matrix(loaded: Loaded, slow: str, mode: str) -> MatrixView:
+    """Every op in every configuration."""
+    rows = []
+    for op in loaded.profile.graph.ops:
+        found = cells(loaded.profile, op, slow, mode)
+        rows.append(
+            MatrixRow(op.name, op.kind, tuple(MatrixCell(str(c.configuration), c.time_ns, c.ratio) for c in found))
+        )
+    every = [cell for row in rows for cell in row.cells]
+    measured = sum(cell.time_ns is not None for cell in every)
+    return MatrixView(tuple(rows), mode, slow, measured, len(every))
+
+
+def times(loaded: Loaded, op: str, configuration: Configuration) -> list[tuple[str, int, float]]:
+    """(mode, run, nanoseconds) of every sample."""
+    found = (loaded.profile.times.get((op, configuration, mode)) for mode in loaded.modes)
+    return [(s.mode, run, ns) for s in found if s is not None for run, ns in zip(s.run, s.time_ns, strict=True)]
+
+
+def scatter(loaded: Loaded, number: int) -> ScatterView:
+    """Two of the ways of timing, the slowest op last."""
+    if not loaded.pairs:
+        only = f"only {loaded.modes[0]} times are" if loaded.modes else "no times are"
+        note = f"{only} in this profile: profile with another --mode, too, to compare them"
+        return ScatterView("", "", (), "", note)
+    up, across = loaded.pairs[number % len(loaded.pairs)]
+    found = compare(loaded.profile, up, across)
+    points = sorted(found.pairs, key=lambda pair: pair.second_ns)
+    return ScatterView(
+        across,
+        up,
+        tuple(ScatterPoint(f"{p.op} {p.configuration}", p.second_ns, p.first_ns, p.judged, p.outlier) for p in points),
+        _verdict(found),
+    )
+
+
+def _verdict(found: Comparison) -> str:
+    """In a line of a small screen."""
+    near, correlation = found.within(WITHIN), found.correlation
+    if near is None:
+        return f"{found.verdict}: no time is above the noise floor"
+    order = "" if correlation is None else f" · logarithms correlate by {correlation:.3f}"
+    return f"{found.verdict} · {percent(near)} within {percent(WITHIN)}{order}"
+
+
+def timeline(loaded: Loaded, number: int) -> TimelineView:
+    """One of the plans that are kept."""
+    if not loaded.plans:
+        note = "no plan is kept in this profile yet: memtui place solve FILE --ratio 1:1 finds one"
+        return TimelineView("", "", (), (), (), 0, note)
+    plan = loaded.plans[number % len(loaded.plans)]
+    try:
+        problem = problem_of(loaded.profile, plan.slow, plan.mode, plan.limit_bytes)
+    except UserError as error:
+        return TimelineView("", "", (), (), (), 0, f"the plan is not of this profile: {error}")
+    ops, fast = len(problem.steps), list(problem.fixed_bytes)
+    rows = []
+    for item in problem.items:
+        where = [NOT_HERE] * ops
+        for span in plan.spans:
+            if span.storage == item.name:
+                for k in range(span.first, min(span.last, ops - 1) + 1):
+                    where[k] = HERE_FAST if span.pool == plan.fast else HERE_SLOW
+        moves = tuple((m.op, m.target == plan.fast, m.overlapped) for m in plan.moves if m.storage == item.name)
+        for k, place in enumerate(where):
+            arriving = any(op == k and into and meanwhile for op, into, meanwhile in moves)
+            fast[k] += item.size_bytes if place == HERE_FAST or arriving else 0
+        rows.append(TimelineRow(item.name, item.size_bytes, "".join(where), moves))
+    title = f"{plan.formulation}, {size(plan.limit_bytes)} in {plan.fast}"
+    words = f"{duration_ns(plan.predicted_ns)} predicted{_against(problem.all_fast_ns, plan)}"
+    if plan.gap is not None:
+        words += f" · at most {percent(plan.gap)} from the optimum"
+    if plan.moves:
+        words += f" · {len(plan.moves)} moves, ops wait {duration_ns(plan.move_ns)}"
+    names = tuple(step.name for step in problem.steps)
+    return TimelineView(title, words, names, tuple(rows), tuple(fast), plan.limit_bytes)
+
+
+def _against(all_fast_ns: float | None, plan: Plan) -> str:
+    if not all_fast_ns:
+        return ""
+    return f", {100 * (plan.predicted_ns / all_fast_ns - 1):+.1f} % against all in {plan.fast}"
+
+
+def curve(loaded: Loaded, number: int) -> CurveView:
+    """One of the curves that are kept."""
+    if not loaded.curves:
+        return CurveView(
+            "", (), None, "no curve is kept in this profile yet: memtui place solve FILE --pareto makes one"
+        )
+    key = [*loaded.curves][number % len(loaded.curves)]
+    formulation, slow, mode = key
+    points = tuple(CurvePoint(p.limit_bytes, p.predicted_ns, p.gap, p.first_touch_ns) for p in loaded.curves[key])
+    try:
+        all_fast_ns = problem_of(loaded.profile, slow, mode, 0).all_fast_ns
+    except UserError:
+        all_fast_ns = None
+    return CurveView(f"{formulation}, {slow}, {mode} times", points, all_fast_ns)
+
+
+def first_mode(loaded: Loaded) -> str:
+    """The way of timing that is shown first: the one that plans rest upon."""
+    for slow in loaded.slow_pools:
+        try:
+            return mode_of(loaded.profile, slow)
+        except UserError:
+            continue
+    return loaded.modes[0] if loaded.modes else SINGLE

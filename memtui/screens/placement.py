@@ -1,0 +1,282 @@
+"""The screen of a placement profile: the matrix of ops and configurations, and what was made of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widget import Widget
+
+from memtui.errors import UserError
+from memtui.placement.model import Configuration
+from memtui.placement.store import ProfileFile
+from memtui.present import placement as present
+from memtui.present.placement import Loaded
+from memtui.screens.lists import ListScreen
+from memtui.screens.terminal_app import TerminalApp
+from memtui.session.store import beside
+from memtui.units import duration_ns, percent, size
+from memtui.views_placement import HERE_FAST, HERE_SLOW, CurveView, MatrixView, ScatterView, TimelineView
+from memtui.widgets.cursor_panel import CursorPanel
+from memtui.widgets.listing import Column, Listing, ListingView, Row
+from memtui.widgets.notice import Words
+from memtui.widgets.placement_curve import PlacementCurve
+from memtui.widgets.placement_matrix import PlacementMatrix
+from memtui.widgets.placement_scatter import PlacementScatter
+from memtui.widgets.placement_timeline import PlacementTimeline
+from memtui.widgets.rows import RowPanel
+
+REFRESH_S = 1.0
+WORDS = 2  # lines about what is under the cursor
+NAMES = ("matrix", "timings", "plan", "curve")
+_SAMPLES = (Column("mode", 16), Column("run", 10, right=True), Column("time", 14, right=True))
+
+
+class _Read(Message):
+    """The file was read, or could not be."""
+
+    def __init__(self, loaded: Loaded | None, error: str = "") -> None:
+        super().__init__()
+        self.loaded, self.error = loaded, error
+
+
+class PlacementScreen(ListScreen):
+    """One panel at a time has the screen; the matrix is the first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(n), f"panel({n - 1})", name) for n, name in enumerate(NAMES, 1)),
+        Binding("tab", "next_panel(1)", "next panel"),
+        Binding("shift+tab", "next_panel(-1)", "previous panel"),
+        Binding("right", "sideways(1)", "right"),
+        Binding("left", "sideways(-1)", "left"),
+        Binding("m", "other('mode')", "another way of timing"),
+        Binding("s", "other('slow')", "another slow pool"),
+        Binding("n", "other('kept')", "another plan or curve"),
+        Binding("enter", "samples", "samples of the cell"),
+        Binding("c", "app.next_theme", "other colours"),
+        Binding("q,escape", "leave", "leave"),
+    ]
+
+    def __init__(self, file: ProfileFile) -> None:
+        super().__init__()
+        self._file = file
+        self._loaded: Loaded | None = None
+        self._at = 0
+        self._picked = {"mode": 0, "pair": 0, "slow": 0, "plan": 0, "curve": 0}
+        self._sampling = False
+        reading = "reading the profile"
+        self.matrix = PlacementMatrix(MatrixView((), "", "", 0, 0, reading))
+        self.scatter = PlacementScatter(ScatterView("", "", (), "", reading))
+        self.timeline = PlacementTimeline(TimelineView("", "", (), (), (), 0, reading))
+        self.curve = PlacementCurve(CurveView("", (), None, reading))
+        self.samples = Listing(ListingView("samples", _SAMPLES), id="samples")
+        self.head, self.tabs = Words("title", id="header"), Words("dim")
+        self.words = [Words("text") for _ in range(WORDS)]
+        self.foot = Words("dim", id="footer")
+
+    @property
+    def panels(self) -> tuple[CursorPanel, ...]:
+        return self.matrix, self.scatter, self.timeline, self.curve
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.tabs, *self.panels, self.samples, *self.words, self.foot
+
+    @property
+    def active(self) -> RowPanel | CursorPanel:
+        return self.samples if self._sampling else self.panels[self._at]
+
+    def compose(self) -> ComposeResult:
+        yield from self.parts
+        yield self.notice
+
+    def follow(self) -> None:
+        """Read the file, and again whenever it has changed: a profile may just be measured."""
+        seen: object = None
+        while not self.ended.is_set():
+            now = _signature(self._file)
+            if now != seen:
+                try:
+                    self.post_message(_Read(Loaded.of(self._file)))
+                    seen = now
+                except UserError as error:
+                    self.post_message(_Read(None, str(error)))
+            self.ended.wait(REFRESH_S)
+
+    def on__read(self, message: _Read) -> None:
+        self._loaded = message.loaded or self._loaded
+        if message.error:
+            self.head.show(f" {message.error}", "warning")
+        else:
+            self.fill()
+
+    def share_rows(self, height: int) -> None:
+        for panel in (*self.panels, self.samples):
+            panel.styles.height = max(3, height - 3 - WORDS)
+
+    def fill(self) -> None:
+        for panel in (*self.panels, self.samples):
+            panel.display = panel is self.active and not self.notice.display
+            panel.choose(panel is self.active)
+        loaded = self._loaded
+        if loaded is not None:
+            self.head.show(f" memtui place   {present.head(loaded)}")
+            self._fill_from(loaded)
+        self._tell()
+
+    def _fill_from(self, loaded: Loaded) -> None:
+        picked = self._picked
+        if loaded.slow_pools:
+            slow = loaded.slow_pools[picked["slow"] % len(loaded.slow_pools)]
+            first = present.first_mode(loaded)
+            modes = [first, *(mode for mode in loaded.modes if mode != first)]
+            self.matrix.show(present.matrix(loaded, slow, modes[picked["mode"] % len(modes)]))
+        else:
+            self.matrix.show(MatrixView((), "", "", 0, 0, "the profile has one pool only"))
+        self.scatter.show(present.scatter(loaded, picked["pair"]))
+        self.timeline.show(present.timeline(loaded, picked["plan"]))
+        self.curve.show(present.curve(loaded, picked["curve"]))
+
+    def _tell(self) -> None:
+        """The panels there are, what is under the cursor, and the keys."""
+        tabs = (f"[{n} {name}]" if n - 1 == self._at else f" {n} {name} " for n, name in enumerate(NAMES, 1))
+        self.tabs.show(f" {' '.join(tabs)}")
+        said = [*self._said(), *[""] * WORDS]
+        for widget, words in zip(self.words, said, strict=False):
+            widget.show(f" {words}")
+        self.foot.show(f" {self._keys()}")
+
+    def _said(self) -> list[str]:
+        return [*(self._of_cell, self._of_pair, self._of_tensor, self._of_point)[self._at]()]
+
+    def _of_cell(self) -> Iterator[str]:
+        found, loaded = self.matrix.selected, self._loaded
+        if found is None or loaded is None:
+            return
+        row, cell = found
+        slower = "" if cell.ratio is None else f", {cell.ratio:.2f} times as long as all in {loaded.profile.fast.name}"
+        yield f"{row.op}  {cell.label}: {duration_ns(cell.time_ns)}{slower}"
+        made = self._configuration()
+        parts = []
+        for mode in loaded.modes:
+            samples = loaded.profile.times.get((row.op, made, mode)) if made is not None else None
+            if samples is not None and samples.time_ns:
+                low, high = min(samples.time_ns), max(samples.time_ns)
+                parts.append(f"{mode} {len(samples.time_ns)}: {duration_ns(low)} to {duration_ns(high)}")
+        yield f"{row.kind} · " + (" · ".join(parts) or "not measured")
+
+    def _configuration(self) -> Configuration | None:
+        """That of the cell under the cursor."""
+        found, loaded = self.matrix.selected, self._loaded
+        if found is None or loaded is None:
+            return None
+        row, cell = found
+        op = loaded.profile.graph.ops[loaded.profile.graph.index[row.op]]
+        made = present.cells(loaded.profile, op, self.matrix.view.slow, self.matrix.view.mode)
+        return next((each.configuration for each in made if str(each.configuration) == cell.label), None)
+
+    def _of_pair(self) -> Iterator[str]:
+        view, point = self.scatter.view, self.scatter.selected
+        yield view.verdict
+        if point is not None:
+            ratio = f", ratio {point.y_ns / point.x_ns:.2f}" if point.x_ns else ""
+            times = f"{view.across} {duration_ns(point.x_ns)}, {view.up} {duration_ns(point.y_ns)}{ratio}"
+            yield f"{point.label}: {times}"
+
+    def _of_tensor(self) -> Iterator[str]:
+        view, row = self.timeline.view, self.timeline.selected
+        yield view.words
+        if row is not None:
+            op = min(self.timeline.op, len(view.ops) - 1)
+            where = {HERE_FAST: "in fast memory", HERE_SLOW: "in slow memory"}.get(row.where[op], "not alive")
+            held = f"{size(view.fast_bytes[op])} fast in all"
+            yield f"{row.name}, {size(row.size_bytes)}: {where} while op {op} {view.ops[op]} runs, {held}"
+
+    def _of_point(self) -> Iterator[str]:
+        point = self.curve.selected
+        if point is not None:
+            gap = "" if point.gap is None else f", at most {percent(point.gap)} from the optimum"
+            yield f"{size(point.limit_bytes)} of fast memory: plan {duration_ns(point.plan_ns)}{gap}"
+            first = "breaks the limit, or was not measured" if point.touch_ns is None else duration_ns(point.touch_ns)
+            yield f"first touch {first}"
+
+    def _keys(self) -> str:
+        if self._sampling:
+            return "↑ ↓ samples · Esc back to the matrix"
+        own = (
+            "arrows a cell · Enter its samples · m timing · s slow pool",
+            "↑ ↓ a pair · m other timings",
+            "arrows a tensor and an op · n next plan",
+            "← → a limit · n next curve",
+        )[self._at]
+        return f"1-4 Tab panel · {own} · c colours · q leave"
+
+    # Keys
+
+    def action_panel(self, at: int) -> None:
+        self._at, self._sampling = at % len(self.panels), False
+        self.fill()
+
+    def action_next_panel(self, by: int) -> None:
+        self.action_panel(self._at + by)
+
+    def action_move(self, by: int) -> None:
+        self.active.move(by)
+        self._tell()
+
+    def action_sideways(self, by: int) -> None:
+        if isinstance(self.active, CursorPanel):
+            self.active.sideways(by)
+            self._tell()
+
+    def action_other(self, what: str) -> None:
+        """The next one of what the panel shows one of."""
+        key = {("mode", 1): "pair", ("kept", 2): "plan", ("kept", 3): "curve"}.get((what, self._at), what)
+        if key in self._picked:
+            self._picked[key] += 1
+            self.fill()
+
+    def action_samples(self) -> None:
+        made, found, loaded = self._configuration(), self.matrix.selected, self._loaded
+        if self._at or made is None or found is None or loaded is None:
+            return
+        times = present.times(loaded, found[0].op, made)
+        rows = tuple(Row(n, (mode, str(run), duration_ns(ns))) for n, (mode, run, ns) in enumerate(times))
+        self.samples.show(ListingView(f"{found[0].op} {found[1].label}", _SAMPLES, rows, "it was not measured"))
+        self._sampling = True
+        self.fill()
+
+    def action_leave(self) -> None:
+        if self._sampling:
+            self.action_panel(self._at)
+        else:
+            self.app.exit()
+
+
+def _signature(file: ProfileFile) -> tuple[tuple[int, int], ...]:
+    """What changes when the file, or SQLite's log beside it, does."""
+    found = []
+    for path in (file.path, *beside(file.path)):
+        try:
+            status = os.stat(path)
+            found.append((status.st_mtime_ns, status.st_size))
+        except OSError:
+            found.append((0, 0))
+    return tuple(found)
+
+
+class PlacementApp(TerminalApp[None]):
+    """Shows one profile."""
+
+    def __init__(
+        self, file: ProfileFile, *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark"
+    ) -> None:
+        super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
+        self._file = file
+
+    def get_default_screen(self) -> PlacementScreen:
+        return PlacementScreen(self._file)

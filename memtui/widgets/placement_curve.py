@@ -1,0 +1,101 @@
+"""The time of a step by fast memory: plans as a line of steps, first touch as points above it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from memtui.units import duration_ns, short_size
+from memtui.views_placement import CurvePoint, CurveView
+from memtui.widgets import raster, text
+from memtui.widgets.cursor_panel import CursorPanel
+from memtui.widgets.raster import Line
+
+AXIS = 10
+_FAST, _STEP, _PLAN, _TOUCH, _HERE = range(5)
+
+
+class PlacementCurve(CursorPanel):
+    """The cursor is a limit that was solved; between two of them the plan of the smaller one holds."""
+
+    view: CurveView
+    title = "time of a step by fast memory"
+
+    def __init__(self, view: Any = None, **options: Any) -> None:
+        super().__init__(view, **options)
+        self.at = 0
+
+    @property
+    def selected(self) -> CurvePoint | None:
+        points = self.view.points
+        return points[min(self.at, len(points) - 1)] if points else None
+
+    def move(self, by: int) -> None:
+        self.sideways(by)
+
+    def sideways(self, by: int) -> None:
+        self.at = max(0, min(len(self.view.points) - 1, self.at + by))
+        self.repaint()
+
+    def heading_right(self, width: int) -> Line:
+        look = self.look
+        _, step, plan, touch, _ = _glyphs(look.ascii_only)
+        return [
+            (plan + step, look["focus"]),
+            (" plan  ", look["dim"]),
+            (touch, look["warning"]),
+            (" first touch  ", look["dim"]),
+            (_glyphs(look.ascii_only)[_FAST], look["cool"]),
+            (" all fast", look["dim"]),
+        ]
+
+    def footing(self) -> Line:
+        return [(self.view.title, self.look["dim"])] if self.view.title else []
+
+    def paint_inside(self, width: int, height: int) -> list[Line]:
+        view, look = self.view, self.look
+        columns, rows = width - AXIS - 1, height - 1
+        if not view.points or columns < 8 or rows < 3:
+            return self.message(view.note or "no point", width, height)
+        known = [ns for p in view.points for ns in (p.plan_ns, p.touch_ns) if ns is not None]
+        low = min(*known, view.all_fast_ns) if view.all_fast_ns else min(known)
+        low, high = 0.97 * low, 1.02 * max(known)
+        most = max(p.limit_bytes for p in view.points) or 1
+
+        def row_of(ns: float) -> int:
+            return rows - 1 - min(rows - 1, max(0, int((ns - low) / ((high - low) or 1) * rows)))
+
+        def column_of(limit_bytes: int) -> int:
+            return min(columns - 1, round(limit_bytes / most * (columns - 1)))
+
+        fast, step, plan, touch, here = (ord(glyph) for glyph in _glyphs(look.ascii_only))
+        codes = np.full((rows, columns), ord(" "), np.uint32)
+        styles = np.zeros((rows, columns), np.int64)
+        if view.all_fast_ns:
+            codes[row_of(view.all_fast_ns)], styles[row_of(view.all_fast_ns)] = fast, _FAST
+        ends = [column_of(p.limit_bytes) for p in view.points[1:]] + [columns]
+        for point, end in zip(view.points, ends, strict=True):
+            x, y = column_of(point.limit_bytes), row_of(point.plan_ns)
+            codes[y, x:end], styles[y, x:end] = step, _STEP
+        for point in view.points:
+            x = column_of(point.limit_bytes)
+            if point.touch_ns is not None:
+                codes[row_of(point.touch_ns), x], styles[row_of(point.touch_ns), x] = touch, _TOUCH
+            codes[row_of(point.plan_ns), x], styles[row_of(point.plan_ns), x] = plan, _PLAN
+        chosen = self.selected
+        if chosen is not None:
+            spot = row_of(chosen.plan_ns), column_of(chosen.limit_bytes)
+            codes[spot], styles[spot] = here, _HERE
+        lines = raster.lines(codes, styles, [look[r] for r in ("cool", "faint", "focus", "warning", "cursor")])
+        labels = [""] * rows
+        labels[0], labels[rows // 2], labels[-1] = (duration_ns(ns) for ns in (high, (low + high) / 2, low))
+        painted = [[(f"{label:>{AXIS - 1}} ", look["dim"]), *line] for label, line in zip(labels, lines, strict=True)]
+        half, whole = short_size(most / 2), short_size(most)
+        below = "0" + half.center(columns - 1 - len(whole)) + whole
+        return [*painted, [(" " * AXIS + text.fit(below, columns), look["dim"])]]
+
+
+def _glyphs(ascii_only: bool) -> tuple[str, ...]:
+    """All fast, between two points, plan, first touch, cursor."""
+    return tuple(".-ox@" if ascii_only else "┈─●×◉")

@@ -1,0 +1,129 @@
+"""Ops by configurations, coloured by how much slower each is than with everything in fast memory."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+from rich.style import Style
+
+from memtui.units import duration_ns
+from memtui.views_placement import MatrixCell, MatrixRow, MatrixView
+from memtui.widgets import raster, text
+from memtui.widgets.cursor_panel import CursorPanel
+from memtui.widgets.look import Look
+from memtui.widgets.raster import Line
+
+CELL = 5
+TIME = 9
+HOTTEST = 16.0  # times as slow, and more
+_UNKNOWN = "·"
+
+
+class PlacementMatrix(CursorPanel):
+    """A row for each op; the cursor is a cell. Columns are numbered: what they mean differs from op to op."""
+
+    view: MatrixView
+    title = "times as long as all in fast memory"
+
+    def __init__(self, view: Any = None, **options: Any) -> None:
+        super().__init__(view, **options)
+        self.row = self.column = self.top = self.left = 0
+
+    @property
+    def selected(self) -> tuple[MatrixRow, MatrixCell] | None:
+        """Op and configuration under the cursor."""
+        if not self.view.rows:
+            return None
+        row = self.view.rows[min(self.row, len(self.view.rows) - 1)]
+        return row, row.cells[min(self.column, len(row.cells) - 1)]
+
+    def move(self, by: int) -> None:
+        self.row = max(0, min(len(self.view.rows) - 1, self.row + by))
+        self.repaint()
+
+    def sideways(self, by: int) -> None:
+        found = self.selected
+        if found is not None:
+            last = len(found[0].cells) - 1
+            self.column = max(0, min(last, min(self.column, last) + by))
+            self.repaint()
+
+    @property
+    def in_sight(self) -> int:
+        """Rows there is room for."""
+        return max(1, self.size.height - 3)
+
+    def heading_right(self, width: int) -> Line:
+        view, look = self.view, self.look
+        line: Line = [(f"{view.slow} · {view.mode} · ", look["dim"])]
+        if view.measured < view.of:
+            line.append((f"{view.measured} of {view.of} measured · ", look["warning"]))
+        for ratio in (1, 2, 4, 8, 16):
+            line.append((f" {ratio}{'+' if ratio == HOTTEST else ''} ", on_heat(look, level(ratio))))
+        return line
+
+    def footing_right(self, width: int) -> Line:
+        rows = len(self.view.rows)
+        if rows <= self.in_sight:
+            return []
+        return [(f"{self.top + 1}-{min(rows, self.top + self.in_sight)} of {rows}", self.look["dim"])]
+
+    def paint_inside(self, width: int, height: int) -> list[Line]:
+        view, look = self.view, self.look
+        found = self.selected
+        if found is None:
+            return self.message(view.note or "no op", width, height)
+        label = max(12, min(34, max(len(row.op) for row in view.rows) + 1, width // 3))
+        shown = max(1, (width - label - TIME - 2) // CELL)
+        seen = max(1, height - 1)
+        self.top = max(0, min(self.top, self.row, len(view.rows) - seen))
+        self.top = max(self.top, self.row - seen + 1)
+        column = min(self.column, len(found[0].cells) - 1)
+        most = max(len(row.cells) for row in view.rows)
+        self.left = max(0, min(self.left, column, most - shown), column - shown + 1)
+        head = "".join(f"{n:>{CELL}}" for n in range(self.left, min(most, self.left + shown)))
+        lines: list[Line] = [[(f" {'op':{label}}{'all fast':>{TIME}} {head}", look["dim"])]]
+        for n in range(self.top, min(len(view.rows), self.top + seen)):
+            row = view.rows[n]
+            style = look["selected"] if n == self.row else look["text"]
+            line: Line = [
+                (f" {text.fit(text.clean(row.op), label)}{duration_ns(row.cells[0].time_ns):>{TIME}} ", style)
+            ]
+            for at in range(self.left, min(len(row.cells), self.left + shown)):
+                here = n == self.row and at == column
+                line.append(self._cell(row.cells[at], here))
+            lines.append(line)
+        return lines
+
+    def _cell(self, cell: MatrixCell, here: bool) -> tuple[str, Style]:
+        look = self.look
+        words = _UNKNOWN if cell.ratio is None else ratio_words(cell.ratio)
+        style = look["dim"] if cell.ratio is None else on_heat(look, level(cell.ratio))
+        if here:
+            return f"[{words:>{CELL - 2}}]", style + Style(bold=True)
+        return f"{words:>{CELL - 1}} ", style
+
+
+def ratio_words(ratio: float) -> str:
+    """In three cells at most."""
+    return f"{ratio:.1f}" if ratio < 9.95 else f"{ratio:.0f}" if ratio < 999.5 else "999"
+
+
+def level(ratio: float) -> int:
+    """Heat of a ratio: 0 up to one and a bit, 9 from ``HOTTEST`` on; equal factors are equal steps."""
+    if ratio <= 1.05:
+        return 0
+    return max(1, min(raster.LEVELS, math.ceil(raster.LEVELS * math.log(ratio) / math.log(HOTTEST))))
+
+
+@lru_cache(256)
+def on_heat(look: Look, level: int) -> Style:
+    """Words on a ground as hot as a level; in front of the usual ground where a cell cannot carry two colours."""
+    style = look.heat[level]
+    if look.color != "256" or style.color is None:
+        return style
+    red, green, blue = style.color.get_truecolor()
+    bright = 0.299 * red + 0.587 * green + 0.114 * blue > 110
+    return Style(color="color(16)" if bright else "color(252)", bgcolor=style.color)

@@ -1,0 +1,117 @@
+"""Graphs and profiles for the tests of placement: those worked out by hand, chains, and any."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+from hypothesis import strategies as st
+
+from memtui.placement.measured import MODES, Pool, Profile, Samples
+from memtui.placement.model import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Configuration, Graph, Op, Tensor
+from memtui.placement.plan import FORMULATIONS, STATUSES, Move, Plan, Span
+
+FAST, SLOW = "dram", "slow"
+BASE_NS = 10.0
+
+
+def graph_of(ops: Mapping[str, tuple[str, str]], sizes: Mapping[str, int], name: str = "by hand") -> Graph:
+    """``{"n1": ("x", "t1")}``: what each op reads and writes; what has no size is an argument or a result."""
+    words = {op: (reads.split(), writes.split()) for op, (reads, writes) in ops.items()}
+    written = {tensor for _, writes in words.values() for tensor in writes}
+    tensors = dict.fromkeys(tensor for reads, writes in words.values() for tensor in (*reads, *writes))
+    roles = {t: INTERMEDIATE if t in sizes else RESULT if t in written else ARGUMENT for t in tensors}
+    return Graph(
+        name,
+        tuple(Op.of(op, "any", reads, writes) for op, (reads, writes) in words.items()),
+        tuple(Tensor(t, sizes.get(t, 8), role) for t, role in roles.items()),
+    )
+
+
+def profile_of(
+    graph: Graph,
+    slow_read_ns: Mapping[str, float],
+    slow_write_ns: Mapping[str, float],
+    slow: Pool,
+    base_ns: Mapping[str, float] | None = None,
+) -> Profile:
+    """An op costs its base (10), and more for each tensor in slow memory that it reads or writes."""
+    samples = []
+    for op in graph.ops:
+        choices = [(FAST, SLOW) if graph.is_free(t, (FAST, SLOW)) else (FAST,) for t in op.tensors]
+        for pools in itertools.product(*choices):
+            inputs, outputs = pools[: len(op.inputs)], pools[len(op.inputs) :]
+            cost = (base_ns or {}).get(op.name, BASE_NS)
+            cost += sum(slow_read_ns[t] for t, pool in zip(op.inputs, inputs, strict=True) if pool == SLOW)
+            cost += sum(slow_write_ns[t] for t, pool in zip(op.outputs, outputs, strict=True) if pool == SLOW)
+            samples.append(Samples(op.name, Configuration(inputs, outputs), MODES[0], (cost,), (0,)))
+    return Profile(graph, (Pool(FAST), slow), tuple(samples))
+
+
+def slow_pool(out_ns: float, in_ns: float, async_out_ns: float | None = None, async_in_ns: float | None = None) -> Pool:
+    """By what the move of a byte takes."""
+    rates = [None if ns is None else 1e9 / ns for ns in (in_ns, out_ns, async_in_ns, async_out_ns)]
+    return Pool(SLOW, False, "", *rates)
+
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+numbers = st.floats(0, 1e15)
+
+
+@st.composite
+def graphs(draw: st.DrawFn, most_ops: int = 7) -> Graph:
+    """Any graph, with arguments, constants, results, and ops that write in place."""
+    tensors = [Tensor("x", draw(st.integers(0, 9)), ARGUMENT), Tensor("c", 1, CONSTANT)]
+    ops = []
+    for at in range(draw(st.integers(1, most_ops))):
+        reads = draw(st.lists(st.sampled_from(tensors), min_size=1, max_size=3))
+        written = []
+        for number in range(draw(st.sampled_from((1, 1, 1, 2)))):
+            role = draw(st.sampled_from((INTERMEDIATE,) * 4 + (RESULT,)))
+            free = [t for t in reads if t.role == INTERMEDIATE]
+            made = Tensor(f"t{at}.{number}", draw(st.integers(1, 9)), role)
+            if free and number == 0 and role == INTERMEDIATE and draw(st.integers(0, 3)) == 0:
+                made = Tensor(made.name, free[0].size_bytes, role, group=free[0].storage)
+                tensors = [Tensor(t.name, t.size_bytes, t.role, t.storage if t.name == free[0].name else t.group)
+                           for t in tensors]  # fmt: skip
+            tensors.append(made)
+            written.append(made)
+        ops.append(Op.of(f"n{at}", "any", [t.name for t in reads], [t.name for t in written], f"key {at % 3}"))
+    return Graph("any", tuple(ops), tuple(tensors))
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> Profile:
+    """Any profile, which may have samples of few configurations or none."""
+    graph = draw(graphs())
+    some = st.one_of(st.none(), st.floats(1, 1e12))
+    pools = tuple(
+        Pool(name, draw(st.booleans()), draw(st.text(max_size=5)), *(draw(some) for _ in range(4)))
+        for name in draw(st.lists(names, min_size=1, max_size=3, unique=True))
+    )
+    found = {}
+    for op in draw(st.lists(st.sampled_from(graph.ops), max_size=4)):
+        pool = st.sampled_from([pool.name for pool in pools])
+        sides = (tuple(draw(pool) for _ in side) for side in (op.inputs, op.outputs))
+        times = draw(st.lists(numbers, max_size=4))
+        made = Samples(
+            op.name, Configuration(*sides), draw(st.sampled_from(MODES)), tuple(times), (*range(len(times)),)
+        )
+        found[made.op, made.configuration, made.mode] = made
+    about = draw(st.dictionaries(st.text(max_size=4), st.one_of(st.text(max_size=4), st.integers(-9, 9)), max_size=3))
+    return Profile(graph, pools, tuple(found.values()), draw(numbers), about)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Any plan, whatever it may mean."""
+    whole = st.integers(0, 1 << 40)
+    pool = st.sampled_from((FAST, SLOW))
+    spans = draw(st.lists(st.builds(lambda s, p, a, n: Span(s, p, a, a + n), names, pool, whole, whole), max_size=3))
+    moves = draw(st.lists(st.builds(Move, names, pool, pool, whole, whole, numbers, st.booleans()), max_size=3))
+    maybe = st.one_of(st.none(), numbers)
+    return Plan(
+        draw(st.sampled_from(FORMULATIONS)), FAST, SLOW, draw(st.booleans()), draw(names), draw(whole), tuple(spans),
+        tuple(moves), draw(numbers), draw(whole), draw(whole), draw(st.sampled_from(STATUSES)), draw(maybe),
+        draw(maybe), draw(numbers), draw(names), draw(st.one_of(st.none(), whole)),
+    )  # fmt: skip

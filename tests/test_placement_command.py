@@ -1,0 +1,200 @@
+"""``memtui place`` on profiles: what it prints, keeps and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memtui.cli import main
+from memtui.placement.measured import Pool, Profile, Samples
+from memtui.placement.store import ProfileFile
+from tests.placements import SLOW
+from tests.test_placement_solve import STATIC_CASE, SYNC_CASE
+
+Capture = pytest.CaptureFixture[str]
+PAGE = 4096
+
+
+def in_pages(profile: Profile) -> Profile:
+    """The same with tensors of whole pages, timed in two ways of which one takes 1.5 times as long."""
+    plain = profile.to_plain()
+    for tensor in plain["graph"]["tensors"]:
+        tensor["size_bytes"] *= PAGE
+    for pool in plain["pools"]:
+        pool["emulated"] = pool["name"] == SLOW
+        for way in ("read", "write", "async_read", "async_write"):
+            if pool[f"{way}_bytes_per_s"]:
+                pool[f"{way}_bytes_per_s"] *= PAGE
+    base = list(plain["samples"])
+    plain["samples"] = [{**s, "mode": "single"} for s in base]
+    plain["samples"] += [{**s, "mode": "simultaneous", "time_ns": [1.5 * s["time_ns"][0]]} for s in base]
+    return Profile.from_plain(plain)
+
+
+def kept(path: Path, profile: Profile) -> Path:
+    made = ProfileFile.create(path, profile.graph, profile.pools, profile.resolution_ns)
+    made.add(profile.samples)
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return kept(tmp_path / "p.memtui", in_pages(STATIC_CASE))
+
+
+def refused(capsys: Capture, *words: str | Path) -> str:
+    """The one line on stderr."""
+    try:
+        code = main([*map(str, words), "--no-config"])
+    except SystemExit as left:  # argparse's own
+        code = left.code  # type: ignore[assignment]
+    assert code == 2
+    out, error = capsys.readouterr()
+    assert not out
+    assert error.count("\n") == 1
+    return error
+
+
+def said(capsys: Capture, *words: str | Path) -> str:
+    assert main([*map(str, words), "--no-config"]) == 0
+    out, error = capsys.readouterr()
+    assert not error
+    return out
+
+
+def test_solve_says_what_may_live_in_slow_memory_and_what_it_costs(file: Path, capsys: Capture) -> None:
+    out = said(capsys, "place", "solve", file, "--limit", str(5 * PAGE))
+    assert "slow is emulated" in out
+    assert "static, at most 20.0 KiB (20480 bytes) in dram of 36.0 KiB alive" in out
+    times = {line.split("  ")[1]: line.split("  ", 2)[2].split()[:2] for line in out.splitlines() if " ns " in line}
+    assert times == {"all in dram": ["40.0", "ns"], "static plan": ["45.0", "ns"], "first touch": ["53.0", "ns"]}
+    assert "+12.5 %" in out
+    assert "no placement of this kind is faster" in out
+    assert "may live in slow: 1 of 3 tensors that may be placed, 16.0 KiB" in out
+    assert "16.0 KiB  0-2 (always)    t1" in out
+    assert "single times" in out
+
+
+def test_solve_as_json(file: Path, capsys: Capture) -> None:
+    found = json.loads(said(capsys, "place", "solve", file, "--ratio", "4:5", "--json"))
+    assert found["emulated"] == [SLOW]
+    assert found["plan"]["emulated"] is True
+    assert (found["plan"]["limit_bytes"], found["peak_bytes"]) == (5 * PAGE, 9 * PAGE)
+    assert (found["plan"]["predicted_ns"], found["all_fast_ns"], found["first_touch_ns"]) == (45, 40, 53)
+    assert found["plan"]["status"] == "optimal"
+    assert {(s["storage"], s["pool"]) for s in found["plan"]["spans"]} == {("t1", SLOW), ("t2", "dram"), ("t3", "dram")}
+
+
+def test_moves_are_listed(tmp_path: Path, capsys: Capture) -> None:
+    file = kept(tmp_path / "p.memtui", in_pages(SYNC_CASE))
+    out = said(capsys, "place", "solve", file, "--limit", str(7 * PAGE), "--formulation", "sync")
+    assert "2 moves, 32.0 KiB; ops wait 5.00 ns for them" in out
+    assert "16.0 KiB  before op 2     t1: dram to slow, 3.00 ns" in out
+
+
+def test_first_touch_is_a_baseline(file: Path, capsys: Capture) -> None:
+    out = said(capsys, "place", "solve", file, "--limit", str(5 * PAGE), "--formulation", "first-touch")
+    assert "a baseline: nothing was optimised" in out
+    assert "static plan" not in out
+
+
+def test_plans_and_curves_stay_in_the_profile(file: Path, capsys: Capture) -> None:
+    out = said(capsys, "place", "solve", file, "--ratio", "1:1", "--pareto")
+    assert "o static plan, x first touch, # both" in out
+    assert out.count("\n") > 30
+    said(capsys, "place", "solve", file, "--ratio", "1:1", "--formulation", "first-touch")
+    said(capsys, "place", "solve", file, "--ratio", "1:1")
+    assert [plan.formulation for plan in ProfileFile(file).plans()] == ["static", "first-touch"]
+    ((key, points),) = ProfileFile(file).curves().items()
+    assert key == ("static", SLOW, "single")
+    assert len(points) == 9
+    assert points[-1].predicted_ns == 40
+    assert ProfileFile(file).profile() == in_pages(STATIC_CASE)
+
+
+def test_the_curve_alone(file: Path, capsys: Capture) -> None:
+    found = json.loads(said(capsys, "place", "solve", file, "--pareto", "--json"))
+    assert found["plan"] is None
+    assert [point["limit_bytes"] for point in found["pareto"]] == [n * 9 * PAGE // 8 for n in range(9)]
+
+
+def test_compare(file: Path, capsys: Capture) -> None:
+    out = said(capsys, "place", "compare", file)
+    assert "simultaneous against single: 16 of 16 pairs judged" in out
+    assert "ranking reliable, absolute times not: 0.0 % of the times are within 20 %" in out
+    assert "least 1.50   quartile 1.50   median 1.50   quartile 1.50   most 1.50" in out
+    assert "output  median 1.30" in out
+    found = json.loads(said(capsys, "place", "compare", file, "--json"))
+    assert found["comparisons"][0]["log_correlation"] == pytest.approx(1)
+    assert found["comparisons"][0]["verdict"] == "ranking reliable, absolute times not"
+    assert found["slow_down"][SLOW]["output"]["measured"] == 3
+
+
+def test_bad_input_is_one_line(file: Path, tmp_path: Path, capsys: Capture) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("x" * 200)
+    solve = ("place", "solve")
+    assert "say how much fast memory there is: --limit 8GiB" in refused(capsys, *solve, file)
+    assert "no slow pool numa:7; it has slow" in refused(capsys, *solve, file, "--limit", "1", "--slow", "numa:7")
+    assert "is no size" in refused(capsys, *solve, file, "--limit", "much")
+    assert "is no ratio of slow to fast memory" in refused(capsys, *solve, file, "--ratio", "1:x")
+    assert "not allowed with" in refused(capsys, *solve, file, "--ratio", "1:1", "--limit", "1")
+    assert "no such file" in refused(capsys, *solve, tmp_path / "none", "--limit", "1")
+    assert "is not a memtui placement profile" in refused(capsys, *solve, other, "--limit", "1")
+    assert "invalid choice: 'guess'" in refused(capsys, "place", "guess", file)
+    assert "has no isolated sample" in refused(capsys, *solve, file, "--limit", "1", "--mode", "isolated")
+
+
+def test_a_limit_below_what_must_stay_is_told(tmp_path: Path, capsys: Capture) -> None:
+    profile = in_pages(STATIC_CASE)
+    plain = profile.to_plain()
+    plain["graph"]["tensors"][1]["pools"] = ["dram"]
+    name = plain["graph"]["tensors"][1]["name"]
+    plain["samples"] = [s for s in plain["samples"] if not _has(plain, s, name)]
+    file = kept(tmp_path / "p.memtui", Profile.from_plain(plain))
+    words = refused(capsys, "place", "solve", file, "--limit", "8KiB")
+    assert "the limit of 8.00 KiB is below what must stay in dram: 16.0 KiB (16384 bytes) while" in words
+
+
+def _has(plain: dict, sample: dict, tensor: str) -> bool:  # type: ignore[type-arg]
+    """Whether a sample has the tensor in slow memory."""
+    op = next(op for op in plain["graph"]["ops"] if op["name"] == sample["op"])
+    names, pools = (*op["inputs"], *op["outputs"]), (*sample["configuration"][0], *sample["configuration"][1])
+    return (tensor, SLOW) in zip(names, pools, strict=True)
+
+
+def test_compare_needs_two_ways(tmp_path: Path, capsys: Capture) -> None:
+    one = kept(tmp_path / "one.memtui", STATIC_CASE)
+    assert "only isolated times are in it: to compare" in refused(capsys, "place", "compare", one)
+    none = ProfileFile.create(tmp_path / "none.memtui", STATIC_CASE.graph, STATIC_CASE.pools).path
+    assert "no times are in it" in refused(capsys, "place", "compare", none)
+    assert "profile it to its end first" in refused(capsys, "place", "solve", none, "--limit", "1")
+
+
+def test_a_profile_that_cannot_be_written_is_solved_all_the_same(
+    file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        from memtui.errors import UserError
+
+        raise UserError("disk full")
+
+    monkeypatch.setattr(ProfileFile, "keep_plan", full)
+    assert main(["place", "solve", str(file), "--limit", "20KiB", "--no-config"]) == 0
+    out, error = capsys.readouterr()
+    assert "may live in slow" in out
+    assert error == "memtui place: the plan is not kept for memtui place show: disk full\n"
+
+
+def test_what_a_pool_is_noted_for_is_told(tmp_path: Path, capsys: Capture) -> None:
+    made = STATIC_CASE.graph
+    pools = (Pool("dram"), Pool(SLOW, note="lies in the page cache"))
+    two = [
+        Samples(s.op, s.configuration, mode, s.time_ns, s.run)
+        for s in STATIC_CASE.samples
+        for mode in ("single", "isolated")
+    ]
+    file = kept(tmp_path / "p.memtui", Profile(made, pools, tuple(two)))
+    assert "slow: lies in the page cache" in said(capsys, "place", "compare", file)
