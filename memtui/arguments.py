@@ -172,7 +172,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
     text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
     _add_bench(command("bench", text, screen))
-    text = "which memory each tensor should live in: place compare FILE, place solve FILE --ratio 1:1, place show FILE"
+    text = "which memory each tensor should live in: place profile mlp, compare FILE, solve FILE --ratio 1:1, show FILE"
     _add_place(command("place", text, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
@@ -240,10 +240,45 @@ def _add_place(made: Parser) -> None:
         "what",
         metavar="WHAT",
         choices=PLACE,
-        help="compare (do two ways of timing agree), solve (what may live in slow memory), show (a screen)",
+        help="profile (time a training step), compare (do two ways of timing agree), solve (what may live in slow "
+        "memory), show (a screen)",
     )
-    made.add_argument("file", metavar="FILE", type=Path, help="a placement profile")
+    made.add_argument(
+        "file",
+        metavar="FILE",
+        type=Path,
+        help="a placement profile; what to profile: mlp, conv, transformer, or FILE.py:function (returns model, "
+        "inputs, loss)",
+    )
     made.add_argument("--json", action="store_true", help="as one JSON document")
+    made.add_argument(
+        "--mode",
+        type=values.timings,
+        metavar="MODE",
+        help=f"which times, of {', '.join(TIMINGS)}: those to measure, with commas (isolated), or the one to solve "
+        "with (the first of these that has every op)",
+    )
+    group = made.add_argument_group("profile")
+    group.add_argument(
+        "--pools",
+        default="dram,emulated:29,12",
+        metavar="LIST",
+        help="of dram, numa:NODE, file:FOLDER, huge, emulated:READ,WRITE (GB/s), cuda, pinned, pageable, the fast one "
+        "first (dram,emulated:29,12)",
+    )
+    group.add_argument("-o", "--output", type=Path, metavar="FILE", help="profile; one that was broken off goes on")
+    group.add_argument("--force", action="store_true", help="overwrite a profile that is there")
+    group.add_argument(
+        "--seconds", type=values.duration, default=0.1, metavar="T", help="for each configuration or run (0.1)"
+    )
+    group.add_argument(
+        "--batch", type=values.batch, default=256, metavar="N", help="of mlp, conv and transformer (256)"
+    )
+    group.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of an op (all CPUs but one)")
+    group.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters, inputs and the order (0)")
+    group.add_argument(
+        "--cache", type=Path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
+    )
     group = made.add_argument_group("solve")
     room = group.add_mutually_exclusive_group()
     room.add_argument("--limit", type=values.size, metavar="SIZE", help="of fast memory for intermediate tensors: 8GiB")
@@ -258,11 +293,12 @@ def _add_place(made: Parser) -> None:
         "go where there is room when they are made (first-touch)",
     )
     group.add_argument("--slow", metavar="POOL", help="the slow pool (default: the first one of the profile)")
-    group.add_argument("--mode", choices=TIMINGS, help="which times (default: the first of these that has every op)")
     group.add_argument("--pareto", action="store_true", help="the time of a step by fast memory, from none to all")
     group.add_argument(
         "--time-limit", type=values.duration, default=60.0, metavar="S", help="then the best that was found (60)"
     )
+    group.add_argument("--run", dest="execute", action="store_true", help="execute the plan and check its results")
+    group.add_argument("--model", metavar="FILE.py:function", help="that was profiled, to let its code be run")
 
 
 def _observation_options() -> Parser:

@@ -1,4 +1,4 @@
-"""``memtui place``: looks at what was measured, and finds plans. It measures nothing itself and needs no torch."""
+"""``memtui place``: looks at what was measured, and finds plans. Only a child process of it needs torch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 from memtui.errors import UserError
 from memtui.foreign import visible
-from memtui.placement import text
+from memtui.placement import run, text
 from memtui.placement.compare import Comparison, compare, modes_of
 from memtui.placement.measured import SINGLE, Profile
-from memtui.placement.plan import Plan
+from memtui.placement.plan import FIRST_TOUCH, Plan
 from memtui.placement.slowdown import effects
 from memtui.placement.solve.find import Ask, baselines, find, mode_of, problem_for, slow_pool
 from memtui.placement.solve.limit import limit_of
@@ -27,6 +27,10 @@ Say = Callable[[str], None]
 
 def place(args: argparse.Namespace, say: Say) -> int:
     """Do it; the exit code. Raises UserError."""
+    if args.what == "profile":
+        from memtui.placement.profile_command import profile
+
+        return profile(args, say)
     file = ProfileFile(args.file)
     if args.what == "show":
         return show(args, file)
@@ -90,7 +94,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
         raise UserError("say how much fast memory there is: --limit 8GiB, or --ratio 1:1 (slow to fast)")
     profile = file.profile()
     slow = slow_pool(profile, args.slow)
-    ask = Ask(0, args.formulation, slow, args.mode or mode_of(profile, slow), args.time_limit)
+    ask = Ask(0, args.formulation, slow, _one_mode(args.mode) or mode_of(profile, slow), args.time_limit)
     problem = problem_for(profile, ask)
     peak = max(problem.all_bytes)
     limit = limit_of(args.ratio, peak) if args.ratio is not None else args.limit
@@ -98,16 +102,41 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
     found = None if limit is None else find(profile, asked.ask)
     points = _points(asked, say) if args.pareto else []
     _keep(file, asked, found, points, say)
+    ran = _ran(args, asked, found) if args.execute else []
     if args.json:
-        print(json.dumps(_plain(args, asked, found, points), indent=2))
+        executed = {"run": [one.to_plain() for one in ran]} if ran else {}
+        print(json.dumps(_plain(args, asked, found, points) | executed, indent=2))
         return 0
     lines = [*text.head(profile)]
     if found is not None:
         lines += ["", *text.plan(found, against(asked.problem, asked.ask.limit_bytes))]
+    if ran:
+        lines += ["", *run.lines(ran[0], ran[1] if len(ran) > 1 else None)]
     if points:
         lines += ["", *text.curve(points, args.formulation)]
     _print(lines)
     return 0
+
+
+def _one_mode(modes: tuple[str, ...] | None) -> str | None:
+    if modes and len(modes) > 1:
+        raise UserError("a plan rests upon one way of timing: name one --mode")
+    return modes[0] if modes else None
+
+
+def _ran(args: argparse.Namespace, asked: _Asked, found: Plan | None) -> list[run.Ran]:
+    """The plan and first touch, both executed; the plan alone where it is first touch, or that is impossible."""
+    if found is None:
+        raise UserError("--run executes one plan: say how much fast memory there is with --limit or --ratio")
+    plans = [found]
+    if found.formulation != FIRST_TOUCH:
+        try:
+            plans.append(find(asked.profile, replace(asked.ask, formulation=FIRST_TOUCH)))
+        except UserError:
+            pass
+    ran = run.run(asked.profile, plans, args.model)
+    run.check(ran)
+    return ran
 
 
 def against(problem: Problem, limit_bytes: int) -> text.Against:
