@@ -203,13 +203,13 @@ class _Reader:
             raise NoStep(f"{getattr(node.target, '__name__', node.target)} is no operator that can be timed by itself")
         value = node.meta.get("val")
         flat, _ = tree_flatten(value)
-        for each in flat:
-            if each is not None and (not isinstance(each, torch.Tensor) or each.layout != torch.strided):
-                raise NoStep(f"{node.target} returns something that is no plain tensor")
+        for each in filter(lambda value: value is not None, flat):
+            _check_fixed(node.target, each)
         reads = () if _MAKES_NEW.match(str(node.target)) else (node.args, node.kwargs)
         read = [(layout, self._current[layout.storage]) for layout in self._leaves(reads)]
         written = list(self._leaves(self._written(node)))
-        self._changed |= dict.fromkeys(layout for layout in written if layout.storage in self._bytes)
+        changed = [*written, *self._leaves(_secretly_written(node))]
+        self._changed |= dict.fromkeys(layout for layout in changed if layout.storage in self._bytes)
         made = [each for each in flat if each is not None and self._key(each) not in self._storage_of]
         if made or written:
             self._kernel(node, flat, read, written)
@@ -259,7 +259,7 @@ class _Reader:
     def _written(self, node: torch.fx.Node) -> list[Any]:
         """The arguments that the operator's schema says it writes."""
         schema = node.target._schema.arguments  # type: ignore[union-attr]
-        named = dict(zip((a.name for a in schema), node.args, strict=False)) | dict(node.kwargs)
+        named = _named(node)
         return [named.get(a.name) for a in schema if a.alias_info is not None and a.alias_info.is_write]
 
     def _leaves(self, tree: Any) -> Iterable[Layout]:
@@ -295,6 +295,30 @@ class _Reader:
             most = self._tensors[layout.storage].size_bytes
             found[layout.storage] = min(most, found.get(layout.storage, 0) + layout.touched_bytes)
         return found
+
+
+def _named(node: torch.fx.Node) -> dict[str, Any]:
+    """The arguments of a call by name."""
+    schema = node.target._schema.arguments  # type: ignore[union-attr]
+    return dict(zip((argument.name for argument in schema), node.args, strict=False)) | dict(node.kwargs)
+
+
+def _secretly_written(node: torch.fx.Node) -> list[Any]:
+    """What an operator writes though its schema does not say so: running means of a normalisation."""
+    named = _named(node)
+    if not str(node.target).startswith("aten.native_batch_norm.") or not named.get("training"):
+        return []
+    return [named.get("running_mean"), named.get("running_var")]
+
+
+def _check_fixed(target: Any, value: Any) -> None:
+    """Raises NoStep for what is no tensor of a fixed shape."""
+    if not isinstance(value, torch.Tensor):
+        raise NoStep(f"the step cannot be captured: {target} makes a number of a tensor, which later ops depend upon")
+    if value.layout != torch.strided:
+        raise NoStep(f"the step cannot be captured: {target} makes a tensor that is not strided")
+    if any(type(number) is not int for number in (*value.shape, *value.stride())):
+        raise NoStep(f"the step cannot be captured: {target} makes a tensor whose shape depends on values")
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:

@@ -129,9 +129,9 @@ def _own(name: str) -> Step:
         raise NoStep(f"{name}: {type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
     try:
         model, inputs, loss = made
+        inputs = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
     except (TypeError, ValueError):
         raise NoStep(f"{name} has to return (model, inputs, loss)") from None
-    inputs = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
     right = isinstance(model, nn.Module) and callable(loss) and all(isinstance(i, torch.Tensor) for i in inputs)
     if not right:
         raise NoStep(
