@@ -72,8 +72,16 @@ def profile(args: argparse.Namespace, say: Say) -> int:
     )
     if args.output is None:
         raise UserError("say where the profile goes: -o p.memtui")
+    if os.path.lexists(args.output) and not is_profile(args.output):
+        raise UserError(f"{args.output}: is there, and no profile")
     cache = args.cache or state_directory(invoker()) / CACHE
-    found = measure(request, args.output, cache, Shown(say, quiet=args.json), force=args.force)
+    shown = Shown(quiet=args.json)
+    try:
+        found = measure(request, args.output, cache, shown, force=args.force)
+    except KeyboardInterrupt:
+        shown.clear()
+        say(f"broken off; {shown.measured} times are kept, and the same command goes on from there")
+        raise
     plain = about(found, args.output)
     print(json.dumps(plain, indent=2) if args.json else "\n".join(map(visible, lines(plain))))
     return 0
@@ -169,7 +177,6 @@ def _pools(
 class Shown:
     """Progress on standard error: a line that is written over where that is a terminal, nothing otherwise."""
 
-    say: Say
     quiet: bool = False
     cached: int = 0
     measured: int = 0
