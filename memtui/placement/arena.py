@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memtui.placement.model import Graph
 from memtui.placement.plan import Plan
-from memtui.placement.solve.first_touch import BestFit
+from memtui.placement.solve import fragmentation
 from memtui.placement.solve.problem import PAGE_BYTES
 
 
@@ -37,7 +37,7 @@ class Arenas:
     """All pieces of a plan.
 
     Attributes:
-        pieces: in the order in which they begin.
+        pieces: those of fast memory, then those of slow memory.
         size_bytes: of each pool's arena, from its lowest to its highest address.
     """
 
@@ -53,45 +53,46 @@ class Arenas:
 
 
 def lay_out(graph: Graph, plan: Plan) -> Arenas:
-    """Give out addresses with best fit, in the order of the ops.
+    """Give out addresses as the solver does when it looks whether a plan fits (``solve.fragmentation``).
 
     A storage that is not in the plan lies in fast memory for its life. In slow memory a storage keeps its place from
     the first to the last time that it is there: a copy may wait there while the storage is in fast memory.
     """
-    lives = [*_fast(graph, plan), *_slow(plan)]
-    rooms = {plan.fast: BestFit(), plan.slow: BestFit()}
-    ends = dict.fromkeys(rooms, 0)
-    pieces = []
-    leaving: list[tuple[int, str, object]] = []
-    for first, last, storage, pool in sorted(lives):
-        for end, of, key in [gone for gone in leaving if gone[0] < first]:
-            rooms[of].free(key)
-            leaving.remove((end, of, key))
-        size = graph.storages[storage].size_bytes
-        key = (storage, pool, first)
-        rounded = max(1, -(-size // PAGE_BYTES)) * PAGE_BYTES
-        rooms[pool].take(key, rounded)  # there is no end to it, so it succeeds
-        begin = rooms[pool].begin_of(key)
-        leaving.append((last, pool, key))
-        ends[pool] = max(ends[pool], begin + rounded)
-        pieces.append(Piece(storage, pool, first, last, begin, size))
+    pieces: list[Piece] = []
+    ends = {plan.fast: 0, plan.slow: 0}
+    for pool, lives in ((plan.fast, [*_fast(graph, plan)]), (plan.slow, [*_slow(plan)])):
+        sizes = [graph.storages[storage].size_bytes for _, _, storage in lives]
+        stays = [
+            fragmentation.Piece(n, first, last, max(1, -(-size // PAGE_BYTES)) * PAGE_BYTES)
+            for n, ((first, last, _), size) in enumerate(zip(lives, sizes, strict=True))
+        ]
+
+        def end(addresses: Sequence[int], stays: Sequence[fragmentation.Piece] = stays) -> int:
+            return max((at + stay.size_bytes for at, stay in zip(addresses, stays, strict=True)), default=0)
+
+        addresses = min((fragmentation.in_order(stays), fragmentation.largest_first(stays)), key=end)
+        ends[pool] = end(addresses)
+        pieces += [
+            Piece(storage, pool, first, last, at, size)
+            for (first, last, storage), at, size in zip(lives, addresses, sizes, strict=True)
+        ]
     return Arenas(tuple(pieces), ends)
 
 
-Life = tuple[int, int, str, str]  # first op, last op, storage, pool
+Life = tuple[int, int, str]  # first op, last op, storage
 
 
 def _fast(graph: Graph, plan: Plan) -> Iterable[Life]:
     placed = {span.storage for span in plan.spans}
     for storage in graph.storages.values():
         if storage.counted and storage.name not in placed:
-            yield storage.first, storage.last, storage.name, plan.fast
+            yield storage.first, storage.last, storage.name
     for span in plan.spans:
         if span.pool == plan.fast:
             # What is copied here while an op runs takes room during that op already.
             early = [m.op for m in plan.moves if m.overlapped and m.target == plan.fast and m.storage == span.storage]
             first = min([span.first, *(op for op in early if op == span.first - 1)])
-            yield first, span.last, span.storage, plan.fast
+            yield first, span.last, span.storage
 
 
 def _slow(plan: Plan) -> Iterable[Life]:
@@ -104,4 +105,4 @@ def _slow(plan: Plan) -> Iterable[Life]:
         first, last = found.get(move.storage, (move.op, move.op))
         found[move.storage] = min(first, move.op), max(last, move.op)
     for storage, (first, last) in found.items():
-        yield first, last, storage, plan.slow
+        yield first, last, storage
