@@ -152,3 +152,14 @@ def test_memory_of_a_gpu_is_refused_where_there_is_none(name: str) -> None:
 
 def test_the_clock_tells_its_resolution() -> None:
     assert 0 < resolution_ns(Clock()) < 1e6
+
+
+def test_bandwidths_have_the_waits_of_emulated_memory_in_them() -> None:
+    from memtui.placement.bandwidth import measure
+
+    names = ("dram", "emulated:0.5,0.25")
+    dram, slow = measure([Pool(parse_pool(name)) for name in names], Clock(), size=1 << 20, repeats=3)
+    assert dram.written > slow.written
+    # The wait alone is 1 / 0.5 ns a byte of reading and 1 / 0.25 ns of writing; the copy takes time, too.
+    for rate, most in ((slow.read, 0.5e9), (slow.copied_from, 0.5e9), (slow.written, 0.25e9), (slow.copied_to, 0.25e9)):
+        assert most / 20 < rate <= most

@@ -149,7 +149,7 @@ def _gone_on_with(
     return ProfileFile(path)
 
 
-def _bandwidths(cache: Cache, process: PlacementProcess, facts: Mapping[str, Any]) -> list[dict[str, float]]:
+def _bandwidths(cache: Cache, process: PlacementProcess, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Measured once for a machine and its pools: plans that rest upon them should not change with every profile."""
     what = {**facts, "what": "bandwidths"}
     found = cache.get(what)
@@ -160,11 +160,12 @@ def _bandwidths(cache: Cache, process: PlacementProcess, facts: Mapping[str, Any
 
 
 def _pools(
-    made: list[dict[str, Any]], bandwidths: list[dict[str, float]]
+    made: list[dict[str, Any]], bandwidths: list[dict[str, Any]]
 ) -> tuple[list[Pool], dict[str, str | int | float]]:
     """The pools, and what else was measured of them: bytes a second of reading and of writing."""
+    ways = ("copied_from", "copied_to", "copied_from_meanwhile", "copied_to_meanwhile")
     pools = [
-        Pool(pool["name"], pool["emulated"], pool["note"], found["copied_from"], found["copied_to"])
+        Pool(pool["name"], pool["emulated"], pool["note"], *(found[way] for way in ways))
         for pool, found in zip(made, bandwidths, strict=True)
     ]
     speeds: dict[str, str | int | float] = {}

@@ -42,8 +42,8 @@ class PlacementProcess(Child):
         """Make pools for the captured step, the fast one first; name, emulated and note of each."""
         return list(self._ask("pools", names=list(names))["pools"])
 
-    def bandwidths(self) -> list[dict[str, float]]:
-        """Of each pool, in bytes a second: ``read``, ``written``, ``copied_from``, ``copied_to``."""
+    def bandwidths(self) -> list[dict[str, float | None]]:
+        """Of each pool, as ``bandwidth.Bandwidth`` has them."""
         return list(self._ask("bandwidths")["bandwidths"])
 
     def isolated(self, op: str, configurations: Sequence[Configuration], seconds: float) -> list[list[float]]:
