@@ -269,6 +269,9 @@ def _add_place(made: Parser) -> None:
     group.add_argument("-o", "--output", type=Path, metavar="FILE", help="profile; one that was broken off goes on")
     group.add_argument("--force", action="store_true", help="overwrite a profile that is there")
     group.add_argument(
+        "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
+    )
+    group.add_argument(
         "--seconds", type=values.duration, default=0.1, metavar="T", help="for each configuration or run (0.1)"
     )
     group.add_argument(

@@ -9,10 +9,14 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+
+from memtui.placement.store import ProfileFile
+from tests.terminals import Terminal, terminals
 
 pytest.importorskip("torch")
 pytest.importorskip("scipy")
@@ -215,3 +219,47 @@ def test_the_command_line_imports_no_torch(folder: Path) -> None:
         "assert code == 2 and not {'torch', 'scipy'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment(folder), check=True, timeout=60)
+
+
+@pytest.mark.slow
+def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    file = folder / "p.memtui"
+    words = ("place", "profile", "transformer", "--pools", POOLS, "--threads", "1", "-o", file, "--no-config")
+
+    def count() -> int:
+        return len(ProfileFile(file).profile().samples)
+
+    with terminals() as start:
+        terminal = start(*words, "--batch", "16", "--seconds", "0.2")
+        terminal.read(120, "EMULATED")
+        first = count()
+        until(lambda: count() > first, terminal)
+        children = psutil.Process(terminal.process.pid).children(recursive=True)
+        assert children
+        terminal.send("q")
+        assert terminal.end(30) == 0
+        assert terminal.restored()
+        assert b"broken off; the same command goes on from there" in terminal.output
+        assert not psutil.wait_procs(children, timeout=20)[1]
+        kept = count()
+        assert first < kept < 490
+        terminal = start(*words, "--batch", "16", "--seconds", "0.001")
+        terminal.read(120, "EMULATED")
+        until(lambda: count() == 490, terminal)
+        until(lambda: not running(terminal.process.pid), terminal)
+        terminal.send("q")
+        assert terminal.end(30) == 0
+        assert b"isolated: 490 configurations" in terminal.output
+
+
+def running(pid: int) -> list[psutil.Process]:
+    """What a process has started and has not ended."""
+    return [child for child in psutil.Process(pid).children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+
+
+def until(condition: Callable[[], bool], terminal: Terminal) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        terminal.read(0.2)
+        assert time.monotonic() < deadline, terminal.text

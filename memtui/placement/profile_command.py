@@ -75,6 +75,13 @@ def profile(args: argparse.Namespace, say: Say) -> int:
     if os.path.lexists(args.output) and not is_profile(args.output):
         raise UserError(f"{args.output}: is there, and no profile")
     cache = args.cache or state_directory(invoker()) / CACHE
+    if args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty():
+        from memtui.placement.profile_screen import watched
+
+        def work() -> list[str]:
+            return lines(about(measure(request, args.output, cache, Shown(quiet=True), force=args.force), args.output))
+
+        return watched(args, args.output, work, say)
     shown = Shown(quiet=args.json)
     try:
         found = measure(request, args.output, cache, shown, force=args.force)

@@ -13,6 +13,7 @@ from memtui.placement.model import Configuration, Graph
 from memtui.placement.plan import Plan
 
 _LISTEN_S = 0.5
+_STARTING_S = 600.0  # an emulated machine takes minutes to import PyTorch
 _SILENT_S = 600.0  # beyond what was asked for: it hangs
 _USERS = ("NoStep", "NoMemory", "UserError")  # what somebody else than memtui can put right
 
@@ -27,7 +28,8 @@ class PlacementProcess(Child):
             threads: of its ops; 0: one less than there are CPUs.
         """
         try:
-            super().__init__([sys.executable, "-P", "-m", "memtui.placement.worker", "--threads", str(threads)])
+            words = [sys.executable, "-P", "-m", "memtui.placement.worker", "--threads", str(threads)]
+            super().__init__(words, _STARTING_S)
         except WorkerEnded as error:
             hint = "; pip install 'memtui[place]'" if "No module named" in str(error) else ""
             raise UserError(f"nothing can be measured: {error}{hint}", FAILURE) from None
