@@ -30,6 +30,7 @@ NAMES = (
     "known_truth",
     "operators",
     "cheap_view",
+    "imports",
     "placement",
 )
 

@@ -15,9 +15,11 @@ from memtui import terminal
 from memtui.errors import silence
 
 if TYPE_CHECKING:
+    from memtui.learning.results import Results
     from memtui.placement.store import ProfileFile
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
     from memtui.session.reader import SessionReader
+    from memtui.views_comparison import Run
     from memtui.views_home import HomeView
 
 PATIENCE_S = 5.0  # how long a recorder may take to write the head of its session
@@ -59,6 +61,7 @@ def run_viewer(
     order: Callable[..., dict[str, Any]] | None = None,
     began_it: bool = True,
     refresh_s: float = 1.0,
+    first: str = "",
 ) -> int:
     """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
 
@@ -74,6 +77,7 @@ def run_viewer(
         order: tells the recording what the user wants of it, in the words of ``memtui.control``.
         began_it: leaving the screen ends the recording, which the footer says.
         refresh_s: how often a growing session is looked at.
+        first: "training": tensors over time lie on top in the beginning.
 
     Raises:
         UserError: there is no terminal to draw on.
@@ -83,6 +87,7 @@ def run_viewer(
     try:
         with _ready():
             reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
+            imported = reader.imported() is not None
             reader.release()  # the thread that reads opens its own connection
             from memtui.screens.monitor import MemtuiApp
 
@@ -97,6 +102,8 @@ def run_viewer(
                 stopped=stopped,
                 order=order,
                 began_it=began_it,
+                imported=imported,
+                first=first,
             )
             app.run(mouse=how.mouse)
             if not app.return_code:
@@ -121,6 +128,26 @@ def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]
     return app.return_code or 0, chosen
 
 
+def run_grid(results: Results, over: Callable[[], bool] | None) -> int:
+    """Show a grid of trainings until it is left. Returns the exit code.
+
+    Args:
+        results: its folder, which may still be written.
+        over: whether the runs that end with this screen have ended; None: they are no business of this screen.
+
+    Raises UserError: there is no terminal to draw on.
+    """
+    with _ready():
+        from memtui.present.grid import GridLog
+        from memtui.screens.grid import GridApp
+
+        how = terminal.settings()
+        log = GridLog(results, over)
+        app = GridApp(log, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+        app.run(mouse=how.mouse)
+    return app.return_code or 0
+
+
 def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], figures: Sequence[tuple[str, int]]) -> int:
     """Show a sweep until it is left. Returns the exit code.
 
@@ -136,6 +163,17 @@ def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], fig
 
         how = terminal.settings()
         app = BenchApp(title, hear, figures, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+        app.run(mouse=how.mouse)
+    return app.return_code or 0
+
+
+def run_comparison(runs: Sequence[Run]) -> int:
+    """Show trainings over each other until it is left; the exit code. Raises UserError: no terminal to draw on."""
+    with _ready():
+        from memtui.screens.comparison import ComparisonApp
+
+        how = terminal.settings()
+        app = ComparisonApp(runs, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
         app.run(mouse=how.mouse)
     return app.return_code or 0
 

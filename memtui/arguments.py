@@ -16,23 +16,23 @@ from memtui.choices import (
     DTYPES,
     ENGINES,
     FLUSHES,
-    FORMULATIONS,
     MODES,
-    PLACE,
     REARMS,
+    RULES,
     SPACES,
     STEPS_APART,
     THEMES,
-    TIMINGS,
     TRACKERS,
     WEIGHT_SETS,
 )
 from memtui.errors import BAD_INPUT
 from memtui.foreign import visible
+from memtui.placement.arguments import add_place
 
 Command = Callable[[argparse.Namespace], int]
 
-FORMATS = ("csv", "parquet", "json", "svg", "html")
+FORMATS = ("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", "chrome")
+FIGURES = ("svg", "pdf")
 SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
 _STARTS_PROGRAMS = ("run", "trace")
@@ -170,15 +170,113 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--to", choices=FORMATS, required=True, help="form")
     made.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write into")
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
+    _add_import(command("import", "make sessions of memory logs and traces of other tools"))
+    _add_breakdown(command("breakdown", "what memory is made of: bars by category, of sessions, logs and traces"))
+    text = "train a grid of settings, run by run, and go on where it was interrupted: tune GRID.toml, tune results/TIME"
+    _add_tune(command("tune", text, screen))
     text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
     _add_bench(command("bench", text, screen))
+    _add_train(
+        command(
+            "train",
+            "train a small network by a rule (BP, FA, DFA, DFAMEM), and see where memory goes",
+            how,
+            tracing,
+            screen,
+        )
+    )
+    made = command("compare", "trainings over each other on one axis: loss, accuracy, tensor memory", screen)
+    made.add_argument("files", metavar="FILE", nargs="+", type=Path, help="sessions of memtui train")
+    made.add_argument("--json", action="store_true", help="as one JSON document")
+    made.add_argument("--no-tui", dest="tui", action="store_false", help="as text, also on a terminal")
     text = "which memory each tensor should live in: place profile mlp, compare FILE, solve FILE --ratio 1:1, show FILE"
-    _add_place(command("place", text, screen))
+    add_place(command("place", text, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("completion", "a script that lets your shell complete memtui's words")
     made.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
     return parser
+
+
+def _add_import(made: Parser) -> None:
+    made.add_argument(
+        "logs",
+        metavar="LOG|DIR",
+        nargs="+",
+        type=Path,
+        help="what it is, is told by its content: an MXNet log with [mem] lines, its *_ANALYSIS, the text of ZPP-MEM, "
+        "a Chrome trace or memory timeline of PyTorch's profiler, a CUDA memory snapshot",
+    )
+    made.add_argument(
+        "-o", "--output", metavar="FILE|DIR", type=Path, required=True, help="session; of several a folder of them"
+    )
+    made.add_argument(
+        "--from",
+        dest="first",
+        type=values.moment,
+        metavar="S",
+        help="only what is S seconds after its begin or later (a log without times: lines)",
+    )
+    made.add_argument("--until", dest="last", type=values.moment, metavar="S", help="and only what is before that")
+    made.add_argument("--force", action="store_true", help="overwrite sessions that are there")
+    made.add_argument("--json", action="store_true", help="as one JSON document")
+
+
+def _add_breakdown(made: Parser) -> None:
+    made.add_argument(
+        "files", metavar="FILE|LOG", nargs="+", type=Path, help="a session, or anything that memtui import takes"
+    )
+    made.add_argument(
+        "--rules",
+        choices=RULES,
+        default="memtui",
+        help="what is a category: memtui goes by the kind of tensor and drops nothing; compat does what the scripts of "
+        "MXNet's memory profiler do, with what they get wrong (memtui)",
+    )
+    made.add_argument(
+        "--fraction", type=values.percent, default=0.0, metavar="PCT", help="leave out bars of that share or less"
+    )
+    made.add_argument("--title", default="", metavar="T", help="above everything")
+    made.add_argument("--all", action="store_true", help="all files on one scale; of figures, in one")
+    made.add_argument(
+        "--subtract-padding", action="store_true", help="without the 32 bytes that MXNet's pool adds to an allocation"
+    )
+    made.add_argument("--to", choices=FIGURES, help="figures in place of text")
+    made.add_argument("-o", "--output", metavar="DIR", type=Path, help="folder to write them into")
+    made.add_argument("--force", action="store_true", help="overwrite figures that are there")
+    made.add_argument("--json", action="store_true", help="as one JSON document")
+
+
+def _add_tune(made: Parser) -> None:
+    made.add_argument(
+        "what",
+        metavar="GRID.toml",
+        nargs="?",
+        help="TOML with [grid]; or a folder to look at; or, with --grid, NETWORK",
+    )
+    made.add_argument("network", metavar="NETWORK", nargs="?", help="of all runs, where no axis is called name")
+    group = made.add_argument_group("what is run")
+    group.add_argument(
+        "--grid",
+        action="append",
+        default=[],
+        metavar="K=V,V",
+        help="values of a setting, or name=NETWORK,NETWORK; every combination is run, the first axis slowest",
+    )
+    group.add_argument("--set", action="append", default=[], metavar="K=V", help="a setting of all runs")
+    group.add_argument("--config", type=Path, metavar="FILE", help="TOML with networks of yours")
+    group.add_argument("--resume", type=Path, metavar="DIR", help="go on with the grid of this folder")
+    group.add_argument("--again", action="store_true", help="from the beginning, though the same grid was run before")
+    group.add_argument("--retry", action="store_true", help="run what failed once more")
+    group.add_argument("--jobs", type=values.jobs, default=1, metavar="N", help="runs at a time (1)")
+    group = made.add_argument_group("results")
+    group.add_argument(
+        "-o", "--output", type=Path, default=Path("results"), metavar="DIR", help="where the folder is made (results)"
+    )
+    group.add_argument("--json", action="store_true", help="one JSON document at the end")
+    group.add_argument(
+        "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
+    )
 
 
 def _add_bench(made: Parser) -> None:
@@ -235,73 +333,44 @@ def _add_bench(made: Parser) -> None:
     group.add_argument("--unflagged", action="store_true", help="only those without a flag")
 
 
-def _add_place(made: Parser) -> None:
+def _add_train(made: Parser) -> None:
     made.add_argument(
-        "what",
-        metavar="WHAT",
-        choices=PLACE,
-        help="profile (time a training step), compare (do two ways of timing agree), solve (what may live in slow "
-        "memory), show (a screen)",
+        "network", metavar="NETWORK", help="of what train list shows, or of your own: --config, --definitions"
     )
-    made.add_argument(
-        "file",
-        metavar="FILE",
-        type=Path,
-        help="a placement profile; what to profile: mlp, conv, transformer, or FILE.py:function (returns model, "
-        "inputs, loss)",
-    )
-    made.add_argument("--json", action="store_true", help="as one JSON document")
-    made.add_argument(
-        "--mode",
-        type=values.timings,
-        metavar="MODE",
-        help=f"which times, of {', '.join(TIMINGS)}: those to measure, with commas (isolated), or the one to solve "
-        "with (the first of these that has every op)",
-    )
-    group = made.add_argument_group("profile")
+    group = made.add_argument_group("what is trained, and how (the settings of ZPP-MEM; docs/train.md)")
+    group.add_argument("--type", metavar="RULE", help="BP, FA, DFA or DFAMEM (BP)")
     group.add_argument(
-        "--pools",
-        default="dram,emulated:29,12",
-        metavar="LIST",
-        help="of dram, numa:NODE, file:FOLDER, huge, emulated:READ,WRITE (GB/s), cuda, pinned, pageable, the fast one "
-        "first (dram,emulated:29,12)",
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any setting: momentum=0, eval_period=50",
     )
-    group.add_argument("-o", "--output", type=Path, metavar="FILE", help="profile; one that was broken off goes on")
-    group.add_argument("--force", action="store_true", help="overwrite a profile that is there")
+    for name, metavar, text in (
+        ("learning-rate", "R", "step size"),
+        ("batch-size", "N", "examples in an iteration"),
+        ("epochs", "N", "times through the data"),
+        ("cost-function", "NAME", "softmax_cross_entropy, sigmoid_cross_entropy, mean_squared_error"),
+        ("dataset-name", "NAME", "digits, clusters, mnist, cifar10, cifar100"),
+        ("sequence", "NAME", "layers of another network"),
+        ("seed", "N", "of weights, feedback and the order of the data"),
+        ("data", "DIR", "folder with the files of MNIST or CIFAR"),
+    ):
+        group.add_argument(f"--{name}", metavar=metavar, help=text)
+    group.add_argument("--config", type=Path, metavar="FILE", help="TOML with networks of your own: [name], extends")
     group.add_argument(
-        "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
+        "--definitions", type=Path, metavar="FILE", help="Python with functions name(output_size) -> [layers]"
     )
+    group.add_argument("--memory-only", action="store_true", help="write the memory of iteration 5 to plots/, and stop")
+    group.add_argument("--save-graph", action="store_true", help="write operators and edges of that iteration to demo/")
     group.add_argument(
-        "--seconds", type=values.duration, default=0.1, metavar="T", help="for each configuration or run (0.1)"
+        "--gather-stats", action="store_true", help="write mean and spread of weights, activations, errors"
     )
+    group = made.add_argument_group("results")
     group.add_argument(
-        "--batch", type=values.batch, default=256, metavar="N", help="of mlp, conv and transformer (256)"
+        "--no-tui", dest="tui", action="store_false", help="lines, also on a terminal; -o keeps a session"
     )
-    group.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of an op (all CPUs but one)")
-    group.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters, inputs and the order (0)")
-    group.add_argument(
-        "--cache", type=Path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
-    )
-    group = made.add_argument_group("solve")
-    room = group.add_mutually_exclusive_group()
-    room.add_argument("--limit", type=values.size, metavar="SIZE", help="of fast memory for intermediate tensors: 8GiB")
-    room.add_argument(
-        "--ratio", type=values.ratio, metavar="P:D", help="slow to fast: 1:1 is half of the most that is alive at once"
-    )
-    group.add_argument(
-        "--formulation",
-        choices=FORMULATIONS,
-        default="static",
-        help="tensors stay where they are made (static), are moved between ops (sync) or during them, too (async), or "
-        "go where there is room when they are made (first-touch)",
-    )
-    group.add_argument("--slow", metavar="POOL", help="the slow pool (default: the first one of the profile)")
-    group.add_argument("--pareto", action="store_true", help="the time of a step by fast memory, from none to all")
-    group.add_argument(
-        "--time-limit", type=values.duration, default=60.0, metavar="S", help="then the best that was found (60)"
-    )
-    group.add_argument("--run", dest="execute", action="store_true", help="execute the plan and check its results")
-    group.add_argument("--model", metavar="FILE.py:function", help="that was profiled, to let its code be run")
+    group.add_argument("--json", action="store_true", help="one JSON document at the end; lines go to stderr")
 
 
 def _observation_options() -> Parser:

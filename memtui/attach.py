@@ -24,7 +24,12 @@ STOPPED_OR_QUIT = "the recording was stopped from elsewhere (memtui stop, or q o
 
 
 def watch(
-    observe: Callable[[], Observation], prepare: Callable[[], object], say: Callable[[str], object], *, program: bool
+    observe: Callable[[], Observation],
+    prepare: Callable[[], object],
+    say: Callable[[str], object],
+    *,
+    program: bool,
+    first: str = "",
 ) -> int:
     """Record and view; the exit code.
 
@@ -34,6 +39,7 @@ def watch(
     Args:
         observe: starts the recording; called in its supervisor.
         program: a program is started for this.
+        first: the screen that lies on top in the beginning, see ``app.run_viewer``.
         prepare: makes the terminal ready for a screen.
         say: tells the user a line that is no result.
 
@@ -48,9 +54,9 @@ def watch(
     say(recording.notice)
     prepare()  # after sudo, if any, was undone: it looks at the user's variables
     if not program:
-        return _view(recording, [])
+        return _view(recording, [], first)
     with _passing_on(recording) as passed:
-        return _view(recording, passed)
+        return _view(recording, passed, first)
 
 
 @contextmanager
@@ -70,7 +76,7 @@ def _passing_on(recording: Recording) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _view(recording: Recording, passed: list[int]) -> int:
+def _view(recording: Recording, passed: list[int], first: str) -> int:
     """Until it ends or is left alone."""
     left: list[str] = []
 
@@ -80,7 +86,12 @@ def _view(recording: Recording, passed: list[int]) -> int:
 
     try:
         code = run_viewer(
-            recording.path, live=True, on_quit=left.append, stopped=stopped, order=partial(order, recording.path)
+            recording.path,
+            live=True,
+            on_quit=left.append,
+            stopped=stopped,
+            order=partial(order, recording.path),
+            first=first,
         )
     except BaseException:
         _tell_way_back(recording.pid, recording.id, recording.path)

@@ -21,6 +21,7 @@ MODES = ("forward", "forward-backward")  # its passes
 CACHE_STATES = ("cold", "warm")  # whether its inputs lie in the cache
 WEIGHT_SETS = ("rotate", "same")  # several sets of weights that take turns, or one
 SPACES = ("small", "resnet50", "thesis", "sparsity", "predict")  # bundled sets of configurations
+RULES = ("memtui", "compat")  # by which memory is broken down
 ENGINES = ("submitit",)  # what runs the parts of a sweep
 PLACE = ("profile", "compare", "solve", "show")  # what memtui place does
 TIMINGS = ("isolated", "single", "simultaneous")  # how an op is timed: alone, in its graph, there with others

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.arguments import Parser, build_parser
-from memtui.errors import FAILURE, UserError, silence
+from memtui.errors import BAD_INPUT, FAILURE, UserError, silence
 from memtui.foreign import visible
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ def _trace(args: argparse.Namespace) -> int:
     return _watch(args, Launch(tuple(args.command), log=True, trace_every=args.every))
 
 
-def _watch(args: argparse.Namespace, what: int | Launch) -> int:
-    """Record and view; the session stays."""
+def _watch(args: argparse.Namespace, what: int | Launch, first: str = "") -> int:
+    """Record and view; the session stays. ``first``: the screen that lies on top."""
     from memtui.attach import watch
 
     _require_terminal()
@@ -166,6 +166,7 @@ def _watch(args: argparse.Namespace, what: int | Launch) -> int:
         lambda: _prepare_screen(args),
         lambda line: _say(args, line),
         program=not isinstance(what, int),
+        first=first,
     )
 
 
@@ -335,6 +336,43 @@ def _print_report(path: Path, *, as_json: bool, redact: bool = False) -> None:
     print(json.dumps(report, indent=2) if as_json else format_report(report))
 
 
+def _import(args: argparse.Namespace) -> int:
+    import json
+
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it multiplies no matrices; numpy would start threads for it
+    from memtui.importing.command import import_all, plain, words
+
+    _drop_root()
+    wanted = args.first, args.last
+    found = import_all(args.logs, args.output, lambda line: _say(args, line), wanted=wanted, force=args.force)
+    if args.json:
+        print(json.dumps(plain(found), indent=2))
+    else:
+        for outcome in found:
+            if outcome.session is not None:
+                print(visible(words(outcome)))
+    return 0 if all(outcome.session is not None for outcome in found) else BAD_INPUT
+
+
+def _breakdown(args: argparse.Namespace) -> int:
+    from memtui.breakdown.command import Asked, breakdown
+
+    _drop_root()
+    asked = Asked(
+        args.rules,
+        args.fraction,
+        args.title,
+        args.all,
+        args.subtract_padding,
+        args.to or "",
+        args.output,
+        args.force,
+        args.json,
+    )
+    # What it shows is made visible line by line: it may have many.
+    return 0 if breakdown(args.files, asked, lambda line: _say(args, line), print) else BAD_INPUT
+
+
 def _export(args: argparse.Namespace) -> int:
     import threading
     import time
@@ -372,10 +410,55 @@ def _doctor(args: argparse.Namespace) -> int:
     return 0
 
 
+def _tune(args: argparse.Namespace) -> int:
+    from memtui.learning.tune_command import tune
+
+    _drop_root()
+    return tune(args, lambda line: _say(args, line))
+
+
 def _bench(args: argparse.Namespace) -> int:
     from memtui.bench.command import bench
 
     return bench(args, lambda line: _say(args, line))
+
+
+def _train(args: argparse.Namespace) -> int:
+    """On a terminal with the screen on it; else without, and recorded only where a session is asked for."""
+    from memtui.learning.command import MEMORY_ONLY_EVERY, asked, listed, print_document, result_file, run_plainly
+    from memtui.observe import Launch
+
+    if args.network == "list":
+        listed(print)
+        return 0
+    what = asked(args)
+    shows = args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty()
+    if not shows and args.output is None:
+        _drop_root()
+        return run_plainly(what, as_json=args.json)
+    every = MEMORY_ONLY_EVERY if what.settings.memory_only else args.every
+    if shows:
+        name = f"{args.network}-{what.settings.type}"
+        launch = Launch(what.words(), name=name, log=True, dies_with_memtui=True, trace_every=every)
+        return _watch(args, launch, first="training")
+    from memtui.record import record
+
+    with result_file() as result:
+        words = what.words("--result", str(result), *(("--progress-to", "stderr") if args.json else ()))
+
+        def tell(path: Path, shown: bool) -> None:
+            if args.json and result.exists():
+                print_document(what, result, path)
+
+        launch = Launch(words, trace_every=every)
+        return record(lambda: _observation(args, launch), lambda line: _say(args, line), tell, program=True)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from memtui.compare import compare
+
+    _drop_root()
+    return compare(args, lambda: _prepare_screen(args))
 
 
 def _place(args: argparse.Namespace) -> int:
@@ -405,7 +488,12 @@ COMMANDS = {
     "mark": _mark,
     "report": _report,
     "export": _export,
+    "import": _import,
+    "breakdown": _breakdown,
+    "tune": _tune,
     "bench": _bench,
+    "train": _train,
+    "compare": _compare,
     "place": _place,
     "doctor": _doctor,
     "completion": _completion,

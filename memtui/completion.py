@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 from memtui.config import parsers_of
 
+_KINDS = {"PID": "pid", "PID|NAME": "pid", "DIR": "dir", "FILE": "session"}
+_KINDS |= dict.fromkeys(("GRID.toml", "LOG|DIR", "FILE|LOG"), "file")
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -62,7 +65,8 @@ def _word(action: argparse.Action) -> Word:
     elif choices:
         kind = "choice"
     else:
-        kind = {"PID": "pid", "PID|NAME": "pid", "DIR": "dir", "FILE": "file" if flags else "session"}.get(name, "text")
+        kind = _KINDS.get(name, "text")
+        kind = "file" if kind == "session" and flags else kind
     return Word(flags, kind, name, action.help or "", choices)
 
 

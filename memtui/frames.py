@@ -24,6 +24,7 @@ from memtui.samples import (
     GpuMemory,
     Hello,
     Host,
+    LearningProgress,
     Message,
     Options,
     Power,
@@ -44,7 +45,8 @@ PROTOCOL = 8
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
-_DTYPES = {"u8": np.dtype("<u8"), "i8": np.dtype("<i8")}
+_DTYPES = {"u8": np.dtype("<u8"), "i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
+_ARRAYS = {"i": "i8", "f": "f8"}  # by kind of numpy
 _SETS = ("pages", "resident")
 _VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes", "vma_shared_bytes")
 
@@ -130,6 +132,7 @@ _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
     TrainingProgress: lambda d, arrays: TrainingProgress(
         **(d | {"names": tuple(d["names"]), "ends_ns": next(arrays), "usage": next(arrays)})
     ),
+    LearningProgress: lambda d, arrays: LearningProgress(**(d | {"places": next(arrays), "values": next(arrays)})),
 }
 
 
@@ -146,7 +149,7 @@ def encode(message: Message) -> bytes:
         arrays += [value for value in fields.values() if isinstance(value, np.ndarray)]
     else:
         plain = asdict(message)
-    kinds = ["i8" if a.dtype.kind == "i" else "u8" for a in arrays]
+    kinds = [_ARRAYS.get(a.dtype.kind, "u8") for a in arrays]
     plain["arrays"] = [[kind, list(a.shape)] for kind, a in zip(kinds, arrays, strict=True)]
     text = json.dumps(plain, separators=(",", ":")).encode()
     raw = b"".join(np.ascontiguousarray(a, _DTYPES[k]).tobytes() for k, a in zip(kinds, arrays, strict=True))

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from memtui.analysis.lean import intervals_s, median
+from memtui.allocations import allocation_words, allocations
+from memtui.analysis.lean import intervals_s
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.tensor_pages import tensor_name
 from memtui.budget import allowed, seconds
@@ -18,10 +19,10 @@ from memtui.by_category import by_category
 from memtui.choices import tracker_label
 from memtui.export.source import open_source
 from memtui.foreign import visible
+from memtui.origin import origin, origin_words
 from memtui.samples import MAIN_MEMORY, SHARED_UNKNOWN, GpuMemory, PowerReading, Status
-from memtui.session.allocations import RecordedStep
 from memtui.session.reader import SessionReader
-from memtui.training import training, training_words
+from memtui.training import learning, learning_words, training, training_words
 from memtui.units import between, duration, energy, percent, size
 
 SECOND_NS = 1e9
@@ -74,9 +75,11 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
         "power": _power(reader.power(0, 2**62)),
         "training": training(reader, own_steps),
-        "allocations": _allocations(own_steps),
+        "imported": origin(reader),
+        "learning": learning(reader, own_steps),
+        "allocations": allocations(reader, own_steps),
         "device_allocations": {
-            device: _allocations([step for step in steps if step.device == device])
+            device: allocations(reader, [step for step in steps if step.device == device])
             for device in sorted({step.device for step in steps} - {MAIN_MEMORY})
         },
         "by_category": by_category(reader),
@@ -300,27 +303,6 @@ def _longest_pause_s(rows: list[dict[str, Any]]) -> float | None:
     return max(known) / SECOND_NS if known else None
 
 
-def _allocations(steps: list[RecordedStep]) -> dict[str, Any] | None:
-    """What was held at the peak of the recorded training steps; None where none was recorded."""
-    if not steps:
-        return None
-    most = max(steps, key=lambda step: step.peak_bytes)
-    return {
-        "steps": len(steps),
-        "pids": sorted({step.pid for step in steps}),
-        "peak_bytes": {"median": median(np.array([s.peak_bytes for s in steps])), "max": most.peak_bytes},
-        "at_peak": {
-            "pid": most.pid,
-            "step": most.step,
-            "op": most.peak_op,
-            "layer": most.peak_layer,
-            "bytes": most.peak_parts,
-        },
-        "recording_ns": median(np.array([s.cost_ns for s in steps])),  # on top of a step's own time
-        "lost_steps": sum(step.lost for step in steps),
-    }
-
-
 def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
     """Mean power and energy per source.
 
@@ -351,6 +333,54 @@ def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
 
 def format_report(report: dict[str, Any]) -> str:
     """The report as a page of text."""
+    lines = _recorded_words(report) if report["imported"] is None else _imported_words(report)
+    lines += training_words(report["training"])
+    lines += learning_words(report["learning"])
+    what = "training step" if report["imported"] is None else "stretch"
+    lines += allocation_words(report["allocations"], what)
+    for device, found in report["device_allocations"].items():
+        lines += [f"{device:<12} {line[13:]}" for line in allocation_words(found, what)]
+    lines += _category_words(report["by_category"])
+    for power in report["power"]:
+        shown = f"mean {power['mean_w']:.1f} W" if power["mean_w"] is not None else f"n/a: {power['reason']}"
+        joules = f", {energy(power['energy_j'])}" if power["energy_j"] is not None else ""
+        count = power["processes"]
+        shared = f", {count} process{'es' * (count != 1)}" if count is not None else ""
+        since = f" ({power['reason']})" if power["reason"] and power["mean_w"] is not None else ""
+        lines.append(f"power        {power['device']} {power['scope']}{shared}: {shown}{joules}{since}")
+    listed = _largest(report["processes"])
+    for process in listed:
+        shared_words = _of_it_shared(process) if len(report["processes"]) > 1 else ""
+        lines.append(
+            f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}{shared_words}, "
+            f"resident {size(process['rss_bytes'])}, {_gpu_words(process)}  {_one_line(process['command'])}"
+        )
+    if more := len(report["processes"]) - len(listed):
+        lines.append(f"process      and {more} more, all smaller (--json has them)")
+    if report["imported"] is None:  # else they were told with it
+        lines += [f"{mark['kind']:<12} at {mark['t_s']:.1f} s: {mark['text']}" for mark in report["marks"]]
+    lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
+    if report["gaps"]["processes"]:
+        lines.append(f"gap          {report['gaps']['processes']} processes began or ended inside a window")
+    lines += [f"warning      {text}" for text in report["warnings"]]
+    lines += [f"disturbed    {count} windows: {cause}" for cause, count in report["disturbed"]["causes"].items()]
+    if report["thinned"]:
+        room = size(report["thinned"]["to_bytes"])
+        lines.append(
+            f"thinned      page sets had to make room to keep the file below {room} (--max-size), the oldest first"
+        )
+    if report["lost"]:
+        lines.append(f"lost         {report['lost']} windows without a working set")
+    return "\n".join(map(visible, lines))
+
+
+def _imported_words(report: dict[str, Any]) -> list[str]:
+    """Of a file of another tool nothing is known but allocations."""
+    return [f"session      {report['session']}", *origin_words(report["imported"])]
+
+
+def _recorded_words(report: dict[str, Any]) -> list[str]:
+    """What was recorded of a process."""
     target, wss, rss = report["target"], report["wss_bytes"], report["rss_bytes"]
     overhead, reuse = report["overhead"], report["reuse"]
     lines = [
@@ -376,56 +406,7 @@ def format_report(report: dict[str, Any]) -> str:
         f"overhead     paused {percent(overhead['paused_fraction'])}, own CPU {percent(overhead['self_cpu_fraction'])}"
         + (f"; {budget_words(overhead['budget'])}" if overhead["budget"] else "")
     )
-    lines += training_words(report["training"])
-    lines += _allocation_words(report["allocations"])
-    for device, found in report["device_allocations"].items():
-        lines += [f"{device:<12} {line[13:]}" for line in _allocation_words(found)]
-    lines += _category_words(report["by_category"])
-    for power in report["power"]:
-        shown = f"mean {power['mean_w']:.1f} W" if power["mean_w"] is not None else f"n/a: {power['reason']}"
-        joules = f", {energy(power['energy_j'])}" if power["energy_j"] is not None else ""
-        count = power["processes"]
-        shared = f", {count} process{'es' * (count != 1)}" if count is not None else ""
-        since = f" ({power['reason']})" if power["reason"] and power["mean_w"] is not None else ""
-        lines.append(f"power        {power['device']} {power['scope']}{shared}: {shown}{joules}{since}")
-    listed = _largest(report["processes"])
-    for process in listed:
-        shared_words = _of_it_shared(process) if len(report["processes"]) > 1 else ""
-        lines.append(
-            f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}{shared_words}, "
-            f"resident {size(process['rss_bytes'])}, {_gpu_words(process)}  {_one_line(process['command'])}"
-        )
-    if more := len(report["processes"]) - len(listed):
-        lines.append(f"process      and {more} more, all smaller (--json has them)")
-    lines += [f"{mark['kind']:<12} at {mark['t_s']:.1f} s: {mark['text']}" for mark in report["marks"]]
-    lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
-    if report["gaps"]["processes"]:
-        lines.append(f"gap          {report['gaps']['processes']} processes began or ended inside a window")
-    lines += [f"warning      {text}" for text in report["warnings"]]
-    lines += [f"disturbed    {count} windows: {cause}" for cause, count in report["disturbed"]["causes"].items()]
-    if report["thinned"]:
-        room = size(report["thinned"]["to_bytes"])
-        lines.append(
-            f"thinned      page sets had to make room to keep the file below {room} (--max-size), the oldest first"
-        )
-    if report["lost"]:
-        lines.append(f"lost         {report['lost']} windows without a working set")
-    return "\n".join(map(visible, lines))
-
-
-def _allocation_words(found: dict[str, Any] | None) -> list[str]:
-    if found is None:
-        return []
-    peak, at = found["peak_bytes"], found["at_peak"]
-    many = f"{found['steps']} training step{'s' * (found['steps'] != 1)}"
-    where = at["op"].rpartition("/")[2] + (f" in layer {at['layer']}" if at["layer"] else "") or "the begin of the step"
-    held = sorted(at["bytes"].items(), key=lambda part: -part[1])
-    lost = f"; {found['lost_steps']} more were lost" if found["lost_steps"] else ""
-    return [
-        f"allocations  {many} recorded: peak {size(peak['median'])} in the median, at most {size(peak['max'])} in step "
-        f"{at['step']}, at {where}{lost}",
-        "at the peak  " + ", ".join(f"{category} {size(part)}" for category, part in held),
-    ]
+    return lines
 
 
 def _category_words(found: dict[str, Any] | None) -> list[str]:

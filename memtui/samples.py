@@ -340,6 +340,24 @@ class TrainingProgress:
     device: str = MAIN_MEMORY
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LearningProgress:
+    """How well a process learns, since its last such message.
+
+    Attributes:
+        pid: the process.
+        about: what it trains, JSON: at least ``network`` and ``type``, see ``memtui.session.learning``.
+        places: i8[3, n]: when, number of the iteration, number of the epoch, all rising, both numbers from 1.
+        values: f8[3, n]: mean loss since the point before, accuracy in percent, and the least accuracy that is wanted
+            from there on; not a number where it was not measured, or none is wanted.
+    """
+
+    pid: int
+    about: str
+    places: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened at one moment: a mark, a gap, an exec, a target that was found stopped."""
@@ -370,5 +388,5 @@ class Power:
     gpu_memory: tuple[GpuMemory, ...] = ()
 
 
-Told = AllocationStep | TensorRanges | TrainingProgress  # by programs about themselves
+Told = AllocationStep | TensorRanges | TrainingProgress | LearningProgress  # by programs about themselves
 Message = Hello | Process | VmaTable | Window | Power | Event | End | Told

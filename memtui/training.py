@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from memtui.learning.peak import segment_of, segment_words, telling
 from memtui.samples import MAIN_MEMORY
 from memtui.session.allocations import RecordedStep
+from memtui.session.learning import About, LearningPoint
 from memtui.session.reader import SessionReader
 from memtui.session.training import ProgressRow
 from memtui.units import duration, size
@@ -59,6 +61,73 @@ def _other_devices(reader: SessionReader, pid: int) -> list[dict[str, Any]]:
         if device != MAIN_MEMORY
     }
     return [{"device": device, "peak_bytes": peak_bytes} for device, peak_bytes in peaks.items() if peak_bytes]
+
+
+def learning(reader: SessionReader, recorded: Sequence[RecordedStep]) -> list[dict[str, Any]]:
+    """One entry for each process that tells how well it learns: where it is, and what sets the peak of its memory.
+
+    ``recorded`` are the steps that were recorded whole.
+
+    Raises:
+        SessionError: the session is damaged.
+    """
+    points = reader.learning()
+    return [
+        _learning_of(
+            about,
+            [point for point in points if point.pid == about.pid],
+            [step for step in recorded if step.pid == about.pid],
+        )
+        for about in reader.trainings()
+    ]
+
+
+def _learning_of(about: About, points: list[LearningPoint], recorded: list[RecordedStep]) -> dict[str, Any]:
+    def newest(name: str) -> float | None:
+        return next((value for point in reversed(points) if (value := getattr(point, name)) is not None), None)
+
+    peak = telling(recorded)
+    segment = segment_of(peak.peak_layer, about.segments) if peak is not None else ()
+    return {
+        "pid": about.pid,
+        "network": about.network,
+        "type": about.rule,
+        "settings": about.settings,
+        "epoch": points[-1].epoch if points else 0,
+        "iteration": points[-1].iteration if points else 0,
+        "loss": newest("loss"),
+        "accuracy": newest("accuracy"),
+        "best_accuracy": max((point.accuracy for point in points if point.accuracy is not None), default=None),
+        "minimum_accuracy": newest("minimum"),
+        "peak_above_start_bytes": peak.peak_bytes - peak.start_bytes if peak is not None else None,
+        "peak_segment": list(segment) or None,
+        "one_segment_at_a_time": about.direct,
+        "reason": "" if peak is not None else "no step was recorded whole",
+    }
+
+
+def learning_words(found: list[dict[str, Any]]) -> list[str]:
+    """Lines of the report."""
+    lines = []
+    for one in found:
+        figures = [f"epoch {one['epoch']}", f"iteration {one['iteration']:,}"]
+        figures += [f"loss {one['loss']:.4g}"] if one["loss"] is not None else []
+        if one["accuracy"] is not None:
+            figures.append(f"accuracy {one['accuracy']:.1f} % (best {one['best_accuracy']:.1f} %)")
+        if one["minimum_accuracy"] is not None:
+            figures.append(f"at least {one['minimum_accuracy']:g} % is wanted")
+        lines.append(f"learning     {one['network']} by {one['type']}: {', '.join(figures)}")
+        if one["peak_above_start_bytes"] is None:
+            continue
+        peak = f"{size(one['peak_above_start_bytes'])} above the start of the step"
+        if one["peak_segment"] and one["one_segment_at_a_time"]:
+            words = f"{segment_words(one['peak_segment'])} alone sets the peak, {peak}; nothing else would lower it"
+        elif one["peak_segment"]:
+            words = f"the peak, {peak}, is in {segment_words(one['peak_segment'])}"
+        else:
+            words = f"the peak, {peak}, is in none"
+        lines.append(f"segment      {words}")
+    return lines
 
 
 def training_words(found: list[dict[str, Any]]) -> list[str]:

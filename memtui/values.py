@@ -35,6 +35,25 @@ def duration(text: str) -> float:
     return value
 
 
+def moment(text: str) -> float:
+    """``--from``, ``--until`` of an import."""
+    value = _seconds(text)
+    if value * 1e9 > DURATION_NS[1]:
+        raise argparse.ArgumentTypeError(f"must be at most ten years, in seconds, not {text}")
+    return value
+
+
+def percent(text: str) -> float:
+    """``--fraction``: a share in per cent, with or without the sign."""
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of per cent, such as 5, not {text!r}") from None
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 100 per cent, not {text}")
+    return value
+
+
 def overhead(text: str) -> int:
     """``--max-overhead``: per cent of the time, with or without the sign; in parts per million."""
     try:

@@ -33,6 +33,7 @@ class TrainingView:
         device: whose memory it is.
         devices: of which one can be chosen.
         note: what is said where nothing was seen.
+        learning: how well it learns; None where it does not tell.
     """
 
     axis: TimeAxis
@@ -53,3 +54,34 @@ class TrainingView:
     device: str = MAIN_MEMORY
     devices: tuple[str, ...] = (MAIN_MEMORY,)
     note: str = ""
+    learning: LearningView | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearningView:
+    """How well a training learns.
+
+    Attributes:
+        axis: the time axis that all screens share.
+        t_ns: i8[n], of the points in sight, rising.
+        loss, accuracy, minimum: f8[n]: mean loss, percent right, percent that are wanted from there on; nan: not told.
+        title: network and rule.
+        iteration, epoch: at the cursor; 0: none yet.
+        epochs: how many there are to be; 0: not told.
+        loss_here, accuracy_here, minimum_here: the last ones at the cursor; nan: none.
+        peak: what sets the peak of its memory.
+    """
+
+    axis: TimeAxis
+    t_ns: NDArray[np.int64]
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    minimum: NDArray[np.float64]
+    title: str = ""
+    iteration: int = 0
+    epoch: int = 0
+    epochs: int = 0
+    loss_here: float = float("nan")
+    accuracy_here: float = float("nan")
+    minimum_here: float = float("nan")
+    peak: str = ""

@@ -119,7 +119,7 @@ def test_output(system, tmp_path):
     source = """
 from pathlib import Path
 from memtui.present.output import OutputLog
-log = OutputLog(Path("s.memtui"))
+log = OutputLog(Path("s.log"))
 log.shown = True
 log.resize(80, 20)
 print(log.view().rows)

@@ -16,11 +16,11 @@ import pytest
 
 from memtui.bench import sweep as sweep_module
 from memtui.bench.configuration import make
-from memtui.bench.lock import DeviceLock
 from memtui.bench.plan import Plan
 from memtui.bench.store import Database
 from memtui.bench.sweep import REFERENCE_EVERY, Progress, Request, Sweep, _with_references
 from memtui.errors import UserError
+from memtui.exclusive import exclusively
 from memtui.probes.energy_source import EnergySource, NoSource
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -155,7 +155,7 @@ def test_one_bench_at_a_time_on_a_device(database, own_lock):
 
 
 def test_the_lock_is_let_go(own_lock):
-    with DeviceLock(own_lock, "cpu"):
+    with exclusively(own_lock, "{who}"):
         pass
     with own_lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.arguments import build_parser
+from memtui.arguments import FORMATS, build_parser
 from memtui.cli import COMMANDS
 from memtui.completion import commands_of
 
@@ -83,7 +83,7 @@ def test_words_are_completed_by_what_they_are(scripts, folder):
     assert offered("exp") == ["export"]
     assert offered("replay", "") == ["one.memtui", "runs", "two words.memtui"]
     assert offered("replay", "--ascii", "tw") == ["two words.memtui"]
-    assert offered("export", "one.memtui", "--to", "") == ["csv", "html", "json", "parquet", "svg"]
+    assert offered("export", "one.memtui", "--to", "") == sorted(FORMATS)
     assert offered("export", "one.memtui", "-o", "") == ["runs"]
     assert offered("record", "-o", "") == ["notes.txt", "one.memtui", "runs", "two words.memtui"]
     assert offered("attach", "--tracker", "pa") == ["pagetable"]
@@ -126,7 +126,7 @@ def test_fish(scripts, folder, saved):
     assert {"one.memtui", "two words.memtui"} <= {name.replace("\\ ", " ") for name in offered("memtui replay ")}
     assert {f"{saved}/train-1.memtui", f"{saved}/train-2.memtui"} <= offered("memtui replay ")
     assert offered("memtui report train-2") == {f"{saved}/train-2.memtui"}
-    assert offered("memtui export x --to ") == {"csv", "html", "json", "parquet", "svg"}
+    assert offered("memtui export x --to ") == set(FORMATS)
     assert "--no-pause" in offered("memtui record --no")
     assert str(os.getpid()) in offered("memtui attach ")
 
@@ -175,7 +175,7 @@ def test_the_tab_key(shell, words, setup, scripts, folder, saved):
         terminal.type("memtui replay tw\t", "two\\ words.memtui")
         terminal.type("\x15memtui report train-2\t", f"{saved}/train-2.memtui")
         terminal.type("\x15memtui export x --to \t\t", "parquet")
-        terminal.type("\x15memtui comp\t", "memtui completion")
+        terminal.type("\x15memtui compl\t", "memtui completion")
         terminal.type("\x15memtui attach --no-p\t", "--no-pause")
     finally:
         terminal.close()

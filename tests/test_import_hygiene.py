@@ -24,8 +24,13 @@ def loaded(source: str) -> set[str]:
         ("import memtui.sampler", HEAVY | SCREEN | {"sqlite3"}),
         ("import memtui.recorder.__main__", HEAVY | SCREEN | {"psutil", "pynvml"}),
         ("import memtui.observe", HEAVY | SCREEN | {"pynvml"}),
+        ("import memtui.placement.command, memtui.placement.solve.find", HEAVY | SCREEN | {"psutil", "pynvml"}),
         ("import memtui.cli", HEAVY | SCREEN | {"numpy", "psutil", "sqlite3", "asyncio"}),
+        ("import memtui.learning.tune_command", HEAVY | SCREEN | {"psutil", "sqlite3", "asyncio"}),
         ("import memtui.app, memtui.screens.monitor, memtui.session.reader", HEAVY | {"psutil", "pynvml"}),
+        ("import memtui.importing.command, memtui.breakdown.command", HEAVY | SCREEN | {"psutil", "pynvml"}),
+        ("import memtui.learning.command, memtui.learning.worker", HEAVY | SCREEN),
+        ("import memtui.compare", HEAVY),
         ("import memtui.report, memtui.export.forms, memtui.export.figures", HEAVY | SCREEN),
     ],
 )

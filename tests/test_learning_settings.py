@@ -123,3 +123,7 @@ def test_nothing_but_the_one_error_comes_out(changes: dict[str, Any]) -> None:
         return
     assert isinstance(found, Settings)
     assert settings_of("fcReLu", found.to_plain()) == found
+
+
+def test_a_network_that_says_nothing_is_the_usual_one() -> None:
+    assert settings_of("mine", {}, {"mine": {}}) == Settings()

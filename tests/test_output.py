@@ -77,7 +77,7 @@ def session(tmp_path) -> Path:
 
 
 def shown(session: Path, columns: int = 40, rows: int = 10) -> OutputLog:
-    log = OutputLog(session)
+    log = OutputLog(log_beside(session))
     log.shown = True
     log.resize(columns, rows)
     return log
@@ -138,7 +138,7 @@ def test_it_says_why_there_is_nothing(session):
 def test_it_costs_nothing_until_it_is_looked_at(session, monkeypatch):
     log_beside(session).write_text("hello\n")
     monkeypatch.setattr(output, "open_log", lambda path: pytest.fail("it was opened"))
-    assert OutputLog(session).view().rows == ()
+    assert OutputLog(log_beside(session)).view().rows == ()
 
 
 def test_it_follows_and_scrolls(session):

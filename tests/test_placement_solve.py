@@ -345,6 +345,23 @@ def test_curve_falls_and_ends_with_everything_fast() -> None:
     ]  # fmt: skip
 
 
+def test_bytes_that_the_solvers_tolerance_allowed_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    from memtui.placement.solve.ilp import Program
+
+    whole, limits = Program.solve, []
+
+    def loose(self: Program, time_limit_s: float, gap: float) -> Any:
+        limits.append(self._problem.limit_bytes)
+        found = whole(self, time_limit_s, gap)
+        return ([fixed_path(i, F) for i in self._problem.items], found[1]) if len(limits) == 1 else found
+
+    monkeypatch.setattr(Program, "solve", loose)
+    made = problem(STATIC_CASE, 5)
+    solved = optimum(made, STATIC, 10, 0)
+    assert limits == [(5, 5, 5, 5), (5, 3, 1, 5)], "four bytes are too many while n3 runs, two while n2 does"
+    assert cost(made, solved.paths).fits(made)
+
+
 @pytest.fixture
 def without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("scipy", "scipy.optimize", "scipy.sparse"):

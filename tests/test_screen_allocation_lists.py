@@ -233,7 +233,7 @@ async def test_help_is_about_it_and_a_small_terminal_keeps_what_is_typed(tmp_pat
     async with opened(tmp_path, nested(20)) as (app, pilot):
         screen = app.screen
         await pilot.press("question_mark")
-        await until(pilot, lambda: "of recorded training steps (memtui trace)" in screen_text(app))
+        await until(pilot, lambda: "of training steps (memtui trace)" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
         await pilot.press("2", "slash", *"mlp")

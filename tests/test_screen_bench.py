@@ -286,9 +286,9 @@ class TestInATerminal:
 def test_an_interrupt_at_any_moment_ends_the_child_only():
     """Also one that comes while it says why it ends: then it must not run on as a second parent."""
     code = (
-        "import os\nfrom memtui.bench import sweep_process\n"
+        "import os\nfrom memtui import beside\n"
         "def child(*words): raise KeyboardInterrupt\n"
-        "sweep_process._child = child\nprocess = sweep_process.SweepProcess(None)\n"
+        "beside._child = child\nprocess = beside.Beside(None)\n"
         "print(os.waitpid(process._pid, 0)[1] >> 8, flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -486,37 +486,34 @@ def test_runs_are_the_same_in_parts():
     assert [start for start, _, _ in pages.runs([border, DATA + 4096])] == [DATA, DATA + 4096, border]
 
 
-def test_a_session_of_the_format_before_is_read(tmp_path):
-    """It lacks the tables of what programs tell of themselves, and knows nothing of that."""
+@pytest.mark.parametrize("version", [8, 7, 6])
+def test_a_session_of_a_format_before_is_read(version, tmp_path):
+    """It lacks tables, of what programs tell of themselves and of what was imported, and knows nothing of that."""
     path = write_session(tmp_path / "s.memtui", messages(5))
+    since = {6: "allocation_step tensor_ranges", 7: "training_progress allocation_device"}
+    since[8] = "progress_device driver_memory learning learning_about"
+    gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
     connection = sqlite3.connect(path)
-    gone = ("allocation_step", "tensor_ranges", "training_progress", "allocation_device", "progress_device")
-    connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + "PRAGMA user_version=6;")
+    connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + f"PRAGMA user_version={version};")
     connection.close()
     reader = SessionReader(path)
     assert len(reader.samples) == 5
     assert reader.allocation_steps() == []
     assert reader.tensor_maps() == []
     assert reader.training() == []
+    assert reader.training_devices() == ["cpu"]
+    assert reader.driver_memory() == []
+    assert reader.imported() is None
+    assert reader.learning() == []
+    assert reader.trainings() == []
     reader.close()
     connection = sqlite3.connect(path)
     connection.executescript("DROP TABLE gpu_memory;")
     connection.close()
-    with pytest.raises(SessionError, match="its tables are not those of format 6"):
+    with pytest.raises(SessionError, match=f"its tables are not those of format {version}"):
         SessionReader(path)
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
     with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 9\)"):
         SessionReader(path)
-
-
-def test_a_session_of_format_8_knows_main_memory_only(tmp_path):
-    path = write_session(tmp_path / "s.memtui", messages(5))
-    connection = sqlite3.connect(path)
-    connection.executescript("DROP TABLE progress_device; PRAGMA user_version=8;")
-    connection.close()
-    reader = SessionReader(path)
-    assert reader.training_devices() == ["cpu"]
-    assert reader.training() == []
-    reader.close()

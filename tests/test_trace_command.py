@@ -82,6 +82,9 @@ def test_an_unmodified_training(tmp_path):
     assert held["weights"] == held["optimiser state"] == PARAMETERS_BYTES
     # All gradients, and the last error on its way back: B2 of the research, 331,368 above the start.
     assert found["peak_bytes"]["max"] == pytest.approx(3 * PARAMETERS_BYTES + 31_440 + 4_008, rel=0.02)
+    largest = found["at_peak"]["largest"][0]
+    assert (largest["category"], largest["size_bytes"], largest["layer"]) == ("gradients", 4 * 78_400, "0")
+    assert largest["op"].endswith("aten::mm")
     assert found["recording_ns"] > 0
     text = subprocess.run(
         [sys.executable, "-m", "memtui", "report", str(tmp_path / "s.memtui")], capture_output=True, text=True

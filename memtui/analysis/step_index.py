@@ -24,8 +24,8 @@ class StepIndex:
         born: i4[blocks], row of the allocation.
         died: i4[blocks], row of the free; ``len(trace)``: none.
         begin_row: the row after which everything is there that was there before the step (0 where nothing was).
-        zero: bool[n], rows that come to nothing: an allocation and its free right behind it, but for the pair that
-            makes the peak.
+        zero: bool[n], rows that come to nothing: those of no bytes, and an allocation with its free right behind it,
+            but for the pair that makes the peak.
     """
 
     def __init__(self, trace: StepTrace) -> None:
@@ -40,7 +40,8 @@ class StepIndex:
         frees = np.flatnonzero(trace.delta_bytes < 0)
         died_of, layer_of = np.full(n, n, np.int32), np.full(n, -1, np.int32)
         died_of[trace.block[frees]] = frees
-        layer_of[trace.block[born]] = trace.layer[born]
+        made = np.flatnonzero(trace.delta_bytes >= 0)
+        layer_of[trace.block[made]] = trace.layer[made]
         self.layer = layer_of[trace.block]
         order = np.lexsort((trace.block[born], -trace.delta_bytes[born]))
         born = born[order]
@@ -57,7 +58,7 @@ class StepIndex:
         return len(self.trace)
 
     def _zero(self) -> NDArray[np.bool_]:
-        trace, zero = self.trace, np.zeros(len(self), bool)
+        trace, zero = self.trace, self.trace.delta_bytes == 0
         # Row i + 1 of the same block is its free.
         first = np.flatnonzero(trace.block[1:] == trace.block[:-1])
         first = first[(first >= trace.existing) & (first != self.peak_row)]

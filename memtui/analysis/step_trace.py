@@ -33,7 +33,8 @@ class StepTrace:
     """Allocations and frees of one training step, in order of time.
 
     The first ``existing`` rows are the blocks that were there when the step began (weights, optimiser state, buffers,
-    inputs, gradients that were kept): at ``start_ns``, phase "between". Times are CLOCK_MONOTONIC.
+    inputs, gradients that were kept): at ``start_ns``, phase "between". Times are CLOCK_MONOTONIC. A row of no bytes is
+    an operation that allocated nothing; its block has no other row.
     """
 
     step: int  # number of the step, from 0
@@ -41,7 +42,7 @@ class StepTrace:
     end_ns: int
     existing: int
     t_ns: NDArray[np.int64]  # i8[n]
-    delta_bytes: NDArray[np.int64]  # i8[n], a free is negative
+    delta_bytes: NDArray[np.int64]  # i8[n], a free is negative, an operation that allocated nothing 0
     block: NDArray[np.int64]  # i8[n], from 0; an allocation and its free share it
     category: NDArray[np.int64]  # i8[n], index into CATEGORIES, the same in both rows of a block
     phase: NDArray[np.int64]  # i8[n], index into PHASES
@@ -98,7 +99,7 @@ class StepTrace:
             raise IndexError(f"row {row} is not within 0 and {len(self) - 1}")
         # A block has an odd number of rows so far exactly while it is alive: its first one is the allocation.
         numbers, first, count = np.unique(self.block[: row + 1], return_index=True, return_counts=True)
-        alive = count == 1
+        alive = (count == 1) & (self.delta_bytes[first] > 0)
         numbers, first = numbers[alive], first[alive]
         order = np.lexsort((numbers, -self.delta_bytes[first]))
         columns = (self.delta_bytes, self.category, self.op, self.layer, self.t_ns)
@@ -164,8 +165,9 @@ class StepTrace:
         block, delta, category = self.block[order], self.delta_bytes[order], self.category[order]
         same = block[1:] == block[:-1]  # same[i]: row i + 1 belongs to the block of row i
         first = np.concatenate(([True], ~same))[: len(block)]
+        alone = first & np.concatenate((~same, [True]))[: len(block)]
         for sentence, bad in (
-            ("block {} has a row of no bytes", delta == 0),
+            ("block {} has a row of no bytes", (delta == 0) & ~alone),
             ("block {} is freed without or before its allocation", first & (delta < 0)),
             ("block {} is allocated twice", ~first & (delta > 0)),
             ("block {} is freed twice", np.concatenate(([False, False], same[1:] & same[:-1]))[: len(block)]),

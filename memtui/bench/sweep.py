@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from memtui.bench.configuration import Configuration
-from memtui.bench.lock import DeviceLock
 from memtui.bench.plan import MS, Plan, Window
 from memtui.bench.poller import Poller
 from memtui.bench.result import Conditions, Row, Series, evaluate, failed
 from memtui.bench.store import Database
 from memtui.bench.worker_process import WorkerEnded, WorkerProcess
 from memtui.errors import FAILURE, UserError
+from memtui.exclusive import exclusively
 from memtui.probes.energy_source import SPOILING, EnergySource, NoSource, lock_path, open_source
 
 IDLE_S = 3.0  # of doing nothing, to know what that costs
@@ -181,7 +181,8 @@ class Sweep:
         return worker
 
     def _lock(self) -> None:
-        self._stack.enter_context(DeviceLock(lock_path(self._source), self._request.device))
+        trouble = f"{self._request.device} is being measured by {{who}}: wait for its end"
+        self._stack.enter_context(exclusively(lock_path(self._source), trouble))
 
     def _open_source(self, uuid: str) -> None:
         found = self._given_source or look_for_source(self._request.device, uuid)

@@ -72,6 +72,8 @@ def _json(reader: Source) -> Files:
 def _svg(reader: Source) -> Files:
     from memtui.export.figures import figures
 
+    if reader.imported() is not None:
+        raise UserError(f"{reader.short_title}: has no pages to draw; memtui breakdown --to svg draws what it has")
     for name, drawing in figures(reader):
         yield f"{name}.svg", partial(_write_text, drawing.document())
 
@@ -90,12 +92,19 @@ def _html(reader: Source) -> Files:
     yield "report.html", lambda file: _write_text(page(reader), file)
 
 
+def _steps(form: str, reader: Source) -> Files:
+    from memtui.export import steps
+
+    return getattr(steps, form)(reader)
+
+
 FORMS: dict[str, Callable[[Source], Files]] = {
     "csv": _csv,
     "parquet": _parquet,
     "json": _json,
     "svg": _svg,
     "html": _html,
+    **{form: partial(_steps, form) for form in ("zpp", "analysis", "mxnet", "chrome")},
 }
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from memtui.analysis.mxnet_tags import split_tag
 from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_pages import TensorMap
 
@@ -35,11 +36,18 @@ class ModelNames:
         for known in (_STEP, _ZERO_GRAD):
             if name.startswith(f"{known}#"):
                 return known
-        return name if name.startswith(_OWN) else self._label("operator", name)
+        if name.startswith(_OWN):
+            return name
+        kind, tagged = split_tag(name)
+        return kind + self._label("operator", tagged) if tagged else kind
 
     def _label(self, what: str, name: str) -> str:
         labels = self._labels[what]
         return labels.setdefault(name, f"{what}-{len(labels) + 1}")
+
+    def raw_tag(self, raw: str) -> str:
+        """A tag as an MXNet analysis has it, with its brackets."""
+        return f"({self._op(raw.strip().removeprefix('(').removesuffix('.').removesuffix(')'))}).\n"
 
     def in_step(self, trace: StepTrace) -> StepTrace:
         """The step with such names; a name that is of a layer and of an operator becomes two."""

@@ -17,12 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from memtui.analysis.mxnet_tags import COMPAT
 from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.export.model_names import ModelNames
 from memtui.export.source import Run, Source
+from memtui.learning.settings import NETWORKS, RULES
 from memtui.samples import MAIN_MEMORY, Capability, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.session.allocations import RecordedStep
+from memtui.session.imported import ImportedFrom
+from memtui.session.learning import About
 from memtui.session.reader import VmaRow
 from memtui.session.training import Progress, ProgressRow
 
@@ -138,6 +142,18 @@ class RedactedSource(Source):
         found = super().tensor_maps()
         return [(pid, t_ns, self._model.in_map(one)) for pid, t_ns, one in found]
 
+    def imported(self) -> ImportedFrom | None:
+        found = super().imported()
+        if found is None:
+            return None
+        op, sums = self._model.op, found.sums
+        if sums is not None:
+            sums = {
+                key if key in COMPAT else op(key): (total, tuple(map(self._model.raw_tag, tags)))
+                for key, (total, tags) in sums.items()
+            }
+        return replace(found, file=self._commands[found.file], coarse=tuple(map(op, found.coarse)), sums=sums)
+
     def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]:
         scrub, found = self._words.scrub, super().training(first_ns, last_ns, device)
         return [row._replace(view=scrub(row.view), reason=scrub(row.reason)) for row in found]
@@ -145,6 +161,19 @@ class RedactedSource(Source):
     def training_progress(self, row: ProgressRow) -> Progress:
         found = super().training_progress(row)
         return replace(found, usage=replace(found.usage, names=tuple(map(self._model.op, found.usage.names))))
+
+    def trainings(self) -> list[About]:
+        """Without what they are called, and where their files are."""
+        layer = self._model.layer
+        return [
+            one._replace(
+                network=one.network if one.network in NETWORKS else "network",
+                rule=one.rule if one.rule in RULES else "rule",
+                settings={key: value for key, value in one.settings.items() if not isinstance(value, str | list)},
+                segments=tuple(tuple(map(layer, segment)) for segment in one.segments),
+            )
+            for one in super().trainings()
+        ]
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         found = []

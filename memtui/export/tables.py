@@ -212,6 +212,11 @@ def _tensor_usage(reader: Source) -> Iterator[Row]:
             yield row.pid, start_ns, end_ns, step, names[op + 1], sum(held), *held, row.device
 
 
+def _learning(reader: Source) -> Iterator[Row]:
+    """Loss and accuracy (percent) over time, as a training told them."""
+    yield from reader.learning()
+
+
 def _tensors(reader: Source) -> Iterator[Row]:
     """Every tensor that was told of: what was touched of it, over all windows in which its place was known."""
     for told in sorted(told_by_process(reader), key=lambda one: one.pid):
@@ -258,6 +263,7 @@ TABLES: dict[str, Table] = {
         ),
         _tensor_usage,
     ),
+    "learning": (("pid", "t_ns", "iteration", "epoch", "loss", "accuracy", "minimum"), _learning),
     "tensors": (
         (
             *("pid", "name", "category", "size_bytes", "touched_bytes", "windows", "touched_share"),

@@ -65,6 +65,8 @@ class Residual(Block):
     For the direct rules it is one layer with weights: inside of it errors are carried as they are.
     """
 
+    feedback: Tensor | None
+
     def __init__(self, parts: Sequence[tuple[str, Layer]], shortcut: Convolutional | None, input_shape: Any) -> None:
         super().__init__(parts)
         self.shortcut = shortcut

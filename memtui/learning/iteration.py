@@ -56,6 +56,7 @@ class Iteration:
             segment, inside = kept.pop()
             wanted = len(kept) > self._lowest
             self._note(segment, error)
+            assert error is not None
             waiting = [error]
             del error  # the chain alone has it now
             error = backward(inside, waiting.pop(), self._rule.sent, wanted)
@@ -66,14 +67,13 @@ class Iteration:
         out = self._network(x, lambda segment, inside: kept.append((segment, inside)))
         loss, error = self._judged(out, labels)
         del out
-        while len(kept) > self._lowest:
-            segment, inside = kept.pop()
-            self._learn(error, segment, inside)
-            del inside
+        kept.reverse()  # no error waits for another one: in the order of MEM-DFA
+        while kept:
+            self._learn(error, *kept.pop())
         return loss
 
     def _twice(self, x: Tensor, labels: Tensor) -> float:
-        """The second pass computes the input of each segment before the one below has changed: it is that of the first."""
+        """The second pass computes the input of each segment before the one below has changed: it is the same."""
         self._network.advance(False)
         loss, error = self._judged(self._network(x), labels)
         self._network.advance(True)
@@ -96,10 +96,12 @@ class Iteration:
                 sent = self._rule.sent(above.head, error)
         self._note(segment, sent)
         found: Tensor | None = sent
-        for layer, inside in reversed(kept):
+        while kept:
+            layer, inside = kept.pop()
             assert found is not None
             with Backward(layer):
                 found = layer.backward(inside, found, None)
+            del inside
         self._optimiser.update(p for layer in segment.layers for p in layer.parameters())
 
     def _note(self, segment: Segment, error: Tensor | None) -> None:

@@ -1,19 +1,19 @@
 """Layers that know their forward pass, their local backward pass and what has to be kept for it.
 
-``forward`` returns its result and what ``backward`` will need; nothing else is kept. ``backward`` leaves the gradients of
-the layer's own parameters in their ``grad`` and returns the gradient of its input. All of it runs without autograd.
+``forward`` returns its result and what ``backward`` will need; nothing else is kept. ``backward`` leaves the gradients
+of the layer's own parameters in their ``grad`` and returns the gradient of its input. All of it runs without autograd.
 Formulas are those of the operators' own derivatives, which torch has as operators (``aten::*_backward``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-Carry = Callable[["Weighted", Tensor], Tensor]
+Carry: TypeAlias = Callable[["Weighted", Tensor], Tensor]
 """How the error at the output of a layer with weights is carried to its input; the learning rule decides it."""
 aten = torch.ops.aten
 

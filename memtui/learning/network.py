@@ -48,7 +48,7 @@ class Network(nn.Module):
         for n, plain in enumerate(description):
             self.add_module(f"{plain['layer']}_{n}", build(plain, shape, weights))
             shape = shape_after(plain, shape)
-        self.segments = _segments(list(self.named_children()))
+        self.segments = _segments([(name, layer) for name, layer in self.named_children() if isinstance(layer, Layer)])
         learning = [segment for segment in self.segments if segment.learns]
         for segment in learning[1:]:  # what is below the first one learns nothing
             if segment.head is not None:
@@ -135,7 +135,8 @@ def _unpacked(named: list[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
     found: list[tuple[str, Layer]] = []
     for name, layer in named:
         if isinstance(layer, Block) and not isinstance(layer, Residual):
-            found += _unpacked([(f"{name}.{inner}", part) for inner, part in layer.named_children()])
+            inner = [(part, one) for part, one in layer.named_children() if isinstance(one, Layer)]
+            found += _unpacked([(f"{name}.{part}", one) for part, one in inner])
         else:
             found.append((name, layer))
     return found

@@ -24,8 +24,9 @@ class BP:
     direct = False  # the error sent comes from the layer above
     keeps_all = True  # what a forward pass makes is kept for one backward pass
 
-    def sent(self, layer: Weighted, error: Tensor) -> Tensor:
+    def sent(self, layer: Weighted | Residual, error: Tensor) -> Tensor:
         """The error for the input of a layer: from that of its output, or of the network's where it is ``direct``."""
+        assert isinstance(layer, Weighted)  # the chain goes through a residual layer by itself
         return exactly(layer, error)
 
     def prepare(self, layer: Weighted | Residual, outputs: int, generator: torch.Generator) -> None:
@@ -35,7 +36,8 @@ class BP:
 class FA(BP):
     """Feedback alignment."""
 
-    def sent(self, layer: Weighted, error: Tensor) -> Tensor:
+    def sent(self, layer: Weighted | Residual, error: Tensor) -> Tensor:
+        assert isinstance(layer, Weighted)
         assert layer.feedback is not None
         return layer.carried(error, layer.feedback)
 
@@ -57,7 +59,7 @@ class DFA(BP):
 
     def prepare(self, layer: Weighted | Residual, outputs: int, generator: torch.Generator) -> None:
         inputs = int(torch.Size(layer.input_shape).numel())
-        layer.feedback = random_feedback((outputs, inputs), outputs**-0.5, generator)
+        layer.feedback = random_feedback((outputs, inputs), inputs**-0.5, generator)
 
 
 class DFAMEM(DFA):

@@ -157,7 +157,7 @@ def _whole(given: object, outputs: int, where: str) -> Plain:
     """One layer with all its parameters, each of the type that it has. Raises UserError."""
     if not isinstance(given, Mapping) or not isinstance(given.get("layer"), str):
         raise UserError(f"layer {where} is no table with a layer in it: {{layer = 'ReLu'}}")
-    name = ALSO_CALLED.get(given["layer"], given["layer"])
+    name: str = ALSO_CALLED.get(given["layer"]) or given["layer"]
     if name not in LAYERS:
         raise UserError(f"layer {where}: there is no layer {name}; {nearest(name, LAYERS)}")
     parameters = LAYERS[name]

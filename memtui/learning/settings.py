@@ -8,6 +8,7 @@ import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -71,7 +72,7 @@ class Settings:
 
 
 KEYS = tuple(field.name for field in fields(Settings))
-_IMAGES: dict[str, Any] = {"dataset_name": "clusters", "batch_size": 100, "eval_period": 50}
+_IMAGES: dict[str, Any] = {"dataset_name": "clusters", "batch_size": 100, "eval_period": 50, "learning_rate": 1e-4}
 # The networks that have a name; each differs from the defaults in what stands here.
 NETWORKS: dict[str, dict[str, Any]] = {
     **{name: {"sequence": name} for name in ("fcReLu", "fcSigmoid", "long_fc", "long_fc2", "long_conv")},
@@ -97,19 +98,29 @@ def settings_of(name: str, changes: Mapping[str, Any], more: Mapping[str, Mappin
 
 def networks_from_file(path: Path) -> dict[str, dict[str, Any]]:
     """The networks of a TOML file: each table is one. Raises UserError, with the line where it is no TOML."""
+    plain = read_toml(path)
+    check_networks(plain, str(path))
+    return plain
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file says. Raises UserError, with the line where it is no TOML."""
     try:
-        plain = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'is not text'}") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: is not TOML: {error}") from None
+
+
+def check_networks(plain: Mapping[str, Any], where: str) -> None:
+    """Raise UserError for what is no table of settings; ``where`` they stand begins its line."""
     for name, table in plain.items():
         if not isinstance(table, dict):
-            raise UserError(f"{path}: {name} is no table: a network is written [name], its settings below it")
-        check_keys(table, f"{path}: [{name}]", ("extends",))
+            raise UserError(f"{where}: {name} is no table: a network is written [name], its settings below it")
+        check_keys(table, f"{where}: [{name}]", ("extends",))
         if not isinstance(table.get("extends", ""), str):
-            raise UserError(f"{path}: [{name}]: extends is the name of a network")
-    return plain
+            raise UserError(f"{where}: [{name}]: extends is the name of a network")
 
 
 def check_keys(given: Iterable[str], where: str, more: tuple[str, ...] = ()) -> None:
@@ -143,7 +154,7 @@ def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
     unused, chain = dict(more), []
     wanted: str | None = name
     while wanted is not None:
-        table = unused.pop(wanted, None) or NETWORKS.get(wanted)
+        table = unused.pop(wanted, NETWORKS.get(wanted))
         if table is None and wanted in more:
             raise UserError(f"network {name} extends itself")
         if table is None:
@@ -155,7 +166,7 @@ def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
 
 def _checked(given: Mapping[str, Any]) -> Settings:
     check_keys(given, "a training")
-    kinds = get_type_hints(Settings)
+    kinds = _kinds()
     made = replace(Settings(), **{key: _value(key, kinds[key], value) for key, value in given.items()})
     for key, choices in _CHOICES.items():
         if getattr(made, key) not in choices:
@@ -173,6 +184,12 @@ def _checked(given: Mapping[str, Any]) -> Settings:
         if getattr(made, key) and getattr(made, f"{key}_path") is None:
             raise UserError(f"{key} needs {key}_path=FILE")
     return made
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    """The type of each key; to find them out takes longer than to check a training."""
+    return get_type_hints(Settings)
 
 
 def _value(key: str, kind: Any, value: Any) -> Any:

@@ -100,7 +100,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
     limit = limit_of(args.ratio, peak) if args.ratio is not None else args.limit
     asked = _Asked(profile, replace(ask, limit_bytes=limit or 0), problem)
     found = None if limit is None else find(profile, asked.ask)
-    points = _points(asked, say) if args.pareto else []
+    points = _points(asked) if args.pareto else []
     _keep(file, asked, found, points, say)
     ran = _ran(args, asked, found) if args.execute else []
     if args.json:
@@ -147,7 +147,7 @@ def against(problem: Problem, limit_bytes: int) -> text.Against:
     return text.Against(all_fast_ns, touched.total_ns if touched.fits(limited) else None, max(problem.all_bytes), sizes)
 
 
-def _points(asked: _Asked, say: Say) -> list[Point]:
+def _points(asked: _Asked) -> list[Point]:
     """The curve; where it may take a while, how far it is."""
     found = []
     for point in curve(asked.profile, asked.ask):

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memtui.bench.lock import DeviceLock
 from memtui.errors import UserError
+from memtui.exclusive import exclusively
 from memtui.foreign import visible
 from memtui.placement import memory
 from memtui.placement.cache import Cache
@@ -25,7 +25,7 @@ from memtui.placement.model_names import check_model
 from memtui.placement.pool_names import Asked, parse_pools
 from memtui.placement.profiling import Profiling, Step, Wanted
 from memtui.placement.store import ProfileFile, is_profile
-from memtui.placement.worker_process import PlacementProcess
+from memtui.placement.worker_process import BUSY, PlacementProcess
 from memtui.privilege import invoker, state_directory
 from memtui.probes.energy_source import lock_path
 from memtui.units import size, span
@@ -108,7 +108,7 @@ def _check_here(pools: tuple[Asked, ...]) -> None:
 
 def measure(request: Request, output: Path, cache_path: Path, shown: Shown, *, force: bool = False) -> Profile:
     """The profile, which is in its file, too; one that was broken off is gone on with. Raises UserError."""
-    with Cache(cache_path) as cache, DeviceLock(lock_path(None), "cpu"):
+    with Cache(cache_path) as cache, exclusively(lock_path(None), BUSY):
         shown.phase("starting PyTorch")
         with closing(PlacementProcess(request.threads)) as process:
             process.tick = shown.tick

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from memtui.bench.sweep_process import SweepProcess
+from memtui.beside import Beside
 from memtui.errors import UserError
 from memtui.foreign import visible
 from memtui.placement.store import ProfileFile, is_profile
@@ -32,7 +32,7 @@ def watched(args: argparse.Namespace, output: Path, work: Callable[[], list[str]
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
     if args.force and is_profile(output):
         output.unlink()
-    process = SweepProcess(lambda _: work())
+    process = Beside(lambda _: work())
     code = 0
     try:
         print("starting PyTorch and recording a step ...", end="", file=sys.stderr, flush=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from memtui.bench.lock import DeviceLock
 from memtui.errors import FAILURE, UserError
+from memtui.exclusive import exclusively
 from memtui.placement.measured import Profile
 from memtui.placement.model_names import check_model, is_own
 from memtui.placement.plan import Plan
-from memtui.placement.worker_process import PlacementProcess
+from memtui.placement.worker_process import BUSY, PlacementProcess
 from memtui.probes.energy_source import lock_path
 from memtui.units import duration, size
 
@@ -84,7 +84,7 @@ def run(profile: Profile, plans: Sequence[Plan], model: str | None = None, repea
     """
     about = profile.about
     name = _model(about, model)
-    with DeviceLock(lock_path(None), "cpu"), closing(PlacementProcess(_whole(about, "threads"))) as process:
+    with exclusively(lock_path(None), BUSY), closing(PlacementProcess(_whole(about, "threads"))) as process:
         captured = process.capture(name, _whole(about, "batch"), _whole(about, "seed"))
         if captured["graph"].ops != profile.graph.ops or captured["graph"].tensors != profile.graph.tensors:
             raise UserError(f"{name}: its step is not the one that was profiled; profile it again")

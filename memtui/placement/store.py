@@ -25,7 +25,16 @@ from memtui.placement.model import Configuration, Graph
 from memtui.placement.plain import Damaged
 from memtui.placement.plan import Plan
 from memtui.placement.solve.pareto import Point
-from memtui.session.store import SessionError, application_id, beside, harden, read_all, seal, sqlite_header, unreadable
+from memtui.session.store import (
+    SessionError,
+    application_id,
+    beside,
+    connect,
+    read_all,
+    seal,
+    sqlite_header,
+    unreadable,
+)
 
 APPLICATION_ID = 0x4D54504C  # "MTPL" in the SQLite header
 SCHEMA_VERSION = 1
@@ -161,12 +170,8 @@ class ProfileFile:
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """For a file that may be a stranger's: nothing in it is run, and whatever is wrong is one line."""
         self._check_header()
-        writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
-        mode = "mode=ro" if writable or any(map(os.path.exists, beside(self.path))) else "mode=ro&immutable=1"
         try:
-            with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?{mode}", uri=True)) as connection:
-                harden(connection)
-                self._check_tables(connection)
+            with closing(connect(self.path, self._check_tables)) as connection:
                 yield connection
         except Damaged as error:
             raise UserError(f"{self.path}: is damaged: {error}") from None

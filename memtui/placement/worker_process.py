@@ -12,6 +12,7 @@ from memtui.errors import BAD_INPUT, FAILURE, UserError
 from memtui.placement.model import Configuration, Graph
 from memtui.placement.plan import Plan
 
+BUSY = "the CPU is being measured by {who}: wait for its end"
 _LISTEN_S = 0.5
 _STARTING_S = 600.0  # an emulated machine takes minutes to import PyTorch
 _SILENT_S = 600.0  # beyond what was asked for: it hangs

@@ -13,20 +13,25 @@ from pathlib import Path
 from rich.cells import chop_cells
 
 from memtui.foreign import visible
-from memtui.output import log_beside, open_log
+from memtui.output import open_log
 from memtui.present.paper import CHARACTERS, Paper
 from memtui.views import OutputView
 
 TAIL_BYTES = 4 << 20  # read at once, at most
+NO_LOG = (
+    "there is no {name} beside the session: memtui run and memtui demo keep there what their program prints; any other "
+    "program prints where it always did"
+)
 BARS = 4  # states of a progress bar that are looked at: all but the last are written over
 
 
 class OutputLog:
-    """The log of one session. ``shown``: somebody looks at it; until then it costs nothing."""
+    """One log. ``shown``: somebody looks at it; until then it costs nothing."""
 
-    def __init__(self, session: Path) -> None:
+    def __init__(self, path: Path, missing: str = NO_LOG) -> None:
+        """``missing`` is said where there is no such file; ``{name}`` stands for its name."""
         self.shown = False
-        self._path = log_beside(session)
+        self._path, self._missing = path, missing
         self._columns, self._height = 0, 0
         self._note = ""
         self._size_bytes = 0
@@ -106,13 +111,10 @@ class OutputLog:
         try:
             file = open(open_log(self._path), "rb", buffering=0)
         except FileNotFoundError:
-            self._note = (
-                f"there is no {self._path.name} beside the session: memtui run and memtui demo keep there what their "
-                "program prints; any other program prints where it always did"
-            )
+            self._note = self._missing.format(name=self._path.name)
             return
         except OSError as error:
-            self._note = f"{self._path.name} beside the session is not opened: {error.strerror}"
+            self._note = f"{self._path.name} is not opened: {error.strerror}"
             return
         try:
             status = os.fstat(file.fileno())

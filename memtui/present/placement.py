@@ -123,7 +123,7 @@ def timeline(loaded: Loaded, number: int) -> TimelineView:
     plan = loaded.plans[number % len(loaded.plans)]
     try:
         problem = problem_of(loaded.profile, plan.slow, plan.mode, plan.limit_bytes)
-    except (UserError, StopIteration) as error:
+    except UserError as error:
         return TimelineView("", "", (), (), (), 0, f"the plan is not of this profile: {error}")
     ops, fast = len(problem.steps), list(problem.fixed_bytes)
     rows = []
@@ -165,7 +165,7 @@ def curve(loaded: Loaded, number: int) -> CurveView:
     points = tuple(CurvePoint(p.limit_bytes, p.predicted_ns, p.gap, p.first_touch_ns) for p in loaded.curves[key])
     try:
         all_fast_ns = problem_of(loaded.profile, slow, mode, 0).all_fast_ns
-    except (UserError, StopIteration):
+    except UserError:
         all_fast_ns = None
     return CurveView(f"{formulation}, {slow}, {mode} times", points, all_fast_ns)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from memtui.analysis.step_trace import CATEGORIES
 from memtui.present.kept import Kept
+from memtui.present.learning import learning_view
 from memtui.present.playhead import Playhead
 from memtui.samples import MAIN_MEMORY
 from memtui.views import TimeAxis
@@ -39,7 +40,7 @@ class TrainingLog:
         rows = reader.training(axis.start_ns, axis.end_ns + 1)
         pids = list(dict.fromkeys(row.pid for row in rows))
         pid = self.pid if self.pid in pids else (pids[0] if pids else 0)
-        rows = _fullest([row for row in rows if row.pid == pid])
+        rows = fullest([row for row in rows if row.pid == pid])
         parts = [self._progress(reader, row) for row in rows]
         device, devices = self._device(reader, axis, pid)
         usage = [part.usage for part in (parts if device == MAIN_MEMORY else self._held(reader, axis, pid, device))]
@@ -71,8 +72,13 @@ class TrainingLog:
             pid=pid,
             device=device,
             devices=devices,
+            learning=learning_view(reader, axis, self._learner(reader, pid), [step for _, step in recorded]),
             note="" if rows or reader.training() else (WAITING if head.recording else NOTHING),
         )
+
+    def _learner(self, reader: Any, pid: int) -> int:
+        """The process that is shown, or before its first steps the one that told what it trains."""
+        return pid or next((one.pid for one in reader.trainings()), 0)
 
     def _device(self, reader: Any, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
         """(whose memory is shown, whose there is)."""
@@ -90,7 +96,7 @@ class TrainingLog:
 
     def _held(self, reader: Any, axis: TimeAxis, pid: int, device: str) -> list[Any]:
         rows = reader.training(axis.start_ns, axis.end_ns + 1, device)
-        return [self._progress(reader, row) for row in _fullest([row for row in rows if row.pid == pid])]
+        return [self._progress(reader, row) for row in fullest([row for row in rows if row.pid == pid])]
 
     def _progress(self, reader: Any, row: Any) -> Any:
         if row.id not in self._decoded:
@@ -98,7 +104,7 @@ class TrainingLog:
         return self._decoded[row.id]
 
 
-def _fullest(rows: list[Any]) -> list[Any]:
+def fullest(rows: list[Any]) -> list[Any]:
     """At most ``ROWS`` of them, of neighbours the one whose tensors held most."""
     if len(rows) <= ROWS:
         return rows

@@ -25,6 +25,7 @@ from memtui.samples import (
     Event,
     GpuMemory,
     Hello,
+    LearningProgress,
     Message,
     Power,
     PowerReading,
@@ -39,6 +40,7 @@ from memtui.samples import (
     held_ns,
 )
 from memtui.session.allocations import step_row
+from memtui.session.learning import about_row, learning_rows
 from memtui.session.tensors import ranges_row
 from memtui.session.training import progress_row
 from memtui.session.writer import SessionWriter
@@ -60,6 +62,7 @@ class SessionBuilder:
         self._histogram = ReuseHistogram()
         self._row_numbers = itertools.count(1)  # of VMAs
         self._told = itertools.count()
+        self._about: dict[int, tuple[object, ...]] = {}  # what is trained, by pid
         self._absent_power: dict[tuple[str, str, str], str] = {}
         self._gpu_memory: dict[int, GpuMemory] = {}  # as last written, by process
         self.samples = 0
@@ -96,7 +99,7 @@ class SessionBuilder:
             case Power():
                 self._writer.insert("power", [_power_row(r) for r in message.readings if self._is_news(r)])
                 self._writer.insert("gpu_memory", [astuple(m) for m in message.gpu_memory if self._is_change(m)])
-            case AllocationStep() | TensorRanges() | TrainingProgress():
+            case AllocationStep() | TensorRanges() | TrainingProgress() | LearningProgress():
                 self._take_told(message)
             case Event():
                 # What the sampler says may quote a command line; a mark is what the user chose to write down.
@@ -124,6 +127,12 @@ class SessionBuilder:
                 self.take(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
             elif isinstance(message, TensorRanges):
                 self._writer.insert("tensor_ranges", [ranges_row(next(self._told), message)])
+            elif isinstance(message, LearningProgress):
+                rows, about = learning_rows(self._told, message), about_row(message)
+                self._writer.insert("learning", rows)
+                if self._about.get(message.pid) != about:
+                    self._writer.insert("learning_about", [about])
+                    self._about[message.pid] = about
             else:
                 row = progress_row(next(self._told), message)
                 self._writer.insert("training_progress", [row])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -17,11 +18,13 @@ from textual.widget import Widget
 from memtui.analysis.step_index import StepIndex
 from memtui.analysis.step_trace import StepTrace
 from memtui.present import Presenter
-from memtui.samples import MAIN_MEMORY
+from memtui.samples import MAIN_MEMORY, Event
 from memtui.screens.arrange import too_small
 from memtui.screens.feed import Action
 from memtui.screens.prompt import Prompt
-from memtui.screens.step_lists import EVENTS, LAYERS, TENSORS, StepLists
+from memtui.screens.step_lists import BREAKDOWN, EVENTS, LAYERS, TENSORS, StepLists
+from memtui.session.allocations import RecordedStep
+from memtui.session.imported import ImportedFrom
 from memtui.widgets import text
 from memtui.widgets.allocation_chart import AllocationChart
 from memtui.widgets.allocation_list import LISTS, AllocationList, AllocationListView
@@ -30,21 +33,23 @@ from memtui.widgets.rows import RowPanel
 
 _NONE = "no step of a training was recorded: memtui trace -- python train.py records some"
 _KEYS = (
-    "← → cursor · P peak · n N step · 1 2 3 list · ↑ ↓ tensor · / filter · Esc back",
-    "← → ↑ ↓ cursor · P peak · n N step · 1 2 3 list · / filter · f all · Esc back",
-    "← → cursor · 1 2 3 list · ↑ ↓ layer · Enter only it · space fold · Esc back",
+    "← → cursor · P peak · n N step · 1-4 list · ↑ ↓ tensor · / filter · Esc back",
+    "← → ↑ ↓ cursor · P peak · n N step · 1-4 list · / filter · f all · Esc back",
+    "← → cursor · 1-4 list · ↑ ↓ layer · Enter only it · space fold · Esc back",
+    "← → cursor · P peak · n N step · 1-4 list · b rules · / filter · Esc back",
 )
 _FILTER = "words · op= layer= kind= phase=GLOB · >1MiB · !not"
 _EMPTY = StepTrace.from_columns(np.empty((7, 0), np.int64), step=0, start_ns=0, end_ns=0, existing=0, names=())
-_TENSORS, _EVENTS, _LAYERS = range(len(LISTS))
+_TENSORS, _EVENTS, _LAYERS, _BREAKDOWN = range(len(LISTS))
+LAST, FULLEST = -1, -2
 
 
 class _Ready(Message):
     """A step, its number among those that were recorded, and words about it."""
 
-    def __init__(self, number: int, of: int, words: str, lists: StepLists) -> None:
+    def __init__(self, number: int, of: int, words: str, lists: StepLists, marks: Sequence[Event] = ()) -> None:
         super().__init__()
-        self.number, self.of, self.words, self.lists = number, of, words, lists
+        self.number, self.of, self.words, self.lists, self.marks = number, of, words, lists, marks
 
 
 class AllocationScreen(Screen[None]):
@@ -70,6 +75,7 @@ class AllocationScreen(Screen[None]):
         Binding("pageup", "page(-1)", "previous page"),
         Binding("slash", "filter", "filter"),
         Binding("f", "toggle_all", "rows that come to nothing"),
+        Binding("b", "rules", "break down by the other rules"),
         Binding("enter", "only", "only this layer"),
         Binding("space", "fold", "fold or unfold"),
         Binding("plus,equals_sign", "fold_all(False)", "unfold all"),
@@ -79,18 +85,19 @@ class AllocationScreen(Screen[None]):
         Binding("a,q", "leave", "back"),
     ]
 
-    def __init__(self, ask: Callable[[Action], object], number: int = -1) -> None:
-        """``ask`` lets the presenter do something, in its thread; ``number`` of the step to open on, -1: the last."""
+    def __init__(self, ask: Callable[[Action], object], number: int = LAST) -> None:
+        """``ask`` lets the presenter do something, in its thread; ``number`` of the step to open on."""
         super().__init__()
         self._ask, self._number = ask, number
         self._lists = StepLists(StepIndex(_EMPTY))
+        self._words, self._marks = "", tuple[Event, ...]()
         self.head = Words("title", id="header")
         self.chart = AllocationChart()
-        self.tensors, self.events, self.modules = (
+        self.tensors, self.events, self.modules, self.bars = (
             AllocationList(at, AllocationListView(name, columns, note="looking ..."))
-            for at, (name, columns) in enumerate(zip(LISTS, (TENSORS, EVENTS, LAYERS), strict=True))
+            for at, (name, columns) in enumerate(zip(LISTS, (TENSORS, EVENTS, LAYERS, BREAKDOWN), strict=True))
         )
-        self.lists = self.tensors, self.events, self.modules
+        self.lists = self.tensors, self.events, self.modules, self.bars
         self._at, self._before = _TENSORS, _TENSORS  # the list that is shown, and what Enter in the tree goes back to
         self.foot = Words("dim", id="footer")
         self.prompt = Prompt(id="prompt")
@@ -126,18 +133,26 @@ class AllocationScreen(Screen[None]):
         self.chart.styles.height = chart
         for one in self.lists:
             one.styles.height = max(3, self.app.size.height - 2 - chart)
-        self.foot.show(f" {_KEYS[self._at]}")
+        keys = _KEYS[self._at]
+        self.foot.show(f" {keys if self._lists.origin is None else keys.replace('Esc back', 'q quit')}")
 
     def _look(self, number: int) -> None:
-        """At a recorded step; -1: the last."""
+        """At a recorded step, by its number among those that were recorded."""
 
         def find(presenter: Presenter) -> None:
             steps = presenter.reader.allocation_steps()
             if not steps:
                 self.post_message(_Ready(-1, 0, _NONE, StepLists(StepIndex(_EMPTY))))
                 return
-            at = len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
-            step = steps[at]
+            fullest = max(range(len(steps)), key=lambda at: steps[at].peak_bytes)
+            at = fullest if number == FULLEST else len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
+            step, about = steps[at], presenter.reader.imported()
+            lists = StepLists(StepIndex(presenter.reader.step_trace(step)), about)
+            if about is not None:
+                begin_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
+                marks = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
+                self.post_message(_Ready(at, len(steps), _imported_words(about, step, begin_ns), lists, marks))
+                return
             where = step.peak_op.rpartition("/")[2] + (f" in layer {step.peak_layer}" if step.peak_layer else "")
             on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
             words = (
@@ -145,7 +160,7 @@ class AllocationScreen(Screen[None]):
                 f"peak {text.size(step.peak_bytes)} at {where or 'its begin'} · "
                 f"{step.rows} rows · recording it took {text.duration(step.cost_ns / 1e9)} more"
             )
-            self.post_message(_Ready(at, len(steps), words, StepLists(StepIndex(presenter.reader.step_trace(step)))))
+            self.post_message(_Ready(at, len(steps), words, lists))
 
         self._ask(find)
 
@@ -154,11 +169,17 @@ class AllocationScreen(Screen[None]):
         if len(last.index):
             message.lists.like(last)
         self._number, self._lists = message.number, message.lists
-        which = f"  {message.number + 1} of {message.of} recorded" if message.of else ""
-        self.head.show(f" allocations{which}   {message.words}")
+        recorded = "" if message.lists.origin else " recorded"
+        alone = message.of == 1 and message.lists.origin is not None
+        which = f"  {message.number + 1} of {message.of}{recorded}" if message.of and not alone else ""
+        self._words, self._marks = f" allocations{which}   {message.words}", tuple(message.marks)
+        self.head.show(self._words)
         self.tensors.select(None)  # numbers of another step
         self.modules.select(None if node is None else message.lists.tree.find(last.tree.path(node)))
+        if self._lists.origin is not None and self._lists.origin.driver:
+            self.chart.title, self.chart.held = "allocated from the driver", "allocated"
         self.chart.show(self._lists.index)
+        self.on_resize()
         if message.of:
             self._point(self._lists.index.peak_row)
         for one in () if message.of else self.lists:
@@ -176,14 +197,20 @@ class AllocationScreen(Screen[None]):
         lists, row = self._lists, self.chart.row
         if not len(lists.index):
             return
+        t_ns = int(lists.index.trace.t_ns[row])
+        passed = bisect_right(self._marks, t_ns, key=lambda mark: mark.t_ns)
+        after = f' · after "{text.clean(self._marks[passed - 1].text)}"' if passed else ""
+        self.head.show(self._words + after)
         match self._at:
             case 0:
                 self.tensors.show(lists.tensors(row))
             case 1:
                 self.events.show(lists.events())
                 self.events.select(lists.event_at(row))
-            case _:
+            case 2:
                 self.modules.show(lists.layers(row))
+            case _:
+                self.bars.show(lists.breakdown(row))
 
     # The cursor
 
@@ -243,6 +270,11 @@ class AllocationScreen(Screen[None]):
     def action_toggle_all(self) -> None:
         self._lists.toggle_all()
         self.action_choose(_EVENTS)  # what a key changes has to be in sight
+        self._fill()
+
+    def action_rules(self) -> None:
+        self._lists.next_rules()
+        self.action_choose(_BREAKDOWN)  # what a key changes has to be in sight
         self._fill()
 
     def action_fold(self) -> None:
@@ -312,3 +344,19 @@ class AllocationScreen(Screen[None]):
     def _close_prompt(self) -> None:
         self.prompt.close()
         self.on_resize()
+
+
+def _imported_words(about: ImportedFrom, step: RecordedStep, begin_ns: int | None) -> str:
+    """Where a step is from, what its sizes are, and which part of the file it is; ``begin_ns`` None: all of it."""
+    on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
+    what = "allocated from the driver" if about.driver else "peak"
+    where = "" if about.driver else f" at {step.peak_op.rpartition('/')[2] or 'its begin'}"
+    wrong = f" · {len(about.warnings)} warnings (memtui report)" if about.warnings else ""
+    part = ""
+    if begin_ns is not None and about.counts:
+        part = f" {about.clock} {step.start_ns} to {step.end_ns}"
+    elif begin_ns is not None:
+        first, last = ((t_ns - begin_ns) / 1e9 for t_ns in (step.start_ns, step.end_ns))
+        part = f" {text.duration(first)} to {text.duration(last)}"
+    which = f"{text.clean(about.file)} ({text.clean(about.format)}){on}{part}"
+    return f"{which}   {what} {text.size(step.peak_bytes)}{where}{wrong}"

@@ -30,18 +30,20 @@ Tensors over time                       of a traced training (memtui trace): kin
   a             show them, and back; the keys of the time axis are those of the other screens
   enter         every allocation of the recorded step nearest to the cursor
   P  n  N       the peak in sight; the next, the previous process that trains
+  Of memtui train there are loss, accuracy (percent) and, dashed, the accuracy it must reach, on the same axis.
 """,
     "allocations": """\
-Allocations                             of recorded training steps (memtui trace): kinds of tensors, what is alive
+Allocations                             of training steps (memtui trace) or of another tool's file (memtui import)
   a  enter      tensors over time, and from there the recorded step nearest to the cursor
   left  right   the cursor; home: as the step began; end; P: the peak; n N: the next, the previous recorded step
-  1 2 3  Tab    what is listed: tensors alive at the cursor, all events, the tree of layers
+  1 2 3 4  Tab  what is listed: tensors alive at the cursor, all events, the tree of layers, what it is made of
   up  down      a row of the list; pageup and pagedown by the screenful. The cursor is on the chosen event.
   /             only what has these words in operator, layer, kind or phase; also op=GLOB, layer=, kind=, phase=, and
                 >1MiB or <4KiB for the size of the change; ! before one inverts it
   f             events that come to nothing, hidden or not: memory that the very next one frees, but for the peak
   Enter         on a layer: tensors and events of it and of what is below it; Esc: of all again
   space  +  -   fold or unfold the chosen layer, unfold all, fold all
+  b             what it is made of, by kind of tensor or by the rules of MXNet's memory profiler (memtui breakdown)
 """,
     "reuse": """\
 Reuse distance, miss ratio              of all touches from the start of the session to the cursor

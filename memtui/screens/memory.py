@@ -78,8 +78,10 @@ class MemoryScreen(Screen[None]):
         refresh_s: float = 1.0,
         order: Callable[..., dict[str, Any]] | None = None,
         began_it: bool = True,
+        first: str = "",
     ) -> None:
         super().__init__()
+        self._first = first  # what is to lie on top as soon as there is something
         self._order = order
         self.feed = Feed(
             open_session,
@@ -204,6 +206,9 @@ class MemoryScreen(Screen[None]):
 
     def on_view_ready(self, message: ViewReady) -> None:
         self.view = message.view
+        first, self._first = self._first, ""
+        if first == "training":
+            self.action_allocations()
 
     def on_feed_failed(self, message: FeedFailed) -> None:
         header = self.view.header if self.view is not None else HeaderView()

@@ -9,6 +9,7 @@ from textual import events
 
 from memtui import terminal
 from memtui.present import SessionLike
+from memtui.screens.allocations import FULLEST, AllocationScreen
 from memtui.screens.memory import MemoryScreen
 from memtui.screens.terminal_app import TerminalApp
 
@@ -25,7 +26,9 @@ class MemtuiApp(TerminalApp[int]):
         theme_name: "dark", "light" or "high-contrast".
         order: asks something of the recording: a word of ``memtui.control`` and its fields; may raise UserError.
         began_it: leaving ends the recording.
+        first: "training": tensors over time lie on top in the beginning.
         stopped: whether somebody else ended the recording; asked about once a second.
+        imported: the session was made from a file of another tool: it has allocations and nothing else.
     """
 
     def __init__(
@@ -40,10 +43,14 @@ class MemtuiApp(TerminalApp[int]):
         stopped: Callable[[], bool] | None = None,
         order: Callable[..., dict[str, Any]] | None = None,
         began_it: bool = True,
+        imported: bool = False,
+        first: str = "",
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
         self._stopped, self._order, self._began_it = stopped, order, began_it
+        self._imported = imported
+        self._first = first
         self.how_left = terminal.QUIT
 
     def get_default_screen(self) -> MemoryScreen:
@@ -54,7 +61,15 @@ class MemtuiApp(TerminalApp[int]):
             refresh_s=self._refresh_s,
             order=self._order,
             began_it=self._began_it,
+            first=self._first,
         )
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        if self._imported:
+            memory = self.screen
+            assert isinstance(memory, MemoryScreen)
+            self.push_screen(AllocationScreen(memory.feed.do, FULLEST), lambda _: self.exit())
 
     def check_terminal(self) -> None:
         super().check_terminal()

@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.breakdown import COMPAT_RULES, OWN_RULES, break_down, items_of, items_of_sums
 from memtui.analysis.layer_tree import NO_LAYER, LayerTree
 from memtui.analysis.row_filter import parse_row_filter
 from memtui.analysis.step_index import StepIndex
 from memtui.analysis.step_trace import CATEGORIES, PHASES
+from memtui.session.imported import LINES, ImportedFrom
 from memtui.widgets import text
 from memtui.widgets.allocation_list import AllocationListView
 from memtui.widgets.lazy_rows import LazyRows
 from memtui.widgets.listing import Column, Row
 
 UNFOLDED_ROWS = 24  # of the tree at first: as many whole levels as that
+BAR_CELLS = 26  # of the longest bar of a breakdown
 TENSORS = (
     Column("size", 12, right=True),
     Column("kind", 18),
@@ -30,6 +33,13 @@ EVENTS = (
     Column("phase", 11, rank=4),
     Column("layer", 24, rank=3),
     Column("operator", 0),
+)
+BREAKDOWN = (
+    Column("category", 0, most=30),
+    Column("size", 12, right=True),
+    Column("share", 10, right=True),
+    Column("allocations", 13, right=True, rank=3),
+    Column("", BAR_CELLS + 2, rank=2),
 )
 _PARTS = ("weights", "gradients", "optimiser state", "activations")
 _PART_OF = [CATEGORIES.index(name) for name in _PARTS]
@@ -53,8 +63,11 @@ class StepLists:
     Costs a tenth of a second for a million rows: not to be made by the thread that draws.
     """
 
-    def __init__(self, index: StepIndex) -> None:
-        self.index, self.tree = index, LayerTree(index)
+    def __init__(self, index: StepIndex, origin: ImportedFrom | None = None) -> None:
+        """``origin``: the file of another tool that the step is from."""
+        self.index, self.tree, self.origin = index, LayerTree(index), origin
+        self.rules = OWN_RULES
+        self._phased = origin is None or bool((index.trace.phase != PHASES.index("between")).any())
         self.words = ""
         self.layer: int | None = None  # node of the tree
         self.shows_all = False  # rows that come to nothing, too
@@ -67,7 +80,7 @@ class StepLists:
         if len(other.tree):
             paths = {other.tree.path(node) for node in other.unfolded}
             self.unfolded = {node for node in self.tree.parents.tolist() if self.tree.path(node) in paths}
-        self.words, self.shows_all = other.words, other.shows_all
+        self.words, self.shows_all, self.rules = other.words, other.shows_all, other.rules
         self.layer = None if other.layer is None else self.tree.find(other.tree.path(other.layer))
         self._sort_out()
 
@@ -86,6 +99,10 @@ class StepLists:
         """Show or hide rows that come to nothing."""
         self.shows_all = not self.shows_all
         self._sort_out()
+
+    def next_rules(self) -> None:
+        """Break down by the other set of rules."""
+        self.rules = COMPAT_RULES if self.rules == OWN_RULES else OWN_RULES
 
     def fold(self, nodes: set[int], *, unfold: bool) -> None:
         """Hide or show what is below some layers."""
@@ -121,13 +138,14 @@ class StepLists:
         rows = LazyRows(np.flatnonzero(shown), self._tensor)
         none = "nothing alive is of that filter" if self._keep is not None else "nothing is alive"
         return AllocationListView(
-            "alive at the cursor",
+            self._alive,
             TENSORS,
             rows,
             none,
             of=int(np.count_nonzero(alive)),
             words=self.words,
             layer=self.layer_name,
+            foot=self._absent,
         )
 
     def _tensor(self, block: int) -> Row:
@@ -138,7 +156,7 @@ class StepLists:
             text.size(int(index.size_bytes[block])),
             CATEGORIES[int(trace.category[row])],
             trace.name(int(index.layer[row])),
-            "before" if before else text.duration((int(trace.t_ns[row]) - trace.start_ns) / 1e9),
+            "before" if before else self._since(row),
             trace.name(int(trace.op[row])) or ("before this step" if before else ""),
         )
         return Row(block, cells)
@@ -149,8 +167,9 @@ class StepLists:
         """Every allocation and free."""
         index = self.index
         none = "no row is of that filter" if self._keep is not None else "nothing was allocated in this step"
-        none = "all of them are freed at once (f shows them)" if self._hidden else none
-        left_out = "those freed at once, too" if self.shows_all else f"{self._hidden} freed at once hidden"
+        vain = "freed at once" if self.origin is None else "that come to nothing"
+        none = f"all of them are {vain} (f shows them)" if self._hidden else none
+        left_out = f"those {vain}, too" if self.shows_all else f"{self._hidden} {vain} hidden"
         return AllocationListView(
             "events",
             EVENTS,
@@ -160,6 +179,7 @@ class StepLists:
             left_out=left_out,
             words=self.words,
             layer=self.layer_name,
+            foot=self._absent,
         )
 
     def event_at(self, row: int) -> int | None:
@@ -183,15 +203,78 @@ class StepLists:
             )
         change = int(trace.delta_bytes[row])
         cells = (
-            f"{(int(trace.t_ns[row]) - trace.start_ns) / 1e6:.3f} ms",
+            self._when(row),
             text.change(change),
             held,
             CATEGORIES[int(trace.category[row])],
-            PHASES[int(trace.phase[row])],
+            PHASES[int(trace.phase[row])] if self._phased else "",
             trace.name(int(index.layer[row])),
             trace.name(int(trace.op[row])) or ("freed" if change < 0 else ""),
         )
         return Row(row, cells, "live" if row == index.peak_row else "dim" if change < 0 else "text")
+
+    def _when(self, row: int) -> str:
+        """The time of a row, or where it stands in a file that knows no time."""
+        trace = self.index.trace
+        if self.origin is not None and self.origin.counts:
+            return f"{'line' if self.origin.clock == LINES else 'row'} {trace.t_ns[row]}"
+        return f"{(int(trace.t_ns[row]) - trace.start_ns) / 1e6:.3f} ms"
+
+    def _since(self, row: int) -> str:
+        trace = self.index.trace
+        if self.origin is not None and self.origin.counts:
+            return self._when(row)
+        return text.duration((int(trace.t_ns[row]) - trace.start_ns) / 1e9)
+
+    @property
+    def _alive(self) -> str:
+        """What stands in the list of tensors: a log of a driver knows no end of any."""
+        driver = self.origin is not None and self.origin.driver
+        return "allocated up to the cursor" if driver else "alive at the cursor"
+
+    @property
+    def _absent(self) -> str:
+        """What the file does not know."""
+        return "" if self.origin is None else f"not known: {'; '.join(self.origin.absent)}"
+
+    # Breakdown
+
+    def breakdown(self, row: int) -> AllocationListView:
+        """What is alive after a row, added up by category."""
+        index, origin = self.index, self.origin
+        alive = index.alive(row)
+        shown = alive if self._keep is None else alive & self._keep[index.born]
+        if origin is not None and origin.sums is not None:
+            items = items_of_sums(origin.sums)
+        else:
+            items = items_of(index.trace, index.born[shown], tagged=origin is not None and origin.driver)
+        found = break_down(items, self.rules)
+        most = max((bar.bytes for bar in found.bars), default=0)
+        rows = [
+            Row(
+                bar.key,
+                (
+                    bar.name,
+                    text.size(bar.bytes),
+                    f"{bar.share * 100:.2f} %",
+                    str(bar.allocations),
+                    "█" * round(BAR_CELLS * bar.bytes / max(1, most)),
+                ),
+            )
+            for bar in found.bars
+        ]
+        dropped = sum(item.bytes for item in found.dropped)
+        left_out = f"; {text.size(dropped)} with tags that these rules do not know are left out" if dropped else ""
+        return AllocationListView(
+            f"{self._alive}, rules {self.rules}",
+            BREAKDOWN,
+            rows,
+            "nothing is alive" if self._keep is None else "nothing alive is of that filter",
+            of=len(rows),
+            words=self.words,
+            layer=self.layer_name,
+            foot=f"total {text.size(found.total_bytes)}{left_out}",
+        )
 
     # Layers
 

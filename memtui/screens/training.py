@@ -19,6 +19,7 @@ from memtui.screens.feed import Action
 from memtui.views_training import TrainingView
 from memtui.widgets import text
 from memtui.widgets.kinds import INDEX, LETTERS, ORDER
+from memtui.widgets.learning_chart import LearningChart
 from memtui.widgets.listing import Column, Listing, ListingView, Row
 from memtui.widgets.notice import Notice, Words
 from memtui.widgets.panel import Panel
@@ -75,6 +76,7 @@ class TrainingScreen(Screen[None]):
         self._ask, self._log = ask, TrainingLog()
         self._view: TrainingView | None = None
         self.head = Words("title", id="header")
+        self.learning = LearningChart()
         self.chart = UsageChart()
         self.kinds = Listing(ListingView("by kind", _COLUMNS))
         self.foot = Words("dim", f" {_KEYS}", id="footer")
@@ -82,7 +84,7 @@ class TrainingScreen(Screen[None]):
 
     @property
     def parts(self) -> Sequence[Widget]:
-        return self.head, self.chart, self.kinds, self.foot
+        return self.head, self.learning, self.chart, self.kinds, self.foot
 
     def compose(self) -> ComposeResult:
         yield from self.parts
@@ -98,11 +100,14 @@ class TrainingScreen(Screen[None]):
         words = too_small(*self.app.size)
         self.notice.show(words)
         self.notice.display = bool(words)
+        learns = self._view is not None and self._view.learning is not None
         for part in self.parts:
-            part.display = not words
-        kinds = min(len(ORDER) + 3, max(3, (self.app.size.height - 2) * 4 // 10))
-        self.kinds.styles.height = kinds
-        self.chart.styles.height = max(6, self.app.size.height - 2 - kinds)
+            part.display = not words and (learns or part is not self.learning)
+        room = self.app.size.height - 2
+        kinds = min(len(ORDER) + 3, max(3, room * (3 if learns else 4) // 10))
+        learning = max(5, (room - kinds) * 45 // 100) if learns else 0
+        self.kinds.styles.height, self.learning.styles.height = kinds, learning
+        self.chart.styles.height = max(6, room - kinds - learning)
 
     def _look(self) -> None:
         if self.app.screen is not self:
@@ -114,11 +119,16 @@ class TrainingScreen(Screen[None]):
         self._ask(find)
 
     def on__ready(self, message: _Ready) -> None:
+        changes = self._view is None or (self._view.learning is None) != (message.view.learning is None)
         view = self._view = message.view
+        if changes:
+            self.on_resize()
         if view.note and view.recorded:  # a session from when that was all there was
             self.app.switch_screen(self._recorded(-1))
             return
         self.head.show(f" training   {_words(view)}")
+        if view.learning is not None:
+            self.learning.show(view.learning)
         self.chart.show(view)
         self.kinds.show(ListingView(f"by kind {_where(view)}", _COLUMNS, _rows(view), "nothing was seen"))
 

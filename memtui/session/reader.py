@@ -36,7 +36,11 @@ from memtui.session.checks import (
     parse_json,
 )
 from memtui.session.codec import decode_pairs, decode_reuse, decode_touch_sum
+from memtui.session.imported import DriverMemory, ImportedFrom
 from memtui.session.kept_rows import KeptRows, Pairs, Rows
+from memtui.session.learning import COLUMNS as LEARNING
+from memtui.session.learning import KINDS as LEARNING_KINDS
+from memtui.session.learning import About, LearningPoint, about_of
 from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, Growing
 from memtui.session.store import (
     SessionError,
@@ -57,6 +61,8 @@ from memtui.session.training import Progress, ProgressRow, decode_progress
 TRACED_FORMAT = 7  # since which sessions hold what a program told of itself
 PROGRESS_FORMAT = 8  # since which they tell of all training steps
 DEVICE_FORMAT = 9  # since which these are told of the memory of other devices, too
+IMPORT_FORMAT = 9  # since which they may come from files of other tools
+LEARNING_FORMAT = 9  # since which they tell how well a training learns
 _SCALARS = ", ".join((*INTEGERS, *MAYBE, *TEXTS))
 _SCALAR_KINDS = "i" * len(INTEGERS) + "I" * len(MAYBE) + "t" * len(TEXTS)
 _READING = (
@@ -480,6 +486,40 @@ class SessionReader:
             return decode_progress(row, rows[0][0])
         except (IndexError, ValueError) as error:
             raise self._damaged(f"training from step {row.first}: {error}") from None
+
+    def imported(self) -> ImportedFrom | None:
+        """The file of another tool that the session was made from; None where memtui recorded it."""
+        plain = self._meta("hello").get("imported")
+        try:
+            return None if plain is None else ImportedFrom.from_plain(plain)
+        except ValueError as error:
+            raise self._damaged(str(error)) from None
+
+    def driver_memory(self) -> list[DriverMemory]:
+        """What the driver of a GPU said is free, in an imported log, by time."""
+        self._open()
+        if self._format < IMPORT_FORMAT:
+            return []
+        rows = self._all("SELECT t_ns, free_bytes, total_bytes FROM driver_memory ORDER BY t_ns", "iii")
+        return [DriverMemory(*row) for row in rows]
+
+    def learning(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list[LearningPoint]:
+        """Loss and accuracy in a half-open time range, in the order they came."""
+        self._open()
+        if self._format < LEARNING_FORMAT:
+            return []
+        query = f"SELECT {LEARNING} FROM learning WHERE t_ns >= ? AND t_ns < ? ORDER BY id"
+        return [LearningPoint(*row) for row in self._all(query, LEARNING_KINDS, first_ns, last_ns)]
+
+    def trainings(self) -> list[About]:
+        """What those processes train that tell how well they learn."""
+        self._open()
+        if self._format < LEARNING_FORMAT:
+            return []
+        try:
+            return [about_of(*row) for row in self._all("SELECT pid, about FROM learning_about ORDER BY pid", "it")]
+        except ValueError as error:
+            raise self._damaged(str(error)) from None
 
     def tensor_places(self, after: int) -> list[tuple[int, int, int]]:
         """(number, pid, from when on) of the maps with higher numbers, rising: ``tensor_map`` has one of them."""

@@ -67,5 +67,11 @@ CREATE TABLE training_progress( -- training steps that ended, and what tensors h
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, first_step INTEGER NOT NULL, steps INTEGER NOT NULL,
     start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, -- 0: not seen
     view TEXT NOT NULL, reason TEXT NOT NULL, cost_ns INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE driver_memory( -- of an imported log: what a driver said is free on a GPU, of all programs together
+    t_ns INTEGER NOT NULL, free_bytes INTEGER NOT NULL, total_bytes INTEGER NOT NULL);
 CREATE TABLE progress_device( -- whose memory a row of training_progress is of, where that is not main memory
     id INTEGER PRIMARY KEY, device TEXT NOT NULL);
+CREATE TABLE learning( -- how well a process learns
+    id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, t_ns INTEGER NOT NULL, iteration INTEGER NOT NULL,
+    epoch INTEGER NOT NULL, loss REAL, accuracy REAL, minimum REAL); -- percent; NULL: not measured, none wanted
+CREATE TABLE learning_about(pid INTEGER PRIMARY KEY, about TEXT NOT NULL); -- JSON: what it trains

@@ -8,7 +8,7 @@ import sqlite3
 import stat
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -22,7 +22,7 @@ SCHEMA_VERSION = 9
 _TABLES_SINCE = {  # by format: what the one before it had not
     7: frozenset(("allocation_step", "tensor_ranges")),
     8: frozenset(("training_progress", "allocation_device")),
-    9: frozenset(("progress_device",)),
+    9: frozenset(("progress_device", "driver_memory", "learning", "learning_about")),
 }
 OLDEST_VERSION = 6  # of those that are read; what such a file has no table for, it knows nothing of
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -144,8 +144,13 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     circles ends. Raises SessionError.
     """
     check_file(path)
+    return connect(path, lambda connection: _check_schema(connection, path))
+
+
+def connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    """The same for a file of any kind whose header was checked; ``check`` looks at its tables. Raises SessionError."""
     try:
-        return _connect(path)
+        return _connect(path, check)
     except sqlite3.OperationalError as error:
         if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_READONLY_ROLLBACK:
             raise unreadable(path, error) from None
@@ -153,19 +158,19 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         raise unreadable(path, error) from None
     try:
         _roll_back(path)
-        return _connect(path)
+        return _connect(path, check)
     except (sqlite3.DatabaseError, UnicodeDecodeError, OSError) as error:
         raise unreadable(path, error) from None
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
     # A closed session on a read-only disk cannot make the shared-memory file that SQLite wants: read it as it lies.
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     mode = "mode=ro" if writable or any(map(_size, beside(path))) else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
     try:
-        harden(connection)
-        _check_schema(connection, path)
+        _harden(connection)
+        check(connection)
     except BaseException:
         connection.close()
         raise
@@ -188,7 +193,7 @@ def _roll_back(path: Path) -> None:
         raise SessionError(f"{path}: was left in the middle of a write; its owner can read and thereby mend it")
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
     try:
-        harden(connection)
+        _harden(connection)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     finally:
         connection.close()
@@ -206,7 +211,7 @@ def is_own_file(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def harden(connection: sqlite3.Connection) -> None:
+def _harden(connection: sqlite3.Connection) -> None:
     """What https://www.sqlite.org/security.html asks of those who open files of others."""
     for limit, value in (
         (sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES),

@@ -273,6 +273,13 @@ def _own_phase(path: tuple[str, ...]) -> int | None:
     return None
 
 
+def place_of(path: tuple[str, ...]) -> tuple[int, str]:
+    """(phase, layer) that the events around an operation tell, its own name last."""
+    phase = _own_phase(path)
+    layer = next((name for name in reversed(path) if name.startswith((LAYER_LABEL, BY_HAND))), "")
+    return FORWARD if phase is None else phase, layer.partition(":")[2]
+
+
 class _Layers:
     """Layer of an operation: by its label, and in backward by that of the forward operation of the same number."""
 

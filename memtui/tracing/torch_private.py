@@ -250,6 +250,45 @@ def raw_step(prof: torch.profiler.profile) -> RawStep:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class RawUse:
+    """An operator that does something itself, and the addresses of the tensors it is given and makes."""
+
+    start_ns: int
+    path: tuple[str, ...]  # as in RawSpan
+    op: str
+    reads: tuple[int, ...]
+    makes: tuple[int, ...]
+
+
+def raw_uses(prof: torch.profiler.profile) -> list[RawUse]:
+    """What a stopped profiler that recorded shapes saw of them, in order of time."""
+    from torch._C._profiler import RecordScope, _EventType, _TensorMetadata
+
+    results: Any = prof.profiler.kineto_results if prof.profiler is not None else None
+    found: list[RawUse] = []
+    waiting: list[tuple[Any, tuple[str, ...]]] = [(node, ()) for node in results.experimental_event_tree()]
+    while waiting:
+        node, path = waiting.pop()
+        if node.tag != _EventType.TorchOp:
+            continue
+        path = (*path, node.name)
+        waiting += [(child, path) for child in node.children]
+        if node.extra_fields.scope == RecordScope.USER_SCOPE:
+            continue
+        made = [child.extra_fields for child in node.children if child.tag == _EventType.Allocation]
+        inner = any(child.tag == _EventType.TorchOp for child in node.children)
+        if inner and not made:
+            continue  # others do it
+        given: list[Any] = []
+        for one in node.extra_fields.inputs:
+            given += one if isinstance(one, list) else [one]
+        reads = [one.storage_data_ptr for one in given if isinstance(one, _TensorMetadata)]
+        makes = tuple(one.ptr for one in made if one.alloc_size > 0)
+        found.append(RawUse(node.start_time_ns, path, node.name, tuple(filter(None, reads)), makes))
+    return sorted(found, key=lambda use: use.start_ns)
+
+
 def _monotonic_minus_epoch_ns() -> int:
     """What turns the profiler's times into CLOCK_MONOTONIC: of several readings the one that was interrupted least."""
     best: tuple[int, int] | None = None

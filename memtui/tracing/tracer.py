@@ -46,13 +46,13 @@ class Tracer:
     def __init__(
         self,
         every: int,
-        open_sender: Callable[[], Sender],
+        open_sender: Callable[[], Sender | _Nobody],
         modules: Iterable[Any] = (),
         optimizers: Iterable[Any] = (),
     ) -> None:
         """``modules`` and ``optimizers`` are known from the beginning, more are found. Steps are the first one's."""
         self._every, self._open_sender = every, open_sender
-        self._sender: Sender | None = None
+        self._sender: Sender | _Nobody | None = None
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet(optimizers)
         self._clock = next(map(weakref.ref, self._optimizers), None)  # the optimiser whose steps are counted
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet(modules)  # that are called by no other module
@@ -275,10 +275,11 @@ class Tracer:
         if self.also is not None:
             self.also(told)
 
-    def tell(self, told: Told) -> None:
-        """Say something of this process to the recorder; nothing before its first step."""
+    def tell(self, told: Told) -> bool:
+        """Say something of this process to the recorder; False before its first step."""
         if self._sender is not None:
             self._sender.send(told)
+        return self._sender is not None
 
     def _say_forked(self) -> None:
         """In a child that steps an optimiser, too; a copy of the parent's memory, so once in each."""
@@ -382,6 +383,27 @@ def start(path: Path, every: int, modules: Iterable[Any] = (), optimizers: Itera
     tracer = Tracer(every, lambda: Sender(path), modules, optimizers)
     _running = weakref.ref(tracer)
     return tracer
+
+
+class _Nobody:
+    """In place of a recorder, for those who hear by ``Tracer.also`` alone."""
+
+    lost = 0
+
+    def send(self, told: Told) -> None:
+        """It is heard already."""
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+
+def quietly(every: int, modules: Iterable[Any], optimizers: Iterable[Any]) -> Tracer | None:
+    """Trace this process for itself, without a recorder; None where this torch cannot."""
+    if torch_private.problem():
+        return None
+    for name, value in QUIET_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    return Tracer(every, _Nobody, modules, optimizers)
 
 
 def checked(model: Any, optimizer: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

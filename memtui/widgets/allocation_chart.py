@@ -23,6 +23,7 @@ class AllocationChart(Panel):
     view: StepIndex
     row = 0
     title = "allocations"
+    held = "held"  # what is said of the bytes at the cursor
 
     def __init__(self, view: StepIndex | None = None, **options: Any) -> None:
         super().__init__(view, **options)
@@ -65,7 +66,7 @@ class AllocationChart(Panel):
         trace, row = self.view.trace, self.row
         before = row < trace.existing
         delta = self.view.start_bytes if before else int(trace.delta_bytes[row])
-        done = "there before" if before else "freed" if delta < 0 else "allocated"
+        done = "there before" if before else "freed" if delta < 0 else "allocated" if delta else "no memory"
         what = trace.name(int(trace.op[row])).rpartition("/")[2] or done
         layer = "" if before else trace.name(int(self.view.layer[row]))
         where = f" {'of' if delta < 0 else 'in'} layer {layer}" if layer else ""
@@ -74,7 +75,10 @@ class AllocationChart(Panel):
     def footing_right(self, width: int) -> Line:
         if not len(self.view):
             return []
-        return [("held ", self.look["dim"]), (text.size(int(self.view.usage_bytes[self.row])), self.look["bright"])]
+        return [
+            (f"{self.held} ", self.look["dim"]),
+            (text.size(int(self.view.usage_bytes[self.row])), self.look["bright"]),
+        ]
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         index, look = self.view, self.look

@@ -10,7 +10,7 @@ from memtui.widgets.listing import Listing, ListingView
 from memtui.widgets.panel import line_width
 from memtui.widgets.raster import Line
 
-LISTS = ("tensors", "events", "layers")
+LISTS = ("tensors", "events", "layers", "breakdown")
 
 
 @dataclass(frozen=True, slots=True)

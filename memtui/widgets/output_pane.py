@@ -16,6 +16,7 @@ class OutputPane(Panel):
 
     view: OutputView
     title = "output of the program"
+    back = "o"  # the key that closes it
 
     class Scrolled(Message):
         """The wheel was turned: by so many rows."""
@@ -31,7 +32,7 @@ class OutputPane(Panel):
         return line
 
     def heading_right(self, width: int) -> Line:
-        return [("o", self.look["key"]), (": back", self.look["dim"])]
+        return [(self.back, self.look["key"]), (": back", self.look["dim"])]
 
     def footing(self) -> Line:
         view = self.view

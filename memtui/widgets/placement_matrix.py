@@ -99,11 +99,11 @@ class PlacementMatrix(CursorPanel):
 
     def _cell(self, cell: MatrixCell, here: bool) -> tuple[str, Style]:
         look = self.look
-        if cell.ratio is None:
-            words, style = f"{_UNKNOWN:>{CELL - 1}} ", look["dim"]
-        else:
-            words, style = f"{ratio_words(cell.ratio):>{CELL - 1}} ", on_heat(look, level(cell.ratio))
-        return (f"[{words.strip():>{CELL - 2}}]", look["bright"]) if here else (words, style)
+        words = _UNKNOWN if cell.ratio is None else ratio_words(cell.ratio)
+        style = look["dim"] if cell.ratio is None else on_heat(look, level(cell.ratio))
+        if here:
+            return f"[{words:>{CELL - 2}}]", style + Style(bold=True)
+        return f"{words:>{CELL - 1}} ", style
 
 
 def ratio_words(ratio: float) -> str:

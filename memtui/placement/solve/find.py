@@ -33,7 +33,7 @@ class Ask:
         limit_bytes: of the fast pool.
         formulation: of ``plan.FORMULATIONS``.
         slow: name of the slow pool; None: the second of the profile.
-        mode: which samples; None: the first of ``measured.MODES`` that has every op.
+        mode: which samples; None: as ``mode_of`` has it.
         time_limit_s: then the best that was found is taken.
         gap: (predicted - bound) / predicted that is good enough.
         page_bytes: sizes are rounded up to multiples of it.
@@ -69,14 +69,18 @@ def slow_pool(profile: Profile, name: str | None) -> str:
 
 
 def mode_of(profile: Profile, slow: str) -> str:
-    """The way of timing to rely upon: the first that has a sample of every op with these pools."""
-    pools = {profile.fast.name, slow}
+    """The way of timing to rely upon: of those that have every op with these pools, the one with most configurations.
+
+    Raises UserError where none has.
+    """
+    pools, best, most = {profile.fast.name, slow}, "", 0
     for mode in MODES:
-        found = (s for s in profile.samples if s.mode == mode and s.time_ns)
-        known = {samples.op for samples in found if pools.issuperset(samples.configuration.pools)}
-        if len(known) == len(profile.graph.ops):
-            return mode
-    raise UserError("no way of timing has every op: profile it to its end first")
+        found = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
+        if len({samples.op for samples in found}) == len(profile.graph.ops) and len(found) > most:
+            best, most = mode, len(found)
+    if not best:
+        raise UserError("no way of timing has every op: profile it to its end first")
+    return best
 
 
 def problem_for(profile: Profile, ask: Ask) -> Problem:
@@ -164,8 +168,13 @@ def optimum(
         if known is None and formulation in SIMPLER:
             # What can be done without moves can be done with them, and a short search with them may end at worse.
             known = _simpler(problem, SIMPLER[formulation], time_limit_s / 4, gap)
-        left_s = time_limit_s - (time.monotonic() - begin_s)
-        paths, found = Program(problem, formulation).solve(left_s, gap)
+        deadline_s = begin_s + time_limit_s
+        paths, found = Program(problem, formulation).solve(deadline_s - time.monotonic(), gap)
+        if paths is not None and (over := _over(problem, paths)):
+            # Rounded to whole tensors, what the solver's tolerance allowed is some bytes too much.
+            limits = tuple(limit - more for limit, more in zip(problem.limit_bytes, over, strict=True))
+            again = Program(problem.with_limits(limits), formulation)
+            paths = again.solve(deadline_s - time.monotonic(), gap)[0]
     except Infeasible:
         raise _none(problem) from None
     choices = [each for each in (paths, known, _known(problem)) if each is not None]
@@ -173,6 +182,13 @@ def optimum(
     if _rank(problem, best)[0]:
         raise UserError(f"no placement was found in {time_limit_s:.0f} s; give --time-limit more")
     return Solved(best, found.bound, found.finished, "HiGHS")
+
+
+def _over(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
+    """Bytes above the limit while each op runs; empty where there are none."""
+    held = cost(problem, paths).fast_bytes
+    over = tuple(max(0, fast - limit) for fast, limit in zip(held, problem.limit_bytes, strict=True))
+    return over if any(over) else ()
 
 
 def _simpler(problem: Problem, formulation: str, time_limit_s: float, gap: float) -> list[Path] | None:

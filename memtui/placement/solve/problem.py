@@ -156,10 +156,12 @@ def problem_of(profile: Profile, slow: str, mode: str, limit_bytes: int, page_by
         page_bytes: sizes are rounded up to multiples of it.
 
     Raises:
-        UserError: an op has no sample at all, or a move would take for ever.
+        UserError: there is no such pool, or an op has no sample at all.
     """
     graph, pools = profile.graph, (profile.fast.name, slow)
-    pool = next(pool for pool in profile.pools if pool.name == slow)
+    pool = next((pool for pool in profile.pools[1:] if pool.name == slow), None)
+    if pool is None:
+        raise UserError(f"the profile has no slow pool {slow}")
     free = dict.fromkeys(s for op in graph.ops for s in free_storages(graph, op, pools))
     index = {storage: i for i, storage in enumerate(free)}
     items = tuple(_item(graph.storages[storage], pool, page_bytes) for storage in free)

@@ -1,0 +1,85 @@
+"""The recorded steps of a session: how much was held at their peak, of what, and which blocks that was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.lean import median
+from memtui.analysis.step_trace import CATEGORIES
+from memtui.session.allocations import RecordedStep
+from memtui.session.reader import SessionReader
+from memtui.units import size
+
+LARGEST = 3  # blocks that are named
+
+
+def allocations(reader: SessionReader, steps: Sequence[RecordedStep]) -> dict[str, Any] | None:
+    """What was held at the peak of some recorded steps; None where there are none.
+
+    The operator at the peak is the one that came last and may have added little: ``largest`` are the largest of the
+    blocks that the step had made itself by then.
+
+    Raises:
+        SessionError: the session is damaged.
+    """
+    if not steps:
+        return None
+    most = max(steps, key=lambda step: step.peak_bytes)
+    return {
+        "steps": len(steps),
+        "pids": sorted({step.pid for step in steps}),
+        "peak_bytes": {"median": median(np.array([s.peak_bytes for s in steps])), "max": most.peak_bytes},
+        "at_peak": {
+            "pid": most.pid,
+            "step": most.step,
+            "op": most.peak_op,
+            "layer": most.peak_layer,
+            "bytes": most.peak_parts,
+            "largest": _largest(reader, most),
+        },
+        "recording_ns": median(np.array([s.cost_ns for s in steps])),  # on top of a step's own time
+        "lost_steps": sum(step.lost for step in steps),
+    }
+
+
+def _largest(reader: SessionReader, step: RecordedStep) -> list[dict[str, Any]]:
+    trace = reader.step_trace(step)
+    if trace.peak_row < 0:
+        return []
+    before = set(trace.block[: trace.existing].tolist())
+    made = [block for block in trace.live_at(trace.peak_row) if block.block not in before and block.size_bytes]
+    return [
+        {
+            "op": trace.name(block.op),
+            "layer": trace.name(block.layer),
+            "category": CATEGORIES[block.category],
+            "size_bytes": block.size_bytes,
+        }
+        for block in made[:LARGEST]
+    ]
+
+
+def allocation_words(found: dict[str, Any] | None, what: str = "training step") -> list[str]:
+    """Lines of the report."""
+    if found is None:
+        return []
+    peak, at = found["peak_bytes"], found["at_peak"]
+    many = f"{found['steps']} {what}{'' if found['steps'] == 1 else 'es' if what.endswith('h') else 's'}"
+    where = _made_by(at) or "the begin of the step"
+    held = sorted(at["bytes"].items(), key=lambda part: -part[1])
+    lost = f"; {found['lost_steps']} more were lost" if found["lost_steps"] else ""
+    largest = [f"{_made_by(one) or 'unknown'} {size(one['size_bytes'])} ({one['category']})" for one in at["largest"]]
+    return [
+        f"allocations  {many} recorded: peak {size(peak['median'])} in the median, at most {size(peak['max'])} in step "
+        f"{at['step']}, at {where}{lost}",
+        "at the peak  " + ", ".join(f"{category} {size(part)}" for category, part in held),
+        *([f"largest then {', '.join(largest)}"] if largest else []),
+    ]
+
+
+def _made_by(one: dict[str, Any]) -> str:
+    layer = f" in layer {one['layer']}" if one["layer"] else ""
+    return one["op"].rpartition("/")[2] + layer

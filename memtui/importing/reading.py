@@ -1,0 +1,70 @@
+"""Reads a stranger's file whole, within limits: no pipe, no device, no small file that unpacks to a large one."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import stat
+import zlib
+from pathlib import Path
+from typing import Any
+
+from memtui.importing.result import NotImportable
+from memtui.units import size
+
+MOST_BYTES = 2 << 30
+_GZIP = b"\x1f\x8b"
+# Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read_file(path: Path) -> bytes:
+    """What is in a file, unpacked where it is gzip. Raises NotImportable."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise NotImportable("is not a file")
+            data = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise NotImportable("no such file") from None
+    except IsADirectoryError:
+        raise NotImportable("is a folder") from None
+    except OSError as error:
+        raise NotImportable(f"cannot be read: {error.strerror}") from None
+    _check_size(data)
+    if data.startswith(_GZIP):
+        data = _unpacked(data)
+        _check_size(data)
+    if not data:
+        raise NotImportable("is empty")
+    return data
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > MOST_BYTES:
+        raise NotImportable(f"has more than {size(MOST_BYTES)}")
+
+
+def _unpacked(data: bytes) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            return file.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise NotImportable(f"is damaged gzip: {error}") from None
+
+
+def parse_json(data: bytes) -> Any:
+    """One JSON value; numbers that are none (NaN, Infinity) are refused. Raises NotImportable."""
+    try:
+        return json.loads(data, parse_constant=_no_number)
+    except RecursionError:
+        raise NotImportable("is JSON that is nested without end") from None
+    except (ValueError, UnicodeDecodeError) as error:
+        raise NotImportable(f"is damaged JSON: {error}") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number")

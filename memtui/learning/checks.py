@@ -1,0 +1,25 @@
+"""What is checked of a training before anything is started: shapes, files, PyTorch. Knows no torch."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from memtui.errors import FAILURE, UserError
+from memtui.learning.datasets import CLASSES, check_files, shape_of
+from memtui.learning.sequences import check_shapes, data_shape, layers_of
+from memtui.learning.settings import FROM_FOLDER, Settings
+
+
+def check(settings: Settings) -> None:
+    """Raise UserError for layers whose shapes do not fit, and for data whose files are missing."""
+    layers = layers_of(settings.sequence, CLASSES[settings.dataset_name])
+    shape = shape_of(settings.dataset_name, data_shape(settings.sequence))
+    check_shapes(layers, shape, CLASSES[settings.dataset_name])
+    if settings.dataset_name in FROM_FOLDER:
+        check_files(settings.dataset_name, settings.data)
+
+
+def check_torch() -> None:
+    """Raise UserError where there is no PyTorch."""
+    if importlib.util.find_spec("torch") is None:
+        raise UserError("training needs PyTorch, which is not installed: pip install 'memtui[torch]'", FAILURE)

@@ -1,0 +1,102 @@
+"""Operators of one iteration and what flows between them (``save_graph``), as text and for Graphviz.
+
+Names are those of the recorded rows: ``forward/FullyConnected_0/aten::addmm``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from memtui.analysis.step_trace import PHASES
+from memtui.errors import FAILURE, UserError
+from memtui.export.zpp import SCOPES
+from memtui.learning.network import Network
+from memtui.tracing import by_hand
+from memtui.tracing.exact import BY_HAND, layer_labels, layer_names, place_of
+from memtui.tracing.torch_private import hushed, raw_uses
+
+FOLDER = "demo"
+Edges = dict[tuple[str, str], int]  # from one operator to another: how many tensors
+
+
+def graph_of(network: Network, run: Callable[[], object]) -> tuple[list[str], Edges]:
+    """(operators in the order of their first use, edges) of whatever ``run`` does.
+
+    Raises:
+        UserError: the profiler of torch is in use, or does not work here.
+    """
+    labels = _Labels(layer_names((network,)))
+    try:
+        with (
+            hushed(),
+            torch.profiler.profile(
+                activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, record_shapes=True
+            ) as profiler,
+            layer_labels((network,)),
+        ):
+            by_hand.listeners.append(labels)
+            try:
+                run()
+            finally:
+                by_hand.listeners.remove(labels)
+        uses = raw_uses(profiler)
+    except (RuntimeError, ImportError, AttributeError) as error:
+        raise UserError(f"no graph can be recorded: {error}", FAILURE) from None
+    nodes: dict[str, None] = {}
+    edges: Edges = {}
+    made_by: dict[int, str] = {}  # address: who wrote what lies there
+    for use in uses:
+        phase, layer = place_of(use.path)
+        name = SCOPES.get(PHASES[phase], "") + "/".join(filter(None, (layer, use.op)))
+        nodes.setdefault(name)
+        for address in use.reads:
+            before = made_by.get(address)
+            if before is not None and before != name:
+                edges[before, name] = edges.get((before, name), 0) + 1
+        made_by.update(dict.fromkeys(use.makes, name))
+        if use.op.endswith("_"):  # in place: of its first tensor
+            made_by.update(dict.fromkeys(use.reads[:1], name))
+    return list(nodes), edges
+
+
+class _Labels:
+    """Marks backward passes by hand for the profiler, as the tracer does."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        self._names, self._open = names, list[Any]()
+
+    def enter_backward(self, module: Any) -> None:
+        label = torch.profiler.record_function(BY_HAND + self._names.get(id(module), type(module).__name__))
+        label.__enter__()
+        self._open.append(label)
+
+    def leave_backward(self, module: Any) -> None:
+        self._open.pop().__exit__(None, None, None)
+
+
+def write_graph(nodes: list[str], edges: Edges, run: str) -> list[Path]:
+    """``demo/RUN_graph.txt`` (operators, then edges with how many tensors) and ``demo/RUN_graph.dot``.
+
+    Raises:
+        UserError: they cannot be written.
+    """
+    folder = Path(FOLDER)
+    text, dot = folder / f"{run}_graph.txt", folder / f"{run}_graph.dot"
+    number = {name: place for place, name in enumerate(nodes)}
+    try:
+        folder.mkdir(exist_ok=True)
+        with text.open("x", encoding="utf-8") as file:
+            file.writelines(f"op {name}\n" for name in nodes)
+            file.writelines(f"edge {before} {after} {many}\n" for (before, after), many in edges.items())
+        with dot.open("x", encoding="utf-8") as file:
+            file.write("digraph iteration {\n")
+            file.writelines(f'  n{place} [label="{name}"];\n' for name, place in number.items())
+            file.writelines(f"  n{number[before]} -> n{number[after]};\n" for before, after in edges)
+            file.write("}\n")
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be written: {error.strerror}", FAILURE) from None
+    return [text, dot]

@@ -1,0 +1,118 @@
+"""Lines of several trainings over one another."""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.style import Style
+
+from memtui.views_comparison import LETTERS, OverlayView
+from memtui.widgets import raster, text
+from memtui.widgets.curves import Curve, drawn
+from memtui.widgets.look import Look
+from memtui.widgets.panel import Panel
+from memtui.widgets.stacked import AXIS
+
+_ACROSS = {
+    "iterations": "iterations",
+    "s": "seconds",
+    "%": "allocations and frees of one iteration, in their order",
+}
+
+
+def run_styles(look: Look) -> list[Style]:
+    """One for each training, in their order: as far apart as the theme has them."""
+    first = (look["rss"], look.heat[6], look["live"], look["key"])
+    return [*first, look["focus"], look["warning"], look["bright"], look["dim"]]
+
+
+class OverlayChart(Panel):
+    """Of each column the largest value is drawn, so that no peak is lost."""
+
+    view: OverlayView
+
+    def heading(self) -> raster.Line:
+        return [(self.view.title, self.look["title"])]
+
+    def heading_right(self, width: int) -> raster.Line:
+        """The largest value of each training."""
+        line: raster.Line = []
+        styles = run_styles(self.look)
+        for letter, one, style in zip(LETTERS, self.view.lines, styles, strict=False):
+            if len(one.y):
+                last = float(one.y.max()) if self.view.unit == "bytes" else float(one.y[-1])
+                line += [(f"  {letter} ", style), (self._value(last), self.look["text"])]
+        return line
+
+    def footing(self) -> raster.Line:
+        return [("0", self.look["dim"])]
+
+    def footing_middle(self, width: int) -> raster.Line:
+        words = {
+            "iterations": "iterations",
+            "s": "seconds",
+            "%": "allocations and frees of one iteration, in their order",
+        }
+        return [(words[self.view.across], self.look["dim"])]
+
+    def footing_right(self, width: int) -> raster.Line:
+        most = self._most
+        unit = " %" if self.view.across == "%" else ""
+        return [(f"{most:,.0f}{unit}" if most >= 10 else f"{most:.1f}{unit}", self.look["dim"])]
+
+    @property
+    def _most(self) -> float:
+        return max((float(one.x[-1]) for one in self.view.lines if len(one.x)), default=1.0) or 1.0
+
+    def _value(self, value: float) -> str:
+        if self.view.unit == "bytes":
+            return text.size(round(value))
+        return f"{value:.1f} %" if self.view.unit == "%" else f"{value:.4g}"
+
+    def paint_inside(self, width: int, height: int) -> list[raster.Line]:
+        view, look = self.view, self.look
+        columns, rows = width - AXIS, height
+        if columns < 8 or rows < 2:
+            return self.message("", width, height)
+        if not any(len(one.x) for one in view.lines):
+            return self.message("not in these sessions", width, height)
+        top = self._top()
+        curves = []
+        for letter, one, style in zip(LETTERS, view.lines, run_styles(look), strict=False):
+            curves.append(Curve(_columns(one.x, one.y, self._most, 2 * columns, view.unit) / top, style, letter))
+        labels = [""] * rows
+        labels[0], labels[-1] = self._label(top), "0"
+        if rows >= 5:
+            labels[rows // 2] = self._label(top / 2)
+        return [
+            [(labels[row].rjust(AXIS - 1) + " ", look["dim"]), *line]
+            for row, line in enumerate(drawn(curves, rows, columns, look))
+        ]
+
+    def _label(self, value: float) -> str:
+        if self.view.unit == "bytes":
+            return text.short_size(value)
+        return f"{value:.0f}%" if self.view.unit == "%" else f"{value:.3g}"
+
+    def _top(self) -> float:
+        if self.view.unit == "%":
+            return 100.0
+        most = max((float(one.y.max()) for one in self.view.lines if len(one.y)), default=1.0)
+        if self.view.unit == "bytes":
+            return raster.nice_ceiling(most, headroom=1.02)
+        return most * 1.02 or 1.0
+
+
+def _columns(x: np.ndarray, y: np.ndarray, most: float, count: int, unit: str) -> np.ndarray:
+    """f8[count]: of bytes the most in each column, of others the last value; held to the next place."""
+    out = np.full(count, np.nan)
+    if not len(x):
+        return out
+    place = np.clip((x / most * count).astype(np.int64), 0, count - 1)
+    order = np.argsort(x, kind="stable")
+    place, y = place[order], y[order]
+    last = np.searchsorted(place, np.arange(count), side="right") - 1
+    inside = np.arange(int(place[0]), int(place[-1]) + 1)
+    out[inside] = y[last[inside]]
+    if unit == "bytes":
+        np.fmax.at(out, place, y)
+    return out

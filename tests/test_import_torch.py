@@ -1,0 +1,78 @@
+"""Files that PyTorch's own profiler writes, here and now, are read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from memtui.analysis.step_trace import CATEGORIES, PHASES
+from memtui.importing.formats import import_file
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    """Linear(8,4)-ReLU-Linear(4,2), batch 16, warmed up, one step with its gradients made anew."""
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    x, y = torch.randn(16, 8), torch.randint(0, 2, (16,))
+
+    def step():
+        torch.nn.functional.cross_entropy(net(x), y).backward()
+
+    step()
+    net.zero_grad()
+    folder = tmp_path_factory.mktemp("torch")
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+        step()
+    found.export_chrome_trace(str(folder / "chrome.json"))
+    net.zero_grad()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True, with_stack=True) as found:
+        step()
+    for name in ("timeline.json", "timeline.raw.json.gz"):
+        found.export_memory_timeline(str(folder / name), device="cpu")
+    return folder
+
+
+def only(path):
+    (part,) = import_file(path).parts
+    assert part.trace.check() == []
+    return part.trace
+
+
+def test_the_chrome_trace_has_the_known_peak(profiled):
+    """816 bytes by hand: loss 4, its gradient 4, ReLU output 256, dW2 32, db2 8, dh 256, dz 256."""
+    trace = only(profiled / "chrome.json")
+    assert trace.peak_bytes == 816
+    assert trace.name(int(trace.op[trace.peak_row])).endswith("aten::threshold_backward")
+    assert PHASES[int(trace.phase[trace.peak_row])] == "backward"
+    assert int(trace.usage_bytes[-1]) == 184  # the gradients
+    events = json.loads((profiled / "chrome.json").read_text())["traceEvents"]
+    memory = [event for event in events if event["name"] == "[memory]"]
+    assert trace.usage_bytes.tolist() == [event["args"]["Total Allocated"] for event in memory]
+
+
+def test_the_timeline_of_sums_keeps_its_sums(profiled):
+    times, sums = json.loads((profiled / "timeline.json").read_text())
+    trace = only(profiled / "timeline.json")
+    last = {int(t): int(used) for t, used in zip(trace.t_ns, trace.usage_bytes, strict=True)}
+    said = {t * 1000: sum(row) for t, row in zip(times, sums, strict=True)}
+    assert {t: said[t] for t in last} == last
+    assert trace.peak_bytes == max(map(sum, sums))
+
+
+def test_the_raw_timeline_keeps_its_kinds(profiled):
+    rows = json.loads(gzip.decompress((profiled / "timeline.raw.json.gz").read_bytes()))
+    trace = only(profiled / "timeline.raw.json.gz")
+    existing = sum(size for _, action, size, _ in rows if action == 1)
+    assert trace.start_bytes == existing
+    assert int(trace.usage_bytes[-1]) == sum(size for _, _, size, _ in rows)
+    held = dict(zip(CATEGORIES, trace.by_category()[-1].tolist(), strict=True))
+    assert held["weights"] == 4 * (8 * 4 + 4 + 4 * 2 + 2)
+    assert held["gradients"] == held["weights"]
