@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtui.errors import UserError
 from memtui.foreign import visible
-from memtui.placement import run, text
+from memtui.placement import text
 from memtui.placement.compare import Comparison, compare, modes_of
 from memtui.placement.measured import SINGLE, Profile
 from memtui.placement.plan import FIRST_TOUCH, Plan
@@ -21,6 +21,9 @@ from memtui.placement.solve.limit import limit_of
 from memtui.placement.solve.pareto import Point, curve
 from memtui.placement.solve.problem import Problem
 from memtui.placement.store import ProfileFile
+
+if TYPE_CHECKING:
+    from memtui.placement.run import Ran
 
 Say = Callable[[str], None]
 
@@ -111,6 +114,8 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
     if found is not None:
         lines += ["", *text.plan(found, against(asked.problem, asked.ask.limit_bytes))]
     if ran:
+        from memtui.placement import run
+
         lines += ["", *run.lines(ran[0], ran[1] if len(ran) > 1 else None)]
     if points:
         lines += ["", *text.curve(points, args.formulation)]
@@ -124,8 +129,10 @@ def _one_mode(modes: tuple[str, ...] | None) -> str | None:
     return modes[0] if modes else None
 
 
-def _ran(args: argparse.Namespace, asked: _Asked, found: Plan | None) -> list[run.Ran]:
+def _ran(args: argparse.Namespace, asked: _Asked, found: Plan | None) -> list[Ran]:
     """The plan and first touch, both executed; the plan alone where it is first touch, or that is impossible."""
+    from memtui.placement import run
+
     if found is None:
         raise UserError("--run executes one plan: say how much fast memory there is with --limit or --ratio")
     plans = [found]
