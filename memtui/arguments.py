@@ -164,7 +164,9 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     )
     made = command("report", "the numbers of a session", redact)
     made.add_argument("file", metavar="FILE", type=Path)
-    made.add_argument("--json", action="store_true", help="as one JSON document")
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as one JSON document")
+    form.add_argument("--html", action="store_true", help="as a page with figures: report FILE --html > page.html")
     made = command("export", "write a session in a form that other programs read", redact)
     made.add_argument("file", metavar="FILE", type=Path)
     made.add_argument("--to", choices=FORMATS, required=True, help="form")
@@ -176,6 +178,8 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     _add_tune(command("tune", text, screen))
     text = "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list"
     _add_bench(command("bench", text, screen))
+    text = "a published experiment on working sets, done here: study basic, study all --quick, study NAME -- CMD..."
+    _add_study(command("study", text, redact))
     _add_train(
         command(
             "train",
@@ -196,6 +200,23 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made = command("completion", "a script that lets your shell complete memtui's words")
     made.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
     return parser
+
+
+def _add_study(made: Parser) -> None:
+    add = made.add_argument
+    add("what", metavar="NAME", help="of a study (study list names them), all, or list")
+    add("--quick", action="store_true", help="short runs and few repeats: minutes instead of hours")
+    add("-o", "--output", metavar="DIR", type=Path, help="folder for sessions and reports; the same one goes on there")
+    add("--data", metavar="DIR", type=Path, help="CIFAR-10's binary files (default: generated images of that shape)")
+    add("--cpus", metavar="N", type=values.threads, help="programs may use so many CPUs (all that memtui may use)")
+    add(
+        "--seconds",
+        metavar="S",
+        type=values.duration,
+        help="end each run of your own program so long after its first step",
+    )
+    add("--seed", metavar="N", type=int, default=0, help="of data, weights and order (0)")
+    add("--json", action="store_true", help="one JSON document at the end")
 
 
 def _add_import(made: Parser) -> None:

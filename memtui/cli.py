@@ -171,12 +171,13 @@ def _watch(args: argparse.Namespace, what: int | Launch, first: str = "") -> int
 
 
 def _replay(args: argparse.Namespace) -> int:
-    from memtui.placement.store import ProfileFile, is_profile
+    from memtui.placement.header import is_profile
     from memtui.session.store import check_file
 
     _drop_root()
     if is_profile(args.file):
         from memtui.placement.command import show
+        from memtui.placement.store import ProfileFile
 
         return show(args, ProfileFile(args.file))
     check_file(args.file)
@@ -323,6 +324,15 @@ def _drop_root() -> None:
 
 def _report(args: argparse.Namespace) -> int:
     _drop_root()
+    if args.html:
+        from contextlib import closing
+
+        from memtui.export.page import page
+        from memtui.export.source import open_source
+
+        with closing(open_source(args.file, redact=args.redact)) as source:
+            print(page(source), end="")
+        return 0
     _print_report(args.file, as_json=args.json, redact=args.redact)
     return 0
 
@@ -423,6 +433,12 @@ def _bench(args: argparse.Namespace) -> int:
     return bench(args, lambda line: _say(args, line))
 
 
+def _study(args: argparse.Namespace) -> int:
+    from memtui.study.command import study
+
+    return study(args, lambda line: _say(args, line))
+
+
 def _train(args: argparse.Namespace) -> int:
     """On a terminal with the screen on it; else without, and recorded only where a session is asked for."""
     from memtui.learning.command import MEMORY_ONLY_EVERY, asked, listed, print_document, result_file, run_plainly
@@ -492,6 +508,7 @@ COMMANDS = {
     "breakdown": _breakdown,
     "tune": _tune,
     "bench": _bench,
+    "study": _study,
     "train": _train,
     "compare": _compare,
     "place": _place,

@@ -23,7 +23,7 @@ _NEVER = frozenset((
     "help", "version", "debug", "no-config", "force", "output", "json", "to", "rank", "session", "again", "config",
     "grid", "shard", "set", "resume", "retry", "limit", "ratio", "run", "model",
 ))  # fmt: skip
-_MOST_LISTED = 20  # names in one line; more are no help
+_MOST_LISTED = 30  # names in one line; more are no help
 Commands = dict[str, argparse.ArgumentParser]
 
 

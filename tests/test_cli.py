@@ -186,6 +186,12 @@ def test_report(session):
         assert key in report
 
 
+def test_report_as_a_page_is_the_exported_one(session, tmp_path):
+    assert memtui("export", session, "--to", "html", "-o", tmp_path).returncode == 0
+    assert memtui("report", session, "--html").stdout == (tmp_path / "report.html").read_text("utf-8")
+    refused(memtui("report", session, "--html", "--json"), "not allowed with argument")
+
+
 def test_report_tells_of_marks_and_of_intervals_that_changed(tmp_path):
     def stream():
         *made, end = messages(10)

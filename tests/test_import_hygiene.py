@@ -28,6 +28,7 @@ def loaded(source: str) -> set[str]:
         ("import memtui.cli", HEAVY | SCREEN | {"numpy", "psutil", "sqlite3", "asyncio"}),
         ("import memtui.learning.tune_command", HEAVY | SCREEN | {"psutil", "sqlite3", "asyncio"}),
         ("import memtui.app, memtui.screens.monitor, memtui.session.reader", HEAVY | {"psutil", "pynvml"}),
+        ("import memtui.study.command, memtui.study.report", HEAVY | SCREEN | {"pynvml"}),
         ("import memtui.importing.command, memtui.breakdown.command", HEAVY | SCREEN | {"psutil", "pynvml"}),
         ("import memtui.learning.command, memtui.learning.worker", HEAVY | SCREEN),
         ("import memtui.compare", HEAVY),

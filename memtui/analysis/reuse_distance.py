@@ -109,7 +109,7 @@ class ReuseTracker:
         Returns:
             The bounds of every touch. Entries of one page size run from the farthest to the nearest window.
         """
-        pages = _one_size_each(pages)
+        pages = one_size_each(pages)
         if not (len(pages.blocks) or len(pages.huge) or len(pages.giant)):
             return ReuseSample(0, 0, _NONE, _NONE, _NONE)
         self._split(pages)
@@ -332,7 +332,7 @@ def _longer(array: np.ndarray) -> np.ndarray:
     return np.concatenate((array, np.zeros_like(array)))
 
 
-def _one_size_each(pages: PageSet) -> PageSet:
+def one_size_each(pages: PageSet) -> PageSet:
     """Leave out what lies inside a larger touched page."""
     blocks, bits, huge = pages.blocks, pages.bits, pages.huge
     if len(pages.giant):

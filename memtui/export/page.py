@@ -28,20 +28,25 @@ Cell = tuple[str, float | None] | str
 def page(reader: Source) -> str:
     """The whole document."""
     report = report_of(reader, reader.title)
+    body = "\n".join((_head(reader, report), _numbers(report), _doubts(reader, report), _figures(reader)))
+    tables = "\n".join((_processes(report), _ranges(reader), _power(report)))
+    return document(f"{report['target']['command']}: memtui", f"{body}\n{tables}")
+
+
+def document(title: str, body: str) -> str:
+    """A page that fetches nothing, around markup that is whole and in which every foreign text is escaped."""
     style, script = (files("memtui.export").joinpath("assets", name).read_text("utf-8") for name in _ASSETS)
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    body = "\n".join((_head(reader, report), _numbers(report), _doubts(reader, report), _figures(reader)))
-    tables = "\n".join((_processes(report), _ranges(reader), _power(report)))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(report['target']['command'])}: memtui</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f"{body}\n{tables}\n<script>{script}</script>\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"{body}\n<script>{script}</script>\n</body>\n</html>\n"
     )
 
 
@@ -148,7 +153,7 @@ def _processes(report: dict[str, Any]) -> str:
     ]
     why = next((p["gpu_reason"] for p in report["processes"] if p["gpu_bytes"] is None), "")
     note = "Means over the windows of each." + f" GPU memory n/a: {why}." * bool(why)
-    return _table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "GPU memory#", "command"), rows)
+    return table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "GPU memory#", "command"), rows)
 
 
 def _ranges(reader: Source) -> str:
@@ -173,7 +178,7 @@ def _ranges(reader: Source) -> str:
         "with a filter are not stored, so they are in no heat map and no reuse distance."
     )
     heads = ("WSS#", "RSS#", "size#", "perms", "pid#", "start#", "not stored", "name")
-    return _table(f"Address ranges ({len(rows)})", note, heads, rows)
+    return table(f"Address ranges ({len(rows)})", note, heads, rows)
 
 
 def _power(report: dict[str, Any]) -> str:
@@ -187,10 +192,10 @@ def _power(report: dict[str, Any]) -> str:
         ]
         for p in report["power"]
     ]
-    return _table("Power", "", ("device", "mean power#", "energy#", "source", "status"), rows) if rows else ""
+    return table("Power", "", ("device", "mean power#", "energy#", "source", "status"), rows) if rows else ""
 
 
-def _table(title: str, note: str, heads: tuple[str, ...], rows: Iterable[list[Cell]]) -> str:
+def table(title: str, note: str, heads: tuple[str, ...], rows: Iterable[list[Cell]]) -> str:
     """A table that can be sorted; ``#`` after a head makes its column one of numbers."""
     top = "".join(_head_cell(head) for head in heads)
     body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)

@@ -23,6 +23,7 @@ class TrainingOptions:
         epochs: passes over the training set; 0: until the process is ended.
         threads: CPU threads; 0: as many as the library likes.
         progress: print a line every so many steps; 0: a line per epoch.
+        data: folder with CIFAR-10's binary files; "": images are generated.
         huge_pages: leave the kernel the choice of 2 MiB pages; the default is 4 KiB pages only.
     """
 
@@ -33,6 +34,7 @@ class TrainingOptions:
     threads: int = 1
     seed: int = 0
     progress: int = 0
+    data: str = ""
     huge_pages: bool = False
 
 
@@ -76,6 +78,7 @@ def training_parser(prog: str, description: str, defaults: TrainingOptions) -> a
         metavar="N",
         help="a line every N steps (10 when no N is given); without it, a line per epoch",
     )
+    add("--data", default="", metavar="DIR", help="CIFAR-10's binary files (default: generated images)")
     add("--huge-pages", action="store_true", help="let the kernel use 2 MiB pages (default: 4 KiB only)")
     add_exit_with_parent(parser)
     return parser
@@ -97,6 +100,7 @@ def prepare(given: argparse.Namespace) -> TrainingOptions:
         threads=given.threads,
         seed=given.seed,
         progress=given.progress,
+        data=given.data,
         huge_pages=given.huge_pages or not system.disable_huge_pages(),
     )
     if given.exit_with_parent is not None:

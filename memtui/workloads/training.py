@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -52,11 +53,11 @@ def train(network: Network, options: TrainingOptions) -> None:
     """Make the data and train until the epochs are done; for ever when ``options.epochs`` is 0."""
     output = _Output()
     begin = time.monotonic()
-    images, labels = make_images(options.images, options.seed)
-    held_back = make_images(options.validation_images, options.seed + 1)
+    (images, labels), held_back = _data(options)
+    count, origin = len(images), "CIFAR-10, read" if options.data else "synthetic, made"
     output.line(
-        f"{network.title}: {network.parameters:,} parameters, {options.images:,} images "
-        f"({options.images * IMAGE_BYTES / 2**20:.0f} MiB, synthetic, made in {time.monotonic() - begin:.1f} s), "
+        f"{network.title}: {network.parameters:,} parameters, {count:,} images "
+        f"({count * IMAGE_BYTES / 2**20:.0f} MiB, {origin} in {time.monotonic() - begin:.1f} s), "
         f"batch {options.batch_size}, {options.threads or 'all'} CPU thread{'' if options.threads == 1 else 's'}, "
         f"{'2 MiB pages allowed' if options.huge_pages else '4 KiB pages'}, "
         f"{f'{options.epochs} epochs' if options.epochs else 'until stopped'}, pid {os.getpid()}"
@@ -67,8 +68,8 @@ def train(network: Network, options: TrainingOptions) -> None:
     for epoch in range(1, options.epochs + 1) if options.epochs else itertools.count(1):
         epoch_begin = line_begin = time.monotonic()
         since_line, losses = 0, []
-        order = rng.permutation(options.images)
-        for first in range(0, options.images, options.batch_size):
+        order = rng.permutation(count)
+        for first in range(0, count, options.batch_size):
             chosen = order[first : first + options.batch_size]
             part = batch[: len(chosen)]
             np.take(images, chosen, axis=0, out=part, mode="clip")  # any other mode takes a second copy
@@ -81,12 +82,29 @@ def train(network: Network, options: TrainingOptions) -> None:
                 rate = since_line / (now - line_begin)
                 output.line(f"step {step}  epoch {epoch}  loss {loss:.4f}  {rate:.1f} images/s")
                 since_line, line_begin = 0, now
-        rate = options.images / (time.monotonic() - epoch_begin)
+        rate = count / (time.monotonic() - epoch_begin)
         text = f"epoch {epoch}  steps {step}  mean loss {np.mean(losses):.4f}  {rate:.1f} images/s"
-        if options.validation_images:
+        if len(held_back[0]):
             loss, right = _validate(network, *held_back, options.batch_size)
             text += f"  validation loss {loss:.4f}  accuracy {100 * right:.1f} %"
         output.line(text)
+
+
+def _data(options: TrainingOptions) -> tuple[tuple[FloatArray, LabelArray], tuple[FloatArray, LabelArray]]:
+    """Images and labels to learn from, and to look at. Exits with a line where files cannot be read."""
+    if not options.data:
+        found = make_images(options.images, options.seed)
+        return found, make_images(options.validation_images, options.seed + 1)
+    from memtui.workloads.cifar import read_images
+
+    folder = Path(options.data)
+    try:
+        return (
+            read_images(folder, options.images),
+            read_images(folder, options.validation_images, validation=True),
+        )
+    except (OSError, ValueError) as error:
+        sys.exit(f"{error}")
 
 
 def _validate(network: Network, images: FloatArray, labels: LabelArray, batch_size: int) -> tuple[float, float]:

@@ -1,0 +1,74 @@
+"""Charts that several studies have in common, with the axes of the published notebooks: values in, charts out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from memtui.analysis.reuse_curve import Cdf
+from memtui.study.findings import Chart, HeatChart, Line
+from memtui.study.trace import Picture, Trace
+
+MIB = 1 << 20
+BOUNDS_NOTE = (
+    "A touch is one per page and window. The order inside a window is not known, so the curve lies between two bounds; "
+    "first touches are held by no memory."
+)
+
+
+def memory_lines(trace: Trace, name: str, title: str, *, only_wss: bool = False) -> Chart:
+    """VM, RSS and WSS by sample number."""
+    number = np.arange(1, len(trace.samples) + 1)
+    lines = [Line("WSS", number, trace.samples.wss_bytes / MIB)]
+    if not only_wss:
+        lines += [Line("RSS", number, trace.samples.rss_bytes / MIB), Line("VM", number, trace.mapped_bytes / MIB)]
+    return Chart(name.replace(" ", "-"), title, "sample number", "MiB", lines, from_zero=True)
+
+
+def wss_over_run(
+    name: str, title: str, traces: Mapping[str, Trace], *, stacked: bool = False, cut: float = 0.0
+) -> Chart:
+    """WSS of runs of different lengths on one axis: the share of the run; of each, the first part may be left out."""
+    lines = []
+    for label, trace in traces.items():
+        wss = trace.samples.wss_bytes / MIB
+        share = (np.arange(len(wss)) + 0.5) / max(len(wss), 1)
+        kept = share >= cut
+        lines.append(Line(label, share[kept], wss[kept]))
+    return Chart(name, title, "share of the run", "WSS (MiB)", lines, from_zero=True, stacked=stacked)
+
+
+def wss_lines(name: str, title: str, traces: Mapping[str, Trace]) -> Chart:
+    """WSS by sample number."""
+    lines = [
+        Line(label, np.arange(1, len(trace.samples) + 1), trace.samples.wss_bytes / MIB)
+        for label, trace in traces.items()
+    ]
+    return Chart(name, title, "sample number", "WSS (MiB)", lines, from_zero=True)
+
+
+def reuse_lines(name: str, title: str, curves: Mapping[str, Cdf], *, limit_mib: float | None = None) -> Chart:
+    """Share of touches that a memory holds; of one curve both bounds, of several the certain one."""
+    lines = []
+    for label, curve in curves.items():
+        until = curve.most if len(curves) == 1 else None
+        lines.append(Line(label or "certainly", curve.sizes_bytes / MIB, curve.least, until))
+    limits = (0.0, limit_mib) if limit_mib is not None else None
+    note = (
+        BOUNDS_NOTE if len(curves) == 1 else f"{BOUNDS_NOTE} Drawn is the one from the upper bounds of the distances."
+    )
+    return Chart(name, title, "memory (MiB)", "fraction of touches", lines, limits=limits, from_zero=True, note=note)
+
+
+def locality(name: str, title: str, curve: Cdf) -> Chart:
+    """The curve with its axes exchanged, memory on a logarithmic one."""
+    held = curve.least > 0  # before that there is no size on a logarithmic axis
+    line = Line("certainly", curve.least[held], curve.sizes_bytes[held] / MIB)
+    return Chart(name, title, "fraction of touches", "memory (MiB)", [line], y_log=True, note=BOUNDS_NOTE)
+
+
+def heat(name: str, title: str, picture: Picture, *, marks: Sequence[float] = (), note: str = "") -> HeatChart:
+    """Where and when: pages that were ever touched, by rising address."""
+    text = f"{picture.pages} pages were touched at some time; what never was is left out. {note}".strip()
+    return HeatChart(name, title, "sample number", "pages, by rising address", picture.share, marks, text)

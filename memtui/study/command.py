@@ -1,0 +1,274 @@
+"""``memtui study``: what was asked, checked; the runs that are still to be done; the reports."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from memtui.errors import UserError
+from memtui.foreign import visible
+from memtui.masking import mask_secrets
+from memtui.privilege import Invoker, invoker, run_as, state_directory, users_environment
+from memtui.study import container, draw, machine, report, runner
+from memtui.study.plan import Run, TimeLeft, interleaved
+from memtui.study.state import State
+from memtui.study.studies import STUDIES
+from memtui.study.studies.base import Observed, Setting, Study
+from memtui.units import size, span
+
+Say = Callable[[str], None]
+ALL, LIST = "all", "list"
+
+
+def study(args: argparse.Namespace, say: Say) -> int:
+    """Run it; the exit code. Raises UserError."""
+    chosen = _chosen(args.what)
+    cpus = _cpus(args.cpus)
+    if args.what == LIST:
+        return _list(args, cpus)
+    user = invoker()
+    with _files_of(user):
+        folder = args.output or state_directory(user) / "studies"
+        setting = _setting(args, cpus)
+        draw.load()
+        means = container.means()
+        here = machine.describe() | {"container": means.what}
+        setting = replace(setting, container=not means.reason)
+        plans = _plans(chosen, setting, say, alone=args.what != ALL)
+        if means.reason:
+            say(f"nothing is run in a container: {means.reason}")
+        documents = []
+        with closing(State(folder)) as state:
+            wanted = [[(run, run.key(machine.surroundings(here))) for run in plan.runs] for plan in plans]
+            left = [run for of_plan in wanted for run, key in of_plan if state.row(key) is None]
+            _announce(plans, left, folder, say, setting)
+            times = TimeLeft([run.expected_s for run in left])
+            doer = _Doer(state, means, times, say, len(left))
+            for plan, of_plan in zip(plans, wanted, strict=True):
+                observed = [doer.done(plan.study.name, run, key) for run, key in of_plan]
+                documents.append(_report(user, plan, setting, observed, here, folder, args.redact))
+                if not args.json:
+                    _print(documents[-1], folder)
+    if args.json:
+        print(json.dumps(documents if args.what == ALL else documents[0], indent=2))
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A study and its runs, in order."""
+
+    study: Study
+    runs: list[Run]
+
+
+def _chosen(name: str) -> list[str]:
+    if name in (ALL, LIST):
+        return list(STUDIES)
+    if name not in STUDIES:
+        near = get_close_matches(name, STUDIES, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"there is no study {name!r}; {hint}there are {', '.join(STUDIES)}, all, and list")
+    return [name]
+
+
+def _cpus(asked: int | None) -> int:
+    there = len(os.sched_getaffinity(0))
+    if asked is not None and asked > there:
+        raise UserError(
+            f"--cpus {asked}: memtui may use {there} CPU{'s' * (there != 1)} here; ask for that many at most"
+        )
+    return asked or there
+
+
+def _setting(args: argparse.Namespace, cpus: int) -> Setting:
+    """What was asked for. Raises UserError."""
+    command = tuple(args.command)
+    if command and shutil.which(command[0]) is None:
+        raise UserError(f"{command[0]}: no such program (or not executable)")
+    if args.seconds is not None and not command:
+        raise UserError("--seconds is for a program of yours, after --; the bundled network knows when to end")
+    if args.seed < 0:
+        raise UserError(f"--seed {args.seed}: seeds are whole numbers from 0 on")
+    if args.data is not None:
+        if command:
+            raise UserError("--data is for the bundled network, and your program has its own")
+        from memtui.workloads.cifar import check_folder
+
+        try:
+            check_folder(args.data)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+    seconds = args.seconds
+    if seconds is None and command and args.quick:
+        seconds = 20.0
+    network = "cnn" if importlib.util.find_spec("torch") is not None else "numpy_cnn"
+    data = "" if args.data is None else str(args.data.absolute())
+    return Setting(args.quick, cpus, command, network, data, args.seed, seconds)
+
+
+def _plans(names: Sequence[str], setting: Setting, say: Say, *, alone: bool) -> list[Plan]:
+    """What can be done with this setting; of ``all``, what cannot is left out with a word. Raises UserError."""
+    found = []
+    for name in names:
+        try:
+            by_repeat = STUDIES[name].runs(setting)
+        except UserError as error:
+            if alone:
+                raise
+            say(f"{name} is left out: {error}")
+            continue
+        found.append(Plan(STUDIES[name], interleaved(by_repeat, setting.seed)))
+    if not found:
+        raise UserError("none of the studies can be done so")
+    return found
+
+
+def _list(args: argparse.Namespace, cpus: int) -> int:
+    rows: list[dict[str, Any]] = []
+    for name, one in STUDIES.items():
+        times: dict[str, Any] = {}
+        for quick in (True, False):
+            try:
+                runs = [run for repeat in one.runs(Setting(quick, cpus)) for run in repeat]
+            except UserError as error:
+                times["reason"] = str(error)
+                continue
+            times["quick_s" if quick else "full_s"] = sum(run.expected_s for run in runs)
+        rows.append({"study": name, "title": one.title} | times)
+    if args.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    for row in rows:
+        how = row.get("reason") or f"about {span(row['quick_s'])} with --quick, {span(row['full_s'])} at full length"
+        print(f"{row['study']:<12} {row['title']} ({how})")
+    return 0
+
+
+def _announce(plans: Sequence[Plan], left: Sequence[Run], folder: Path, say: Say, setting: Setting) -> None:
+    """What is going to happen, before it does."""
+    total = sum(len(plan.runs) for plan in plans)
+    done = f"; {total - len(left)} were done before" if len(left) < total else ""
+    length = span(sum(run.expected_s for run in left))
+    say(f"{len(left)} runs, about {length} (corrected as they finish){done}; into {folder}")
+    if setting.quick and not setting.command:
+        whole = [
+            run.expected_s for plan in plans for runs in plan.study.runs(replace(setting, quick=False)) for run in runs
+        ]
+        say(f"at full length, without --quick, it would be {len(whole)} runs, about {span(sum(whole))}")
+
+
+class _Doer:
+    """Does what has not been done, and tells how far it is."""
+
+    def __init__(self, state: State, means: container.Means, times: TimeLeft, say: Say, count: int) -> None:
+        self._state, self._means, self._times, self._say = state, means, times, say
+        self._count, self._number = count, 0
+        self._cpus = sorted(os.sched_getaffinity(0))
+        self._live = sys.stderr.isatty()
+
+    def done(self, name: str, run: Run, key: str) -> Observed:
+        """A finished run, from the state or by doing it now. Raises UserError."""
+        row = self._state.row(key)
+        if row is None:
+            row = self._do(name, run, key)
+        return Observed(run, row, self._state.folder / row["files"][0])
+
+    def _do(self, name: str, run: Run, key: str) -> dict[str, Any]:
+        self._number += 1
+        head = f"{name} {self._number}/{self._count}: {run.group}, repeat {run.repeat + 1}"
+        self._say(f"{head}; {span(self._times.seconds)} left")
+        stem = self._state.folder / f"{name}-{key}"
+        cpus = self._cpus[: run.cpus]
+        begin_s = time.monotonic()
+        try:
+            row = runner.perform(run, stem, cpus, self._means.words, lambda word: self._show(head, word))
+        finally:
+            if self._live:
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        row |= {"files": [f"{stem.name}.memtui"], "run": _without_secrets(run), "tracker": _tracker(stem)}
+        self._state.add(key, row)
+        self._times.done(run.expected_s, time.monotonic() - begin_s)
+        return row
+
+    def _show(self, head: str, word: dict[str, Any]) -> None:
+        if self._live:
+            wss = word.get("wss_bytes")
+            line = f"{head}: {word['at_s']:.0f} s, {word['steps']:.0f} steps, WSS {size(wss)}"
+            print(
+                f"\r{visible(line)[: shutil.get_terminal_size().columns - 1]}\x1b[K",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+def _without_secrets(run: Run) -> dict[str, Any]:
+    return run.plain() | {"program": mask_secrets(shlex.join(run.program))}
+
+
+def _tracker(stem: Path) -> str:
+    from memtui.session.reader import SessionReader
+
+    with closing(SessionReader(Path(f"{stem}.memtui"))) as reader:
+        return reader.hello.tracker
+
+
+def _report(
+    user: Invoker,
+    plan: Plan,
+    setting: Setting,
+    observed: Sequence[Observed],
+    here: dict[str, Any],
+    folder: Path,
+    redact: bool,
+) -> dict[str, Any]:
+    """Read the sessions and write the files, in a child that gave up being root for good."""
+    effective = os.geteuid()
+    if effective != os.getuid():
+        os.seteuid(os.getuid())
+    try:
+        found: dict[str, Any] = run_as(
+            user, lambda: report.write(plan.study, setting, observed, here, folder, redact=redact)
+        )
+        return found
+    finally:
+        if effective != os.geteuid():
+            os.seteuid(effective)
+
+
+def _print(document: dict[str, Any], folder: Path) -> None:
+    print(visible(document["title"]))
+    for text in document["conclusion"]:
+        print(visible(f"  {text}"))
+    for text in document["doubts"]:
+        print(visible(f"  doubt: {text}"))
+    print(visible(f"  {folder / document['study']}.html"), flush=True)
+
+
+@contextmanager
+def _files_of(user: Invoker) -> Iterator[None]:
+    """Under sudo, files are made as the user; to start a sampler this process can still be root."""
+    if os.geteuid() != 0 or user.uid == 0:
+        yield
+        return
+    os.environ.update(users_environment(user))  # a worker's parent is not sudo, so it cannot find out itself
+    os.setegid(user.gid)
+    os.seteuid(user.uid)
+    try:
+        yield
+    finally:
+        os.seteuid(os.getuid())
+        os.setegid(os.getgid())

@@ -1,0 +1,35 @@
+"""Files that a crash leaves whole: written beside themselves, brought to the disk, and renamed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from memtui.errors import UserError
+
+
+def write_safely(path: Path, text: str) -> None:
+    """Replace a file, mode 0600: whoever looks, at any time and after any crash, sees the old text or the new one.
+
+    Raises UserError.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        beside.unlink(missing_ok=True)
+        with open(beside, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(beside, path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: Path, error: OSError) -> UserError:
+    """What is told of a place that takes no files."""
+    return UserError(f"{path}: cannot be written: {error.strerror}; name another folder with -o")

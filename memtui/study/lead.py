@@ -1,0 +1,43 @@
+"""Comes before the program of a run: sees to it that it ends with the worker and has its CPUs, and becomes it.
+
+Run as ``python -m memtui.study.lead PARENT CPUS CGROUP PROGRAM...``: pid of the worker, CPU numbers joined with
+commas, and the folder of a cgroup to join, or nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def words(cpus: Sequence[int], cgroup: str, program: Sequence[str]) -> tuple[str, ...]:
+    """The command line that starts a program so, as a child of this process."""
+    listed = ",".join(map(str, cpus))
+    return (sys.executable, "-P", "-m", "memtui.study.lead", str(os.getpid()), listed, cgroup, *program)
+
+
+def main() -> int:
+    """Returns only when the program cannot be started."""
+    parent, cpus, cgroup, *program = sys.argv[1:]
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != int(parent):
+        return 1  # it ended before this began
+    os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
+    if cgroup:
+        Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    try:
+        os.execvp(program[0], program)
+    except OSError as error:
+        print(f"{program[0]}: cannot be started: {error.strerror}", file=sys.stderr)
+        return 126
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""What a study ran on: versions and hardware, for its report and for telling runs on other machines apart."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from memtui import __version__
+from memtui.units import size
+
+
+def describe() -> dict[str, Any]:
+    """Plain values; what cannot be known says so. No framework is imported."""
+    return {
+        "hostname": socket.gethostname(),
+        "kernel": platform.release(),
+        "cpu": _cpu(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory": size(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        "python": platform.python_version(),
+        "numpy": _version("numpy"),
+        "torch": _version("torch"),
+        "memtui": __version__,
+    }
+
+
+def surroundings(machine: dict[str, Any]) -> list[str]:
+    """What makes two runs comparable: the same in both."""
+    return [f"{name}={machine[name]}" for name in ("hostname", "kernel", "cpu", "python", "numpy", "torch", "memtui")]
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.machine() or "unknown CPU"

@@ -1,0 +1,135 @@
+"""From finished runs to the files that stay: HTML to hand on, JSON with every number."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from memtui.analysis.statistics import median
+from memtui.foreign import short_command
+from memtui.masking import mask_secrets
+from memtui.study.draw import svg
+from memtui.study.files import write_safely
+from memtui.study.findings import Findings
+from memtui.study.page import page
+from memtui.study.studies.base import Observed, Setting, Study
+from memtui.units import span
+
+MASK = "***"
+NOTABLE_CPUS = 0.15  # taken by others
+_COMMAND_CHARACTERS = 200
+
+
+def write(
+    study: Study,
+    setting: Setting,
+    observed: Sequence[Observed],
+    machine: dict[str, Any],
+    folder: Path,
+    *,
+    redact: bool,
+) -> dict[str, Any]:
+    """Write ``NAME.html`` and ``NAME.json`` into a folder; the document of the latter. Raises UserError."""
+    found = study.find(setting, observed)
+    found = replace(found, doubts=[*found.doubts, *disturbed(observed, machine["cpus"])])
+    plain = to_plain(study, setting, found, observed, machine, redact=redact)
+    html = page(study, found, plain["about"], svg)
+    write_safely(folder / f"{study.name}.html", html)
+    write_safely(folder / f"{study.name}.json", json.dumps(plain, indent=1) + "\n")
+    return plain
+
+
+def disturbed(observed: Sequence[Observed], cpus: int) -> list[str]:
+    """Whether the machine had other things to do meanwhile."""
+    others = median([one.told.get("others_cpus") for one in observed])
+    if others is None or others < NOTABLE_CPUS:
+        return []
+    return [
+        f"other programs took {others:.1f} of {cpus} CPUs meanwhile (median of the runs): speeds, and what a window "
+        "holds, suffer from that; a machine with nothing else to do gives better figures"
+    ]
+
+
+def to_plain(
+    study: Study,
+    setting: Setting,
+    found: Findings,
+    observed: Sequence[Observed],
+    machine: dict[str, Any],
+    *,
+    redact: bool,
+) -> dict[str, Any]:
+    """The JSON document; redacted, without host, user, paths and command lines."""
+    return {
+        "study": study.name,
+        "title": study.title,
+        "quick": setting.quick,
+        "numbers": found.numbers,
+        "conclusion": found.conclusion,
+        "original": list(study.original),
+        "doubts": found.doubts,
+        "machine": _without_names(machine) if redact else machine,
+        "about": about(setting, observed, machine, redact=redact),
+    }
+
+
+def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any], *, redact: bool) -> dict[str, Any]:
+    """How it was done: ``lines`` for the head, ``method`` for the end, ``runs`` in the order they were done."""
+    took_s = sum(one.told["took_s"] for one in observed)
+    host = "" if redact else f" on {machine['hostname']}"
+    what = "the bundled network" if not setting.command else _command(setting.command, redact)
+    lines = [
+        f"{what}{host}, Linux {_kernel(machine['kernel'], redact)}, {machine['cpu']}, {machine['cpus']} CPUs "
+        f"({setting.cpus} used), {machine['memory']}",
+        f"memtui {machine['memtui']}, Python {machine['python']}, numpy {machine['numpy']}, "
+        f"PyTorch {machine['torch']}; {len(observed)} runs in {span(took_s)}"
+        + (", quick: short runs, few repeats" if setting.quick else ""),
+    ]
+    method = [
+        f"Runs are interleaved: each repeat does all of them once, in an order of its own (seed {setting.seed}). "
+        "The repeat's seed is that of data, weights and order of images.",
+        "Data: " + (_data(setting, redact) if not setting.command else "the program's own") + ".",
+    ]
+    if machine.get("container"):
+        cgroup = " and a memory cgroup" if any(one.told.get("cgroup") for one in observed) else ""
+        method.append(f"A container here is: {machine['container']}{cgroup}.")
+    runs = [
+        {
+            "group": one.run.group,
+            "repeat": one.run.repeat,
+            "seed": one.run.seed,
+            "interval_s": one.run.interval_s,
+            "windows": one.told["windows"],
+            "seconds": one.told["seconds"],
+            "steps_per_s": one.told["steps_per_s"],
+            "tracker": one.told["tracker"],
+            "session": MASK if redact else one.session.name,
+            "program": _command(one.run.program, redact),
+        }
+        for one in observed
+    ]
+    return {"lines": lines, "method": method, "runs": runs}
+
+
+def _data(setting: Setting, redact: bool) -> str:
+    if not setting.data:
+        return "generated images in the shape of CIFAR-10's"
+    return f"CIFAR-10's binary files from {MASK if redact else os.path.abspath(setting.data)}"
+
+
+def _command(words: Sequence[str], redact: bool) -> str:
+    return MASK if redact else short_command(mask_secrets(shlex.join(words)), _COMMAND_CHARACTERS)
+
+
+def _without_names(machine: dict[str, Any]) -> dict[str, Any]:
+    return {name: v for name, v in machine.items() if name != "hostname"} | {"kernel": _kernel(machine["kernel"], True)}
+
+
+def _kernel(release: str, redact: bool) -> str:
+    """A release without what its builder added, where that may tell whose it is."""
+    return release.partition("-")[0] if redact else release

@@ -1,0 +1,74 @@
+"""What a study has done so far: a row for each finished run, in a file that a crash leaves whole.
+
+A lock on the folder keeps two studies from writing into it at once; it is dropped with its holder.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from memtui.errors import UserError
+from memtui.exclusive import exclusively
+from memtui.study.files import unwritable, write_safely
+
+FORMAT = 1
+NAME = "state.json"
+
+
+class State:
+    """Rows by key, of the runs in one folder. Raises UserError when it cannot be used."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._stack = ExitStack()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):  # said before anything runs
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise unwritable(folder, error) from None
+        trouble = f"{folder}: {{who}}, another study, writes there now; wait for its end, or use -o"
+        self._stack.enter_context(exclusively(folder, trouble))
+        self._rows = self._read()
+
+    def row(self, key: str) -> dict[str, Any] | None:
+        """What a finished run came to; None where it is still to be done, or its files are gone."""
+        row = self._rows.get(key)
+        if row is None or not all((self.folder / name).exists() for name in row["files"]):
+            return None
+        return row
+
+    def add(self, key: str, row: dict[str, Any]) -> None:
+        """A run has finished. ``row`` is plain data; ``files`` names what it left in the folder. Raises UserError."""
+        self._rows[key] = row
+        text = json.dumps({"memtui_study": FORMAT, "rows": self._rows}, indent=1)
+        write_safely(self.folder / NAME, text)
+
+    def close(self) -> None:
+        """Let others write."""
+        self._stack.close()
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        path = self.folder / NAME
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            if found["memtui_study"] != FORMAT:
+                raise ValueError(f"has format {found['memtui_study']}, and this memtui knows {FORMAT}")
+            rows = found["rows"]
+            for row in rows.values():
+                if any(not isinstance(name, str) or "/" in name for name in row["files"]):
+                    raise ValueError("names files elsewhere")
+            return rows
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            self.close()
+            raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self.close()
+            raise UserError(f"{path}: is no state of a study ({error}); name another folder with -o") from None

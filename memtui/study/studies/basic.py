@@ -1,0 +1,270 @@
+"""``basic``: what a training touches, page by page, and whether a container or the interpreter is in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.reuse_curve import cdf, knee, quantiles
+from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.statistics import MedianInterval, ratio_of_pairs
+from memtui.study.charts import heat, locality, memory_lines, reuse_lines
+from memtui.study.findings import Chart, Findings, HeatChart, Table
+from memtui.study.passes import alike
+from memtui.study.plan import CONTAINER, Run
+from memtui.study.studies.base import (
+    START_S,
+    Observed,
+    Setting,
+    advice_words,
+    by_group,
+    interval_words,
+    mean,
+    median_of,
+    needs_pages,
+    plain_interval,
+    training,
+)
+from memtui.study.trace import Trace
+from memtui.units import duration, percent, size
+
+BARE, BOXED, IMPORT, EMPTY, PASSES = "bare", "in a container", "import only", "container only", "passes of a step"
+INTERVAL_S, PASSES_S = 0.2, 0.05
+PASSES_BATCH = 512
+REPEATS = 6  # the least that has a 95 % interval
+MERGED = (1, 2, 5, 10)  # windows: 0.2, 0.4, 1 and 2 s
+IDLE_S = 5.0  # as the published experiment slept after its imports
+NOTICEABLE = 0.05  # a share of the working set; below that a difference is called small
+
+
+class Basic:
+    name = "basic"
+    title = "What does training touch, and what of it is the training's own?"
+    original = (
+        "MemSnoop's published notebook trained the same layers with Keras on TensorFlow, batch 128, on one CPU, for "
+        "two epochs of CIFAR-10, with windows of 0.2 s: mean WSS 98.77 MiB of an RSS of 1000 to 1050 MiB and about "
+        "2500 MiB of address space; WSS swings between about 60 and 130 MiB, and is a flat 50 MiB in validation.",
+        "Half of the touches came back within about 135 MiB, 95 % within about 150 MiB; the last 2 to 3 % need 740 to "
+        '1500 MiB. Container and imports: "pretty insignificant".',
+        "Reasons for a difference: another framework (PyTorch, or numpy) with other buffers, another machine, which "
+        "gets through more or fewer batches in a window, and a first window that here holds no page that was not "
+        "touched.",
+    )
+    method = (
+        "The network is trained on one CPU with batches of 128 and observed with windows of 0.2 s, nothing filtered, "
+        "bare and in a container in turn. WSS of a run is the mean over windows between its first and its last step.",
+        "Import only loads the framework and sleeps; container only sleeps in the container.",
+        f"Passes: batches of {PASSES_BATCH} and windows of 0.05 s, so that a step lasts many windows. Windows one "
+        "step apart should touch the same pages, windows half a step apart others, if forward and backward passes "
+        "can be told apart.",
+        "The two bounds of a reuse distance follow from the unknown order inside a window; the notebook's single value "
+        "lies between them.",
+    )
+
+    def runs(self, setting: Setting) -> list[list[Run]]:
+        found = []
+        for repeat in range(REPEATS):
+            fields = training(setting, setting.seed + repeat, quick_s=5.0)
+            runs = [Run(BARE, **fields, repeat=repeat, interval_s=INTERVAL_S)]
+            if setting.container:
+                runs.append(Run(BOXED, **fields, repeat=repeat, interval_s=INTERVAL_S, place=CONTAINER))
+            found.append(runs)
+        found[0] += self._once(setting)
+        return found
+
+    def _once(self, setting: Setting) -> list[Run]:
+        fields = training(setting, setting.seed, batch=PASSES_BATCH, quick_s=12.0)
+        found = [Run(PASSES, **(fields | {"limit_s": fields["limit_s"] or 60.0}), interval_s=PASSES_S)]
+        if not setting.command:
+            imports = "import torch" if setting.network == "cnn" else "import memtui.workloads.numpy_network"
+            words = (sys.executable, "-P", "-c", f"{imports}, time; time.sleep({IDLE_S})")
+            found.append(Run(IMPORT, words, START_S + IDLE_S, interval_s=INTERVAL_S))
+        if setting.container:
+            asleep = ("sleep", str(IDLE_S if setting.quick else 8.0))
+            found.append(Run(EMPTY, asleep, START_S + IDLE_S, interval_s=INTERVAL_S, place=CONTAINER))
+        return found
+
+    def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
+        groups = by_group(observed)
+        trace = groups[BARE][0].trace()
+        needs_pages(trace)
+        exact = trace.reuse()
+        merged = trace.reuse(training=True, count=2)
+        numbers: dict[str, Any] = {
+            "interval_s": INTERVAL_S,
+            "bundled": not setting.command,
+            "wss_bytes": {group: [_wss(one) for one in groups.get(group, [])] for group in (BARE, BOXED)},
+            "rss_bytes": mean(trace.samples.rss_bytes[trace.training]),
+            "mapped_bytes": mean(trace.mapped_bytes[trace.training]),
+            "wss_by_interval_bytes": {
+                f"{INTERVAL_S * count:g}": mean([pages.size_bytes for pages in trace.merged(count)]) for count in MERGED
+            },
+            "reuse": _reuse_numbers(exact),
+        }
+        pairs = ratio_of_pairs(*(numbers["wss_bytes"][group] for group in (BOXED, BARE))) if BOXED in groups else None
+        numbers["container_ratio"] = plain_interval(pairs)
+        charts = _charts(trace, exact)
+        for group in (IMPORT, EMPTY):
+            if group in groups:
+                other = groups[group][0].trace()
+                # The last seconds but one: neither imports nor the end of the interpreter.
+                sleeping = (other.seconds[-1] - other.seconds > 0.5) & (other.seconds[-1] - other.seconds < IDLE_S - 1)
+                numbers[group.replace(" ", "_")] = {
+                    "asleep_wss_bytes": mean(other.samples.wss_bytes[sleeping]),
+                    "largest_wss_bytes": float(np.nanmax(other.samples.wss_bytes, initial=0.0)),
+                }
+                charts.append(memory_lines(other, group, f"{group}: VM, RSS and WSS, windows of {INTERVAL_S:g} s"))
+                other.close()
+        if PASSES in groups:
+            numbers["passes"], chart = passes(groups[PASSES][0].trace())
+            charts += [chart] if chart is not None else []
+        text, found = advice_words((INTERVAL_S, trace.reuse(training=True)), (2 * INTERVAL_S, merged))
+        numbers["advice_bytes"] = list(found.bytes_) if found else None
+        doubts = trace.doubts()
+        if not trace.by_steps:
+            doubts.append("the program told of no steps, so all windows but the first tenth count as training")
+        if not setting.container:
+            doubts.append("no container could be made here, so nothing is known of what one changes")
+        trace.close()
+        return Findings(
+            numbers, [*conclude(numbers, pairs), text[0].upper() + text[1:] + "."], charts, [_table(numbers)], doubts
+        )
+
+
+def conclude(numbers: dict[str, Any], pairs: MedianInterval | None) -> list[str]:
+    """What the numbers say, in sentences."""
+    wss = median_of(numbers["wss_bytes"][BARE])
+    if wss is None:
+        return ["No window lies between the first and the last step, so nothing can be said: longer runs help."]
+    rss = numbers["rss_bytes"]
+    found = [
+        f"In a window of {INTERVAL_S:g} s training touches {size(wss.median)}"
+        + (f", {percent(wss.median / rss)} of the {size(rss)} that are resident" if rss else "")
+        + "."
+        + (" The published figure is 98.77 MiB." if numbers["bundled"] else "")
+    ]
+    if pairs is not None:
+        found.append(_of_container(pairs))
+    for name, what in (
+        ("import_only", "Once imported and asleep, the framework"),
+        ("container_only", "The container by itself"),
+    ):
+        if (asleep := numbers.get(name, {}).get("asleep_wss_bytes")) is not None:
+            share = asleep / wss.median if wss.median else 0.0
+            verdict = "small beside the training" if share < NOTICEABLE else "no small part of it"
+            found.append(f"{what} touches {size(asleep)} a window, {percent(share)} of what training does: {verdict}.")
+    grown = [(interval, value) for interval, value in numbers["wss_by_interval_bytes"].items() if value is not None]
+    if len(grown) > 1:
+        (first, least), (last, most) = grown[0], grown[-1]
+        way = "grows" if most > least * 1.01 else "hardly grows"
+        found.append(f"The working set {way} with the window: {size(least)} at {first} s, {size(most)} at {last} s.")
+    if (bend := numbers["reuse"].get("knee")) is not None:
+        found.append(
+            f"At windows of {INTERVAL_S:g} s the reuse curve "
+            + (
+                f"has a clear knee: a memory of {size(bend['size_bytes'])} certainly holds {percent(bend['share'])} "
+                "of all touches."
+                if bend["clear"]
+                else f"has no clear knee (it bends by {bend['bend']:.2f} of 1)."
+            )
+        )
+    if (seen := numbers.get("passes")) is not None:
+        found.append(_of_passes(seen))
+    return found
+
+
+def _of_container(pairs: MedianInterval) -> str:
+    low, high = (None if bound is None else bound - 1 for bound in (pairs.low, pairs.high))
+    change = MedianInterval(pairs.median - 1, low, high, pairs.confidence, pairs.count)
+    words = f"In a container the working set differs from that outside by {interval_words(change, sign=True)}"
+    if change.low is None or change.high is None:
+        return f"{words}: too few pairs to say whether that is more than chance."
+    if change.low <= 0 <= change.high:
+        return f"{words}: no difference can be told from chance."
+    kind = "a small one" if abs(change.median) < NOTICEABLE else "not a small one"
+    return f"{words}: a difference, and {kind}."
+
+
+def _of_passes(seen: dict[str, Any]) -> str:
+    if seen["same_part"] is None:
+        return f"Whether forward and backward passes can be told apart is not known: {seen['reason']}."
+    words = (
+        f"The same eighths of neighbouring steps share {percent(seen['same_part'])} of their pages, opposite eighths "
+        f"{percent(seen['opposite_part'])}"
+    )
+    if seen["visible"]:
+        return f"{words}: forward and backward passes are visible."
+    return f"{words}: forward and backward passes cannot be told apart in this way."
+
+
+def passes(trace: Trace) -> tuple[dict[str, Any], HeatChart | None]:
+    """How alike parts of neighbouring steps are, and a picture of some steps. Closes the trace."""
+    times_ns = trace.told["step_times_ns"]
+    try:
+        numbers = alike(trace.samples.start_ns.tolist(), trace.samples.end_ns.tolist(), trace.pages, times_ns)
+        return numbers, _passes_chart(trace, np.array(times_ns)) if len(times_ns) > 1 else None
+    finally:
+        trace.close()
+
+
+def _passes_chart(trace: Trace, times_ns: np.ndarray) -> HeatChart | None:
+    samples = trace.samples
+    first, last = (int(np.searchsorted(samples.end_ns, times_ns[at])) for at in (0, min(4, len(times_ns) - 1)))
+    picture = trace.picture(span=slice(first, last + 1))
+    if picture is None:
+        return None
+    marks = [float(np.searchsorted(samples.end_ns, t)) - first for t in times_ns[:5].tolist()]
+    title = f"Forward and backward passes: some steps of {PASSES_BATCH} images, windows of {PASSES_S:g} s"
+    return heat("passes", title, picture, marks=marks, note="A line stands at the end of each step.")
+
+
+def _charts(trace: Trace, exact: ExactReuse) -> list[Chart | HeatChart]:
+    window = f"windows of {INTERVAL_S:g} s"
+    found: list[Chart | HeatChart] = [
+        memory_lines(trace, "memory", f"VM, RSS and WSS, {window}"),
+        memory_lines(trace, "wss", f"WSS alone, {window}", only_wss=True),
+    ]
+    curve = cdf(exact)
+    if curve is not None:
+        found += [
+            reuse_lines("reuse", f"Reuse distances, {window}", {"": curve}),
+            reuse_lines("reuse-zoom", f"Reuse distances up to 200 MiB, {window}", {"": curve}, limit_mib=200.0),
+            locality("locality", f"Locality: the same, transposed, {window}", curve),
+        ]
+    heap = trace.picture(lambda row: row.name == "[heap]")
+    whole = trace.picture()
+    found += [heat("heat-heap", f"The heap over one run, {window}", heap)] if heap is not None else []
+    found += [heat("heat-process", f"The whole process over one run, {window}", whole)] if whole is not None else []
+    return found
+
+
+def _reuse_numbers(exact: ExactReuse) -> dict[str, Any]:
+    curve = cdf(exact)
+    bend = knee(curve) if curve is not None else None
+    return {
+        "touches": exact.touches,
+        "first_touches": exact.first_touches,
+        "quantiles_bytes": {f"{share:g}": found for share, found in quantiles(exact).items()},
+        "knee": None
+        if bend is None
+        else {"size_bytes": bend.size_bytes, "share": bend.share, "bend": bend.bend, "clear": bend.clear},
+    }
+
+
+def _wss(one: Observed) -> float | None:
+    trace = one.trace()
+    try:
+        return mean(trace.wss())
+    finally:
+        trace.close()
+
+
+def _table(numbers: dict[str, Any]) -> Table:
+    wss = numbers["wss_bytes"]
+    rows = [(f"WSS, {group}", *(size(value) for value in wss[group])) for group in wss if wss[group]]
+    widest = max((len(row) for row in rows), default=1)
+    heads = ("", *(f"repeat {number}" for number in range(1, widest)))
+    return Table(f"Mean WSS of each run, windows of {duration(INTERVAL_S)}", heads, rows)

@@ -1,0 +1,222 @@
+"""Conclusions of studies follow from their numbers, and come out either way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memtui.analysis.statistics import MedianInterval
+from memtui.pageset import PageSet
+from memtui.study.passes import alike
+from memtui.study.studies import basic, batch_size, cpus, filters, overhead, sample_time
+
+MIB = 1 << 20
+
+
+def basic_numbers(**changes):
+    numbers = {
+        "wss_bytes": {basic.BARE: [100.0 * MIB] * 6, basic.BOXED: [101.0 * MIB] * 6},
+        "bundled": True,
+        "rss_bytes": 800.0 * MIB,
+        "wss_by_interval_bytes": {"0.2": 100.0 * MIB, "2": 150.0 * MIB},
+        "reuse": {"knee": {"size_bytes": 120.0 * MIB, "share": 0.9, "bend": 0.6, "clear": True}},
+        "passes": {"same_part": 0.9, "opposite_part": 0.4, "visible": True, "reason": ""},
+        "import_only": {"asleep_wss_bytes": 0.1 * MIB},
+    }
+    return numbers | changes
+
+
+def said(sentences, *words):
+    text = " ".join(sentences)
+    for word in words:
+        assert word in text, text
+    return text
+
+
+def pairs(median, low, high):
+    return MedianInterval(median, low, high, 0.97 if low is not None else 0.0, 6)
+
+
+def test_basic_says_how_much_and_beside_it_what_was_published():
+    said(
+        basic.conclude(basic_numbers(), None),
+        "touches 100 MiB, 12.5 % of the 800 MiB",
+        "published figure is 98.77 MiB",
+    )
+
+
+def test_basic_without_a_window_of_training():
+    none = {basic.BARE: [None], basic.BOXED: []}
+    said(basic.conclude(basic_numbers(wss_bytes=none), None), "nothing can be said")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (pairs(1.01, 0.99, 1.03), "no difference can be told from chance"),
+        (pairs(1.02, 1.01, 1.03), "a difference, and a small one"),
+        (pairs(0.80, 0.75, 0.85), "a difference, and not a small one"),
+        (pairs(1.01, None, None), "too few pairs"),
+    ],
+)
+def test_basic_on_the_container(ratio, words):
+    said(basic.conclude(basic_numbers(), ratio), words)
+
+
+def test_basic_comes_out_either_way():
+    said(
+        basic.conclude(basic_numbers(), None),
+        "grows with the window",
+        "a clear knee",
+        "passes are visible",
+        "small beside",
+    )
+    other = basic_numbers(
+        wss_by_interval_bytes={"0.2": 100.0, "2": 100.2},
+        reuse={"knee": {"size_bytes": 1.0, "share": 0.1, "bend": 0.1, "clear": False}},
+        passes={"same_part": 0.9, "opposite_part": 0.9, "visible": False, "reason": ""},
+        import_only={"asleep_wss_bytes": 30.0 * MIB},
+    )
+    said(basic.conclude(other, None), "hardly grows", "no clear knee", "cannot be told apart", "no small part")
+    unknown = basic_numbers(passes={"same_part": None, "reason": "no two steps follow"})
+    said(basic.conclude(unknown, None), "is not known: no two steps follow")
+
+
+def windows_of(steps, phase):
+    """Windows of 1 ns, 16 a step; ``phase`` says which page is touched at a share of a step."""
+    pages = [PageSet.from_pages(np.array([phase(at % 16 / 16)], np.uint64)) for at in range(16 * steps)]
+    starts = list(range(16 * steps))
+    return starts, [at + 1 for at in starts], pages, list(range(0, 16 * steps + 1, 16))
+
+
+def test_passes_are_told_apart_where_parts_of_steps_touch_their_own_pages():
+    seen = alike(*windows_of(4, lambda share: 1 + int(share * 16)))
+    assert (seen["same_part"], seen["opposite_part"], seen["visible"]) == (1.0, 0.0, True)
+    seen = alike(*windows_of(4, lambda share: 7))
+    assert (seen["same_part"], seen["opposite_part"], seen["visible"]) == (1.0, 1.0, False)
+
+
+def test_passes_are_not_known_where_steps_are_short_or_few():
+    starts, ends, pages, _ = windows_of(4, lambda share: 7)
+    assert "as little as 4 windows" in alike(starts, ends, pages, list(range(0, 65, 4)))["reason"]
+    assert alike(starts, ends, pages, [0, 16])["visible"] is None
+    assert alike(starts, ends, pages, [])["visible"] is None
+
+
+def point(interval_s, wss, error=0.01, speed=5.0):
+    point = {"interval_s": interval_s, "wss_bytes": wss * MIB, "error": error, "windows": 9, "curves_apart": 0.0}
+    return point | {"steps_per_running_s": speed, "derived_steps_per_running_s": 5.0}
+
+
+def test_sample_time_on_its_own_error():
+    said(
+        sample_time.conclude([point(0.2, 100), point(1, 120), point(2, 140)], 1),
+        "within 5.0 %",
+        "grows with the window",
+    )
+    worse = [point(0.2, 100), point(1, 100, -0.2), point(2, 100)]
+    said(sample_time.conclude(worse, 2), "more than 5.0 %", "20.0 % (at 1 s", "does not grow")
+    said(sample_time.conclude([point(0.2, 100)], 1), "nothing can be said")
+    slower = [point(0.2, 100), point(1, 100, -0.2, speed=2.5), point(2, 100)]
+    said(sample_time.conclude(slower, 1), "up to 50.0 % faster or slower", "not the method's alone")
+    assert "not the method's" not in " ".join(sample_time.conclude(worse, 1))
+
+
+def test_sample_time_tells_a_line_from_a_logarithm():
+    line = [point(s, 100 + 10 * s) for s in (0.2, 0.5, 1, 2, 4, 8)]
+    said(sample_time.conclude(line, 1), "a straight line fits better")
+    logarithm = [point(s, w) for s, w in ((0.2, 100), (0.5, 140), (1, 170), (2, 200), (4, 230), (8, 260))]
+    said(sample_time.conclude(logarithm, 1), "a logarithm fits better")
+    assert sample_time.shape(line[:2]) is None
+    assert sample_time.shape([point(s, 100) for s in (1, 2, 3)]) is None
+    assert sample_time.error(None, 1.0) is None
+    assert sample_time.error(110.0, 100.0) == pytest.approx(0.1)
+
+
+def lost(wss, moved):
+    each = {"wss_share": wss, "points_moved": moved, "holds": filters.holds(wss, moved)}
+    return {"lost": dict.fromkeys((*filters.TERMS, filters.ALL), each), "saved": {}}
+
+
+@pytest.mark.parametrize(
+    ("one", "many", "words"),
+    [
+        (lost(0.001, 0.01), lost(0.002, 0.01), '"Probably okay" holds, on one thread and on all.'),
+        (lost(0.001, 0.01), lost(0.200, 0.01), "holds with 1 thread and with no other"),
+        (lost(0.001, 0.30), lost(0.200, 0.01), '"Probably okay" does not hold here'),
+        (lost(0.001, 0.01), lost(None, None), "is not known here"),
+    ],
+)
+def test_the_verdict_on_filters(one, many, words):
+    said(filters.conclude({"threads": {"1": one, "2": many}}), words)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        ({"median": 0.8, "low": 0.7, "high": 0.9, "count": 6}, "time is saved"),
+        ({"median": 1.2, "low": 1.1, "high": 1.3, "count": 6}, "they cost time"),
+        ({"median": 1.0, "low": 0.9, "high": 1.1, "count": 6}, "nothing that can be told from chance"),
+        ({"median": 1.0, "low": None, "high": None, "count": 2}, "too few pairs (2)"),
+        (None, "is not known: no pause was measured"),
+    ],
+)
+def test_what_filters_save(ratio, words):
+    both = lost(0.001, 0.01) | {"saved": {filters.ALL: {"pause_ratio": ratio}}}
+    said(filters.conclude({"threads": {"1": both}}), words)
+
+
+def batch(size, wss):
+    return {"batch": size, "wss_bytes": wss * MIB, "wss_per_sample_bytes": wss * MIB / size}
+
+
+@pytest.mark.parametrize(
+    ("last", "words"), [(300, "grows 3.00 times"), (102, "nearly the same"), (50, "falls to 0.50")]
+)
+def test_batch_size_comes_out_three_ways(last, words):
+    said(batch_size.conclude([batch(16, 100), batch(1024, last)]), words)
+
+
+def test_batch_size_with_too_little():
+    said(batch_size.conclude([batch(16, 100)]), "nothing can be said")
+    assert batch_size.slope([batch(16, 100)]) is None
+    assert batch_size.slope([batch(16, 100), batch(32, 116)]) == MIB
+
+
+def cores(threads, wss, rate, speed_up):
+    return {"threads": threads, "wss_bytes": wss * MIB, "steps_per_s": rate, "speed_up": speed_up}
+
+
+def test_cpus_comes_out_either_way_and_says_what_it_cannot_show():
+    pays = said(
+        cpus.conclude([cores(1, 100, 1.0, 1.0), cores(2, 180, 1.6, 1.6)]), "1.80 times", "more cores pay", "cannot show"
+    )
+    assert "do not pay" not in pays
+    said(cpus.conclude([cores(1, 100, 1.0, 1.0), cores(2, 180, 1.0, 1.0)]), "more cores do not pay")
+    assert "cannot show" not in " ".join(cpus.conclude([cores(1, 100, 1.0, 1.0), cores(16, 100, 9.0, 9.0)]))
+    said(cpus.conclude([cores(1, 100, None, None), cores(2, 100, None, None)]), "told of no steps")
+    assert [cpus.counts(n) for n in (1, 2, 3, 6, 8)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 6], [1, 2, 4, 8]]
+
+
+def cost(interval_s, median, low, high):
+    slow = None if median is None else {"median": median, "low": low, "high": high}
+    words = f"{(median or 0) * 100:+.1f} %"
+    return {"tracker": "pagetable", "pause": True, "interval_s": interval_s, "slow_down": slow, "words": words}
+
+
+def test_overhead_comes_out_either_way():
+    said(overhead.conclude([cost(0.2, 0.2, 0.15, 0.25), cost(1.0, 0.02, 0.01, 0.03)]), "surely below 5% from 1 s on")
+    said(
+        overhead.conclude([cost(0.2, 0.2, 0.15, 0.25), cost(1.0, 0.2, 0.1, 0.3)]),
+        "not even at 1 s is it surely below 5%",
+    )
+    said(overhead.conclude([cost(0.2, 0.01, -0.02, 0.03)]), "at 0.2 s it cannot be told from nothing")
+    said(overhead.conclude([cost(0.2, None, None, None)]), "no steps were counted")
+
+
+def test_cheap_is_what_is_cheap_from_a_window_on():
+    cheap, dear, unsure = (0.01, 0.0, 0.02), (0.1, 0.05, 0.2), (0.01, None, None)
+    assert overhead.cheap_from([cost(0.2, *dear), cost(0.5, *cheap), cost(1.0, *cheap)]) == 0.5
+    assert overhead.cheap_from([cost(0.2, *cheap), cost(0.5, *dear), cost(1.0, *cheap)]) == 1.0
+    assert overhead.cheap_from([cost(0.2, *cheap), cost(1.0, *dear)]) is None
+    assert overhead.cheap_from([cost(0.2, *cheap), cost(1.0, *unsure)]) is None
