@@ -23,6 +23,7 @@ def boot(
     memory: str = "2G",
     seconds: float = 2400,
     scratch: Path | None = None,
+    words: str = "",
 ) -> str:
     """Run a shell script there, as root; returns what the machine said.
 
@@ -35,6 +36,7 @@ def boot(
         memory: of the guest.
         seconds: after so many it is given up.
         scratch: the one directory whose files come back; what is written elsewhere is gone with the guest.
+        words: of the kernel's command line, in addition.
 
     Raises Skip where that cannot be done, and subprocess.TimeoutExpired.
     """
@@ -45,6 +47,7 @@ def boot(
     machine = ["--disable-kvm", "--force-9p", "--cpus", "2", "--memory", memory, "--verbose", "--cwd", str(ROOT)]
     machine += [f"--qemu-opts=-cpu {_PROCESSOR}"]
     machine += ["--rwdir", str(scratch)] if scratch else []
+    machine += ["--append", words] if words else []
     # The guest's console comes out on either stream, depending on whether there is a terminal.
     with console.open("wb") as output:
         subprocess.run(

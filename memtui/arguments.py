@@ -193,7 +193,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("files", metavar="FILE", nargs="+", type=Path, help="sessions of memtui train")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made.add_argument("--no-tui", dest="tui", action="store_false", help="as text, also on a terminal")
-    text = "which memory each tensor should live in: place compare FILE, place solve FILE --ratio 1:1, place show FILE"
+    text = "which memory each tensor should live in: place profile mlp, compare FILE, solve FILE --ratio 1:1, show FILE"
     add_place(command("place", text, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")

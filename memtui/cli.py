@@ -171,12 +171,13 @@ def _watch(args: argparse.Namespace, what: int | Launch, first: str = "") -> int
 
 
 def _replay(args: argparse.Namespace) -> int:
-    from memtui.placement.store import ProfileFile, is_profile
+    from memtui.placement.header import is_profile
     from memtui.session.store import check_file
 
     _drop_root()
     if is_profile(args.file):
         from memtui.placement.command import show
+        from memtui.placement.store import ProfileFile
 
         return show(args, ProfileFile(args.file))
     check_file(args.file)

@@ -21,7 +21,7 @@ MAX_BYTES = 1 << 16
 # What is about one call, and not about a habit.
 _NEVER = frozenset((
     "help", "version", "debug", "no-config", "force", "output", "json", "html", "to", "rank", "session", "again",
-    "config", "grid", "shard", "set", "resume", "retry", "limit", "ratio",
+    "config", "grid", "shard", "set", "resume", "retry", "limit", "ratio", "run", "model",
 ))  # fmt: skip
 _MOST_LISTED = 30  # names in one line; more are no help
 Commands = dict[str, argparse.ArgumentParser]

@@ -6,7 +6,7 @@ import argparse
 import math
 from fractions import Fraction
 
-from memtui.choices import DURATION_NS, INTERVAL_NS, LEAST_MAX_BYTES, MAX_OVERHEAD_PPM
+from memtui.choices import DURATION_NS, INTERVAL_NS, LEAST_MAX_BYTES, MAX_OVERHEAD_PPM, TIMINGS
 
 
 def _seconds(text: str) -> float:
@@ -120,6 +120,19 @@ def ratio(text: str) -> Fraction:
         return parse_ratio(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def timings(text: str) -> tuple[str, ...]:
+    """``--mode`` of memtui place: ways of timing, in the order of ``choices.TIMINGS``."""
+    words = [word.strip() for word in text.split(",")]
+    if wrong := [word for word in words if word not in TIMINGS]:
+        raise argparse.ArgumentTypeError(f"there is no way of timing {wrong[0]!r}: name some of {', '.join(TIMINGS)}")
+    return tuple(way for way in TIMINGS if way in words)
+
+
+def batch(text: str) -> int:
+    """``--batch``."""
+    return _whole(text, 1, 1 << 20)
 
 
 def condition(text: str) -> str:

@@ -17,10 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from memtui.errors import UserError
+from memtui.placement.header import is_profile
 from memtui.placement.measured import Profile, Samples
 from memtui.placement.plan import Plan
 from memtui.placement.solve.pareto import Point
-from memtui.placement.store import ProfileFile, is_profile
+from memtui.placement.store import ProfileFile
 from tests.placements import SLOW, graph_of, plans, profile_of, profiles, slow_pool
 
 CASE = profile_of(graph_of({"a": ("x", "t"), "b": ("t", "y")}, {"t": 4}), {"t": 1}, {"t": 5}, slow_pool(1, 1))

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import signal
-import subprocess
 import sys
-from typing import Any
 
 from memtui.bench.configuration import Configuration
 from memtui.bench.plan import Plan
+from memtui.child import STARTING_S, Child, WorkerEnded
 
-STARTING_S = 120.0  # torch alone takes a while on a slow disk
-
-
-class WorkerEnded(Exception):
-    """It is gone; the text says how."""
+__all__ = ["STARTING_S", "WorkerEnded", "WorkerProcess"]
 
 
-class WorkerProcess:
-    """One worker on one device.
-
-    Attributes:
-        ready: what it said of itself: versions, name and UUID of the device.
-    """
+class WorkerProcess(Child):
+    """One worker on one device; what it says of itself has versions, name and UUID of the device."""
 
     def __init__(self, device: str, threads: int) -> None:
         """Start it and wait until it is ready. Raises WorkerEnded.
@@ -34,77 +21,13 @@ class WorkerProcess:
             device: ``cpu`` or ``cuda:N``.
             threads: of its own; 0: one less than there are CPUs.
         """
-        words = [sys.executable, "-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        self._buffer = b""
-        self.ready: dict[str, Any] = {}
-        try:
-            found = self.hear(STARTING_S)
-        except BaseException:
-            self.close()
-            raise
-        if found is None or found.get("at") != "ready":
-            self.close()
-            raise WorkerEnded(str((found or {}).get("text", "it did not start")))
-        self.ready = found
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        words = ["-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
+        super().__init__([sys.executable, *words])
 
     def measure(self, configuration: Configuration, plan: Plan) -> None:
         """Ask for a measurement; ``hear`` what becomes of it. Raises WorkerEnded."""
-        self._say({"configuration": configuration.text, "plan": plan.to_plain()})
+        self.say({"configuration": configuration.text, "plan": plan.to_plain()})
 
     def settled(self) -> None:
         """Tell it that the power has settled."""
-        self._say({"settled": True})
-
-    def hear(self, seconds: float) -> dict[str, Any] | None:
-        """Its next word; None when it said nothing for so long. Raises WorkerEnded."""
-        assert self._process.stdout is not None
-        fd = self._process.stdout.fileno()
-        while b"\n" not in self._buffer:
-            if not select.select([fd], [], [], seconds)[0]:
-                return None
-            chunk = os.read(fd, 1 << 16)
-            if not chunk:
-                raise WorkerEnded(self._how_it_ended())
-            self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-    def close(self) -> None:
-        """End it, whatever it does."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass
-        try:
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-    def _say(self, plain: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(plain).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise WorkerEnded(self._how_it_ended()) from None
-
-    def _how_it_ended(self) -> str:
-        try:
-            status = self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            return "the worker fell silent"
-        return (
-            f"the worker was killed by {signal.Signals(-status).name}" if status < 0 else f"the worker ended ({status})"
-        )
+        self.say({"settled": True})

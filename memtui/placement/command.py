@@ -1,4 +1,4 @@
-"""``memtui place``: looks at what was measured, and finds plans. It measures nothing itself and needs no torch."""
+"""``memtui place``: looks at what was measured, and finds plans. Only a child process of it needs torch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtui.errors import UserError
 from memtui.foreign import visible
 from memtui.placement import text
 from memtui.placement.compare import Comparison, compare, modes_of
 from memtui.placement.measured import SINGLE, Profile
-from memtui.placement.plan import Plan
+from memtui.placement.plan import FIRST_TOUCH, Plan
 from memtui.placement.slowdown import effects
 from memtui.placement.solve.find import Ask, baselines, find, mode_of, problem_for, slow_pool
 from memtui.placement.solve.limit import limit_of
@@ -22,11 +22,18 @@ from memtui.placement.solve.pareto import Point, curve
 from memtui.placement.solve.problem import Problem
 from memtui.placement.store import ProfileFile
 
+if TYPE_CHECKING:
+    from memtui.placement.run import Ran
+
 Say = Callable[[str], None]
 
 
 def place(args: argparse.Namespace, say: Say) -> int:
     """Do it; the exit code. Raises UserError."""
+    if args.what == "profile":
+        from memtui.placement.profile_command import profile
+
+        return profile(args, say)
     file = ProfileFile(args.file)
     if args.what == "show":
         return show(args, file)
@@ -90,7 +97,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
         raise UserError("say how much fast memory there is: --limit 8GiB, or --ratio 1:1 (slow to fast)")
     profile = file.profile()
     slow = slow_pool(profile, args.slow)
-    ask = Ask(0, args.formulation, slow, args.mode or mode_of(profile, slow), args.time_limit)
+    ask = Ask(0, args.formulation, slow, _one_mode(args.mode) or mode_of(profile, slow), args.time_limit)
     problem = problem_for(profile, ask)
     peak = max(problem.all_bytes)
     limit = limit_of(args.ratio, peak) if args.ratio is not None else args.limit
@@ -98,16 +105,45 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
     found = None if limit is None else find(profile, asked.ask)
     points = _points(asked) if args.pareto else []
     _keep(file, asked, found, points, say)
+    ran = _ran(args, asked, found) if args.execute else []
     if args.json:
-        print(json.dumps(_plain(args, asked, found, points), indent=2))
+        executed = {"run": [one.to_plain() for one in ran]} if ran else {}
+        print(json.dumps(_plain(args, asked, found, points) | executed, indent=2))
         return 0
     lines = [*text.head(profile)]
     if found is not None:
         lines += ["", *text.plan(found, against(asked.problem, asked.ask.limit_bytes))]
+    if ran:
+        from memtui.placement import run
+
+        lines += ["", *run.lines(ran[0], ran[1] if len(ran) > 1 else None)]
     if points:
         lines += ["", *text.curve(points, args.formulation)]
     _print(lines)
     return 0
+
+
+def _one_mode(modes: tuple[str, ...] | None) -> str | None:
+    if modes and len(modes) > 1:
+        raise UserError("a plan rests upon one way of timing: name one --mode")
+    return modes[0] if modes else None
+
+
+def _ran(args: argparse.Namespace, asked: _Asked, found: Plan | None) -> list[Ran]:
+    """The plan and first touch, both executed; the plan alone where it is first touch, or that is impossible."""
+    from memtui.placement import run
+
+    if found is None:
+        raise UserError("--run executes one plan: say how much fast memory there is with --limit or --ratio")
+    plans = [found]
+    if found.formulation != FIRST_TOUCH:
+        try:
+            plans.append(find(asked.profile, replace(asked.ask, formulation=FIRST_TOUCH)))
+        except UserError:
+            pass
+    ran = run.run(asked.profile, plans, args.model)
+    run.check(ran)
+    return ran
 
 
 def against(problem: Problem, limit_bytes: int) -> text.Against:

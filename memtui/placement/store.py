@@ -20,34 +20,22 @@ from typing import Any
 import numpy as np
 
 from memtui.errors import UserError
+from memtui.placement.header import APPLICATION_ID, check_header, is_profile
 from memtui.placement.measured import Pool, Profile, Samples
 from memtui.placement.model import Configuration, Graph
 from memtui.placement.plain import Damaged
 from memtui.placement.plan import Plan
 from memtui.placement.solve.pareto import Point
 from memtui.session.store import (
-    SessionError,
-    application_id,
     beside,
     connect,
     read_all,
     seal,
-    sqlite_header,
     unreadable,
 )
 
-APPLICATION_ID = 0x4D54504C  # "MTPL" in the SQLite header
 SCHEMA_VERSION = 1
 _READ_ONLY = "cannot be written"
-
-
-def is_profile(path: Path) -> bool:
-    """Whether a file says of itself that it is a profile."""
-    try:
-        head, _ = sqlite_header(path, "placement profile")
-    except SessionError:
-        return False
-    return application_id(head) == APPLICATION_ID
 
 
 class ProfileFile:
@@ -169,7 +157,7 @@ class ProfileFile:
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """For a file that may be a stranger's: nothing in it is run, and whatever is wrong is one line."""
-        self._check_header()
+        check_header(self.path)
         try:
             with closing(connect(self.path, self._check_tables)) as connection:
                 yield connection
@@ -183,7 +171,7 @@ class ProfileFile:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction, in the file for good when this is left; then the file is one plain file again."""
-        self._check_header()
+        check_header(self.path)
         try:
             with closing(sqlite3.connect(self.path, isolation_level=None, timeout=10)) as connection:
                 self._check_tables(connection)
@@ -194,11 +182,6 @@ class ProfileFile:
         except sqlite3.Error as error:
             raise UserError(f"{self.path}: {_READ_ONLY}: {error}") from None
         seal(self.path)
-
-    def _check_header(self) -> None:
-        head, _ = sqlite_header(self.path, "placement profile")
-        if application_id(head) != APPLICATION_ID:
-            raise UserError(f"{self.path}: is an SQLite file, but not a placement profile of memtui")
 
     def _check_tables(self, connection: sqlite3.Connection) -> None:
         """No trigger, view or other code, and no other format."""

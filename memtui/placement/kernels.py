@@ -1,0 +1,82 @@
+"""Calling one operator so that its results come to lie where they are to. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+_OF_NEW = ("dtype", "layout", "device", "pin_memory")
+Out = tuple[Any, tuple[str, ...]]  # an overload, and the names of its out arguments
+
+
+@lru_cache(512)
+def out_variant(target: Any) -> Out | None:
+    """The overload of an operator that writes its results where it is told to; None where there is none.
+
+    It takes the same arguments as the operator does, and beside them one for each result; what says how a new tensor
+    is made may be missing, as the results are there.
+    """
+    own = [_kind(argument) for argument in target._schema.arguments]
+    results = sum(str(one.type) == "Tensor" for one in target._schema.returns)
+    packet = target.overloadpacket
+    for name in packet.overloads():
+        other = getattr(packet, name)
+        written = [a for a in other._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        taken = [_kind(a) for a in other._schema.arguments if a not in written]
+        needed = [kind for kind in own if kind in taken or kind[0] not in _OF_NEW]
+        if written and all(a.kwarg_only for a in written) and len(written) == results and taken == needed:
+            return other, tuple(a.name for a in written)
+    return None
+
+
+def _kind(argument: Any) -> tuple[str, str]:
+    return argument.name, str(argument.type)
+
+
+def has_to_copy(target: Any, made: Sequence[object], in_place: bool) -> bool:
+    """Whether results can only be copied to where they are to lie, which takes time of its own.
+
+    Overloads that write where they are told to take no result that is thrown away (None).
+    """
+    if in_place:
+        return any(place is not None for place in made)
+    variant = out_variant(target)
+    return variant is None or None in made or len(made) != len(variant[1])
+
+
+def caller(
+    target: Any,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    made: Sequence[torch.Tensor | None],
+    in_place: bool,
+) -> Callable[[], object]:
+    """A call of an operator with everything in it.
+
+    Args:
+        target: the operator.
+        arguments: of the call.
+        keywords: of the call.
+        made: where its results go, one after another; None: thrown away.
+        in_place: it writes what it was given.
+    """
+    if not has_to_copy(target, [None if place is None else True for place in made], in_place):
+        if in_place:
+            return lambda: target(*arguments, **keywords)
+        other, names = out_variant(target) or (target, ())
+        known = {argument.name for argument in other._schema.arguments}
+        told = {name: value for name, value in keywords.items() if name in known}
+        told |= dict(zip(names, made, strict=True))
+        return lambda: other(*arguments, **told)
+
+    def copied() -> None:
+        results, _ = tree_flatten(target(*arguments, **keywords))
+        for place, result in zip(made, results, strict=True):
+            if place is not None:
+                place.copy_(result)
+
+    return copied

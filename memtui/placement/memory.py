@@ -1,0 +1,229 @@
+"""Memory of a chosen kind, as mappings of this process: on a NUMA node, in huge pages, in a file.
+
+Linux only, and without libnuma: mbind(2) and move_pages(2) are called by number.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+HUGE_BYTES = 2 << 20
+_MAP_HUGETLB = 0x40000
+_MPOL_BIND = 2
+_STATX_ATTR_DAX = 0x00200000
+_AT_FDCWD, _STATX_BASIC = -100, 0x7FF
+_SYSTEM_CALLS = {"x86_64": (237, 279), "aarch64": (235, 239)}  # mbind, move_pages; asm/unistd.h
+_NODES = Path("/sys/devices/system/node")
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
+
+
+class NoMemory(Exception):
+    """There is no such memory here; the text says why, and what there is."""
+
+
+def anonymous(size: int) -> mmap.mmap:
+    """Memory as any program gets it, every page of it touched. Raises NoMemory."""
+    return touched(_map(-1, size, _PRIVATE))
+
+
+def on_node(size: int, node: int) -> mmap.mmap:
+    """Memory of one NUMA node, whose pages were asked where they are. Raises NoMemory."""
+    check_node(node)
+    made = _map(-1, size, _PRIVATE)
+    mask = (ctypes.c_ulong * (node // 64 + 1))()
+    mask[node // 64] = 1 << node % 64
+    # The kernel takes one off the number of bits.
+    most = ctypes.c_ulong(len(mask) * 64 + 1)
+    call = _system_call(0)
+    if _c().syscall(call, _pointer(made), ctypes.c_ulong(size), _MPOL_BIND, mask, most, 0):
+        raise NoMemory(f"memory cannot be bound to node {node}: mbind: {os.strerror(ctypes.get_errno())}")
+    touched(made)
+    found = nodes_of(made)
+    if {*found} != {node}:
+        where = ", ".join(f"{count} on node {at}" for at, count in sorted(found.items()))
+        raise NoMemory(f"of {sum(found.values())} pages bound to node {node} {where}")
+    return made
+
+
+def nodes_of(made: mmap.mmap | np.ndarray) -> Counter[int]:
+    """How many pages of a mapping, or of an array, lie on each NUMA node, as move_pages(2) tells.
+
+    Negative for pages that have no memory yet, as the negative of its error number. Raises NoMemory.
+    """
+    first = address(made)
+    size = made.nbytes if isinstance(made, np.ndarray) else len(made)
+    starts = range(first - first % mmap.PAGESIZE, first + size, mmap.PAGESIZE)
+    pages = (ctypes.c_void_p * len(starts))(*starts)
+    status = (ctypes.c_int * len(starts))()
+    if _c().syscall(_system_call(1), 0, ctypes.c_ulong(len(starts)), pages, None, status, 0):
+        raise NoMemory(f"move_pages: {os.strerror(ctypes.get_errno())}")
+    return Counter(status)
+
+
+def nodes_with_memory() -> list[int]:
+    """Numbers of the NUMA nodes that have memory; 0 alone where the kernel knows no nodes."""
+    try:
+        return _ranges((_NODES / "has_memory").read_text())
+    except OSError:
+        return [0]
+
+
+def check_node(node: int) -> None:
+    """Raises NoMemory."""
+    there = nodes_with_memory()
+    if node not in there:
+        raise NoMemory(f"there is no memory on node {node}: this machine has some on {', '.join(map(str, there))}")
+
+
+def in_huge_pages(size: int) -> tuple[mmap.mmap, int, str]:
+    """A mapping with huge pages, where in it they begin, and how they were had. Raises NoMemory.
+
+    Reserved ones (vm.nr_hugepages) come first: they are there or are not. Transparent ones are then asked for, and
+    counted, as the kernel may give small pages instead.
+    """
+    size = rounded(size, HUGE_BYTES)
+    try:
+        return touched(_map(-1, size, _PRIVATE | _MAP_HUGETLB)), 0, "reserved huge pages"
+    except NoMemory:
+        pass
+    made = _map(-1, size + HUGE_BYTES, _PRIVATE)
+    begin = -address(made) % HUGE_BYTES
+    try:
+        made.madvise(mmap.MADV_HUGEPAGE, 0, len(made))
+    except OSError as error:
+        raise NoMemory(f"no huge page is reserved and madvise refuses: {error.strerror}") from None
+    touched(made)
+    got = _huge_bytes(address(made), len(made))
+    if got < size // 2:
+        raise NoMemory(f"no huge page is reserved, and of {size} bytes the kernel put {got} into transparent ones")
+    return made, begin, "transparent huge pages"
+
+
+def of_file(size: int, folder: str) -> mmap.mmap:
+    """A mapping of a file in a folder; the file has no name, and goes with the mapping. Raises NoMemory."""
+    try:
+        with tempfile.TemporaryFile(dir=folder, prefix="memtui-") as file:
+            os.posix_fallocate(file.fileno(), 0, size)  # a full disk would be SIGBUS later
+            return touched(_map(file.fileno(), size, mmap.MAP_SHARED))
+    except OSError as error:
+        raise NoMemory(f"{folder}: no file of {size} bytes can be had there: {error.strerror}") from None
+
+
+def about_folder(folder: str) -> tuple[bool, str]:
+    """Whether files of a folder are mapped without the page cache (DAX), and what is to be said of it.
+
+    Raises NoMemory where it is no folder.
+    """
+    if not os.path.isdir(folder):
+        raise NoMemory(f"{folder} is no folder")
+    kind, options = _file_system(os.path.realpath(folder))
+    if kind in _IN_MEMORY:
+        return False, f"{kind}: main memory, no slow memory"
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix="memtui-") as file:
+            dax = _is_dax(file.name)
+    except OSError as error:
+        raise NoMemory(f"{folder}: no file can be made there: {error.strerror}") from None
+    if dax is None:
+        dax = bool({"dax", "dax=always"} & {*options})
+    if dax:
+        return True, f"{kind} with DAX: the memory itself"
+    return False, f"page cache of {kind}: main memory, no slow memory"
+
+
+def touched(made: mmap.mmap) -> mmap.mmap:
+    """A mapping, after every page of it was written once."""
+    np.frombuffer(made, np.uint8)[:: mmap.PAGESIZE] = 0
+    return made
+
+
+def address(made: mmap.mmap | np.ndarray) -> int:
+    array = made if isinstance(made, np.ndarray) else np.frombuffer(made, np.uint8)
+    return int(array.ctypes.data)
+
+
+def rounded(size: int, to: int = mmap.PAGESIZE) -> int:
+    """Up to a whole number of pages, and at least one."""
+    return max(1, -(-size // to)) * to
+
+
+def _map(fd: int, size: int, flags: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(fd, size, flags=flags)
+    except OSError as error:
+        raise NoMemory(f"{size} bytes cannot be mapped: {error.strerror}") from None
+    except (ValueError, OverflowError) as error:
+        raise NoMemory(f"{size} bytes cannot be mapped: {error}") from None
+
+
+def _c() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _pointer(made: mmap.mmap) -> ctypes.c_void_p:
+    return ctypes.c_void_p(address(made))
+
+
+def _system_call(which: int) -> ctypes.c_long:
+    try:
+        return ctypes.c_long(_SYSTEM_CALLS[platform.machine()][which])
+    except KeyError:
+        raise NoMemory(f"memory of a NUMA node cannot be asked for on {platform.machine()}") from None
+
+
+def _ranges(text: str) -> list[int]:
+    """``0-1,4`` as the kernel writes it."""
+    found: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        low, _, high = part.partition("-")
+        found += range(int(low), int(high or low) + 1)
+    return found
+
+
+def _huge_bytes(first: int, size: int) -> int:
+    """What of a range lies in transparent huge pages, from smaps."""
+    found, inside = 0, False
+    with open("/proc/self/smaps") as file:
+        for line in file:
+            head, _, rest = line.partition(" ")
+            if not head.endswith(":"):
+                low, high = (int(word, 16) for word in head.split("-"))
+                inside = low < first + size and high > first
+            elif inside and head == "AnonHugePages:":
+                found += int(rest.split()[0]) << 10
+    return found
+
+
+def _file_system(path: str) -> tuple[str, list[str]]:
+    """(type, mount options) of where a path lies; proc(5), mountinfo."""
+    best, found = -1, ("file system", [""])
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].encode().decode("unicode_escape")
+        kind, _, super_options = after.split(maxsplit=2)
+        if len(point) >= best and (path == point or path.startswith(point.rstrip("/") + "/")):
+            best, found = len(point), (kind, f"{before.split()[5]},{super_options}".split(","))
+    return found[0], list(found[1])
+
+
+def _is_dax(path: str) -> bool | None:
+    """What statx(2) tells of a file; None where the kernel does not tell."""
+    found = ctypes.create_string_buffer(256)
+    try:
+        failed = _c().statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BASIC, found)
+    except AttributeError:  # an old C library
+        return None
+    if failed:
+        return None
+    # struct statx: stx_attributes is at 8, stx_attributes_mask, which of them are told, at 56.
+    attributes, told = (int.from_bytes(found.raw[at : at + 8], "little") for at in (8, 56))
+    return bool(attributes & _STATX_ATTR_DAX) if told & _STATX_ATTR_DAX else None

@@ -1,0 +1,265 @@
+"""``memtui place profile``: takes what was asked, lets a child process measure, and keeps what it finds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from memtui.errors import UserError
+from memtui.exclusive import exclusively
+from memtui.foreign import visible
+from memtui.placement import memory
+from memtui.placement.cache import Cache
+from memtui.placement.measured import ISOLATED, MODES, Pool, Profile
+from memtui.placement.model import Graph
+from memtui.placement.model_names import check_model
+from memtui.placement.pool_names import Asked, parse_pools
+from memtui.placement.profiling import Profiling, Step, Wanted
+from memtui.placement.store import ProfileFile, is_profile
+from memtui.placement.worker_process import BUSY, PlacementProcess
+from memtui.privilege import invoker, state_directory
+from memtui.probes.energy_source import lock_path
+from memtui.units import size, span
+
+Say = Callable[[str], None]
+CACHE = "place-cache.db"  # in the state directory
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for.
+
+    Attributes:
+        model: one that comes along, or ``FILE.py:function``.
+        pools: the fast one first.
+        modes: ways of timing.
+        seconds: for each configuration, or arrangement of the graph.
+        batch: of a model that comes along.
+        seed: of its parameters and inputs, and of the order of measurements.
+        threads: of ops; 0: one less than there are CPUs.
+    """
+
+    model: str
+    pools: tuple[Asked, ...]
+    modes: tuple[str, ...]
+    seconds: float
+    batch: int
+    seed: int
+    threads: int
+
+
+def profile(args: argparse.Namespace, say: Say) -> int:
+    """Do it; the exit code. Raises UserError."""
+    pools = parse_pools(args.pools)
+    _check_here(pools)
+    request = Request(
+        check_model(str(args.file)),
+        pools,
+        args.mode or (ISOLATED,),
+        args.seconds,
+        args.batch,
+        args.seed,
+        args.threads,
+    )
+    if args.output is None:
+        raise UserError("say where the profile goes: -o p.memtui")
+    if os.path.lexists(args.output) and not is_profile(args.output):
+        raise UserError(f"{args.output}: is there, and no profile")
+    cache = args.cache or state_directory(invoker()) / CACHE
+    if args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty():
+        from memtui.placement.profile_screen import watched
+
+        def work() -> list[str]:
+            return lines(about(measure(request, args.output, cache, Shown(quiet=True), force=args.force), args.output))
+
+        return watched(args, args.output, work, say)
+    shown = Shown(quiet=args.json)
+    try:
+        found = measure(request, args.output, cache, shown, force=args.force)
+    except KeyboardInterrupt:
+        shown.clear()
+        say(f"broken off; {shown.measured} times are kept, and the same command goes on from there")
+        raise
+    plain = about(found, args.output)
+    print(json.dumps(plain, indent=2) if args.json else "\n".join(map(visible, lines(plain))))
+    return 0
+
+
+def _check_here(pools: tuple[Asked, ...]) -> None:
+    """What can be told at once, before PyTorch is started. Raises UserError."""
+    for pool in pools:
+        try:
+            if pool.node is not None:
+                memory.check_node(pool.node)
+            if pool.folder:
+                memory.about_folder(pool.folder)
+        except memory.NoMemory as error:
+            raise UserError(f"{pool.name}: {error}") from None
+
+
+def measure(request: Request, output: Path, cache_path: Path, shown: Shown, *, force: bool = False) -> Profile:
+    """The profile, which is in its file, too; one that was broken off is gone on with. Raises UserError."""
+    with Cache(cache_path) as cache, exclusively(lock_path(None), BUSY):
+        shown.phase("starting PyTorch")
+        with closing(PlacementProcess(request.threads)) as process:
+            process.tick = shown.tick
+            shown.phase(f"recording a step of {request.model}")
+            captured = process.capture(request.model, request.batch, request.seed)
+            graph: Graph = captured["graph"]
+            made = process.pools([pool.name for pool in request.pools])
+            environment: Mapping[str, Any] = process.ready["environment"]
+            facts = {**environment, "pools": {pool["name"]: pool for pool in made}}
+            about_graph = f"{captured['fingerprint']} {request.model} {request.batch} {request.seed}"
+            told = {
+                "model": request.model,
+                "batch": request.batch,
+                "seed": request.seed,
+                "fingerprint": captured["fingerprint"],
+                "results_copied": len(captured["copied"]),
+                "kernel": platform.release(),
+                **environment,
+            }
+            wanted = Wanted(graph, tuple(pool.name for pool in request.pools), request.modes, request.seconds)
+            profiling = Profiling(wanted, cache, process, facts, about_graph)
+            file = _gone_on_with(output, graph, made, told, force)
+            if file is None:
+                shown.phase("how fast the pools are")
+                pools, speeds = _pools(made, _bandwidths(cache, process, facts))
+                resolution_ns = float(process.ready["resolution_ns"])
+                file = ProfileFile.create(output, graph, pools, resolution_ns, {**told, **speeds}, force=force)
+            for step in profiling.steps(file.measured()):
+                file.add(step.samples)
+                shown.step(step)
+        shown.clear()
+        return file.profile()
+
+
+def _gone_on_with(
+    path: Path, graph: Graph, made: list[dict[str, Any]], told: Mapping[str, Any], force: bool
+) -> ProfileFile | None:
+    """A profile of the same things that was broken off. Raises UserError where there is another one."""
+    if force or not os.path.lexists(path) or not is_profile(path):
+        return None  # what is there, if anything, is refused where the file is made
+    found = ProfileFile(path).profile()
+    same = [pool["name"] for pool in made] == [pool.name for pool in found.pools]
+    if found.graph != graph or not same or any(found.about.get(key) != value for key, value in told.items()):
+        raise UserError(f"{path}: is a profile of something else, or from elsewhere; --force overwrites it")
+    return ProfileFile(path)
+
+
+def _bandwidths(cache: Cache, process: PlacementProcess, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Measured once for a machine and its pools: plans that rest upon them should not change with every profile."""
+    what = {**facts, "what": "bandwidths"}
+    found = cache.get(what)
+    if found is None:
+        found = process.bandwidths()
+        cache.put([(what, found)])
+    return list(found)
+
+
+def _pools(
+    made: list[dict[str, Any]], bandwidths: list[dict[str, Any]]
+) -> tuple[list[Pool], dict[str, str | int | float]]:
+    """The pools, and what else was measured of them: bytes a second of reading and of writing."""
+    ways = ("copied_from", "copied_to", "copied_from_meanwhile", "copied_to_meanwhile")
+    pools = [
+        Pool(pool["name"], pool["emulated"], pool["note"], *(found[way] for way in ways))
+        for pool, found in zip(made, bandwidths, strict=True)
+    ]
+    speeds: dict[str, str | int | float] = {}
+    for pool, found in zip(made, bandwidths, strict=True):
+        speeds |= {f"{pool['name']} {way}": found[what] for way, what in (("read", "read"), ("written", "written"))}
+    return pools, speeds
+
+
+@dataclass
+class Shown:
+    """Progress on standard error: a line that is written over where that is a terminal, nothing otherwise."""
+
+    quiet: bool = False
+    cached: int = 0
+    measured: int = 0
+    _begin_s: float = field(default_factory=time.monotonic)
+    _drawn: bool = False
+    _text: str = ""
+
+    def phase(self, text: str) -> None:
+        self._text = text
+        self._draw(text)
+
+    def step(self, step: Step) -> None:
+        self.cached += step.cached
+        self.measured += len(step.samples) - step.cached
+        left = "" if step.left_s is None else f", {span(step.left_s)} left"
+        known = f", {self.cached} known before" if self.cached else ""
+        self._text = f"{step.mode}: {step.done} of {step.of}, {self.measured} measured{known}{left}"
+        self._draw(self._text)
+
+    def tick(self) -> None:
+        self._draw(f"{self._text} ({span(time.monotonic() - self._begin_s)})")
+
+    def clear(self) -> None:
+        if self._drawn:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _draw(self, text: str) -> None:
+        if not self.quiet and sys.stderr.isatty():
+            print(f"\r\x1b[K{visible(text)}", end="", file=sys.stderr, flush=True)
+            self._drawn = True
+
+
+def about(found: Profile, output: Path) -> dict[str, Any]:
+    """JSON-ready: what the file has."""
+    counts = {mode: sum(s.mode == mode for s in found.samples) for mode in MODES}
+    speeds = {
+        pool.name: {
+            "read_bytes_per_s": found.about.get(f"{pool.name} read"),
+            "written_bytes_per_s": found.about.get(f"{pool.name} written"),
+            "copied_from_bytes_per_s": pool.read_bytes_per_s,
+            "copied_to_bytes_per_s": pool.write_bytes_per_s,
+        }
+        for pool in found.pools
+    }
+    return {
+        "file": str(output),
+        "model": found.graph.name,
+        "ops": len(found.graph.ops),
+        "tensors": len(found.graph.tensors),
+        "peak_bytes": found.graph.peak_bytes,
+        "resolution_ns": found.resolution_ns,
+        "results_copied": found.about.get("results_copied"),
+        "pools": [pool.to_plain() | speeds[pool.name] for pool in found.pools],
+        "emulated": list(found.emulated),
+        "configurations": {mode: count for mode, count in counts.items() if count},
+    }
+
+
+def lines(plain: Mapping[str, Any]) -> list[str]:
+    """The same for people."""
+    found = [
+        f"{plain['model']}: {plain['ops']} ops, at most {size(plain['peak_bytes'])} of intermediate tensors at once",
+        f"{'pool':20} {'read':>9} {'written':>9} {'copy out':>9} {'copy in':>9}  GB/s",
+    ]
+    for pool in plain["pools"]:
+        ways = ("read", "written", "copied_from", "copied_to")
+        speeds = " ".join(f"{(pool[f'{way}_bytes_per_s'] or 0) / 1e9:9.1f}" for way in ways)
+        found.append(f"{pool['name']:20} {speeds}  {pool['note']}".rstrip())
+    for mode, count in plain["configurations"].items():
+        found.append(f"{mode}: {count} configurations")
+    if plain["results_copied"]:
+        found.append(
+            f"{plain['results_copied']} ops cannot write where they are told to: their times have a copy in them"
+        )
+    if plain["emulated"]:
+        found.append(f"emulated, so no measurement of a machine: {', '.join(plain['emulated'])}")
+    found.append(f"{plain['file']}: memtui place compare, solve and show read it")
+    return found

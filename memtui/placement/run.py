@@ -1,0 +1,148 @@
+"""``memtui place solve --run``: a plan is executed where it was profiled, and held against what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from memtui.errors import FAILURE, UserError
+from memtui.exclusive import exclusively
+from memtui.placement.measured import Profile
+from memtui.placement.model_names import check_model, is_own
+from memtui.placement.plan import Plan
+from memtui.placement.worker_process import BUSY, PlacementProcess
+from memtui.probes.energy_source import lock_path
+from memtui.units import duration, size
+
+REPEATS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What executing a plan gave.
+
+    Attributes:
+        plan: that was executed.
+        actual_ns: typical time of its ops and of the moves they wait for.
+        move_ns: of these moves.
+        equal: results are those of the unplaced step, bit by bit.
+        close: or differ by no more than another order of the same sums may make of them.
+        worst: largest difference, relative to the largest number of a result; None: something is not finite.
+        fast_bytes: that were taken of the fast pool for the plan.
+        slow_bytes: and of the slow one.
+        pages: of each pool's memory by NUMA node, as the kernel tells; empty where it does not.
+    """
+
+    plan: Plan
+    actual_ns: float
+    move_ns: float
+    equal: bool
+    close: bool
+    worst: float | None
+    fast_bytes: int
+    slow_bytes: int
+    pages: Mapping[str, Mapping[str, int]]
+
+    @property
+    def error(self) -> float:
+        """(predicted - actual) / actual."""
+        return (self.plan.predicted_ns - self.actual_ns) / self.actual_ns
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "formulation": self.plan.formulation,
+            "predicted_ns": self.plan.predicted_ns,
+            "actual_ns": self.actual_ns,
+            "error": self.error,
+            "move_ns": self.move_ns,
+            "equal": self.equal,
+            "close": self.close,
+            "worst": self.worst,
+            "fast_bytes": self.fast_bytes,
+            "slow_bytes": self.slow_bytes,
+            "pages": {pool: dict(nodes) for pool, nodes in self.pages.items()},
+            "emulated": self.plan.emulated,
+        }
+
+
+def run(profile: Profile, plans: Sequence[Plan], model: str | None = None, repeats: int = REPEATS) -> list[Ran]:
+    """Execute plans in turns, with the model, pools and threads of their profile.
+
+    Args:
+        profile: that the plans are for.
+        plans: all with the same two pools.
+        model: the model, where it is a file of the user's: a profile may be a stranger's, and nothing that it names is
+            run unless it is named here, too.
+        repeats: timed runs of each.
+
+    Raises:
+        UserError: the step cannot be captured, is another one by now, or the machine is another one.
+    """
+    about = profile.about
+    name = _model(about, model)
+    with exclusively(lock_path(None), BUSY), closing(PlacementProcess(_whole(about, "threads"))) as process:
+        captured = process.capture(name, _whole(about, "batch"), _whole(about, "seed"))
+        if captured["graph"].ops != profile.graph.ops or captured["graph"].tensors != profile.graph.tensors:
+            raise UserError(f"{name}: its step is not the one that was profiled; profile it again")
+        first = plans[0]
+        process.pools([first.fast, first.slow])
+        found = process.run(plans, repeats)["plans"]
+    return [
+        Ran(
+            plan,
+            median(one["times_ns"]),
+            *(one[key] for key in ("move_ns", "equal", "close", "worst", "fast_bytes", "slow_bytes", "pages")),
+        )
+        for plan, one in zip(plans, found, strict=True)
+    ]
+
+
+def check(found: Sequence[Ran]) -> None:
+    """Raises UserError where a plan made other results than the unplaced step."""
+    for ran in found:
+        if not ran.close:
+            how = "are not finite" if ran.worst is None else f"differ by {ran.worst:.2g} of their largest number"
+            raise UserError(f"the {ran.plan.formulation} plan gives wrong results: they {how}", FAILURE)
+
+
+def lines(ran: Ran, baseline: Ran | None) -> list[str]:
+    """For people."""
+    plan = ran.plan
+    found = [
+        f"executed: {duration(ran.actual_ns / 1e9)}, predicted {duration(plan.predicted_ns / 1e9)} ({ran.error:+.1%})",
+        f"  {size(ran.fast_bytes)} taken of {plan.fast}, {size(ran.slow_bytes)} of {plan.slow}",
+        "  results are those of the unplaced step, "
+        + ("bit by bit" if ran.equal else f"but for {ran.worst or 0:.1g} of their largest number"),
+    ]
+    for pool, nodes in ran.pages.items():
+        where = ", ".join(f"{count} on node {node}" for node, count in nodes.items())
+        found.append(f"  pages of {pool}: {where} (move_pages)")
+    if baseline is not None:
+        actual, predicted = (
+            baseline.actual_ns / ran.actual_ns,
+            baseline.plan.predicted_ns / plan.predicted_ns,
+        )
+        found.append(f"  first touch takes {actual:.3f} times as long, predicted {predicted:.3f}")
+    if plan.emulated:
+        found.append(f"  {plan.slow} is emulated: this checks the solver, and tells nothing of a machine")
+    return found
+
+
+def _model(about: Mapping[str, Any], model: str | None) -> str:
+    name = str(about.get("model", ""))
+    if model is not None and check_model(model) != name:
+        raise UserError(f"the profile is of {name}, not of {model}")
+    if is_own(name) and model is None:
+        raise UserError(f"the profile is of {name}, whose code would be run: say --model {name} to allow that")
+    return check_model(name)
+
+
+def _whole(about: Mapping[str, Any], key: str) -> int:
+    value = about.get(key)
+    if not isinstance(value, int):
+        raise UserError(f"the profile does not say its {key}: it cannot be run")
+    return value

@@ -1,0 +1,150 @@
+"""The process that captures, measures and runs; of all that places tensors only it imports torch.
+
+It takes one JSON object a line on its standard input and answers each with one on its standard output. The end of the
+input is the end. It looks for that between measurements, so it does not outlive the one who started it. What the
+user's model prints goes nowhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import sys
+import traceback
+from typing import Any, TextIO
+
+from memtui.placement.memory import NoMemory
+from memtui.placement.model import Configuration
+from memtui.placement.plan import Plan
+from memtui.placement.pool_names import parse_pool
+from memtui.probes.host import processor_name
+
+
+class Gone(Exception):
+    """Nobody is there any more."""
+
+
+class Worker:
+    """One captured step, its pools, and what it is told to do with them."""
+
+    def __init__(self, asked: TextIO, told: TextIO, threads: int) -> None:
+        """``asked``: where questions come from; ``told``: where answers go. Raises ImportError without torch."""
+        import torch
+
+        from memtui.placement.timing import Clock, resolution_ns
+
+        self._torch, self._asked, self._told = torch, asked, told
+        # As the bench does: one CPU is left to the rest of the machine.
+        torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) - 1))
+        self._clock = Clock()
+        self._resolution_ns = resolution_ns(self._clock)
+        self._captured: Any = None
+        self._machine: Any = None
+        self._measuring: Any = None
+        self._seed = 0
+
+    def serve(self) -> None:
+        """Answer until the input ends."""
+        environment = {
+            "torch": self._torch.__version__,
+            "threads": self._torch.get_num_threads(),
+            "cpu": processor_name(),
+            "capability": self._torch.backends.cpu.get_cpu_capability(),
+        }
+        self._tell({"at": "ready", "resolution_ns": self._resolution_ns, "environment": environment})
+        for line in self._asked:
+            asked = json.loads(line)
+            try:
+                self._tell({"at": "done", **getattr(self, f"_{asked.pop('do')}")(**asked)})
+            except (BrokenPipeError, Gone):
+                return
+            except Exception as error:
+                traceback.print_exc()
+                self._tell({"at": "failed", "kind": type(error).__name__, "text": self._why(error)})
+
+    def _why(self, error: Exception) -> str:
+        from memtui.placement.step import NoStep
+
+        line = str(error).partition("\n")[0]
+        return line if isinstance(error, NoMemory | NoStep) else f"{type(error).__name__}: {line}"
+
+    def _capture(self, model: str, batch: int, seed: int) -> dict[str, Any]:
+        from memtui.placement.capture import capture
+        from memtui.placement.kernels import has_to_copy
+        from memtui.placement.step import build
+
+        self._seed = seed
+        self._captured = capture(build(model, batch, seed), model)
+        copied = [k.op.name for k in self._captured.kernels if has_to_copy(k.target, k.made, k.in_place)]
+        graph = self._captured.graph.to_plain()
+        return {"graph": graph, "fingerprint": self._captured.fingerprint, "copied": copied}
+
+    def _pools(self, names: list[str]) -> dict[str, Any]:
+        from memtui.placement.machine import Machine
+        from memtui.placement.measuring import Measuring
+        from memtui.placement.pools import Pool
+
+        pools = []
+        for name in names:
+            try:
+                pools.append(Pool(parse_pool(name)))
+            except NoMemory as error:
+                raise NoMemory(f"{name}: {error}" if not str(error).startswith(name) else str(error)) from None
+        self._machine = Machine(self._captured, pools, self._clock)
+        self._measuring = Measuring(self._machine, self._seed, self._check_listener)
+        return {"pools": [pool.to_plain() for pool in pools]}
+
+    def _bandwidths(self) -> dict[str, Any]:
+        from memtui.placement.bandwidth import measure
+
+        found = measure(list(self._machine.pools.values()), self._clock)
+        return {"bandwidths": [bandwidth.to_plain() for bandwidth in found]}
+
+    def _isolated(self, op: str, configurations: list[Any], seconds: float) -> dict[str, Any]:
+        found = [Configuration.from_plain(plain) for plain in configurations]
+        return {"times_ns": self._measuring.isolated(op, found, seconds)}
+
+    def _in_graph(self, placements: list[dict[str, str]], seconds: float) -> dict[str, Any]:
+        return {"runs_ns": self._measuring.in_graph(placements, seconds)}
+
+    def _run(self, plans: list[Any], repeats: int) -> dict[str, Any]:
+        from memtui.placement.execution import execute
+
+        return execute(
+            self._machine, [Plan.from_plain(plan) for plan in plans], repeats, self._seed, self._check_listener
+        )
+
+    def _check_listener(self) -> None:
+        """Raises Gone when the other end of the input was closed: nobody says anything while it waits for an answer."""
+        if select.select([self._asked], [], [], 0)[0]:
+            raise Gone
+
+    def _tell(self, plain: dict[str, Any]) -> None:
+        self._told.write(json.dumps(plain, separators=(",", ":")) + "\n")
+        self._told.flush()
+
+
+def main() -> int:
+    """The command line of the process; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="memtui.placement.worker")
+    parser.add_argument("--threads", type=int, default=0)
+    options = parser.parse_args()
+    # From here on the standard streams are the user's model's, and lead nowhere.
+    asked, told = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(nothing, stream)
+    try:
+        Worker(asked, told, options.threads).serve()
+    except (ImportError, RuntimeError) as error:
+        print(json.dumps({"at": "unable", "text": str(error).partition("\n")[0]}), file=told, flush=True)
+        return 1
+    except (KeyboardInterrupt, BrokenPipeError):
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""A training step as a graph of kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+from memtui.placement.capture import Captured, capture  # noqa: E402
+from memtui.placement.enumerate import all_configurations, configurations  # noqa: E402
+from memtui.placement.kernels import has_to_copy, out_variant  # noqa: E402
+from memtui.placement.model import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT  # noqa: E402
+from memtui.placement.step import NoStep, Step, build  # noqa: E402
+
+POOLS = ("dram", "slow")
+OWN = """
+import torch
+def make():
+    model = torch.nn.Linear(6, 2)
+    return model, torch.randn(4, 6), lambda out: out.square().mean()
+def values():
+    class Peeks(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(6, 2)
+        def forward(self, x):
+            return self.layer(x)[x[:, 0].nonzero().squeeze(1)]
+    return Peeks(), torch.randn(4, 6), lambda out: out.sum()
+def item():
+    class Asks(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * x.sum().item()
+    return Asks(6, 2), torch.randn(4, 6), lambda out: out.sum()
+def nothing(): return 1
+def broken(): raise KeyError("no such thing")
+def strange(): return 1, 2, 3
+"""
+
+
+class Layers(nn.Module):
+    """One weight, and whatever is done with what it makes."""
+
+    def __init__(self, work) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8))
+        self.work = work
+
+    def forward(self, x):
+        return self.work(x @ self.weight)
+
+
+def captured(work) -> Captured:
+    return capture(Step(Layers(work), [torch.randn(4, 8)], lambda out: out.sum()), "by hand")
+
+
+def test_the_step_of_784_100_30_10_has_148_configurations_over_32_kernels() -> None:
+    graph = capture(build("mlp", 10, 0), "mlp").graph
+    assert len(graph.ops) == 32
+    assert len(all_configurations(graph, POOLS)) == 148
+    assert Counter(len([*configurations(graph, op, POOLS)]) for op in graph.ops) == {2: 8, 4: 17, 8: 6, 16: 1}
+
+
+def test_names_roles_and_sizes() -> None:
+    graph = capture(build("mlp", 10, 0), "mlp").graph
+    tensors = graph.tensor
+    assert {name for name, t in tensors.items() if t.role == ARGUMENT} == {
+        "0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias", "input 0",
+    }  # fmt: skip
+    assert [t.name for t in tensors.values() if t.role == CONSTANT] == ["constant 0"]
+    assert sum(t.size_bytes for t in tensors.values() if t.role == RESULT) == 327_360  # the parameters after the step
+    assert tensors["0.weight"].size_bytes == 784 * 100 * 4
+
+
+def test_a_view_is_its_base_and_no_tensor() -> None:
+    graph = captured(lambda x: x.t()[1:].reshape(-1, 2).relu()).graph
+    assert not {op.kind for op in graph.ops} & {"aten.t.default", "aten.slice.Tensor", "aten.view.default"}
+    relu = next(op for op in graph.ops if op.kind == "aten.relu.default")
+    (read,) = relu.inputs
+    assert graph.producer[read].kind in ("aten.clone.default", "aten.mm.default")
+
+
+def test_what_writes_in_place_makes_a_new_tensor_in_old_memory() -> None:
+    graph = captured(lambda x: x.mul_(2).view(-1)[4:].add_(1)).graph
+    mm, mul, add = graph.ops[:3]
+    assert [op.kind for op in (mm, mul, add)] == ["aten.mm.default", "aten.mul_.Tensor", "aten.add_.Tensor"]
+    assert mul.inputs == mm.outputs
+    assert add.inputs == mul.outputs
+    assert len({graph.tensor[t].storage for op in (mm, mul, add) for t in op.outputs}) == 1
+    # One place for all of them: two configurations, and four for the product, whose other tensors are given.
+    assert [len([*configurations(graph, op, POOLS)]) for op in (mm, mul, add)] == [2, 2, 2]
+
+
+def test_a_tensor_that_is_read_twice_is_one() -> None:
+    graph = captured(lambda x: x + x).graph
+    add = next(op for op in graph.ops if op.kind == "aten.add.Tensor")
+    assert len(add.inputs) == 1
+    assert len([*configurations(graph, add, POOLS)]) == 4
+
+
+def test_what_only_asks_for_a_shape_reads_nothing() -> None:
+    graph = captured(lambda x: x + torch.ones_like(x)).graph
+    assert all(not op.inputs for op in graph.ops if "ones_like" in op.kind)
+
+
+def test_running_means_are_changed_where_they_lie() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
+    found = capture(Step(model, [torch.randn(2, 1, 8, 8)], lambda out: out.square().sum()), "norm")
+    changed = {layout.storage for layout in found.changed}
+    assert "1.num_batches_tracked" in changed
+    assert {"1.running_mean", "1.running_var"} <= changed
+
+
+def test_ops_of_one_key_share_their_times() -> None:
+    graph = capture(build("mlp", 10, 0), "mlp").graph
+    keys = Counter((op.kind, op.key) for op in graph.ops)
+    assert len(keys) == len(graph.ops)  # no two layers of this net are alike
+    twice = nn.Sequential(*(nn.Linear(16, 16, bias=False) for _ in range(3)))
+    graph = capture(Step(twice, [torch.randn(4, 16)], lambda out: out.sum()), "alike").graph
+    assert max(Counter((op.kind, op.key) for op in graph.ops).values()) >= 3
+
+
+@pytest.mark.parametrize("name", ["mlp", "conv", "transformer"])
+def test_most_ops_write_where_they_are_told_to(name: str) -> None:
+    found = capture(build(name, 4, 0), name)
+    copied = [k.op.kind for k in found.kernels if has_to_copy(k.target, k.made, k.in_place)]
+    assert copied in ([], ["aten.convolution_backward.default"], ["aten.native_layer_norm_backward.default"])
+    assert all(t.size_bytes > 0 for t in found.graph.tensors if t.role == INTERMEDIATE)
+
+
+def test_overloads_with_other_names_for_their_results_are_found() -> None:
+    aten = torch.ops.aten
+    for op, names in (
+        (aten.threshold_backward.default, ("grad_input",)),
+        (aten.nll_loss_forward.default, ("output", "total_weight")),
+        (aten.max_pool2d_with_indices.default, ("out", "indices")),
+        (aten.convolution_backward.default, ("out0", "out1", "out2")),
+        (aten.ones_like.default, ("out",)),
+    ):
+        found = out_variant(op)
+        assert found is not None
+        assert found[1] == names
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_a_model_of_the_users_own(own: Path) -> None:
+    found = capture(build(f"{own}:make", 1, 0), "own")
+    assert {"weight", "bias", "input 0"} <= {*found.graph.tensor}
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        ("values", "aten.nonzero.default makes a tensor whose shape depends on values"),
+        ("item", "aten._local_scalar_dense.default makes a number of a tensor"),
+        ("nothing", r"has to return \(model, inputs, loss\)"),
+        ("broken", "KeyError: 'no such thing'"),
+        ("strange", r"has to return \(model, inputs, loss\)"),
+        ("missing", "AttributeError"),
+    ],
+)
+def test_what_cannot_be_captured_is_told_in_one_line_with_the_op(own: Path, function: str, why: str) -> None:
+    name = f"{own}:{function}"
+    with pytest.raises(NoStep, match=why) as caught:
+        capture(build(name, 1, 0), name)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,165 @@
+"""Pools of memory: how they are asked for, where their pages are, and the tensors over them."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.errors import UserError
+from memtui.placement import memory
+from memtui.placement.memory import HUGE_BYTES, NoMemory
+from memtui.placement.pool_names import parse_pool, parse_pools
+from memtui.placement.timing import Clock, resolution_ns
+
+torch = pytest.importorskip("torch")
+from memtui.placement.pools import Pool  # noqa: E402
+
+speeds = st.floats(0.001, 1000).map(lambda value: f"{value:.3f}")
+words = st.one_of(
+    st.sampled_from(["dram", "huge", "file:/tmp", "numa:0", "numa:7"]),
+    st.builds(lambda r, w: f"emulated:{r},{w}", speeds, speeds),
+)
+
+
+@given(st.lists(words, min_size=2, max_size=5, unique=True))
+def test_a_list_of_pools_is_read_as_it_was_written(names: list[str]) -> None:
+    assert [pool.name for pool in parse_pools(",".join(names))] == names
+
+
+def test_speeds_are_in_gigabytes_a_second() -> None:
+    pool = parse_pool("emulated:29,12.5")
+    assert (pool.read_bytes_per_s, pool.write_bytes_per_s, pool.emulated) == (29e9, 12.5e9, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("dram,pmem", "there is no pool 'pmem'"),
+        ("dram,numa:x", "there is no pool 'numa:x'"),
+        ("dram,emulated:29", "two speeds above 0"),
+        ("dram,emulated:0,12", "two speeds above 0"),
+        ("dram,emulated:29,12,3", "there is no pool '3'"),
+        ("dram,dram", "named twice"),
+        ("dram", "two pools or more"),
+        ("", "there is no pool ''"),
+        ("dram,pinned", "say cuda first"),
+        ("cuda,dram", "only pinned and pageable"),
+        ("dram,file:", "there is no pool 'file:'"),
+    ],
+)
+def test_what_is_no_list_of_pools_is_refused_in_one_line(text: str, why: str) -> None:
+    with pytest.raises(UserError, match=why) as caught:
+        parse_pools(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_pages_bound_to_a_node_are_there_as_the_kernel_says() -> None:
+    made = memory.on_node(10 * mmap.PAGESIZE, 0)
+    assert memory.nodes_of(made) == {0: 10}
+
+
+def test_a_node_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(NoMemory, match="no memory on node 99: this machine has some on 0"):
+        memory.on_node(mmap.PAGESIZE, 99)
+
+
+def test_a_page_that_was_never_written_is_on_no_node() -> None:
+    made = mmap.mmap(-1, 4 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    made[0] = 1
+    found = memory.nodes_of(made)
+    assert found.pop(0) == 1
+    assert all(node < 0 for node in found)
+
+
+def test_huge_pages_begin_where_they_should_and_say_how_they_were_had() -> None:
+    try:
+        made, begin, how = memory.in_huge_pages(3 * HUGE_BYTES)
+    except NoMemory as why:
+        pytest.skip(str(why))
+    assert how in ("reserved huge pages", "transparent huge pages")
+    assert (memory.address(made) + begin) % HUGE_BYTES == 0
+    assert len(made) - begin >= 3 * HUGE_BYTES
+
+
+def test_where_no_huge_page_can_be_had_that_is_said(monkeypatch) -> None:
+    monkeypatch.setattr(memory, "_MAP_HUGETLB", memory._MAP_HUGETLB | 63 << 26)  # pages of 2 ** 63 bytes
+    monkeypatch.setattr(memory, "_huge_bytes", lambda first, size: 0)
+    with pytest.raises(NoMemory, match="no huge page is reserved, and of 2097152 bytes the kernel put 0"):
+        memory.in_huge_pages(HUGE_BYTES)
+
+
+def test_a_file_in_the_page_cache_is_not_called_slow_memory(tmp_path) -> None:
+    dax, note = memory.about_folder(str(tmp_path))
+    assert not dax
+    assert "no slow memory" in note
+    made = memory.of_file(5 * mmap.PAGESIZE, str(tmp_path))
+    made[:4] = b"mem!"
+    assert made[:4] == b"mem!"
+    assert not [*tmp_path.iterdir()]  # it has no name, and goes with the mapping
+
+
+def test_files_in_memory_are_told_by_their_file_system() -> None:
+    assert memory.about_folder("/dev/shm") == (False, "tmpfs: main memory, no slow memory")
+
+
+def test_what_is_no_folder_is_refused(tmp_path) -> None:
+    with pytest.raises(NoMemory, match="is no folder"):
+        memory.about_folder(str(tmp_path / "none"))
+
+
+def test_dax_is_told_by_the_file_or_by_mount_options(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(memory, "_is_dax", lambda path: True)
+    monkeypatch.setattr(memory, "_file_system", lambda path: ("ext4", ["rw"]))
+    assert memory.about_folder(str(tmp_path)) == (True, "ext4 with DAX: the memory itself")
+    monkeypatch.setattr(memory, "_is_dax", lambda path: None)
+    assert not memory.about_folder(str(tmp_path))[0]
+    monkeypatch.setattr(memory, "_file_system", lambda path: ("xfs", ["rw", "dax=always"]))
+    assert memory.about_folder(str(tmp_path))[0]
+
+
+@pytest.mark.parametrize("name", ["dram", "numa:0", "huge", "emulated:29,12", "file:"])
+def test_tensors_begin_at_pages_and_outlive_their_pool(name: str, tmp_path) -> None:
+    try:
+        pool = Pool(parse_pool(name + str(tmp_path) if name == "file:" else name))
+    except NoMemory as error:
+        pytest.skip(str(error))
+    taken = [pool.take(size) for size in (1, 5000, 4096, 3 << 20, 0)]
+    assert [len(one) for one in taken] == [1, 5000, 4096, 3 << 20, 0]
+    assert all(one.data_ptr() % mmap.PAGESIZE == 0 for one in taken if len(one))
+    for number, one in enumerate(taken):
+        one.fill_(number + 1)
+    del pool
+    gc.collect()
+    assert all(bool((one == number + 1).all()) for number, one in enumerate(taken))
+
+
+def test_only_emulated_memory_waits() -> None:
+    dram, slow = Pool(parse_pool("dram")), Pool(parse_pool("emulated:2,1"))
+    assert (dram.read_wait_ns(1 << 20), dram.write_wait_ns(1 << 20)) == (0, 0)
+    assert (slow.read_wait_ns(2_000_000), slow.write_wait_ns(2_000_000)) == (1e6, 2e6)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("name", ["cuda", "pinned", "pageable"])
+def test_memory_of_a_gpu_is_refused_where_there_is_none(name: str) -> None:
+    with pytest.raises(NoMemory, match=f"{name}: this PyTorch .* finds no CUDA device"):
+        Pool(parse_pool(name))
+
+
+def test_the_clock_tells_its_resolution() -> None:
+    assert 0 < resolution_ns(Clock()) < 1e6
+
+
+def test_bandwidths_have_the_waits_of_emulated_memory_in_them() -> None:
+    from memtui.placement.bandwidth import measure
+
+    names = ("dram", "emulated:0.5,0.25")
+    dram, slow = measure([Pool(parse_pool(name)) for name in names], Clock(), size=1 << 20, repeats=3)
+    assert dram.written > slow.written
+    # The wait alone is 1 / 0.5 ns a byte of reading and 1 / 0.25 ns of writing; the copy takes time, too.
+    for rate, most in ((slow.read, 0.5e9), (slow.copied_from, 0.5e9), (slow.written, 0.25e9), (slow.copied_to, 0.25e9)):
+        assert most / 20 < rate <= most

@@ -1,0 +1,265 @@
+"""``memtui place profile`` and ``solve --run`` as a user runs them, and what is left when they are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from memtui.placement.store import ProfileFile
+from tests.terminals import Terminal, terminals
+
+pytest.importorskip("torch")
+pytest.importorskip("scipy")
+
+BUSY = "is being measured by"  # another test run on this machine
+COMMAND = [sys.executable, "-P", "-m", "memtui", "place"]
+POOLS = "dram,emulated:2,1"
+OWN = """
+import torch
+print("said by the model")
+def make():
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(inplace=True), torch.nn.Linear(5, 2))
+    return model, torch.randn(4, 6), lambda out: out.square().mean()
+def item():
+    class Asks(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * x.sum().item()
+    return Asks(6, 2), torch.randn(4, 6), lambda out: out.sum()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "own.py").write_text(OWN)
+    return tmp_path
+
+
+def environment(folder: Path) -> dict[str, str]:
+    root = str(Path(__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": root, "XDG_STATE_HOME": str(folder / "state"), "NO_COLOR": "1"}
+
+
+def place(folder: Path, *words: str | Path, code: int = 0) -> tuple[str, str]:
+    """(standard output, standard error)"""
+    deadline = time.monotonic() + 120
+    while True:
+        done = subprocess.run(
+            [*COMMAND, *map(str, words), "--no-config"],
+            cwd=folder,
+            env=environment(folder),
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        if BUSY not in done.stderr or time.monotonic() > deadline:
+            break
+        time.sleep(0.5)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    return done.stdout, done.stderr
+
+
+def profiled(folder: Path, *more: str | Path) -> tuple[str, str]:
+    words = ("mlp", "--pools", POOLS, "--batch", "8", "--seconds", "0.001", "--threads", "1")
+    return place(folder, "profile", *words, *more)
+
+
+def cached(path: Path) -> dict[str, str]:
+    """What a cache holds at the moment, by key."""
+    try:
+        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        try:
+            return dict(db.execute("SELECT key, value FROM measured"))
+        finally:
+            db.close()
+    except sqlite3.Error:
+        return {}
+
+
+@pytest.mark.slow
+def test_profile_compare_solve_and_run(folder: Path) -> None:
+    out, error = profiled(folder, "-o", "p.memtui", "--mode", "isolated,single,simultaneous")
+    assert not error
+    assert "mlp: 32 ops" in out
+    for mode in ("isolated", "single", "simultaneous"):
+        assert f"{mode}: 148 configurations" in out
+    assert "emulated, so no measurement of a machine: emulated:2,1" in out
+    (folder / "p.memtui").stat()
+    assert (folder / "state" / "memtui" / "place-cache.db").exists()
+
+    out, _ = place(folder, "compare", "p.memtui", "--json")
+    assert len(json.loads(out)["comparisons"]) == 2
+
+    out, _ = place(folder, "solve", "p.memtui", "--ratio", "1:1", "--run", "--json")
+    plain = json.loads(out)
+    plan, touched = plain["run"]
+    assert plan["equal"]
+    assert touched["equal"]
+    assert (plan["formulation"], touched["formulation"]) == ("static", "first-touch")
+    assert plan["emulated"]
+    assert plan["predicted_ns"] == plain["plan"]["predicted_ns"]
+    assert plan["fast_bytes"] <= plain["plan"]["limit_bytes"]
+    assert plan["error"] == pytest.approx(plan["predicted_ns"] / plan["actual_ns"] - 1)
+
+    for formulation in ("sync", "first-touch"):
+        out, _ = place(folder, "solve", "p.memtui", "--ratio", "1:1", "--formulation", formulation, "--run")
+        assert "bit by bit" in out
+        assert "is emulated: this checks the solver, and tells nothing of a machine" in out
+
+    # Everything is known: a second profile measures nothing, and has the same times.
+    first = cached(folder / "state" / "memtui" / "place-cache.db")
+    profiled(folder, "-o", "q.memtui", "--mode", "isolated,single,simultaneous")
+    assert cached(folder / "state" / "memtui" / "place-cache.db") == first
+    _, error = place(folder, "profile", "mlp", "--pools", POOLS, "--batch", "9", "-o", "p.memtui", code=2)
+    assert error.startswith("memtui place: p.memtui: is a profile of something else")
+
+
+@pytest.mark.slow
+def test_a_profile_that_is_killed_goes_on_and_repeats_nothing(folder: Path) -> None:
+    cache = folder / "cache.db"
+    words = ["mlp", "--pools", POOLS, "--batch", "8", "--seconds", "0.02", "--threads", "1", "--cache", str(cache)]
+    words += ["--mode", "isolated,single", "-o", "p.memtui"]
+    before: dict[str, str] = {}
+    for ending in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL):
+        process = begin(folder, words)
+        deadline = time.monotonic() + 120
+        while len(cached(cache)) < len(before) + 12:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        children = psutil.Process(process.pid).children()
+        process.send_signal(ending)
+        out, error = process.communicate(timeout=60)
+        assert process.returncode in (-ending, 130), (out, error)
+        assert b"Traceback" not in error
+        _, alive = psutil.wait_procs(children, timeout=20)
+        assert not alive  # what measures does not outlive the one who started it
+        now = cached(cache)
+        assert before.items() <= now.items()
+        before = now
+    out, _ = place(folder, "profile", *words)
+    assert "isolated: 148 configurations" in out
+    assert "single: 148 configurations" in out
+    now = cached(cache)
+    assert before.items() <= now.items()  # a repeated measurement would have another time
+
+
+def begin(folder: Path, words: list[str]) -> subprocess.Popen[bytes]:
+    """Start a profile, once nobody else measures on this machine."""
+    deadline = time.monotonic() + 120
+    while True:
+        process = subprocess.Popen(
+            [*COMMAND, "profile", *words, "--no-config"],
+            cwd=folder,
+            env=environment(folder),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        time.sleep(0.7)
+        if process.poll() is None or time.monotonic() > deadline:
+            return process
+        _, error = process.communicate()
+        assert BUSY.encode() in error, error
+
+
+@pytest.mark.slow
+def test_a_model_of_the_users_own_is_run_only_where_it_is_named(folder: Path) -> None:
+    words = ("--pools", POOLS, "--seconds", "0.001", "--threads", "1", "-o", "own.memtui", "--json")
+    out, _ = place(folder, "profile", "own.py:make", *words)
+    assert json.loads(out)["model"].endswith("own.py:make")
+    _, error = place(folder, "solve", "own.memtui", "--ratio", "1:1", "--run", code=2)
+    assert "whose code would be run: say --model" in error
+    out, _ = place(folder, "solve", "own.memtui", "--ratio", "1:1", "--run", "--model", "own.py:make", "--json")
+    assert json.loads(out)["run"][0]["equal"]
+    (folder / "own.py").write_text(OWN.replace("Linear(6, 5)", "Linear(6, 7)").replace("Linear(5, 2)", "Linear(7, 2)"))
+    words = ("solve", "own.memtui", "--ratio", "1:1", "--run", "--model", "own.py:make")
+    _, error = place(folder, *words, code=2)
+    assert "its step is not the one that was profiled" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["nothing", "-o", "p"], 2, "there is no model 'nothing'"),
+        (["none.py:make", "-o", "p"], 2, "none.py is no file"),
+        (["mlp"], 2, "say where the profile goes: -o p.memtui"),
+        (["mlp", "-o", "p", "--pools", "dram,numa:99"], 2, "numa:99: there is no memory on node 99"),
+        (["mlp", "-o", "p", "--pools", "dram,file:/none"], 2, "file:/none: /none is no folder"),
+        (["mlp", "-o", "p", "--pools", "dram,pmem"], 2, "there is no pool 'pmem'"),
+        (["mlp", "-o", "p", "--mode", "twice"], 2, "there is no way of timing 'twice'"),
+        (["mlp", "-o", "p", "--cache", "own.py"], 2, "own.py is no cache of memtui place"),
+        (["mlp", "-o", "own.py"], 2, "own.py: is there, and no profile"),
+        (["own.py:item", "-o", "p"], 2, "aten._local_scalar_dense.default makes a number of a tensor"),
+        (["own.py:nobody", "-o", "p"], 2, "AttributeError"),
+    ],
+)
+def test_bad_input_is_one_line(folder: Path, words: list[str], code: int, why: str) -> None:
+    out, error = place(folder, "profile", *words, code=code)
+    assert not out
+    assert why in error
+    assert error.count("\n") == 1
+    assert not (folder / "p").exists()
+
+
+def test_the_command_line_imports_no_torch(folder: Path) -> None:
+    script = (
+        "import sys; from memtui.cli import main\n"
+        "code = main(['place', 'profile', 'mlp', '--pools', 'dram,numa:99', '-o', 'p', '--no-config'])\n"
+        "import memtui.placement.profile_command, memtui.placement.run\n"
+        "assert code == 2 and not {'torch', 'scipy'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment(folder), check=True, timeout=60)
+
+
+@pytest.mark.slow
+def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    file = folder / "p.memtui"
+    words = ("place", "profile", "transformer", "--pools", POOLS, "--threads", "1", "-o", file, "--no-config")
+
+    def count() -> int:
+        return len(ProfileFile(file).profile().samples)
+
+    with terminals() as start:
+        terminal = start(*words, "--batch", "16", "--seconds", "0.2")
+        terminal.read(120, "EMULATED")
+        first = count()
+        until(lambda: count() > first, terminal)
+        children = psutil.Process(terminal.process.pid).children(recursive=True)
+        assert children
+        terminal.send("q")
+        assert terminal.end(30) == 0
+        assert terminal.restored()
+        assert b"broken off; the same command goes on from there" in terminal.output
+        assert not psutil.wait_procs(children, timeout=20)[1]
+        kept = count()
+        assert first < kept < 490
+        terminal = start(*words, "--batch", "16", "--seconds", "0.001")
+        terminal.read(120, "EMULATED")
+        until(lambda: count() == 490, terminal)
+        until(lambda: not running(terminal.process.pid), terminal)
+        terminal.send("q")
+        assert terminal.end(30) == 0
+        assert b"isolated: 490 configurations" in terminal.output
+
+
+def running(pid: int) -> list[psutil.Process]:
+    """What a process has started and has not ended."""
+    return [child for child in psutil.Process(pid).children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+
+
+def until(condition: Callable[[], bool], terminal: Terminal) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        terminal.read(0.2)
+        assert time.monotonic() < deadline, terminal.text
