@@ -92,7 +92,7 @@ class Machine:
         if "device" in keywords:
             keywords["device"] = self.fast.device
         made = [None if layout is None else value(layout) for layout in kernel.made]
-        found.run = caller(kernel.target, arguments, keywords, made, kernel.in_place)
+        found.run = caller(kernel.target, arguments, keywords, made, kernel.copies)
         for amounts, which in ((kernel.read_bytes, "read_wait_ns"), (kernel.written_bytes, "write_wait_ns")):
             found.wait_ns += sum(getattr(self.pools[where(s)], which)(size) for s, size in amounts.items())
         return found
