@@ -261,3 +261,16 @@ def test_ops_on_another_device_get_copies_which_take_their_time() -> None:
             for storage in placed:  # nothing may rest upon what was staged before
                 on.buffer(storage, FAST).fill_(255)
     assert verified(on.results(), expected_results)["equal"]
+
+
+def test_more_memory_than_there_is_is_refused_before_anything_is_taken(monkeypatch) -> None:
+    from types import SimpleNamespace
+
+    from memtui.placement import worker
+    from memtui.placement.memory import NoMemory
+
+    one = object.__new__(worker.Worker)
+    one._captured = STEPS["mlp"]
+    monkeypatch.setattr(worker.psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 20))
+    with pytest.raises(NoMemory, match="every tensor in every pool takes .* MiB, and 1.00 MiB of memory are free"):
+        one._pools([FAST, SLOW])

@@ -17,6 +17,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_map
 
+from memtui.placement.kernels import has_to_copy
 from memtui.placement.model import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Graph, Op, Tensor
 from memtui.placement.step import NoStep, Step
 
@@ -71,6 +72,7 @@ class Kernel:
         read_bytes: by storage, what it reads.
         written_bytes: by storage, what it writes.
         in_place: whether it writes what it was given.
+        copies: whether its results can only be copied to where they are to lie.
     """
 
     op: Op
@@ -81,6 +83,7 @@ class Kernel:
     read_bytes: Mapping[str, int]
     written_bytes: Mapping[str, int]
     in_place: bool
+    copies: bool
 
 
 @dataclass(frozen=True)
@@ -253,6 +256,7 @@ class _Reader:
                 self._amounts(layout for layout, _ in read),
                 self._amounts([*new, *written]),
                 bool(written),
+                _copies(node.target, arguments, keywords, layouts, bool(written)),
             )
         )
 
@@ -295,6 +299,21 @@ class _Reader:
             most = self._tensors[layout.storage].size_bytes
             found[layout.storage] = min(most, found.get(layout.storage, 0) + layout.touched_bytes)
         return found
+
+
+def _copies(target: Any, arguments: Any, keywords: Any, made: Sequence[Layout | None], in_place: bool) -> bool:
+    """Whether results can only be copied to their place, by a call on zeros."""
+
+    def zeros(leaf: Any) -> Any:
+        if not isinstance(leaf, Layout):
+            return leaf
+        return torch.empty_strided(leaf.shape, leaf.stride, dtype=leaf.dtype).zero_()
+
+    if in_place:
+        return any(layout is not None for layout in made)
+    with torch.no_grad():
+        arguments, keywords = tree_map(zeros, (arguments, dict(keywords)))
+        return has_to_copy(target, arguments, keywords, [zeros(layout) for layout in made])
 
 
 def _named(node: torch.fx.Node) -> dict[str, Any]:

@@ -37,15 +37,42 @@ def _kind(argument: Any) -> tuple[str, str]:
     return argument.name, str(argument.type)
 
 
-def has_to_copy(target: Any, made: Sequence[object], in_place: bool) -> bool:
+def has_to_copy(
+    target: Any,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    made: Sequence[torch.Tensor | None],
+) -> bool:
     """Whether results can only be copied to where they are to lie, which takes time of its own.
 
-    Overloads that write where they are told to take no result that is thrown away (None).
+    Overloads that write where they are told to take no result that is thrown away (None). Some make room there for more
+    than the result (the mean of mse_loss does), which would be in the memory of others; so it is tried out.
+
+    Args:
+        target: the operator.
+        arguments: of a call with tensors of its own.
+        keywords: of it.
+        made: places for its results, each of them all of a memory.
     """
-    if in_place:
-        return any(place is not None for place in made)
     variant = out_variant(target)
-    return variant is None or None in made or len(made) != len(variant[1])
+    if variant is None or any(place is None for place in made) or len(made) != len(variant[1]):
+        return True
+    sizes = [place.untyped_storage().nbytes() for place in made if place is not None]
+    try:
+        _direct(variant, arguments, keywords, made)()
+    except (RuntimeError, ArithmeticError, LookupError):  # it does not like the numbers: to copy is always right
+        return True
+    return sizes != [place.untyped_storage().nbytes() for place in made if place is not None]
+
+
+def _direct(
+    variant: Out, arguments: Sequence[Any], keywords: Mapping[str, Any], made: Sequence[torch.Tensor | None]
+) -> Callable[[], object]:
+    other, names = variant
+    known = {argument.name for argument in other._schema.arguments}
+    told = {name: value for name, value in keywords.items() if name in known}
+    told |= dict(zip(names, made, strict=True))
+    return lambda: other(*arguments, **told)
 
 
 def caller(
@@ -53,7 +80,7 @@ def caller(
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
     made: Sequence[torch.Tensor | None],
-    in_place: bool,
+    copies: bool,
 ) -> Callable[[], object]:
     """A call of an operator with everything in it.
 
@@ -61,17 +88,14 @@ def caller(
         target: the operator.
         arguments: of the call.
         keywords: of the call.
-        made: where its results go, one after another; None: thrown away.
-        in_place: it writes what it was given.
+        made: where its results go, one after another; None: thrown away, or written in place.
+        copies: as ``has_to_copy`` said.
     """
-    if not has_to_copy(target, [None if place is None else True for place in made], in_place):
-        if in_place:
+    if not copies:
+        variant = out_variant(target)
+        if variant is None or any(place is None for place in made):  # it writes what it was given
             return lambda: target(*arguments, **keywords)
-        other, names = out_variant(target) or (target, ())
-        known = {argument.name for argument in other._schema.arguments}
-        told = {name: value for name, value in keywords.items() if name in known}
-        told |= dict(zip(names, made, strict=True))
-        return lambda: other(*arguments, **told)
+        return _direct(variant, arguments, keywords, made)
 
     def copied() -> None:
         results, _ = tree_flatten(target(*arguments, **keywords))

@@ -57,12 +57,11 @@ class Machine:
             self._buffers[key] = self.pools[pool].take(self._sizes[storage])
         return self._buffers[key]
 
-    def reset(self, seed: int, place: Place | None = None) -> None:
+    def reset(self, seed: int) -> None:
         """Arguments and constants as they were before the first step, and random numbers, too."""
-        place = place or self.buffer
         torch.manual_seed(seed)
         for storage, given in self.captured.given.items():
-            place(storage, self.fast.name).copy_(given)
+            self.buffer(storage, self.fast.name).copy_(given)
         self.wait_for_device()
 
     def call(self, kernel: Kernel, where: Where, place: Place | None = None) -> Call:
@@ -92,7 +91,7 @@ class Machine:
         if "device" in keywords:
             keywords["device"] = self.fast.device
         made = [None if layout is None else value(layout) for layout in kernel.made]
-        found.run = caller(kernel.target, arguments, keywords, made, kernel.in_place)
+        found.run = caller(kernel.target, arguments, keywords, made, kernel.copies)
         for amounts, which in ((kernel.read_bytes, "read_wait_ns"), (kernel.written_bytes, "write_wait_ns")):
             found.wait_ns += sum(getattr(self.pools[where(s)], which)(size) for s, size in amounts.items())
         return found
@@ -121,15 +120,10 @@ class Machine:
         if self.fast.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def results(self, place: Place | None = None) -> list[torch.Tensor]:
-        """What the step left, copied to main memory: its results, and what it changed in place."""
-        place = place or self.buffer
-        return [layout.over(place(layout.storage, self.fast.name)).to("cpu", copy=True) for layout in self.outcome]
-
-    @property
-    def outcome(self) -> tuple[Layout, ...]:
-        """Results of the step, and what was there before and is changed; all of it lies in the fast pool."""
-        return (*self.captured.results, *self.captured.changed)
+    def results(self) -> list[torch.Tensor]:
+        """What the step left in the fast pool, copied to main memory: its results, and what it changed in place."""
+        left = (*self.captured.results, *self.captured.changed)
+        return [layout.over(self.buffer(layout.storage, self.fast.name)).to("cpu", copy=True) for layout in left]
 
     def written(self, kernel: Kernel) -> list[str]:
         """The storages that an op writes over, so that a second call finds something else there."""

@@ -15,11 +15,16 @@ import sys
 import traceback
 from typing import Any, TextIO
 
+import psutil
+
 from memtui.placement.memory import NoMemory
 from memtui.placement.model import Configuration
 from memtui.placement.plan import Plan
 from memtui.placement.pool_names import parse_pool
 from memtui.probes.host import processor_name
+from memtui.units import size
+
+ROOM = 0.8  # of the memory that is free may be taken
 
 
 class Gone(Exception):
@@ -72,12 +77,11 @@ class Worker:
 
     def _capture(self, model: str, batch: int, seed: int) -> dict[str, Any]:
         from memtui.placement.capture import capture
-        from memtui.placement.kernels import has_to_copy
         from memtui.placement.step import build
 
         self._seed = seed
         self._captured = capture(build(model, batch, seed), model)
-        copied = [k.op.name for k in self._captured.kernels if has_to_copy(k.target, k.made, k.in_place)]
+        copied = [k.op.name for k in self._captured.kernels if k.copies]
         graph = self._captured.graph.to_plain()
         return {"graph": graph, "fingerprint": self._captured.fingerprint, "copied": copied}
 
@@ -86,6 +90,7 @@ class Worker:
         from memtui.placement.measuring import Measuring
         from memtui.placement.pools import Pool
 
+        self._check_room(len(names))
         pools = []
         for name in names:
             try:
@@ -95,6 +100,13 @@ class Worker:
         self._machine = Machine(self._captured, pools, self._clock)
         self._measuring = Measuring(self._machine, self._seed, self._check_listener)
         return {"pools": [pool.to_plain() for pool in pools]}
+
+    def _check_room(self, pools: int) -> None:
+        """Linux promises memory that it has not, and ends the process that then uses it. Raises NoMemory."""
+        needed = pools * sum(storage.size_bytes for storage in self._captured.graph.storages.values())
+        free = psutil.virtual_memory().available
+        if needed > ROOM * free:
+            raise NoMemory(f"every tensor in every pool takes {size(needed)}, and {size(free)} of memory are free")
 
     def _bandwidths(self) -> dict[str, Any]:
         from memtui.placement.bandwidth import measure

@@ -21,13 +21,13 @@ SCRIPT = """
 nodes=$(cat /sys/devices/system/node/has_memory)
 echo memory on nodes: $nodes
 cd {root}
-export PYTHONPATH={root} PYTHONDONTWRITEBYTECODE=1 XDG_STATE_HOME=$SCRATCH/state
+export PYTHONPATH={root} PYTHONDONTWRITEBYTECODE=1 XDG_STATE_HOME=/tmp/state
 place() {{ {python} -P -m memtui place "$@" --no-config; }}
 pools() {{ place profile mlp --no-tui --batch 4 --seconds 0.001 --threads 1 "$@"; }}
 if [ $nodes = 0-1 ]; then
-    pools --pools numa:0,numa:1 -o $SCRATCH/p || bad=$?
-    place solve $SCRATCH/p --ratio 1:1 --run --json > $SCRATCH/run.json || bad=$?
-    pools --pools dram,numa:2 -o $SCRATCH/q
+    pools --pools numa:0,numa:1 -o /tmp/p.memtui || bad=$?
+    place solve /tmp/p.memtui --ratio 1:1 --run --json > $SCRATCH/run.json || bad=$?
+    pools --pools dram,numa:2 -o /tmp/q.memtui
     [ $? = 2 ] || bad=1
 fi
 """
