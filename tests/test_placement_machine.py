@@ -275,5 +275,5 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_taken(monkeypat
     one = object.__new__(worker.Worker)
     one._captured = step("mlp")
     monkeypatch.setattr(worker.psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 20))
-    with pytest.raises(NoMemory, match="every tensor in every pool takes .* MiB, and 1.00 MiB of memory are free"):
+    with pytest.raises(NoMemory, match=r"every tensor in every pool takes .* MiB, and 1\.00 MiB of memory are free"):
         one._pools([FAST, SLOW])
