@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -191,13 +192,15 @@ def test_what_is_alive_at_once_never_shares_bytes(both: tuple[Graph, Plan]) -> N
             assert found.piece(span.storage, span.pool, op) is not None
 
 
-STEPS = {name: capture(build(name, 2, SEED), name) for name in ("mlp", "conv", "transformer")}
+@cache
+def step(name: str) -> Captured:
+    return capture(build(name, 2, SEED), name)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data(), st.sampled_from([*STEPS]))
+@given(st.data(), st.sampled_from(["mlp", "conv", "transformer"]))
 def test_no_plan_changes_a_bit_of_the_results(data: st.DataObject, name: str) -> None:
-    captured = STEPS[name]
+    captured = step(name)
     on = machine(captured)
     expected_results = unplaced(on, SEED)
     plan = plan_of(captured.graph, data.draw)
@@ -244,7 +247,7 @@ def test_ops_on_another_device_get_copies_which_take_their_time() -> None:
             super().__init__(parse_pool("dram"))
             self.name, self.device = "elsewhere", torch.device("meta")
 
-    captured = STEPS["mlp"]
+    captured = step("mlp")
     on = Machine(captured, [Pool(parse_pool(FAST)), Elsewhere()], Told())
     expected_results = unplaced(on, SEED)
     graph = captured.graph
@@ -270,7 +273,7 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_taken(monkeypat
     from memtui.placement.memory import NoMemory
 
     one = object.__new__(worker.Worker)
-    one._captured = STEPS["mlp"]
+    one._captured = step("mlp")
     monkeypatch.setattr(worker.psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 20))
-    with pytest.raises(NoMemory, match="every tensor in every pool takes .* MiB, and 1.00 MiB of memory are free"):
+    with pytest.raises(NoMemory, match=r"every tensor in every pool takes .* MiB, and 1\.00 MiB of memory are free"):
         one._pools([FAST, SLOW])
