@@ -38,28 +38,32 @@ def allocations(reader: SessionReader, steps: Sequence[RecordedStep]) -> dict[st
             "op": most.peak_op,
             "layer": most.peak_layer,
             "bytes": most.peak_parts,
-            "largest": _largest(reader, most),
+            **_blocks(reader, most),
         },
         "recording_ns": median(np.array([s.cost_ns for s in steps])),  # on top of a step's own time
         "lost_steps": sum(step.lost for step in steps),
     }
 
 
-def _largest(reader: SessionReader, step: RecordedStep) -> list[dict[str, Any]]:
+def _blocks(reader: SessionReader, step: RecordedStep) -> dict[str, Any]:
+    """``at_begin``: whether the peak is what was there before."""
     trace = reader.step_trace(step)
     if trace.peak_row < 0:
-        return []
+        return {"at_begin": True, "largest": []}
     before = set(trace.block[: trace.existing].tolist())
     made = [block for block in trace.live_at(trace.peak_row) if block.block not in before and block.size_bytes]
-    return [
-        {
-            "op": trace.name(block.op),
-            "layer": trace.name(block.layer),
-            "category": CATEGORIES[block.category],
-            "size_bytes": block.size_bytes,
-        }
-        for block in made[:LARGEST]
-    ]
+    return {
+        "at_begin": trace.peak_row < trace.existing,
+        "largest": [
+            {
+                "op": trace.name(block.op),
+                "layer": trace.name(block.layer),
+                "category": CATEGORIES[block.category],
+                "size_bytes": block.size_bytes,
+            }
+            for block in made[:LARGEST]
+        ],
+    }
 
 
 def allocation_words(found: dict[str, Any] | None, what: str = "training step") -> list[str]:
@@ -68,7 +72,7 @@ def allocation_words(found: dict[str, Any] | None, what: str = "training step") 
         return []
     peak, at = found["peak_bytes"], found["at_peak"]
     many = f"{found['steps']} {what}{'' if found['steps'] == 1 else 'es' if what.endswith('h') else 's'}"
-    where = _made_by(at) or "the begin of the step"
+    where = _made_by(at) or ("the begin of the step" if at["at_begin"] else "an operator that is not known")
     held = sorted(at["bytes"].items(), key=lambda part: -part[1])
     lost = f"; {found['lost_steps']} more were lost" if found["lost_steps"] else ""
     largest = [f"{_made_by(one) or 'unknown'} {size(one['size_bytes'])} ({one['category']})" for one in at["largest"]]
@@ -76,7 +80,7 @@ def allocation_words(found: dict[str, Any] | None, what: str = "training step") 
         f"allocations  {many} recorded: peak {size(peak['median'])} in the median, at most {size(peak['max'])} in step "
         f"{at['step']}, at {where}{lost}",
         "at the peak  " + ", ".join(f"{category} {size(part)}" for category, part in held),
-        *([f"largest then {', '.join(largest)}"] if largest else []),
+        *([f"largest new  {', '.join(largest)}"] if largest else []),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
 from memtui.errors import FAILURE, UserError
 from memtui.learning.datasets import CLASSES, check_files, shape_of
@@ -17,6 +18,9 @@ def check(settings: Settings) -> None:
     check_shapes(layers, shape, CLASSES[settings.dataset_name])
     if settings.dataset_name in FROM_FOLDER:
         check_files(settings.dataset_name, settings.data)
+    folder = Path(settings.save_model_path or "").absolute().parent
+    if settings.save_model and not folder.is_dir():
+        raise UserError(f"save_model_path={settings.save_model_path}: there is no folder {folder}")
 
 
 def check_torch() -> None:

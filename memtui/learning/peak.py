@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,12 +69,14 @@ def peak_of(trace: StepTrace, segments: Sequence[Sequence[str]] = ()) -> Peak | 
 def telling(recorded: Sequence[Any]) -> Any:
     """Of recorded steps (``RecordedStep``) the one that says where learning needs its memory; None of none.
 
-    It is one with nearly the highest peak above its start and, of those, with the fewest allocations: in others the
-    accuracy was measured, too.
+    In some the accuracy was measured, or an epoch began. So it is one with the peak above the start that most of them
+    have; where no two have the same, one with nearly the highest. Of those, the one with the fewest allocations.
     """
-    highest = max((step.peak_bytes - step.start_bytes for step in recorded), default=0)
-    high = [step for step in recorded if step.peak_bytes - step.start_bytes >= NEARLY * highest]
-    return min(high, key=lambda step: step.rows, default=None)
+    times = Counter(step.peak_bytes - step.start_bytes for step in recorded)
+    most = max(times.values(), default=0)
+    usual = {above for above, count in times.items() if (count == most if most > 1 else above >= NEARLY * max(times))}
+    found = [step for step in recorded if step.peak_bytes - step.start_bytes in usual]
+    return min(found, key=lambda step: step.rows, default=None)
 
 
 def segment_of(layer: str, segments: Sequence[Sequence[str]]) -> tuple[str, ...]:
