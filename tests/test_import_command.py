@@ -6,6 +6,9 @@ import json
 import os
 import pickle
 import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,8 @@ from memtui.session.store import SessionError
 from tests.memory_logs import A1, A1_ANALYSIS, ZPP, mxnet_log, zpp_text
 from tests.sessions import messages, write_session
 from tests.test_screen_allocations import step
+
+HERE = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -287,6 +292,24 @@ def test_a_write_that_fails_leaves_no_half_a_session(capsys, monkeypatch):
     code, _, err = run(capsys, "import", "x.txt", "-o", "s.memtui")
     assert (code, err) == (2, "memtui import: s.memtui: cannot be written: database or disk is full\n")
     assert [path.name for path in Path().iterdir()] == ["x.txt"]
+
+
+def test_a_kill_leaves_no_half_a_session_under_its_name(capsys, tmp_path):
+    """A session is there whole or not at all, and what is left of a killed one is in nobody's way."""
+    Path("x.txt").write_text(zpp_text(60_000))
+    words = [sys.executable, "-m", "memtui", "import", "x.txt", "-o", "s.memtui"]
+    drafts = 0
+    for _ in range(6):
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(HERE)}) as child:
+            while child.poll() is None and not Path(".s.memtui.part").exists():
+                time.sleep(0.001)
+            child.kill()
+        drafts += Path(".s.memtui.part").exists()
+        assert not Path("s.memtui").exists() or len(SessionReader(Path("s.memtui")).allocation_steps()) == 1
+        Path("s.memtui").unlink(missing_ok=True)
+    assert drafts, "none was killed while it wrote"
+    assert run(capsys, "import", "x.txt", "-o", "s.memtui")[0] == 0
+    assert sorted(path.name for path in Path().iterdir()) == ["s.memtui", "x.txt"]
 
 
 # Parts of it alone

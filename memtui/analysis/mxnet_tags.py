@@ -106,7 +106,7 @@ def kind_of_tag(tag: str) -> int:
     for begin, kind in _KINDS:
         if tag.startswith(begin):
             return CATEGORIES.index(kind)
-    if ":" in tag or "," in tag:
+    if ":" in tag or "," in tag or tag == "unknown":
         return CATEGORIES.index("unknown")
     return CATEGORIES.index("temporaries" if tag.endswith("workspace") else "inputs")
 

@@ -15,6 +15,7 @@ from memtui.importing.result import Imported, NotImportable
 from memtui.samples import MAIN_MEMORY, AllocationStep, Capability, Clock, Hello, Host, Options, Target
 from memtui.session.allocations import MAX_ROWS, step_row
 from memtui.session.imported import WALL
+from memtui.session.store import beside, is_own_file
 from memtui.session.writer import SessionWriter
 
 TRACKER = "import"
@@ -27,19 +28,28 @@ def write(imported: Imported, path: Path, *, force: bool = False) -> None:
     """Make the session, whole or not at all. Raises UserError and SessionError."""
     steps = _stretches(imported)  # before anything is replaced: it may be refused
     try:
-        writer = SessionWriter(path, overwrite=force)
+        if not force and os.path.lexists(path):
+            raise FileExistsError
+        writer = SessionWriter(_draft(path))
+        try:
+            _fill(writer, imported, steps)
+        except BaseException:
+            writer.discard()
+            raise
+        writer.close_as(path, overwrite=force)
     except FileExistsError:
         raise UserError(f"{path}: exists already; choose another name or add --force") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
-    try:
-        _fill(writer, imported, steps)
-    except BaseException as error:
-        writer.discard()
-        if isinstance(error, (sqlite3.Error, OSError)):
-            raise UserError(f"{path}: cannot be written: {error}") from None
-        raise
-    writer.close()
+    except (sqlite3.Error, OSError) as error:
+        raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _draft(path: Path) -> Path:
+    """Where the session is made, without what a killed import has left there."""
+    draft = path.with_name(f".{path.name}.part")
+    for name in (draft, *beside(draft)):
+        if os.path.lexists(name) and is_own_file(name):
+            name.unlink()
+    return draft
 
 
 def in_range(imported: Imported, wanted: Range) -> Imported:

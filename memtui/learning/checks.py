@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from memtui.errors import FAILURE, UserError
-from memtui.learning.datasets import CLASSES, check_files, shape_of
+from memtui.learning.datasets import CLASSES, check_batch, check_files, examples, shape_of
 from memtui.learning.sequences import check_shapes, data_shape, layers_of
 from memtui.learning.settings import FROM_FOLDER, Settings
 
@@ -18,6 +18,8 @@ def check(settings: Settings) -> None:
     check_shapes(layers, shape, CLASSES[settings.dataset_name])
     if settings.dataset_name in FROM_FOLDER:
         check_files(settings.dataset_name, settings.data)
+    if (many := examples(settings.dataset_name, shape)) is not None:
+        check_batch(settings.batch_size, many)
     folder = Path(settings.save_model_path or "").absolute().parent
     if settings.save_model and not folder.is_dir():
         raise UserError(f"save_model_path={settings.save_model_path}: there is no folder {folder}")

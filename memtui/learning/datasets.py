@@ -54,6 +54,19 @@ def shape_of(name: str, wanted: Shape) -> Shape:
     return (1, 28, 28) if name == "mnist" else _PHOTO
 
 
+def examples(name: str, shape: Shape) -> int | None:
+    """How many there are to learn from; None of a data set whose files say that."""
+    if name == "digits":
+        return _DIGITS - _DIGITS // _EVERY
+    return _clusters(shape)[0] if name == "clusters" else None
+
+
+def check_batch(batch_size: int, examples: int) -> None:
+    """Raise UserError for a batch that cannot be filled."""
+    if batch_size > examples:
+        raise UserError(f"batch_size is at most the number of examples, {examples}, not {batch_size}")
+
+
 def load(name: str, shape: Shape, folder: str | None, seed: int) -> Data:
     """A data set by name.
 
@@ -95,10 +108,15 @@ def _parted(images: Images, labels: Labels, held: NDArray[np.bool_]) -> Data:
     return Data(images[~held], labels[~held], images[held], labels[held])
 
 
+def _clusters(shape: Shape) -> tuple[int, int]:
+    """Examples, and those held back."""
+    return (5000, 2000) if len(shape) == 1 else (1000, 400)
+
+
 def clusters(shape: Shape, seed: int) -> Data:
     """Ten Gaussian clusters: 5,000 examples and 2,000 held back of vectors, 1,000 and 400 of pictures."""
     rng = np.random.default_rng(seed)
-    many, held = (5000, 2000) if len(shape) == 1 else (1000, 400)
+    many, held = _clusters(shape)
     labels = rng.integers(0, 10, many + held)
     if len(shape) == 1:
         centres = rng.normal(0, _APART / shape[0] ** 0.5, (10, *shape)).astype(np.float32)

@@ -94,7 +94,9 @@ def _check_runs(grid: Grid) -> None:
     seen = set()
     for point in grid.points:
         settings = grid.settings_at(point)
-        if (what := (repr(settings.sequence), settings.dataset_name, settings.data)) in seen:
+        saved = settings.save_model_path if settings.save_model else None
+        what = repr(settings.sequence), settings.dataset_name, settings.data, settings.batch_size, saved
+        if what in seen:
             continue
         seen.add(what)
         try:

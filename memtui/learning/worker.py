@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.learning.curve import Curve
-from memtui.learning.datasets import CLASSES, load, shape_of
+from memtui.learning.datasets import CLASSES, check_batch, load, shape_of
 from memtui.learning.peak import Peak, peak_of
 from memtui.learning.plots import write_plots
 from memtui.learning.sequences import data_shape, layers_of
@@ -89,8 +89,7 @@ def train(name: str, settings: Settings, say: Callable[[str], object]) -> dict[s
     shape = shape_of(settings.dataset_name, data_shape(settings.sequence))
     description = layers_of(settings.sequence, outputs)
     data = load(settings.dataset_name, shape, settings.data, settings.seed)
-    if len(data.images) < settings.batch_size:
-        raise UserError(f"batch_size is at most the number of examples, {len(data.images)}, not {settings.batch_size}")
+    check_batch(settings.batch_size, len(data.images))
     try:
         import torch
     except ImportError as error:

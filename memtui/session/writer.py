@@ -37,10 +37,7 @@ class SessionWriter:
         self.path = path
         if overwrite:
             _take_away(path)
-        for other in beside(path):
-            if os.path.lexists(other):
-                # SQLite would read it as ours, and a link would lead its writes elsewhere.
-                raise SessionError(f"{other}: is in the way of a new session; remove it or choose another name")
+        _check_beside(path)
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             self._identity = _identity(os.fstat(descriptor))
@@ -114,6 +111,24 @@ class SessionWriter:
         self._check_identity()
         return seal(self.path)
 
+    def close_as(self, path: Path, *, overwrite: bool) -> None:
+        """Close, and give the session its name in the same folder only now that it is whole.
+
+        Raises:
+            FileExistsError, SessionError: as when a session begins; it is taken away then.
+            OSError: another one.
+        """
+        self.close()
+        try:
+            if overwrite:
+                _take_away(path)
+            elif os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+            _check_beside(path)
+            os.rename(self.path, path)
+        finally:
+            _remove(self.path)  # what is left of it
+
     def discard(self) -> None:
         """Close and take the file away: nothing was recorded."""
         self._connection.close()
@@ -132,6 +147,13 @@ class SessionWriter:
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
+
+
+def _check_beside(path: Path) -> None:
+    """Raise SessionError where something lies that SQLite would read as ours, or a link that would lead elsewhere."""
+    for other in beside(path):
+        if os.path.lexists(other):
+            raise SessionError(f"{other}: is in the way of a new session; remove it or choose another name")
 
 
 def _take_away(path: Path) -> None:
