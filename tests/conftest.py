@@ -14,7 +14,8 @@ LANES = ("processes", "others")
 _PROCESSES = {"subprocess", "signal", "pty", "tests.live", "tests.pagetable_targets", "tests.terminals", "tests.users"}
 # They start programs, too, but hold no clock against them; two benches at once would refuse each other.
 _TRAINING = ("test_trace_", "test_watch", "test_bench_", "test_predict_", "test_workloads", "test_screen_bench")
-_TRAINING += ("test_operators",)
+_TRAINING += ("test_operators", "test_train_", "test_tune_", "test_learning_", "test_placement_", "test_import_")
+_TRAINING += ("test_screen_placement",)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
