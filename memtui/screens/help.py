@@ -26,11 +26,12 @@ Where and when                          addresses down, time across, warmer wher
 """,
     "training": """\
 Tensors over time                       of a traced training (memtui trace): kinds of tensors, as it happens
-  The cheap view sees the tensors of as many steps as a tenth of the time allows, without what operators need inside.
+  The cheap view sees the tensors of as many steps as a tenth of the time allows, without what operators need inside. Of
+  memtui train there are loss, accuracy (percent) and, dashed, the accuracy it must reach, on the same axis.
   a             show them, and back; the keys of the time axis are those of the other screens
   enter         every allocation of the recorded step nearest to the cursor
   P  n  N       the peak in sight; the next, the previous process that trains
-  Of memtui train there are loss, accuracy (percent) and, dashed, the accuracy it must reach, on the same axis.
+  d             the memory of the next device, where a GPU is used
 """,
     "allocations": """\
 Allocations                             of training steps (memtui trace) or of another tool's file (memtui import)
