@@ -163,9 +163,8 @@ def any_profile(chance: random.Random, most_ops: int = 7, in_place: bool = False
     samples = (
         Samples(s.op, s.configuration, s.mode, (chance.uniform(1, 5) + 4 * s.configuration.pools.count(SLOW),), (0,))
         for s in profile.samples
-        if len({pool for t, pool in zip(graph.ops[graph.index[s.op]].tensors, s.configuration.pools, strict=True)
-                if graph.tensor[t].group}) < 2
-    )  # fmt: skip
+        if one_place(graph, s)
+    )
     return Profile(graph, profile.pools, tuple(samples))
 
 
@@ -209,6 +208,85 @@ def test_solvers_agree_with_brute_force_on_random_graphs() -> None:
         if tried is not None:
             compared += 1
             assert best_ns(made, formulation) == pytest.approx(tried, rel=1e-6), (formulation, compared)
+
+
+def long_lived_profile(chance: random.Random) -> Profile:
+    """One or two tensors that are touched a few times with ops between that do not, and may be written in place.
+
+    So a copy may be made long before it is used, be used twice, or be outdated; and moves are longer than some ops.
+    What else the ops write is in fast memory, and leaves more or less room.
+    """
+    ops, sizes, newest = {"n0": ("x", "a0")}, {"a0": chance.randint(2, 5)}, {"a": "a0"}
+    for at in range(1, chance.randint(5, 6)):
+        reads = [name for name in newest.values() if chance.random() < 0.5]
+        written = f"y{at}"
+        if at == 1 and chance.random() < 0.4:
+            newest["b"] = written = "b0"
+        elif reads == [newest["a"]] and chance.random() < 0.3:
+            newest["a"] = written = f"a{at}"
+        ops[f"n{at}"] = " ".join(reads) or "x", written
+        sizes[written] = sizes["a0"] if written[0] == "a" else chance.randint(1, 6)
+    graph = graph_of(ops, sizes)
+    tensors = (
+        replace(t, group="a") if t.name in sizes and t.name[0] == "a"
+        else replace(t, pools=("dram",)) if t.name[0] == "y" else t
+        for t in graph.tensors
+    )  # fmt: skip
+    graph = Graph(graph.name, graph.ops, tuple(tensors))
+    slow = Pool(SLOW, False, "", *(1e9 / (chance.choice((0.3, 1, 3)) * chance.uniform(0.5, 2)) for _ in range(4)))
+    worse = {name: chance.uniform(0, 20) for name in sizes}
+    profile = profile_of(graph, worse, worse, slow, {op: chance.uniform(0.5, 9) for op in ops})
+    return Profile(graph, profile.pools, tuple(s for s in profile.samples if one_place(graph, s)))
+
+
+def one_place(graph: Graph, samples: Samples) -> bool:
+    """Whether what shares its memory is in one pool."""
+    tensors = graph.ops[graph.index[samples.op]].tensors
+    pools = {pool for t, pool in zip(tensors, samples.configuration.pools, strict=True) if graph.tensor[t].group}
+    return len(pools) < 2
+
+
+def test_moves_during_ops_agree_with_brute_force_where_tensors_live_long() -> None:
+    chance = random.Random(24)
+    compared = overlapped = early = 0
+    while compared < 60:
+        profile = long_lived_profile(chance)
+        graph = profile.graph
+        made = problem(profile, 0)
+        made = problem(profile, chance.randint(max(made.held(ASYNC)), graph.peak_bytes))
+        if max(item.last - item.first + 1 - len(item.accesses) for item in made.items) > 3:
+            continue
+        tried = brute_force_ns(made, ASYNC)
+        if tried is not None:
+            compared += 1
+            assert best_ns(made, ASYNC) == pytest.approx(tried, rel=1e-6), compared
+            paths = optimum(made, ASYNC, 30.0, 0.0).paths
+            overlapped += any(move.overlapped for move in cost(made, paths).moves)
+            early += any(pair == (F, B) for path in paths for pair in path)
+    assert overlapped >= 10
+    assert early >= 1, "a tensor that stays is copied, and leaves later"
+
+
+def test_few_moves_are_looked_at_first_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    from memtui.placement.solve.ilp import Program
+
+    whole, choices = Program.solve, []
+
+    def no_plan_from_all(self: Program, time_limit_s: float, gap: float) -> Any:
+        choices.append(self.overlapped)
+        found = whole(self, time_limit_s, gap)
+        return (None, found[1]) if self.overlapped == 8 else found
+
+    made = problem(ASYNC_CASE, 8)
+    monkeypatch.setattr(Program, "solve", no_plan_from_all)
+    assert first_touch_ns(made) > 60
+    assert cost(made, optimum(made, ASYNC, 30, 0, first_touch(made)).paths).total_ns == first_touch_ns(made)
+    monkeypatch.setattr("memtui.placement.solve.find.MANY", 7)
+    monkeypatch.setattr("memtui.placement.solve.find.NEAREST", 1)
+    solved = optimum(made, ASYNC, 30, 0, first_touch(made))
+    assert choices == [8, 4, 8]
+    assert cost(made, solved.paths).total_ns == 60
+    assert solved.bound_ns == pytest.approx(60)
 
 
 def test_order_of_formulations_and_limits_on_random_graphs() -> None:
@@ -351,9 +429,9 @@ def test_bytes_that_the_solvers_tolerance_allowed_are_cut(monkeypatch: pytest.Mo
     whole, limits = Program.solve, []
 
     def loose(self: Program, time_limit_s: float, gap: float) -> Any:
-        limits.append(self._problem.limit_bytes)
+        limits.append(self.problem.limit_bytes)
         found = whole(self, time_limit_s, gap)
-        return ([fixed_path(i, F) for i in self._problem.items], found[1]) if len(limits) == 1 else found
+        return ([fixed_path(i, F) for i in self.problem.items], found[1]) if len(limits) == 1 else found
 
     monkeypatch.setattr(Program, "solve", loose)
     made = problem(STATIC_CASE, 5)

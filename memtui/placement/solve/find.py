@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtui.errors import UserError
 from memtui.placement.measured import MODES, Profile
@@ -17,9 +18,15 @@ from memtui.placement.solve.problem import PAGE_BYTES, Problem, check, problem_o
 from memtui.placement.solve.schedule import Cost, Path, S, cost, fixed_path, spans
 from memtui.units import size
 
+if TYPE_CHECKING:
+    from memtui.placement.solve.ilp import Program
+    from memtui.placement.solve.linear import Found
+
 GAP = 1e-4
 TIME_LIMIT_S = 60.0
 SIMPLER = {SYNC: STATIC, ASYNC: SYNC}  # what a formulation can do, too
+MANY = 5000  # moves during ops to choose from: then those during the nearest ops are looked at alone first
+NEAREST = 8  # ops after one that touches a tensor, and before the next one
 _LAYOUTS = 4  # tries to find a plan without too many holes
 _TOLERANCE = 1e-9
 _NEEDS = "needs the solver of scipy: pip install 'memtui[place]'"
@@ -169,19 +176,30 @@ def optimum(
             # What can be done without moves can be done with them, and a short search with them may end at worse.
             known = _simpler(problem, SIMPLER[formulation], time_limit_s / 4, gap)
         deadline_s = begin_s + time_limit_s
-        paths, found = Program(problem, formulation).solve(deadline_s - time.monotonic(), gap)
-        if paths is not None and (over := _over(problem, paths)):
-            # Rounded to whole tensors, what the solver's tolerance allowed is some bytes too much.
-            limits = tuple(limit - more for limit, more in zip(problem.limit_bytes, over, strict=True))
-            again = Program(problem.with_limits(limits), formulation)
-            paths = again.solve(deadline_s - time.monotonic(), gap)[0]
+        program = Program(problem, formulation)
+        near = None
+        if program.overlapped > MANY:
+            # Of so many moves the solver has a bound in time, but no good plan: that is from fewer.
+            with contextlib.suppress(Infeasible):
+                near, _ = _within(Program(problem, formulation, NEAREST), _part_of(deadline_s, 2), gap / 4)
+        paths, found = _within(program, deadline_s, gap)
     except Infeasible:
         raise _none(problem) from None
-    choices = [each for each in (paths, known, _known(problem)) if each is not None]
+    choices = [each for each in (paths, near, known, _known(problem)) if each is not None]
     best = min(choices, key=lambda each: _rank(problem, each))
     if _rank(problem, best)[0]:
         raise UserError(f"no placement was found in {time_limit_s:.0f} s; give --time-limit more")
     return Solved(best, found.bound, found.finished, "HiGHS")
+
+
+def _within(program: Program, deadline_s: float, gap: float) -> tuple[list[Path] | None, Found]:
+    """Paths that keep the limits, and what the solver says. Raises linear.Infeasible."""
+    paths, found = program.solve(deadline_s - time.monotonic(), gap)
+    if paths is not None and (over := _over(program.problem, paths)):
+        # Rounded to whole tensors, what the solver's tolerance allowed is some bytes too much.
+        limits = (limit - more for limit, more in zip(program.problem.limit_bytes, over, strict=True))
+        paths, _ = program.with_limits(tuple(limits)).solve(deadline_s - time.monotonic(), gap)
+    return paths, found
 
 
 def _over(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:

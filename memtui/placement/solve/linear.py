@@ -75,7 +75,10 @@ class Linear:
         factors: dict[int, float] = {}
         for variable, factor in terms:
             factors[variable] = factors.get(variable, 0.0) + factor
-        self._rows.append((tuple(factors), tuple(factors.values()), low, high))
+        # A solver's tolerances are absolute: rows in bytes and in ns are scaled to be as large as those of yes and no.
+        largest = max(map(abs, factors.values()), default=0.0) or 1.0
+        scaled = tuple(factor / largest for factor in factors.values())
+        self._rows.append((tuple(factors), scaled, low / largest, high / largest))
 
     def solve(self, time_limit_s: float, gap: float) -> Found:
         """Minimise.
