@@ -16,6 +16,15 @@ def write_safely(path: Path, text: str) -> None:
         raise unwritable(path, error) from None
 
 
+def made_folder(path: Path) -> Path:
+    """A folder that is there, mode 0700 where it was not. Raises UserError."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from None
+    return path
+
+
 def unwritable(path: Path, error: OSError) -> UserError:
     """What is told of a place that takes no files."""
     return UserError(f"{path}: cannot be written: {error.strerror}; name another folder with -o")
