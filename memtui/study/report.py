@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,25 @@ def write(
 ) -> dict[str, Any]:
     """Write ``NAME.html`` and ``NAME.json`` into a folder; the document of the latter. Raises UserError."""
     found = study.find(setting, observed)
-    found = replace(found, doubts=[*found.doubts, *disturbed(observed, machine["cpus"])])
+    found = dataclasses.replace(found, doubts=[*found.doubts, *disturbed(observed, machine["cpus"])])
+    return write_found(study, setting, found, observed, machine, folder, redact=redact)
+
+
+def write_found(
+    study: Study,
+    setting: Setting,
+    found: Findings,
+    observed: Sequence[Observed],
+    machine: dict[str, Any],
+    folder: Path,
+    *,
+    redact: bool,
+    replace: bool = True,
+) -> dict[str, Any]:
+    """``write`` of what was found already; without ``replace`` only where there is no report yet. Raises UserError."""
     plain = to_plain(study, setting, found, observed, machine, redact=redact)
+    if not replace and (folder / f"{study.name}.json").exists():
+        return plain
     html = page(study, found, plain["about"], svg)
     write_safely(folder / f"{study.name}.html", html)
     write_safely(folder / f"{study.name}.json", json.dumps(plain, indent=1) + "\n")

@@ -1,0 +1,201 @@
+"""What ``fast-memory`` concludes from its numbers, in sentences; each can come out the other way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memtui.analysis.statistics import median
+from memtui.study.limited_runs import LEAST_STEPS
+from memtui.units import size
+
+FEW = 0.005  # of the touched pages; fewer misses are called none
+READS_AHEAD = 1.3  # pages a fault; from there on it is said
+GIVEN_ANEW = 0.02  # of the touched pages: so many minor faults without a limit are said
+
+
+def factor(value: float | None, bounds: Sequence[float] | None) -> float | None:
+    """Of a value to the nearer of two bounds; 1 between them; None where that is not known or a bound is 0."""
+    if value is None or bounds is None:
+        return None
+    low, high = bounds
+    if value > high:
+        return value / high if high > 0 else None
+    return value / low if value < low else 1.0
+
+
+def verdict(point: Mapping[str, Any], touches: float | None) -> str:
+    """``none``: neither predicted nor seen; ``within``: the ranges meet; ``more`` or ``fewer`` misses; "" not known.
+
+    The seen range is that from major faults to pages from swap.
+    """
+    bounds, faults = point["predicted"], point["major_faults"]
+    if bounds is None or faults is None:
+        return ""
+    (low, high), least = bounds, faults["median"]
+    most = max(point["swapped_in"]["median"], least) if point["swapped_in"] is not None else least
+    few = FEW * (touches or 0.0)
+    if low <= few and most <= few:
+        return "none"
+    if least > high:
+        return "more"
+    return "fewer" if most < low else "within"
+
+
+def conclude(numbers: Mapping[str, Any]) -> list[str]:
+    """Of each program at each limit, then of all of them, then why."""
+    found: list[str] = []
+    verdicts: list[str] = []
+    worst = 1.0
+    for name, program in numbers["programs"].items():
+        for point in program["points"]:
+            if not point["share"]:
+                continue
+            said = verdict(point, program["touches_per_step"])
+            verdicts.append(said)
+            found.append(_of_point(name, point, said, numbers))
+            if said in ("more", "fewer"):
+                worst = max(worst, _apart(point, said))
+    known = [said for said in verdicts if said]
+    if not known:
+        return [*found, "Whether the curve says what a memory misses is not known here."]
+    held = sum(said in ("within", "none") for said in known)
+    text = f"At {held} of {len(known)} limits the misses that were seen lie within the bounds of the curve"
+    if worst > 1:
+        text += f"; at the worst one they are a factor of {worst:.1f} outside"
+    found.append(text + ".")
+    return found + _of_truth(numbers) + _why(numbers)
+
+
+def _apart(point: Mapping[str, Any], said: str) -> float:
+    """By what factor the seen range lies outside the predicted one; at least 1."""
+    (low, high), least = point["predicted"], point["major_faults"]["median"]
+    if said == "more":
+        return least / high if high > 0 else float("inf")
+    most = max(point["swapped_in"]["median"], least) if point["swapped_in"] is not None else least
+    return low / most if most > 0 else float("inf")
+
+
+def _of_point(name: str, point: Mapping[str, Any], said: str, numbers: Mapping[str, Any]) -> str:
+    who = f"{name}, limit at {point['share']:.0%} of its working set"
+    if not point["runs"]:
+        return f"{who}: fewer than {LEAST_STEPS} steps were made under it, so nothing can be said."
+    who += f" ({size(point['limit_bytes'])}, room for {size(point['room_bytes'])} of its pages)"
+    swapped = point["swapped_in"]
+    pages = f", and {swapped['median']:.0f} pages came from swap" if swapped is not None else ""
+    happened = f"there were {_number(point['major_faults'])} major faults a step{pages}"
+    if not said:
+        return f"{who}: {happened}; what to expect is not known, because the recording has no window of training."
+    (low, high), (low_merged, high_merged) = point["predicted"], point["predicted_merged"] or point["predicted"]
+    expected = (
+        f"windows of {numbers['interval_s']:g} s predict {low:.0f} to {high:.0f} misses a step (of "
+        f"{numbers['merged_interval_s']:g} s {low_merged:.0f} to {high_merged:.0f})"
+    )
+    words = {
+        "none": "neither is notable",
+        "within": "that is within the bounds",
+        "more": f"that is more than the upper bound, by a factor of {_apart(point, 'more'):.1f}",
+        "fewer": f"that is less than the lower bound, by a factor of {_apart(point, 'fewer'):.1f}",
+    }[said]
+    return f"{who}: {expected}; {happened}: {words}.{_of_repeats(point)}"
+
+
+def _of_repeats(point: Mapping[str, Any]) -> str:
+    each = point["faults_factor"]
+    if each is None:
+        return ""
+    words = f" Major faults to the nearer bound: {each['median']:.2f}"
+    if each["low"] is None:
+        return f"{words} (no interval: {each['count']} repeat{'s' * (each['count'] != 1)}, and 95 % needs 6)."
+    return f"{words} [{each['low']:.2f}, {each['high']:.2f}]."
+
+
+def _of_truth(numbers: Mapping[str, Any]) -> list[str]:
+    """Whether the curve is right where the truth is known."""
+    known = [
+        point["exact_factor"]["median"]
+        for program in numbers["programs"].values()
+        for point in program["points"]
+        if program["known_order"] and point["share"] and point["exact_factor"] is not None
+    ]
+    if not known:
+        return []
+    right = sum(value == 1.0 for value in known)
+    text = f"Where the order of touches is known, an exact LRU memory misses within the bounds at {right} of "
+    text += f"{len(known)} limits"
+    if right == len(known):
+        return [f"{text}: the curve is right, and what the kernel differs by is the kernel's."]
+    outside = max(max(value, 1 / value) if value else float("inf") for value in known)
+    return [f"{text}, and at the worst one a factor of {outside:.2f} outside: the curve itself is off by that."]
+
+
+def _why(numbers: Mapping[str, Any]) -> list[str]:
+    """What makes the kernel differ from an LRU memory, as far as the numbers show it."""
+    found = []
+    ratios: list[float] = []
+    for name, program in numbers["programs"].items():
+        for point in program["points"]:
+            faults, pages = point["major_faults"], point["swapped_in"]
+            if point["share"] and faults and pages and faults["median"] > FEW * (program["touches_per_step"] or 0.0):
+                ratios.append(pages["median"] / max(faults["median"], 1e-9))
+        windows = program["steps_per_window"]
+        if windows is not None and windows > 1:
+            found.append(
+                f"{name}: a window of {numbers['interval_s']:g} s holds {windows:.1f} steps, and a page that is "
+                "touched in each of them counts once; misses may be up to that many times more than predicted."
+            )
+        new = _given_anew(program)
+        if new is not None:
+            found.append(
+                f"{name}: without a limit {new:.0f} minor faults a step show pages that are given back and asked for "
+                "again. To the curve they return; the kernel gives empty ones, and reads nothing."
+            )
+    if ratios and (ahead := median(ratios)) is not None and ahead >= READS_AHEAD:
+        cluster = numbers["page_cluster"]
+        up_to = "" if cluster is None else f" (page-cluster {cluster}: up to {1 << cluster})"
+        found.append(
+            f"A major fault brought in {ahead:.1f} pages, the wanted one and neighbours{up_to}: readahead makes faults "
+            "fewer than misses where neighbours are wanted next, and takes room where they are not."
+        )
+    found.append(
+        "The kernel is no LRU memory: it looks at accessed bits now and then instead of at every touch, keeps lists of "
+        "pages that were used lately and before, and frees them in batches ahead of need."
+    )
+    return found
+
+
+def _given_anew(program: Mapping[str, Any]) -> float | None:
+    """Minor faults of a step without limit, where they are a notable part of what is touched."""
+    free = next((point for point in program["points"] if not point["share"]), None)
+    touches = program["touches_per_step"]
+    if free is None or free["minor_faults"] is None or not touches:
+        return None
+    faults = float(free["minor_faults"]["median"])
+    return faults if faults > GIVEN_ANEW * touches else None
+
+
+def doubts_of(numbers: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Conditions and weaknesses, from what workers told of the limits."""
+    limited = [one for one in told if one["limit_bytes"] is not None]
+    found = []
+    if limited:
+        versions = " and ".join(map(str, numbers["cgroup_version"]))
+        cluster = "not known" if numbers["page_cluster"] is None else numbers["page_cluster"]
+        found.append(
+            f"memory cgroup version {versions}; page-cluster {cluster}; swap is {'; '.join(numbers['swap'])}: times "
+            "are those of this swap, and say nothing of another fast and slow memory"
+        )
+    if any(not one["swapped_in_is_its_own"] for one in limited):
+        found.append(
+            "this kernel counts pages from swap for the whole machine only (/proc/vmstat): others' are among them"
+        )
+    if any("through the page cache" in one["swap"] for one in limited):
+        found.append("the swap file is read through the page cache, which may hold pages that count as swapped out")
+    unfinished = sum(one["reached_ns"] is None for one in limited)
+    if unfinished:
+        found.append(f"{unfinished} runs ended before their limit was reached")
+    return found
+
+
+def _number(interval: Mapping[str, Any] | None) -> str:
+    return "n/a" if interval is None else f"{interval['median']:.0f}"
