@@ -163,23 +163,24 @@ class _Keeper:
     def end(self) -> None:
         """Let it take everything down; where it was killed, do that here. Says what is left on standard error."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        left = ""
-        with suppress(UserError):
-            left = self.await_gone()
+        left = self._left()
         try:
             self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            left = left or f"process {self._process.pid} still takes swap down"
+            left = left or f"process {self._process.pid}, which still takes swap down"
         else:
             if self._process.returncode:
                 limit_group.sweep()
                 loop_swap.sweep()
+        self._process.stdout.close()
         if left:
             print(f"of a memory limit is left: {left}", file=sys.stderr)
 
-    def await_gone(self) -> str:
+    def _left(self) -> str:
+        """What could not be taken down, as it says itself."""
         deadline_s = time.monotonic() + END_SECONDS
         while not self._ended and (left_s := deadline_s - time.monotonic()) > 0:
             for word in self.words(left_s):
