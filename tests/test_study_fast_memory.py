@@ -250,10 +250,11 @@ def numbers_of(*points, **changes):
 @pytest.mark.parametrize(
     ("faults", "pages", "predicted", "word", "says"),
     [
-        (120, 900, [500, 700], "within", "that is within the bounds. "),
+        (120, 900, [500, 700], "within", "that is within the bounds."),
         (120, None, [100, 700], "within", "within the bounds"),
         (1400, 3000, [500, 700], "more", "more than the upper bound, by a factor of 2.0"),
         (20, 100, [500, 700], "fewer", "less than the lower bound, by a factor of 5.0"),
+        (730, 760, [500, 700], "within", "within the bounds"),
         (1, 2, [0, 3], "none", "neither is notable"),
         (100, 400, [0, 0], "more", "by a factor of inf"),
     ],
@@ -267,6 +268,15 @@ def test_the_verdict_on_a_limit_comes_out_each_way(faults, pages, predicted, wor
     assert "windows of 0.1 s predict" in text
 
 
+def test_the_factor_of_major_faults_has_its_interval_where_there_is_one():
+    one = point(300, 300, [90, 110])
+    assert "1.50 of the nearer one (no interval: 2 repeats" in " ".join(conclude(numbers_of(one)))
+    sure = " ".join(conclude(numbers_of(one | {"faults_factor": interval(1.5, 1.4, 1.7)})))
+    assert "for training at 50%: 1.50 of the nearer one (95 % interval 1.40 to 1.70)" in sure
+    same = one | {"faults_factor": interval(1.0)}
+    assert "lie within the bounds at each of these limits, too" in " ".join(conclude(numbers_of(same)))
+
+
 def test_what_is_not_known_is_said():
     assert "not known" in " ".join(conclude(numbers_of(point(5, 5, None))))
     assert "fewer than 2 steps" in " ".join(conclude(numbers_of(point(5, 5, None, runs=0, major_faults=None))))
@@ -274,11 +284,15 @@ def test_what_is_not_known_is_said():
 
 def test_reasons_are_given_where_the_numbers_show_them():
     ahead = numbers_of(point(100, 700, [500, 700]))
-    assert "brought in 7.0 pages" in " ".join(conclude(ahead))
+    assert "brought in 7.0 to 7.0 pages" in " ".join(conclude(ahead))
     assert "page-cluster 3: up to 8" in " ".join(conclude(ahead))
     assert "readahead" not in " ".join(conclude(numbers_of(point(100, 101, [90, 110]))))
-    often = numbers_of(point(100, 100, [90, 110]), steps_per_window=2.5)
+    often = numbers_of(point(300, 300, [90, 110]), steps_per_window=2.5)
     assert "holds 2.5 steps" in " ".join(conclude(often))
+    assert "keeps lists of pages" in " ".join(conclude(often))
+    few = " ".join(conclude(numbers_of(point(100, 100, [90, 110]), steps_per_window=2.5)))
+    assert "holds 2.5 steps" not in few
+    assert "no difference that these bounds show" in few
     assert "given back" not in " ".join(conclude(often))
     anew = numbers_of(point(100, 100, [90, 110]))
     anew["programs"]["training"]["points"][0]["minor_faults"] = interval(400.0)
@@ -438,7 +452,7 @@ def test_without_a_limit_it_is_counted_all_the_same_and_no_swap_is_made(tmp_path
 def test_a_program_that_outgrows_limit_and_swap_is_one_line(tmp_path):
     grow = "held = []\nfor at in range(1, 10**6):\n held.append(b'x' * (4 << 20))\n print('step', at, flush=True)\n"
     grow += " import time; time.sleep(0.02)"
-    with pytest.raises(UserError, match="was killed by the kernel: its memory limit and a file of 128 MiB") as error:
+    with pytest.raises(UserError, match=r"by the kernel: 16\.0 MiB of memory and 128 MiB of swap were full") as error:
         perform_limited(tmp_path, (sys.executable, "-c", grow), 16 * MIB, 60.0)
     assert "\n" not in str(error.value)
     await_nothing_left()

@@ -86,7 +86,7 @@ def under_a_limit(share: float) -> dict:
     return {
         "version": 2,
         "limit_bytes": round(share * (64 << 20)) or None,
-        "swap": "a file of 200 MiB on ext4, on a loop device, past the page cache" if share else "",
+        "swap": "a file on ext4, on a loop device, past the page cache" if share else "",
         "swap_bytes": 200 << 20 if share else 0,
         "reached_ns": 1000 * MS,
         "swapped_in_is_its_own": True,

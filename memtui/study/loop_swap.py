@@ -42,7 +42,7 @@ class Swap:
 
     Attributes:
         device: ours, such as "/dev/loop3"; "" where there was swap enough before.
-        what: for a report: "a file of 512 MiB on ext4, on a loop device, past the page cache".
+        what: for a report: "a file on ext4, on a loop device, past the page cache".
         bytes_: how much of it may be used.
     """
 
@@ -113,7 +113,7 @@ def switch_on(need_bytes: int, folders: Sequence[str]) -> tuple[Swap, mmap.mmap 
         os.close(open_device)  # without swap on it, it is gone with this
     direct = _lines(Path("/sys/block", Path(device).name, "loop/dio")) == ["1"]
     how = "past the page cache" if direct else "through the page cache"
-    return Swap(device, f"a file of {size(need_bytes)} on {kind}, on a loop device, {how}", need_bytes), locked
+    return Swap(device, f"a file on {kind}, on a loop device, {how}", need_bytes), locked
 
 
 def switch_off(device: str) -> str:

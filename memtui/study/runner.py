@@ -17,6 +17,7 @@ from memtui.errors import FAILURE, UserError
 from memtui.foreign import short_command, visible
 from memtui.masking import mask_secrets
 from memtui.study.plan import BLOCKS, CONTAINER, Run
+from memtui.units import size
 
 STOP_SECONDS = 20.0  # for a worker to end its program and its recording
 _WORD_CHARACTERS = 200
@@ -134,9 +135,10 @@ def _check(run: Run, done: dict[str, Any], log: Path) -> None:
     said = _last_words(log)
     words = f"; it said: {said}" if said else ""
     if done.get("memory") and done["memory"]["kills"] and not done["limited"]:
+        both = f"{size(done['memory']['limit_bytes'])} of memory and {size(done['memory']['swap_bytes'])} of swap"
         raise UserError(
-            f"{run.group}: {program} was killed by the kernel: its memory limit and {done['memory']['swap']} were "
-            f"full{words}; it needs more than the recording did",
+            f"{run.group}: {program} was killed by the kernel: {both} were full{words}; it needs more than in the "
+            "recording",
             FAILURE,
         )
     if done["exit"] and not done["limited"]:

@@ -28,7 +28,7 @@ from memtui.study.studies.base import (
     plain_interval,
     training,
 )
-from memtui.study.studies.fast_memory_says import conclude, doubts_of, factor
+from memtui.study.studies.fast_memory_says import NEAR, conclude, doubts_of, factor
 from memtui.study.studies.fast_memory_shows import charts_of, row, slow_down
 from memtui.study.trace import Trace
 
@@ -90,8 +90,8 @@ class FastMemory:
         "the cgroup. Touches at a distance above it, a step, are its misses, with both bounds of the distance. Pages "
         "that were never touched before are no misses: the kernel gives an empty page and reads nothing.",
         "Swap readahead brings in neighbours of a page that is missed. So the misses of a memory without it lie "
-        "between major faults and pages that came from swap, and a prediction holds where its range meets that one. "
-        "The factor is to the nearer bound, and 1 between the bounds.",
+        "between major faults and pages that came from swap, and a prediction holds where its range meets that one to "
+        f"{NEAR:.0%}. The factor is to the nearer bound, and 1 between the bounds.",
         f"Of the bundled programs, two touch pages in a known order: cyclic goes round a ring, zipf draws pages (the "
         f"k-th in proportion to 1/k^{ZIPF_EXPONENT:g}). For them an exact LRU memory of the same room says whether the "
         "curve or the kernel is off.",
