@@ -34,7 +34,7 @@ from memtui.study.studies.base import Setting
 from memtui.study.studies.fast_memory_says import conclude, factor, verdict
 from tests.live import needs_root, needs_tracker
 from tests.test_cli import memtui
-from tests.test_study_command import await_none, needs_figures
+from tests.test_study_command import STEPS, await_none, needs_figures
 from tests.test_study_report import under_a_limit
 from tests.users import temporary_user
 
@@ -408,12 +408,10 @@ def touches(order: str, *words: str) -> tuple[str, ...]:
 
 
 def perform_limited(folder: Path, program, limit_bytes: int | None, seconds: float = 4.0):
-    run = Run("x", tuple(program), 5.0, tracker="rss", pause=False, interval_s=0.5, limit_s=seconds, memory_share=0.5)
-    memory = {
-        "limit_bytes": limit_bytes,
-        "swap_bytes": 128 * MIB if limit_bytes else 0,
-        "folders": ["/var/tmp", "/tmp"],
-    }
+    shared = {"tracker": "rss", "pause": False, "interval_s": 0.5, "memory_share": 0.5, "needs_steps": True}
+    run = Run("x", tuple(program), 5.0, limit_s=seconds, **shared)
+    swap_bytes = 128 * MIB if limit_bytes else 0
+    memory = {"limit_bytes": limit_bytes, "swap_bytes": swap_bytes, "folders": ["/var/tmp", "/tmp"]}
     return perform(run, folder / "run", [min(os.sched_getaffinity(0))], (), lambda word: None, memory)
 
 
@@ -551,6 +549,37 @@ def test_the_whole_study_on_a_program_of_ones_own(tmp_path):
     again = memtui(*words, "--", *program, timeout=60)
     assert "0 runs" in again.stderr
     assert json.loads(again.stdout)["numbers"] == numbers
+    await_nothing_left()
+
+
+@needs_limit
+@needs_tracker
+@needs_figures
+@pytest.mark.slow
+def test_under_sudo_the_program_is_the_users_and_has_its_limit():
+    with temporary_user("ALL=(ALL:ALL) NOPASSWD: ALL") as user:
+        script = user.home / "steps.py"
+        script.write_text(f"import os; print('uid', os.geteuid(), flush=True)\n{STEPS.replace('4 << 20', '16 << 20')}")
+        words = ["study", "fast-memory", "--quick", "--cpus", 1, "--seconds", 2, "-o", user.home / "out", "--"]
+        command = ["sudo", f"PYTHONPATH={ROOT}", sys.executable, "-m", "memtui", *words, sys.executable, script]
+        with user.start(*command) as study:
+            _, said = study.communicate(timeout=180)
+        assert study.returncode == 0, said
+        found = list((user.home / "out").iterdir())
+        assert {path.stat().st_uid for path in found} == {user.uid}
+        assert all(path.read_text().startswith(f"uid {user.uid}\n") for path in found if path.suffix == ".log")
+        points = json.loads((user.home / "out/fast-memory.json").read_text())["numbers"]["programs"]["the program"]
+        assert all(point["swapped_in"]["median"] > 10 for point in points["points"] if point["share"])
+    await_nothing_left()
+
+
+@needs_limit
+def test_who_holds_a_limit_takes_no_process_of_another_user():
+    with temporary_user(None) as user, user.start("sleep", 60) as other:
+        order = {"limit_bytes": None, "swap_bytes": 0, "folders": []}
+        with pytest.raises(UserError, match=r"cannot join .*: Operation not permitted"), limited.limited(order) as held:
+            held.join(other.pid)
+        other.kill()
     await_nothing_left()
 
 

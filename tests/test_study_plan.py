@@ -39,6 +39,8 @@ def test_a_key_changes_with_what_decides_a_run_and_with_nothing_else():
         replace(RUN, program=("python", "other.py")),
         replace(RUN, repeat=1),
         replace(RUN, place="container"),
+        replace(RUN, needs_steps=True),
+        replace(RUN, needs_steps=True, memory_share=0.5),
     ]
     assert len({key, RUN.key(["kernel=7"]), *(run.key(["kernel=6"]) for run in others)}) == 2 + len(others)
 

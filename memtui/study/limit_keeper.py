@@ -1,13 +1,14 @@
 """Holds a memory cgroup and swap for one run, and takes both down at its end, however whoever asked for them dies.
 
-Run as ``python -m memtui.study.limit_keeper ORDER``; ORDER is JSON with ``swap_bytes`` and ``folders``. It is of a
-session of its own, so that ^C does not reach it, and lives as long as its input. A line each of its input is
-``{"join": PID}`` or ``{"limit": BYTES}``; a line each of its output is JSON, too: ``ready``, then answers, then
-``gone``, with what is left. ``failed`` says in one line what did not go.
+Run as ``python -m memtui.study.limit_keeper ORDER``; ORDER is JSON with ``swap_bytes``, ``folders``, and ``uid``,
+whose processes it takes. It is of a session of its own, so that ^C does not reach it, and lives as long as its input. A
+line each of its input is ``{"join": PID}`` or ``{"limit": BYTES}``; a line each of its output is JSON, too: ``ready``,
+then answers, then ``gone``, with what is left. ``failed`` says in one line what did not go.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -48,7 +49,7 @@ def main() -> int:
             }
         )
         while line := sys.stdin.readline():
-            _obey(json.loads(line), group, swap.bytes_ if swap else 0)
+            _obey(json.loads(line), group, swap.bytes_ if swap else 0, order["uid"])
     except UserError as error:
         _tell({"failed": str(error), "code": error.code})
     finally:
@@ -59,9 +60,12 @@ def main() -> int:
     return 0
 
 
-def _obey(word: dict[str, Any], group: LimitGroup, swap_bytes: int) -> None:
+def _obey(word: dict[str, Any], group: LimitGroup, swap_bytes: int, uid: int) -> None:
     if "join" in word:
         try:
+            # Under sudo who asks is the user: nobody else's process is to be limited.
+            if os.stat(f"/proc/{int(word['join'])}").st_uid != uid:
+                raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
             group.join(word["join"])
         except OSError as error:
             raise UserError(f"the program cannot join {group.folder}: {error.strerror}") from None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.errors import FAILURE, UserError
+from memtui.privilege import invoker
 from memtui.study import limit_group, loop_swap
 from memtui.study.limit_group import LimitGroup, counts_of
 
@@ -119,7 +120,7 @@ class _Keeper:
     """``limit_keeper`` from outside."""
 
     def __init__(self, swap_bytes: int, folders: Sequence[str]) -> None:
-        order = {"swap_bytes": swap_bytes, "folders": list(folders)}
+        order = {"swap_bytes": swap_bytes, "folders": list(folders), "uid": invoker().uid}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "memtui.study.limit_keeper", json.dumps(order)],
             stdin=subprocess.PIPE,

@@ -37,6 +37,7 @@ class Run:
         memory_share: it may keep so much of the working set of ``memory_of`` from its first step on; 0: no limit, but
             its faults are counted; None: neither.
         memory_of: group of the recording whose working set that is.
+        needs_steps: ``limit_s`` begins with the first step, however late that is, and not with the start.
     """
 
     group: str
@@ -57,6 +58,7 @@ class Run:
     environment: tuple[tuple[str, str], ...] = ()
     memory_share: float | None = None
     memory_of: str = ""
+    needs_steps: bool = False
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -70,8 +72,8 @@ class Run:
         """
         fixed = self.plain()
         fixed.pop("expected_s")
-        if self.memory_share is None:  # as it was before there were such runs
-            del fixed["memory_share"], fixed["memory_of"]
+        if not self.needs_steps:  # as it was before there were such runs
+            del fixed["memory_share"], fixed["memory_of"], fixed["needs_steps"]
         text = json.dumps([fixed, *surroundings], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

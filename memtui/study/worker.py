@@ -37,7 +37,7 @@ from memtui.supervise import Supervisor
 LOOK_SECONDS = 0.02  # how often steps are looked for
 TELL_SECONDS = 0.5
 GRACE_SECONDS = 3.0  # for a program to end when it is told to
-FIRST_STEP_SECONDS = 300.0  # without one, blocks cannot begin
+FIRST_STEP_SECONDS = 300.0  # without one, blocks cannot begin, nor a limit on memory
 MOST_STEPS = 5000  # whose times are told
 
 
@@ -78,6 +78,8 @@ class _Followed:
                 self.blocks.step(now_s)
             return self.blocks.done or (first_s is None and now_s > self.began_s + FIRST_STEP_SECONDS)
         limit_s = self._run["limit_s"]
+        if limit_s is not None and first_s is None and self._run["needs_steps"]:
+            limit_s = max(limit_s, FIRST_STEP_SECONDS)
         self.limited = limit_s is not None and now_s > (first_s or self.began_s) + limit_s
         return self.limited
 

@@ -74,8 +74,8 @@ class FastMemory:
     name = "fast-memory"
     title = "Does a memory of a given size miss as often as the reuse curve says?"
     original = (
-        "MemSnoop's published notebooks draw reuse distances as the hit rate of a fast memory of each size, and say of "
-        "half of the touches that they fit into about 135 MiB. They did not try it: no run had less memory.",
+        "MemSnoop's published notebooks say from reuse distances how much memory holds a share of the touches: about "
+        "135 MiB half of them, about 150 MiB 95 %. None of their experiments gives a program less memory and looks.",
     )
     method = (
         f"One recording of each program without a limit, windows of {INTERVAL_S:g} s, gives its curve: touches between "
@@ -101,7 +101,7 @@ class FastMemory:
         if setting.no_limit:
             raise UserError(f"fast-memory needs a memory cgroup and swap: {setting.no_limit}")
         recorded = [
-            Run(group(name, None), **fields(setting.seed), interval_s=INTERVAL_S)
+            Run(group(name, None), **fields(setting.seed), interval_s=INTERVAL_S, needs_steps=True)
             for name, fields in _programs(setting).items()
         ]
         found = [recorded]
@@ -117,6 +117,7 @@ class FastMemory:
                         interval_s=COUNTED_S,
                         memory_share=share,
                         memory_of=group(name, None),
+                        needs_steps=True,
                     )
                     for name, fields in _programs(setting).items()
                     for share in (0.0, *shares(setting))

@@ -174,7 +174,7 @@ def _why(numbers: Mapping[str, Any], off: Mapping[tuple[str, int], str]) -> list
         up_to = "" if cluster is None else f" (page-cluster {cluster}: up to {1 << cluster})"
         found.append(
             f"A major fault brought in {min(ratios):.1f} to {max(ratios):.1f} pages, the wanted one and neighbours"
-            f"{up_to}: readahead makes faults fewer than misses where neighbours are wanted next, and takes room where not."
+            f"{up_to}: readahead makes faults fewer than misses where these are wanted next, and takes room where not."
         )
     if off:
         found.append(
