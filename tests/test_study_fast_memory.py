@@ -223,6 +223,7 @@ def point(faults, pages, predicted, **changes):
         "major_faults": interval(faults),
         "swapped_in": None if pages is None else interval(pages),
         "minor_faults": interval(5.0),
+        "step_s": interval(0.3),
         "predicted": predicted,
         "predicted_merged": predicted,
         "faults_factor": interval(1.5),
@@ -232,7 +233,7 @@ def point(faults, pages, predicted, **changes):
 
 
 def numbers_of(*points, **changes):
-    free = point(0.0, 0.0, None, share=0.0)
+    free = point(0.0, 0.0, None, share=0.0, step_s=interval(0.1))
     program = {
         "touches_per_step": 1000.0,
         "steps_per_window": 0.5,
@@ -275,6 +276,13 @@ def test_the_factor_of_major_faults_has_its_interval_where_there_is_one():
     assert "for training at 50%: 1.50 of the nearer one (95 % interval 1.40 to 1.70)" in sure
     same = one | {"faults_factor": interval(1.0)}
     assert "lie within the bounds at each of these limits, too" in " ".join(conclude(numbers_of(same)))
+
+
+def test_what_less_memory_costs_is_said_for_the_least_of_it():
+    points = [point(5, 5, [1, 9], share=share, step_s=interval(s)) for share, s in ((0.75, 0.15), (0.5, 0.4))]
+    assert "as without a limit: training at 50%: 4.0." in " ".join(conclude(numbers_of(*points)))
+    unknown = numbers_of(point(5, 5, [1, 9], step_s=None))
+    assert "as without a limit" not in " ".join(conclude(unknown))
 
 
 def test_what_is_not_known_is_said():

@@ -66,7 +66,7 @@ class LimitGroup:
             try:
                 folder.mkdir()
             except OSError as error:
-                refused.append(f"{top}: {error.strerror}")
+                refused.append(f"{top}: {error.strerror}; a container may not, its host may")
                 continue
             if (folder / _LIMIT[version]).exists():
                 return cls(version, folder)

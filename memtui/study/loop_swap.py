@@ -22,7 +22,7 @@ from memtui.errors import FAILURE, UserError
 from memtui.units import size
 
 RESERVE_BYTES = 512 << 20  # of a disk; so much stays free beside the swap
-LEAST_BYTES = 1 << 20
+_MIB = 1 << 20
 # In these a file without a name can be made, and a loop device on it does not have to ask another machine.
 FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
 _NAME = "memtui-swap"
@@ -91,6 +91,7 @@ def switch_on(need_bytes: int, folders: Sequence[str]) -> tuple[Swap, mmap.mmap 
     for tool in ("mkswap", "swapon", "swapoff"):
         if shutil.which(tool, path=_search()) is None:
             raise UserError(f"{tool} (util-linux) is not installed, and swap is made with it", FAILURE)
+    need_bytes = -(-need_bytes // _MIB) * _MIB  # a part of a block at its end could not be read
     folder, kind = place_for(need_bytes, folders)
     locked: mmap.mmap | None = None
     try:

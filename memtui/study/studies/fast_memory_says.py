@@ -63,7 +63,7 @@ def conclude(numbers: Mapping[str, Any]) -> list[str]:
         worst = max(_apart(numbers["programs"][name]["points"][at], word) for (name, at), word in off.items())
         text += f"; at the worst one they are a factor of {worst:.1f} outside"
     found.append(text + ".")
-    found += _of_faults(numbers, list(known))
+    found += _of_faults(numbers, list(known)) + _of_time(numbers)
     return found + _of_truth(numbers) + _why(numbers, off)
 
 
@@ -127,6 +127,19 @@ def _of_faults(numbers: Mapping[str, Any], known: Sequence[tuple[str, int]]) -> 
         f"Major faults alone are farthest from the bounds for {name} at {point['share']:.0%}: {worst['median']:.2f} of "
         f"the nearer one ({interval})."
     ]
+
+
+def _of_time(numbers: Mapping[str, Any]) -> list[str]:
+    """What the least memory costs each program."""
+    found = []
+    for name, program in numbers["programs"].items():
+        times = {p["share"]: p["step_s"]["median"] for p in program["points"] if p["step_s"] is not None}
+        free, least = times.pop(0.0, None), min(times, default=None)
+        if free and least is not None:
+            found.append(f"{name} at {least:.0%}: {times[least] / free:.1f}")
+    if not found:
+        return []
+    return [f"A step takes so many times as long as without a limit: {', '.join(found)}."]
 
 
 def _of_truth(numbers: Mapping[str, Any]) -> list[str]:
