@@ -57,11 +57,43 @@ def told(run: Run) -> dict:
         "tracker": "pagetable",
         "others_cpus": 0.0,
     }
+    if run.memory_share is not None:
+        found["memory"] = under_a_limit(run.memory_share)
     if run.kind == BLOCKS:
         found["blocks"] = [
             asdict(Block(pair, on, 0.0, 1.0, 10.0 - on, 1.0, 20, 5 * on)) for pair in range(6) for on in (True, False)
         ]
     return found
+
+
+def under_a_limit(share: float) -> dict:
+    """What a worker tells of a limit: twelve steps, each with as many faults."""
+    marks = [
+        {
+            "at_ns": 1000 * MS + at * 200 * MS,
+            "steps": float(at),
+            "major_faults": 100 * at if share else 0,
+            "faults": 900 * at,
+            "swapped_in": 700 * at if share else 0,
+            "process_major_faults": 100 * at if share else 0,
+            "used_bytes": 40 << 20,
+            "pages_bytes": 36 << 20,
+            "other_bytes": 4 << 20,
+            "swap_bytes": 20 << 20,
+        }
+        for at in range(13)
+    ]
+    return {
+        "version": 2,
+        "limit_bytes": round(share * (64 << 20)) or None,
+        "swap": "a file on ext4, on a loop device, past the page cache" if share else "",
+        "swap_bytes": 200 << 20 if share else 0,
+        "reached_ns": 1000 * MS,
+        "swapped_in_is_its_own": True,
+        "page_cluster": 3,
+        "kills": 0,
+        "marks": marks,
+    }
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,13 @@ from memtui.errors import UserError
 from memtui.foreign import visible
 from memtui.masking import mask_secrets
 from memtui.privilege import Invoker, invoker, run_as, state_directory, users_environment
-from memtui.study import container, draw, machine, report, runner
+from memtui.study import container, draw, limited, machine, report, runner
+from memtui.study.findings import Findings
 from memtui.study.plan import Run, TimeLeft, interleaved
 from memtui.study.state import State
 from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Observed, Setting, Study
+from memtui.study.studies.fast_memory import FastMemory, sizes
 from memtui.units import size, span
 
 Say = Callable[[str], None]
@@ -46,7 +48,10 @@ def study(args: argparse.Namespace, say: Say) -> int:
         means = container.means()
         here = machine.describe() | {"container": means.what}
         setting = replace(setting, container=not means.reason)
-        plans = _plans(chosen, setting, say, alone=args.what != ALL)
+        swap_folders = [str(_standing(folder)), "/var/tmp", "/tmp"]
+        if FastMemory.name in chosen:
+            setting = replace(setting, no_limit=limited.why_not(swap_folders))
+        plans, left_out = _plans(chosen, setting, say, alone=args.what != ALL)
         if means.reason:
             say(f"nothing is run in a container: {means.reason}")
         documents = []
@@ -55,12 +60,16 @@ def study(args: argparse.Namespace, say: Say) -> int:
             left = [run for of_plan in wanted for run, key in of_plan if state.row(key) is None]
             _announce(plans, left, folder, say, setting)
             times = TimeLeft([run.expected_s for run in left])
-            doer = _Doer(state, means, times, say, len(left))
+            doer = _Doer(user, state, means, times, say, len(left), swap_folders)
             for plan, of_plan in zip(plans, wanted, strict=True):
-                observed = [doer.done(plan.study.name, run, key) for run, key in of_plan]
-                documents.append(_report(user, plan, setting, observed, here, folder, args.redact))
+                observed: list[Observed] = []
+                for run, key in of_plan:
+                    observed.append(doer.done(plan.study.name, run, key, observed))
+                documents.append(_report(user, plan.study, setting, observed, here, folder, args.redact))
                 if not args.json:
                     _print(documents[-1], folder)
+            for one, why in left_out:
+                documents.append(_report_none(user, one, why, setting, here, folder, args.redact))
     if args.json:
         print(json.dumps(documents if args.what == ALL else documents[0], indent=2))
     return 0
@@ -119,9 +128,16 @@ def _setting(args: argparse.Namespace, cpus: int) -> Setting:
     return Setting(args.quick, cpus, command, network, data, args.seed, seconds)
 
 
-def _plans(names: Sequence[str], setting: Setting, say: Say, *, alone: bool) -> list[Plan]:
-    """What can be done with this setting; of ``all``, what cannot is left out with a word. Raises UserError."""
-    found = []
+def _standing(folder: Path) -> Path:
+    """The folder, or the next one above it that is there."""
+    return next((one for one in (folder, *folder.absolute().parents) if one.is_dir()), Path("/"))
+
+
+def _plans(
+    names: Sequence[str], setting: Setting, say: Say, *, alone: bool
+) -> tuple[list[Plan], list[tuple[Study, str]]]:
+    """What can be done with this setting, and of ``all`` what cannot, with the reason. Raises UserError."""
+    found, left_out = [], []
     for name in names:
         try:
             by_repeat = STUDIES[name].runs(setting)
@@ -129,11 +145,12 @@ def _plans(names: Sequence[str], setting: Setting, say: Say, *, alone: bool) -> 
             if alone:
                 raise
             say(f"{name} is left out: {error}")
+            left_out.append((STUDIES[name], str(error)))
             continue
         found.append(Plan(STUDIES[name], interleaved(by_repeat, setting.seed)))
     if not found:
         raise UserError("none of the studies can be done so")
-    return found
+    return found, left_out
 
 
 def _list(args: argparse.Namespace, cpus: int) -> int:
@@ -173,20 +190,43 @@ def _announce(plans: Sequence[Plan], left: Sequence[Run], folder: Path, say: Say
 class _Doer:
     """Does what has not been done, and tells how far it is."""
 
-    def __init__(self, state: State, means: container.Means, times: TimeLeft, say: Say, count: int) -> None:
-        self._state, self._means, self._times, self._say = state, means, times, say
+    def __init__(
+        self,
+        user: Invoker,
+        state: State,
+        means: container.Means,
+        times: TimeLeft,
+        say: Say,
+        count: int,
+        swap_folders: Sequence[str],
+    ) -> None:
+        self._user, self._state, self._means, self._times, self._say = user, state, means, times, say
         self._count, self._number = count, 0
+        self._swap_folders = list(swap_folders)
         self._cpus = sorted(os.sched_getaffinity(0))
         self._live = sys.stderr.isatty()
 
-    def done(self, name: str, run: Run, key: str) -> Observed:
-        """A finished run, from the state or by doing it now. Raises UserError."""
+    def done(self, name: str, run: Run, key: str, before: Sequence[Observed]) -> Observed:
+        """A finished run, from the state or by doing it now; ``before``: those of its study. Raises UserError."""
         row = self._state.row(key)
         if row is None:
-            row = self._do(name, run, key)
+            row = self._do(name, run, key, before)
         return Observed(run, row, self._state.folder / row["files"][0])
 
-    def _do(self, name: str, run: Run, key: str) -> dict[str, Any]:
+    def _memory(self, run: Run, before: Sequence[Observed]) -> dict[str, Any] | None:
+        """Limit and swap of a run, from the recording that they are shares of. Raises UserError."""
+        if run.memory_share is None:
+            return None
+        recorded = next(one for one in before if one.run.group == run.memory_of)
+        found = _as_user(self._user, lambda: sizes(recorded))
+        return {
+            "limit_bytes": round(run.memory_share * found["working_set_bytes"]) or None,
+            "swap_bytes": found["swap_bytes"] if run.memory_share else 0,
+            "folders": self._swap_folders,
+        }
+
+    def _do(self, name: str, run: Run, key: str, before: Sequence[Observed]) -> dict[str, Any]:
+        memory = self._memory(run, before)
         self._number += 1
         head = f"{name} {self._number}/{self._count}: {run.group}, repeat {run.repeat + 1}"
         self._say(f"{head}; {span(self._times.seconds)} left")
@@ -194,7 +234,7 @@ class _Doer:
         cpus = self._cpus[: run.cpus]
         begin_s = time.monotonic()
         try:
-            row = runner.perform(run, stem, cpus, self._means.words, lambda word: self._show(head, word))
+            row = runner.perform(run, stem, cpus, self._means.words, lambda word: self._show(head, word), memory)
         finally:
             if self._live:
                 print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -228,22 +268,36 @@ def _tracker(stem: Path) -> str:
 
 def _report(
     user: Invoker,
-    plan: Plan,
+    study: Study,
     setting: Setting,
     observed: Sequence[Observed],
     here: dict[str, Any],
     folder: Path,
     redact: bool,
 ) -> dict[str, Any]:
-    """Read the sessions and write the files, in a child that gave up being root for good."""
+    """Read the sessions and write the files."""
+    found: dict[str, Any] = _as_user(user, lambda: report.write(study, setting, observed, here, folder, redact=redact))
+    return found
+
+
+def _report_none(
+    user: Invoker, study: Study, why: str, setting: Setting, here: dict[str, Any], folder: Path, redact: bool
+) -> dict[str, Any]:
+    """Of a study that was left out: why. A report of it that is there already stays."""
+    found = Findings({"left_out": why}, [f"Not done here: {why}."], [])
+    plain: dict[str, Any] = _as_user(
+        user, lambda: report.write_found(study, setting, found, [], here, folder, redact=redact, replace=False)
+    )
+    return plain
+
+
+def _as_user(user: Invoker, work: Callable[[], Any]) -> Any:
+    """What ``work`` returns, as plain data, in a child that gave up being root for good. Raises UserError."""
     effective = os.geteuid()
     if effective != os.getuid():
         os.seteuid(os.getuid())
     try:
-        found: dict[str, Any] = run_as(
-            user, lambda: report.write(plan.study, setting, observed, here, folder, redact=redact)
-        )
-        return found
+        return run_as(user, work)
     finally:
         if effective != os.geteuid():
             os.seteuid(effective)

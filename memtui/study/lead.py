@@ -1,7 +1,7 @@
 """Comes before the program of a run: sees to it that it ends with the worker and has its CPUs, and becomes it.
 
 Run as ``python -m memtui.study.lead PARENT CPUS CGROUP PROGRAM...``: pid of the worker, CPU numbers joined with
-commas, and the folder of a cgroup to join, or nothing.
+commas, and a cgroup: the folder of one to join, the name of one that somebody else puts this process into, or nothing.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_JOIN_SECONDS = 60.0
 
 
 def words(cpus: Sequence[int], cgroup: str, program: Sequence[str]) -> tuple[str, ...]:
@@ -29,14 +31,27 @@ def main() -> int:
     if os.getppid() != int(parent):
         return 1  # it ended before this began
     os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
-    if cgroup:
+    if cgroup.startswith("/"):
         Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
+    elif cgroup and not _put_into(cgroup):
+        print(f"nobody put this process into the cgroup {cgroup}", file=sys.stderr)
+        return 1
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
         os.execvp(program[0], program)
     except OSError as error:
         print(f"{program[0]}: cannot be started: {error.strerror}", file=sys.stderr)
         return 126
+
+
+def _put_into(name: str) -> bool:
+    """Wait until this process is in the cgroup with this name: what it maps before is not counted there."""
+    deadline_s = time.monotonic() + _JOIN_SECONDS
+    while time.monotonic() < deadline_s:
+        if any(line.endswith(f"/{name}") for line in Path("/proc/self/cgroup").read_text().splitlines()):
+            return True
+        time.sleep(0.01)
+    return False
 
 
 if __name__ == "__main__":

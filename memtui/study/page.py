@@ -52,6 +52,8 @@ def _section(title: str, sentences: Sequence[str], kind: str = "") -> str:
 
 
 def _figures(charts: Sequence[Chart | HeatChart], draw: Draw) -> str:
+    if not charts:
+        return ""
     return '<h2>Figures</h2>\n<div class="figures">\n' + "\n".join(_figure(one, draw) for one in charts) + "\n</div>"
 
 

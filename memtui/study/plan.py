@@ -34,6 +34,10 @@ class Run:
         pairs: of such blocks.
         block_s: length of a block.
         environment: variables that the program gets besides.
+        memory_share: it may keep so much of the working set of ``memory_of`` from its first step on; 0: no limit, but
+            its faults are counted; None: neither.
+        memory_of: group of the recording whose working set that is.
+        needs_steps: ``limit_s`` begins with the first step, however late that is, and not with the start.
     """
 
     group: str
@@ -52,6 +56,9 @@ class Run:
     pairs: int = 0
     block_s: float = 0.0
     environment: tuple[tuple[str, str], ...] = ()
+    memory_share: float | None = None
+    memory_of: str = ""
+    needs_steps: bool = False
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -65,6 +72,8 @@ class Run:
         """
         fixed = self.plain()
         fixed.pop("expected_s")
+        if not self.needs_steps:  # as it was before there were such runs
+            del fixed["memory_share"], fixed["memory_of"], fixed["needs_steps"]
         text = json.dumps([fixed, *surroundings], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,25 @@ def write(
 ) -> dict[str, Any]:
     """Write ``NAME.html``, ``NAME.json`` and ``figures/NAME-CHART.svg``; what is in the JSON. Raises UserError."""
     found = study.find(setting, observed)
-    found = replace(found, doubts=[*found.doubts, *disturbed(observed, machine["cpus"])])
+    found = dataclasses.replace(found, doubts=[*found.doubts, *disturbed(observed, machine["cpus"])])
+    return write_found(study, setting, found, observed, machine, folder, redact=redact)
+
+
+def write_found(
+    study: Study,
+    setting: Setting,
+    found: Findings,
+    observed: Sequence[Observed],
+    machine: dict[str, Any],
+    folder: Path,
+    *,
+    redact: bool,
+    replace: bool = True,
+) -> dict[str, Any]:
+    """``write`` of what was found already; without ``replace`` only where there is no report yet. Raises UserError."""
     plain = to_plain(study, setting, found, observed, machine, redact=redact)
+    if not replace and (folder / f"{study.name}.json").exists():
+        return plain
     drawn = {chart.name: svg(chart) for chart in found.charts}
     for name, picture in drawn.items():
         write_safely(made_folder(folder / FIGURES) / f"{study.name}-{name}.svg", picture)

@@ -17,6 +17,7 @@ from memtui.errors import FAILURE, UserError
 from memtui.foreign import short_command, visible
 from memtui.masking import mask_secrets
 from memtui.study.plan import BLOCKS, CONTAINER, Run
+from memtui.units import size
 
 STOP_SECONDS = 20.0  # for a worker to end its program and its recording
 _WORD_CHARACTERS = 200
@@ -24,7 +25,14 @@ _WORD_CHARACTERS = 200
 Show = Callable[[dict[str, Any]], object]
 
 
-def perform(run: Run, stem: Path, cpus: Sequence[int], container: Sequence[str], show: Show) -> dict[str, Any]:
+def perform(
+    run: Run,
+    stem: Path,
+    cpus: Sequence[int],
+    container: Sequence[str],
+    show: Show,
+    memory: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Do a run.
 
     Args:
@@ -33,6 +41,7 @@ def perform(run: Run, stem: Path, cpus: Sequence[int], container: Sequence[str],
         cpus: CPU numbers that the program may use.
         container: what comes before a program that runs in a container.
         show: is told how far it is, about twice a second.
+        memory: its limit and swap, as ``limited`` takes them.
 
     Returns:
         What the worker told at its end; see ``worker``.
@@ -48,6 +57,7 @@ def perform(run: Run, stem: Path, cpus: Sequence[int], container: Sequence[str],
         "log": str(log),
         "cpus": list(cpus),
         "before": list(container) if run.place == CONTAINER else [],
+        "memory": memory,
     }
     begin_s = time.monotonic()
     with _worker(order, log) as told:
@@ -124,6 +134,13 @@ def _check(run: Run, done: dict[str, Any], log: Path) -> None:
     program = visible(short_command(mask_secrets(shlex.join(run.program)), 80))
     said = _last_words(log)
     words = f"; it said: {said}" if said else ""
+    if done.get("memory") and done["memory"]["kills"] and not done["limited"]:
+        both = f"{size(done['memory']['limit_bytes'])} of memory and {size(done['memory']['swap_bytes'])} of swap"
+        raise UserError(
+            f"{run.group}: {program} was killed by the kernel: {both} were full{words}; it needs more than in the "
+            "recording",
+            FAILURE,
+        )
     if done["exit"] and not done["limited"]:
         raise UserError(f"{run.group}: {program} failed with status {done['exit']}{words}", FAILURE)
     if done["seconds"] < run.interval_s or not done["windows"]:

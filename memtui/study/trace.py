@@ -109,18 +109,23 @@ class Trace:
 
     def filtered(self, expression: str) -> list[PageSet | None]:
         """``training_pages`` without the ranges that a filter leaves out; see ``analysis.filters``."""
+        chosen = parse_filter(expression)
+        return self.chosen(lambda row: chosen.leaves_out(row) is None, np.flatnonzero(self.training).tolist())
+
+    def chosen(self, wanted: Callable[[VmaRow], bool], windows: Sequence[int]) -> list[PageSet | None]:
+        """Pages of the main process in these windows without the ranges that are not wanted."""
         if self.main is None:
             return []
-        chosen, rows = parse_filter(expression), self._reader.vma_rows(self.main.key)
+        rows = self._reader.vma_rows(self.main.key)
         found: list[PageSet | None] = []
-        for at in np.flatnonzero(self.training):
+        for at in windows:
             pages, sample = self.pages[at], int(self.samples.sample[at])
             mapped = _disjoint([row for row in rows if row.first_sample <= sample <= row.last_sample])
             if pages is None:
                 found.append(None)
                 continue
             starts, ends = (np.array([getattr(row, name) for row in mapped], np.uint64) for name in ("start", "end"))
-            out = np.array([chosen.leaves_out(row) is not None for row in mapped])
+            out = np.array([not wanted(row) for row in mapped])
             found.append(pages.difference(select(pages, starts, ends, out)) if len(mapped) else pages)
         return found
 

@@ -30,21 +30,24 @@ from memtui.progress import Steps
 from memtui.samples import Options
 from memtui.study import lead
 from memtui.study.container import memory_cgroup
+from memtui.study.limited import Limited, limited
 from memtui.study.plan import BLOCKS, CONTAINER
 from memtui.supervise import Supervisor
 
 LOOK_SECONDS = 0.02  # how often steps are looked for
 TELL_SECONDS = 0.5
 GRACE_SECONDS = 3.0  # for a program to end when it is told to
-FIRST_STEP_SECONDS = 300.0  # without one, blocks cannot begin
+FIRST_STEP_SECONDS = 300.0  # without one, blocks cannot begin, nor a limit on memory
 MOST_STEPS = 5000  # whose times are told
 
 
 class _Followed:
     """Progress of the program while it is recorded, and when enough of it was seen."""
 
-    def __init__(self, order: dict[str, Any], observation: Observation, log: str, tell: Any) -> None:
-        self._run, self._observation, self._tell = order["run"], observation, tell
+    def __init__(
+        self, order: dict[str, Any], observation: Observation, log: str, tell: Any, limit: Limited | None
+    ) -> None:
+        self._run, self._observation, self._tell, self._limit = order["run"], observation, tell, limit
         self.steps = Steps("steps", log)
         self.began_s = self._told_s = time.monotonic()
         self.left = False  # the study ended
@@ -67,11 +70,16 @@ class _Followed:
             self._told_s = now_s
             self._tell({"at_s": now_s - self.began_s, "steps": self.steps.total, **self._observation.progress})
         first_s = self.first_s
+        # The program begins without a limit, so that what it does before training is the same in all runs.
+        if self._limit is not None and self._limit.look(self.steps.total, first_s is not None):
+            return True
         if self.blocks is not None:
             if first_s is not None and now_s > first_s + SETTLE_SECONDS:
                 self.blocks.step(now_s)
             return self.blocks.done or (first_s is None and now_s > self.began_s + FIRST_STEP_SECONDS)
         limit_s = self._run["limit_s"]
+        if limit_s is not None and first_s is None and self._run["needs_steps"]:
+            limit_s = max(limit_s, FIRST_STEP_SECONDS)
         self.limited = limit_s is not None and now_s > (first_s or self.began_s) + limit_s
         return self.limited
 
@@ -134,11 +142,16 @@ def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
     os.environ.setdefault("PYTHONUNBUFFERED", "1")  # a step that waits in a buffer is seen too late
     # Under sudo the program is the user's, and may not join a cgroup of root's.
     may_join = run["place"] == CONTAINER and os.geteuid() == 0 and "SUDO_UID" not in os.environ
-    with memory_cgroup() if may_join else nullcontext("") as cgroup:
-        launch = Launch(lead.words(order["cpus"], cgroup, program))
+    with (
+        memory_cgroup() if may_join else nullcontext("") as cgroup,
+        limited(order["memory"]) if order["memory"] else nullcontext() as limit,
+    ):
+        launch = Launch(lead.words(order["cpus"], limit.joins if limit else cgroup, program))
         observation = Observation(launch, _options(run), Path(order["session"]), force=True, verb="study")
-        supervisor, followed = Supervisor(observation), _Followed(order, observation, order["log"], tell)
+        supervisor, followed = Supervisor(observation), _Followed(order, observation, order["log"], tell, limit)
         try:
+            if limit is not None:
+                limit.join(observation.pid)
             supervisor.wait(followed.look, LOOK_SECONDS)
         finally:
             ended_s = time.monotonic()
@@ -157,6 +170,7 @@ def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
             "cgroup": bool(cgroup),
             "others_cpus": max(_busy_s() - _own_s() - busy_s, 0.0) / (time.monotonic() - begin_s),
             **_steps(followed.steps),
+            **({"memory": limit.plain()} if limit is not None else {}),
         }
         return found if followed.blocks is None else found | {"blocks": _blocks(followed)}
 

@@ -41,6 +41,7 @@ class Setting:
         seed: of the first repeat.
         seconds: end of each run of the user's own program, so long after its first step; None: it ends by itself.
         container: whether a program can be started in one.
+        no_limit: why no limit can be set on the memory of a program here; "" where one can.
     """
 
     quick: bool
@@ -51,6 +52,7 @@ class Setting:
     seed: int = 0
     seconds: float | None = None
     container: bool = True
+    no_limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
