@@ -32,10 +32,12 @@ from memtui.study.runner import perform
 from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Setting
 from memtui.study.studies.fast_memory_says import conclude, factor, verdict
+from memtui.study.trace import Trace
 from tests.live import needs_root, needs_tracker
+from tests.sessions import MS, messages, write_session
 from tests.test_cli import memtui
 from tests.test_study_command import STEPS, await_none, needs_figures
-from tests.test_study_report import under_a_limit
+from tests.test_study_report import SAMPLES, told, under_a_limit
 from tests.users import temporary_user
 
 MIB = 1 << 20
@@ -600,3 +602,17 @@ def test_a_program_without_steps_is_one_line(tmp_path):
     done = memtui(*words, timeout=60)
     assert done.returncode == 1
     assert "have the program print its steps (step 120)" in done.stderr.splitlines()[-1]
+
+
+def test_a_step_is_counted_between_windows_too(tmp_path):
+    """However many windows are one, and whatever lies between them, the same time holds the same steps."""
+    run = Run("x", ("x",), 1.0, interval_s=0.2)
+    session = write_session(tmp_path / "s.memtui", messages(SAMPLES, interval_ns=200 * MS))
+    trace = Trace(session, told(run))
+    one, two = (MissCurve.of(trace, count) for count in (1, 2))
+    inside = np.flatnonzero(trace.training)
+    whole_s = float(trace.samples.end_ns[inside[-1]] - trace.samples.end_ns[inside[0] - 1]) / 1e9
+    assert trace.samples.start_ns[1] > trace.samples.end_ns[0]  # or the test would say nothing
+    assert one.steps == pytest.approx(1.5 * whole_s)
+    assert two.steps == pytest.approx(one.steps * (len(inside) // 2 * 2) / len(inside))
+    trace.close()
