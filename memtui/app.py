@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memtui.placement.store import ProfileFile
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
     from memtui.session.reader import SessionReader
-    from memtui.views_comparison import Run
+    from memtui.views_comparison import Recorded, SameWindows
     from memtui.views_home import HomeView
 
 PATIENCE_S = 5.0  # how long a recorder may take to write the head of its session
@@ -167,13 +167,16 @@ def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], fig
     return app.return_code or 0
 
 
-def run_comparison(runs: Sequence[Run]) -> int:
-    """Show trainings over each other until it is left; the exit code. Raises UserError: no terminal to draw on."""
+def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindows] | None) -> int:
+    """Show sessions over each other until it is left; the exit code. Raises UserError: no terminal to draw on.
+
+    ``derive``: all of them in windows of one length, asked for in a thread; None where they have that.
+    """
     with _ready():
         from memtui.screens.comparison import ComparisonApp
 
         how = terminal.settings()
-        app = ComparisonApp(runs, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+        app = ComparisonApp(sessions, derive, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
         app.run(mouse=how.mouse)
     return app.return_code or 0
 

@@ -189,9 +189,17 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
             screen,
         )
     )
-    made = command("compare", "trainings over each other on one axis: loss, accuracy, tensor memory", screen)
-    made.add_argument("files", metavar="FILE", nargs="+", type=Path, help="sessions of memtui train")
-    made.add_argument("--json", action="store_true", help="as one JSON document")
+    text = (
+        "sessions over each other on one axis: working set, RSS, VM, reuse; of trainings loss, accuracy, tensor memory"
+    )
+    made = command("compare", text, redact, screen)
+    made.add_argument(
+        "files", metavar="FILE", nargs="+", type=Path, help="sessions, at most 8; others are held against the first"
+    )
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as one JSON document, with figures and curves")
+    form.add_argument("--html", type=Path, metavar="FILE", help="as one page with figures (needs memtui[study])")
+    made.add_argument("--force", action="store_true", help="overwrite a page that is there")
     made.add_argument("--no-tui", dest="tui", action="store_false", help="as text, also on a terminal")
     text = "which memory each tensor should live in: place profile mlp, compare FILE, solve FILE --ratio 1:1, show FILE"
     add_place(command("place", text, screen))

@@ -474,7 +474,7 @@ def _compare(args: argparse.Namespace) -> int:
     from memtui.compare import compare
 
     _drop_root()
-    return compare(args, lambda: _prepare_screen(args))
+    return compare(args, lambda: _prepare_screen(args), lambda line: _say(args, line))
 
 
 def _place(args: argparse.Namespace) -> int:

@@ -73,7 +73,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         if allowed(hello.options.max_overhead_ppm) and len(samples)
         else None,
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
-        "power": _power(reader.power(0, 2**62)),
+        "power": mean_power(reader.power(0, 2**62)),
         "training": training(reader, own_steps),
         "imported": origin(reader),
         "learning": learning(reader, own_steps),
@@ -303,7 +303,7 @@ def _longest_pause_s(rows: list[dict[str, Any]]) -> float | None:
     return max(known) / SECOND_NS if known else None
 
 
-def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
+def mean_power(readings: list[PowerReading]) -> list[dict[str, Any]]:
     """Mean power and energy per source.
 
     Energy is what the device's counter rose by; a counter that fell was reset and has a new origin.

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from memtui.errors import UserError
 
+_REMEDY = "name another folder with -o"
 
-def write_safely(path: Path, text: str) -> None:
+
+def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
     """Replace a file, mode 0600: whoever looks, at any time and after any crash, sees the old text or the new one.
 
-    Raises UserError.
+    Raises UserError, which ends with ``remedy``.
     """
     beside = path.with_name(f".{path.name}.new")
     try:
@@ -27,9 +29,9 @@ def write_safely(path: Path, text: str) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise unwritable(path, error, remedy) from None
 
 
-def unwritable(path: Path, error: OSError) -> UserError:
+def unwritable(path: Path, error: OSError, remedy: str = _REMEDY) -> UserError:
     """What is told of a place that takes no files."""
-    return UserError(f"{path}: cannot be written: {error.strerror}; name another folder with -o")
+    return UserError(f"{path}: cannot be written: {error.strerror}; {remedy}")
