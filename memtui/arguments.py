@@ -163,10 +163,18 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
         help="of which recording (default: the one that observes the caller, or the only one that runs)",
     )
     made = command("report", "the numbers of a session", redact)
-    made.add_argument("file", metavar="FILE", type=Path)
+    made.add_argument("file", metavar="FILE", type=Path, nargs="?", help="session")
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON document")
-    form.add_argument("--html", action="store_true", help="as a page with figures: report FILE --html > page.html")
+    form.add_argument(
+        "--html",
+        type=Path,
+        nargs="?",
+        const=Path("-"),
+        metavar="PAGE",
+        help="as a page with figures, in a file, or on standard output: report FILE --html > page.html",
+    )
+    made.add_argument("--force", action="store_true", help="overwrite a page that is there")
     made = command("export", "write a session in a form that other programs read", redact)
     made.add_argument("file", metavar="FILE", type=Path)
     made.add_argument("--to", choices=FORMATS, required=True, help="form")

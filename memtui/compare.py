@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -112,21 +111,17 @@ class _Patience:
 def _check_page(path: Path, *, force: bool) -> None:
     """Raise UserError where a page could not be drawn or written: before anything is read, not after."""
     from memtui.study import draw
+    from memtui.study.files import check_place
 
     draw.load()
-    if not path.parent.is_dir():
-        raise UserError(f"{path}: cannot be written: there is no folder {path.parent}; name another file")
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder; name a file")
-    if os.path.lexists(path) and not force:
-        raise UserError(f"{path}: exists already; choose another file or add --force")
+    check_place(path, force=force)
 
 
 def _write_page(path: Path, sessions: Sequence[Recorded], readers: Sequence[Source]) -> None:
     from memtui.compare_page import page
     from memtui.session.page_windows import PageWindows, busiest
     from memtui.study import draw
-    from memtui.study.files import write_safely
+    from memtui.study.files import ANOTHER_FILE, write_safely
     from memtui.study.trace import picture_of
 
     pictures = []
@@ -134,7 +129,7 @@ def _write_page(path: Path, sessions: Sequence[Recorded], readers: Sequence[Sour
         process = busiest(reader)
         pictures.append(None if process is None else picture_of(PageWindows(reader, process.key)))
     html = page(sessions, same_windows(sessions, readers), pictures, draw.svg)
-    write_safely(path, html, "name another file")
+    write_safely(path, html, ANOTHER_FILE)
 
 
 def plain(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequence[str]) -> dict[str, Any]:

@@ -8,6 +8,17 @@ from pathlib import Path
 from memtui.errors import UserError
 
 _REMEDY = "name another folder with -o"
+ANOTHER_FILE = "name another file"
+
+
+def check_place(path: Path, *, force: bool) -> None:
+    """Raise UserError where a file of that name cannot be written, or is there already and may not be overwritten."""
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: cannot be written: there is no folder {path.parent}; {ANOTHER_FILE}")
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; name a file")
+    if os.path.lexists(path) and not force:
+        raise UserError(f"{path}: exists already; choose another file or add --force")
 
 
 def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
