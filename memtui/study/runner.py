@@ -16,6 +16,7 @@ from typing import Any
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import short_command, visible
 from memtui.masking import mask_secrets
+from memtui.study.container import Means
 from memtui.study.plan import BLOCKS, CONTAINER, Run
 
 STOP_SECONDS = 20.0  # for a worker to end its program and its recording
@@ -24,14 +25,14 @@ _WORD_CHARACTERS = 200
 Show = Callable[[dict[str, Any]], object]
 
 
-def perform(run: Run, stem: Path, cpus: Sequence[int], container: Sequence[str], show: Show) -> dict[str, Any]:
+def perform(run: Run, stem: Path, cpus: Sequence[int], means: Means, show: Show) -> dict[str, Any]:
     """Do a run.
 
     Args:
         run: what.
         stem: session and log are called so, with ``.memtui`` and ``.log``; what has these names is replaced.
         cpus: CPU numbers that the program may use.
-        container: what comes before a program that runs in a container.
+        means: how a program comes into a container.
         show: is told how far it is, about twice a second.
 
     Returns:
@@ -47,7 +48,7 @@ def perform(run: Run, stem: Path, cpus: Sequence[int], container: Sequence[str],
         "session": str(session),
         "log": str(log),
         "cpus": list(cpus),
-        "before": list(container) if run.place == CONTAINER else [],
+        **(means.plain() if run.place == CONTAINER else {"before": [], "engine": None}),
     }
     begin_s = time.monotonic()
     with _worker(order, log) as told:
