@@ -50,8 +50,7 @@ def _blocks(reader: SessionReader, step: RecordedStep) -> dict[str, Any]:
     trace = reader.step_trace(step)
     if trace.peak_row < 0:
         return {"at_begin": True, "largest": []}
-    before = set(trace.block[: trace.existing].tolist())
-    made = [block for block in trace.live_at(trace.peak_row) if block.block not in before and block.size_bytes]
+    made = [block for block in trace.made_by(trace.peak_row) if block.size_bytes]
     return {
         "at_begin": trace.peak_row < trace.existing,
         "largest": [

@@ -8,13 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memtui import terminal
 from memtui.errors import silence
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from memtui.learning.results import Results
     from memtui.placement.store import ProfileFile
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from memtui.views_comparison import Recorded, SameWindows
     from memtui.views_home import HomeView
 
+Shown = TypeVar("Shown", bound="App[Any]")
 PATIENCE_S = 5.0  # how long a recorder may take to write the head of its session
 
 
@@ -91,21 +95,19 @@ def run_viewer(
             reader.release()  # the thread that reads opens its own connection
             from memtui.screens.monitor import MemtuiApp
 
-            how = terminal.settings()
-            app = MemtuiApp(
-                lambda: reader,
-                live=live,
-                refresh_s=refresh_s,
-                color=how.color,
-                ascii_only=how.ascii_only,
-                theme_name=how.theme,
-                stopped=stopped,
-                order=order,
-                began_it=began_it,
-                imported=imported,
-                first=first,
+            app = _shown(
+                partial(
+                    MemtuiApp,
+                    lambda: reader,
+                    live=live,
+                    refresh_s=refresh_s,
+                    stopped=stopped,
+                    order=order,
+                    began_it=began_it,
+                    imported=imported,
+                    first=first,
+                )
             )
-            app.run(mouse=how.mouse)
             if not app.return_code:
                 how_left = app.how_left
         return app.return_code or 0
@@ -122,10 +124,8 @@ def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]
     with _ready():
         from memtui.screens.home import HomeApp
 
-        how = terminal.settings()
-        app = HomeApp(look, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
-        chosen = app.run(mouse=how.mouse)
-    return app.return_code or 0, chosen
+        app = _shown(partial(HomeApp, look))
+    return app.return_code or 0, app.return_value
 
 
 def run_grid(results: Results, over: Callable[[], bool] | None) -> int:
@@ -141,11 +141,7 @@ def run_grid(results: Results, over: Callable[[], bool] | None) -> int:
         from memtui.present.grid import GridLog
         from memtui.screens.grid import GridApp
 
-        how = terminal.settings()
-        log = GridLog(results, over)
-        app = GridApp(log, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
-        app.run(mouse=how.mouse)
-    return app.return_code or 0
+        return _shown(partial(GridApp, GridLog(results, over))).return_code or 0
 
 
 def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], figures: Sequence[tuple[str, int]]) -> int:
@@ -161,10 +157,7 @@ def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], fig
     with _ready():
         from memtui.screens.bench import BenchApp
 
-        how = terminal.settings()
-        app = BenchApp(title, hear, figures, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
-        app.run(mouse=how.mouse)
-    return app.return_code or 0
+        return _shown(partial(BenchApp, title, hear, figures)).return_code or 0
 
 
 def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindows] | None) -> int:
@@ -175,10 +168,7 @@ def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindow
     with _ready():
         from memtui.screens.comparison import ComparisonApp
 
-        how = terminal.settings()
-        app = ComparisonApp(sessions, derive, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
-        app.run(mouse=how.mouse)
-    return app.return_code or 0
+        return _shown(partial(ComparisonApp, sessions, derive)).return_code or 0
 
 
 def run_placement(file: ProfileFile) -> int:
@@ -189,10 +179,15 @@ def run_placement(file: ProfileFile) -> int:
     with _ready():
         from memtui.screens.placement import PlacementApp
 
-        how = terminal.settings()
-        app = PlacementApp(file, color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
-        app.run(mouse=how.mouse)
-    return app.return_code or 0
+        return _shown(partial(PlacementApp, file)).return_code or 0
+
+
+def _shown(make: Callable[..., Shown]) -> Shown:
+    """The app after it was left, made and run as ``terminal.settings`` say."""
+    how = terminal.settings()
+    app = make(color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+    app.run(mouse=how.mouse)
+    return app
 
 
 @contextmanager

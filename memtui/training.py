@@ -99,7 +99,7 @@ def _learning_of(about: About, points: list[LearningPoint], recorded: list[Recor
         "accuracy": newest("accuracy"),
         "best_accuracy": max((point.accuracy for point in points if point.accuracy is not None), default=None),
         "minimum_accuracy": newest("minimum"),
-        "peak_above_start_bytes": peak.peak_bytes - peak.start_bytes if peak is not None else None,
+        "peak_above_start_bytes": peak.peak_above_start_bytes if peak is not None else None,
         "peak_segment": list(segment) or None,
         "one_segment_at_a_time": about.direct,
         "reason": "" if peak is not None else "no step was recorded whole",

@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import json
+import subprocess
+import sys
 
 import pytest
 
 from memtui.analysis.step_trace import CATEGORIES, PHASES
 from memtui.importing.formats import import_file
 
-torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytest.importorskip("torch")
+
+
+# In a process of its own: what other tests have left in this one may be freed in the trace.
+PROGRAM = """
+import sys, torch
+from torch.profiler import ProfilerActivity, profile
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+x, y = torch.randn(16, 8), torch.randint(0, 2, (16,))
+
+def step():
+    torch.nn.functional.cross_entropy(net(x), y).backward()
+
+step()
+net.zero_grad()
+with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+    step()
+found.export_chrome_trace(sys.argv[1] + "/chrome.json")
+net.zero_grad()
+with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True, with_stack=True) as found:
+    step()
+for name in ("timeline.json", "timeline.raw.json.gz"):
+    found.export_memory_timeline(f"{sys.argv[1]}/{name}", device="cpu")
+"""
 
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory):
     """Linear(8,4)-ReLU-Linear(4,2), batch 16, warmed up, one step with its gradients made anew."""
-    from torch.profiler import ProfilerActivity, profile
-
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
-    x, y = torch.randn(16, 8), torch.randint(0, 2, (16,))
-
-    def step():
-        torch.nn.functional.cross_entropy(net(x), y).backward()
-
-    step()
-    net.zero_grad()
-    gc.collect()  # what other tests have left would be freed in the trace
     folder = tmp_path_factory.mktemp("torch")
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
-        step()
-    found.export_chrome_trace(str(folder / "chrome.json"))
-    net.zero_grad()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True, with_stack=True) as found:
-        step()
-    for name in ("timeline.json", "timeline.raw.json.gz"):
-        found.export_memory_timeline(str(folder / name), device="cpu")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM, folder], check=True, timeout=120)
     return folder
 
 

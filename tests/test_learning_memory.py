@@ -143,7 +143,7 @@ def test_a_backward_pass_that_nobody_hears_does_nothing():
 def test_the_telling_step_is_one_without_a_measurement():
     class Step:
         def __init__(self, peak: int, rows: int) -> None:
-            self.start_bytes, self.peak_bytes, self.rows = 100, 100 + peak, rows
+            self.peak_above_start_bytes, self.rows = peak, rows
 
     steps = [Step(1000, 90), Step(995, 40), Step(500, 5)]
     assert telling(steps) is steps[1]

@@ -88,7 +88,7 @@ def cached(path: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_profile_compare_solve_and_run(folder: Path) -> None:
-    out, error = profiled(folder, "-o", "p.memtui", "--mode", "isolated,single,simultaneous")
+    out, error = profiled(folder, "-o", "p.memtui")
     assert not error
     assert "mlp: 32 ops" in out
     for mode in ("isolated", "single", "simultaneous"):
@@ -118,7 +118,7 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
 
     # Everything is known: a second profile measures nothing, and has the same times.
     first = cached(folder / "state" / "memtui" / "place-cache.db")
-    profiled(folder, "-o", "q.memtui", "--mode", "isolated,single,simultaneous")
+    profiled(folder, "-o", "q.memtui")
     assert cached(folder / "state" / "memtui" / "place-cache.db") == first
     _, error = place(folder, "profile", "mlp", "--pools", POOLS, "--batch", "9", "-o", "p.memtui", code=2)
     assert error.startswith("memtui place: p.memtui: is a profile of something else")

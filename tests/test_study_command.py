@@ -135,7 +135,7 @@ def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_pa
     assert_harmless(page)
     assert all(sentence in "".join(page.words) for sentence in plain["conclusion"])
     await_none(program[1])
-    for path in (tmp_path / "out").iterdir():
+    for path in filter(Path.is_file, (tmp_path / "out").rglob("*")):
         assert b"hunter2" not in path.read_bytes(), path
 
     state = json.loads((tmp_path / "out/state.json").read_text())
@@ -206,7 +206,7 @@ def test_under_sudo_program_and_files_are_the_users(program):
         python = [sys.executable, "-m", "memtui", *words, sys.executable, script]
         done = user.run("sudo", path, *python, MINE="kept")
         assert done.returncode == 0, done.stderr
-        found = list((user.home / "out").iterdir())
+        found = list((user.home / "out").rglob("*"))
         assert {path.name for path in found} >= {"filters.html", "filters.json", "state.json"}
         assert {path.stat().st_uid for path in found} == {user.uid}
         logs = [path.read_text() for path in found if path.suffix == ".log"]

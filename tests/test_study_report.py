@@ -121,7 +121,9 @@ def test_a_report_has_all_that_it_needs_and_fetches_nothing(name, sessions, tmp_
     assert all(sentence in words for sentence in [*plain["conclusion"], *study.original, *study.method])
     assert "lab-host" in words
     assert plain["conclusion"]
-    assert len(inline_figures(page)) >= 1
+    figures = inline_figures(page)
+    assert len(figures) >= 1
+    assert len(list((tmp_path / "figures").glob(f"{name}-*.svg"))) == len(figures), "each has a name of its own"
     assert json.loads((tmp_path / f"{name}.json").read_text()) == json.loads(json.dumps(plain))
     assert oct((tmp_path / f"{name}.html").stat().st_mode)[-3:] == "600"
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from memtui.analysis.mxnet_tags import COMPAT, PADDING_BYTES, compat_key, kind_of_key, raw_tag, tag_for
 from memtui.analysis.step_trace import CATEGORIES, StepTrace
+from memtui.choices import RULES
 
-COMPAT_RULES, OWN_RULES = "compat", "memtui"
+OWN_RULES, COMPAT_RULES = RULES
 
 
 class Item(NamedTuple):

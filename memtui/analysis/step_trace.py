@@ -106,6 +106,11 @@ class StepTrace:
         picked = [column[first[order]].tolist() for column in columns]
         return [Block(*values) for values in zip(numbers[order].tolist(), *picked, strict=True)]
 
+    def made_by(self, row: int) -> list[Block]:
+        """Of the blocks alive after a row those that were not there before the step. Raises IndexError."""
+        before = set(self.block[: self.existing].tolist())
+        return [block for block in self.live_at(row) if block.block not in before]
+
     def name(self, index: int) -> str:
         """Name of an operation or a layer; "" when it is not known."""
         return self.names[index] if index >= 0 else ""

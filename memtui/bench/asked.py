@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from memtui.bench.configuration import Configuration, from_file, make, parse_gri
 from memtui.bench.plan import Plan
 from memtui.bench.spaces import in_space
 from memtui.errors import UserError
+from memtui.nearest import nearest
 from memtui.privilege import invoker, state_directory
 from memtui.workloads.operators import CATALOGUE
 
@@ -23,8 +23,7 @@ def operator(name: str) -> str:
     """The name of an operator that there is. Raises UserError."""
     if name in CATALOGUE:
         return name
-    near = difflib.get_close_matches(name, [*CATALOGUE, *VERBS], 3, 0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "memtui bench list names them"
+    hint = nearest(name, (*CATALOGUE, *VERBS), "memtui bench list names them")
     raise UserError(f"there is no operator {name}; {hint}")
 
 

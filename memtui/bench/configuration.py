@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from memtui.choices import CACHE_STATES, DTYPES, MODES, WEIGHT_SETS
 from memtui.errors import UserError
+from memtui.toml_file import read_toml
 from memtui.workloads.operators import CATALOGUE
 from memtui.workloads.operators.base import Operator, Parameters, Value
 
@@ -241,12 +241,7 @@ def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
     Raises:
         UserError: with the file, and the line where it is no TOML.
     """
-    try:
-        plain = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'is not text'}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UserError(f"{path}: is not TOML: {error}") from None
+    plain = read_toml(path)
     for name, table in plain.items():
         if name not in CATALOGUE:
             raise UserError(f"{path}: [{name}] is no operator; memtui bench list names them")

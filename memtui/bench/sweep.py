@@ -17,7 +17,8 @@ from memtui.bench.plan import MS, Plan, Window
 from memtui.bench.poller import Poller
 from memtui.bench.result import Conditions, Row, Series, evaluate, failed
 from memtui.bench.store import Database
-from memtui.bench.worker_process import WorkerEnded, WorkerProcess
+from memtui.bench.worker_process import WorkerProcess
+from memtui.child import WorkerEnded
 from memtui.errors import FAILURE, UserError
 from memtui.exclusive import exclusively
 from memtui.probes.energy_source import SPOILING, EnergySource, NoSource, lock_path, open_source

@@ -6,9 +6,7 @@ import sys
 
 from memtui.bench.configuration import Configuration
 from memtui.bench.plan import Plan
-from memtui.child import STARTING_S, Child, WorkerEnded
-
-__all__ = ["STARTING_S", "WorkerEnded", "WorkerProcess"]
+from memtui.child import Child
 
 
 class WorkerProcess(Child):

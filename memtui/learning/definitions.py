@@ -18,7 +18,7 @@ from typing import Any
 
 from memtui.errors import UserError
 from memtui.learning.sequences import ALSO_CALLED, LAYERS
-from memtui.learning.settings import nearest
+from memtui.nearest import nearest
 from memtui.privilege import invoker
 
 _MOST_S = 30.0

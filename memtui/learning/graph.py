@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,7 +15,7 @@ from memtui.errors import FAILURE, UserError
 from memtui.export.zpp import SCOPES
 from memtui.learning.network import Network
 from memtui.tracing import by_hand
-from memtui.tracing.exact import BY_HAND, layer_labels, layer_names, place_of
+from memtui.tracing.exact import HandLabels, layer_labels, layer_names, place_of
 from memtui.tracing.torch_private import hushed, raw_uses
 
 FOLDER = "demo"
@@ -29,7 +28,7 @@ def graph_of(network: Network, run: Callable[[], object]) -> tuple[list[str], Ed
     Raises:
         UserError: the profiler of torch is in use, or does not work here.
     """
-    labels = _Labels(layer_names((network,)))
+    labels = HandLabels(layer_names((network,)))
     try:
         with (
             hushed(),
@@ -61,21 +60,6 @@ def graph_of(network: Network, run: Callable[[], object]) -> tuple[list[str], Ed
         if use.op.endswith("_"):  # in place: of its first tensor
             made_by.update(dict.fromkeys(use.reads[:1], name))
     return list(nodes), edges
-
-
-class _Labels:
-    """Marks backward passes by hand for the profiler, as the tracer does."""
-
-    def __init__(self, names: dict[int, str]) -> None:
-        self._names, self._open = names, list[Any]()
-
-    def enter_backward(self, module: Any) -> None:
-        label = torch.profiler.record_function(BY_HAND + self._names.get(id(module), type(module).__name__))
-        label.__enter__()
-        self._open.append(label)
-
-    def leave_backward(self, module: Any) -> None:
-        self._open.pop().__exit__(None, None, None)
 
 
 def write_graph(nodes: list[str], edges: Edges, run: str) -> list[Path]:

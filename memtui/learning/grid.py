@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from memtui.errors import UserError
-from memtui.learning.settings import KEYS, Settings, check_keys, check_networks, read_toml, settings_of
+from memtui.learning.settings import KEYS, Settings, check_keys, check_networks, settings_of
+from memtui.toml_file import read_toml
 
 NAME = "name"  # the axis that chooses the network; every other one is a setting
 MANY = 10_000  # runs: more than these were not meant

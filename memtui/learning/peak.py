@@ -50,10 +50,7 @@ def peak_of(trace: StepTrace, segments: Sequence[Sequence[str]] = ()) -> Peak | 
     held = trace.by_category()[row].tolist()
     layer = trace.name(int(trace.layer[row]))
     segment = segment_of(layer, segments)
-    before = set(trace.block[: trace.existing].tolist())
-    fresh = [
-        block for block in trace.live_at(row) if block.block not in before and _inside(trace.name(block.layer), segment)
-    ]
+    fresh = [block for block in trace.made_by(row) if _inside(trace.name(block.layer), segment)]
     return Peak(
         trace.step,
         trace.peak_bytes,
@@ -72,10 +69,10 @@ def telling(recorded: Sequence[Any]) -> Any:
     In some the accuracy was measured, or an epoch began. So it is one with the peak above the start that most of them
     have; where no two have the same, one with nearly the highest. Of those, the one with the fewest allocations.
     """
-    times = Counter(step.peak_bytes - step.start_bytes for step in recorded)
+    times = Counter(step.peak_above_start_bytes for step in recorded)
     most = max(times.values(), default=0)
     usual = {above for above, count in times.items() if (count == most if most > 1 else above >= NEARLY * max(times))}
-    found = [step for step in recorded if step.peak_bytes - step.start_bytes in usual]
+    found = [step for step in recorded if step.peak_above_start_bytes in usual]
     return min(found, key=lambda step: step.rows, default=None)
 
 

@@ -24,6 +24,7 @@ from memtui.foreign import csv_cell, visible
 from memtui.learning import grid as grids
 from memtui.learning.grid import Grid
 from memtui.output import open_log
+from memtui.whole_file import replace_whole
 
 GRID_FILE, SUMMARY, NETWORKS_FILE = "grid.json", "summary.csv", "networks.toml"
 OUT, ERR = ".out", ".err"
@@ -355,13 +356,8 @@ def _signal(number: int) -> str:
 
 def _write(path: Path, text: str) -> None:
     """The whole of a file, which is there as it was until it is there anew. Raises UserError."""
-    temporary = path.with_name(f".{path.name}.new")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        replace_whole(path, text)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}", FAILURE) from None
 

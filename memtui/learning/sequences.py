@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memtui.errors import UserError
-from memtui.learning.settings import nearest
+from memtui.nearest import nearest
 
 Shape = tuple[int, ...]  # of one example: (features,) or (channels, height, width)
 Plain = dict[str, Any]  # {"layer": name, parameter: value, ...}, every parameter there

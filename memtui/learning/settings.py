@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -13,6 +11,8 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from memtui.errors import UserError
+from memtui.nearest import nearest
+from memtui.toml_file import read_toml
 
 RULES = ("BP", "FA", "DFA", "DFAMEM")
 DATASETS = ("digits", "clusters", "mnist", "cifar10", "cifar100")
@@ -103,16 +103,6 @@ def networks_from_file(path: Path) -> dict[str, dict[str, Any]]:
     return plain
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says. Raises UserError, with the line where it is no TOML."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'is not text'}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UserError(f"{path}: is not TOML: {error}") from None
-
-
 def check_networks(plain: Mapping[str, Any], where: str) -> None:
     """Raise UserError for what is no table of settings; ``where`` they stand begins its line."""
     for name, table in plain.items():
@@ -140,13 +130,6 @@ def parse_changes(texts: Iterable[str]) -> dict[str, str]:
         found[key.strip()] = value.strip()
     check_keys(found, "a training")
     return found
-
-
-def nearest(word: str, names: Iterable[str]) -> str:
-    """What to say of a word that is none of these."""
-    names = tuple(names)
-    near = difflib.get_close_matches(word, names, 3, 0.5)
-    return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
 
 
 def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

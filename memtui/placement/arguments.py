@@ -30,7 +30,7 @@ def add_place(made: argparse.ArgumentParser) -> None:
         "--mode",
         type=values.timings,
         metavar="MODE",
-        help=f"which times, of {', '.join(TIMINGS)}: those to measure, with commas (isolated), or the one to solve "
+        help=f"which times, of {', '.join(TIMINGS)}: those to measure, with commas (all), or the one to solve "
         "with (those of most configurations)",
     )
     _add_profile(made.add_argument_group("profile"))

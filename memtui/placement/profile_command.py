@@ -19,7 +19,7 @@ from memtui.exclusive import exclusively
 from memtui.foreign import visible
 from memtui.placement import memory
 from memtui.placement.cache import Cache
-from memtui.placement.measured import ISOLATED, MODES, Pool, Profile
+from memtui.placement.measured import MODES, Pool, Profile
 from memtui.placement.model import Graph
 from memtui.placement.model_names import check_model
 from memtui.placement.pool_names import Asked, parse_pools
@@ -64,7 +64,7 @@ def profile(args: argparse.Namespace, say: Say) -> int:
     request = Request(
         check_model(str(args.file)),
         pools,
-        args.mode or (ISOLATED,),
+        args.mode or MODES,
         args.seconds,
         args.batch,
         args.seed,

@@ -52,7 +52,7 @@ def run_of(reader: Any, pid: int | None = None) -> Run | None:
         best_accuracy=max(accuracies, default=None),
         last_loss=next((point.loss for point in reversed(points) if point.loss is not None), None),
         step_ms=float(np.median(np.concatenate(lengths))) / 1e6 if lengths else None,
-        peak_above_start_bytes=most.peak_bytes - most.start_bytes if most is not None else None,
+        peak_above_start_bytes=most.peak_above_start_bytes if most is not None else None,
         peak_bytes=most.peak_bytes if most is not None else None,
         peak_parts=dict(most.peak_parts) if most is not None else {},
         segment=segment_words(segment) if segment else (most.peak_layer if most is not None else ""),

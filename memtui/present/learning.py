@@ -55,7 +55,7 @@ def _peak_words(about: Any, recorded: Sequence[Any]) -> str:
     if most is None:
         return ""
     segment = segment_of(most.peak_layer, about.segments)
-    above = f"peak +{size(most.peak_bytes - most.start_bytes)}"
+    above = f"peak +{size(most.peak_above_start_bytes)}"
     if not segment:
         return f"{above} in {most.peak_layer}" if most.peak_layer else above
     return f"{above} set by {segment_words(segment)}" + (" alone" if about.direct else "")

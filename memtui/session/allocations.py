@@ -41,6 +41,11 @@ class RecordedStep(NamedTuple):
     lost: int
     device: str = MAIN_MEMORY
 
+    @property
+    def peak_above_start_bytes(self) -> int:
+        """What the step needs beyond what was held before it."""
+        return self.peak_bytes - self.start_bytes
+
 
 SCALARS = ", ".join(field for field in RecordedStep._fields if field != "device")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -16,14 +15,10 @@ from numpy.typing import NDArray
 from memtui.analysis.lean import ranked
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
-from memtui.analysis.step_trace import StepTrace
-from memtui.analysis.tensor_pages import TensorMap
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, add_up
 from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
-from memtui.samples import MAIN_MEMORY, End, Event, GpuMemory, Hello, PowerReading, Process
-from memtui.session.allocations import KINDS as STEP_KINDS
-from memtui.session.allocations import SCALARS, RecordedStep, decode_step, recorded_step
+from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.session.checks import (
     MAX_INTEGER,
     MAX_PID,
@@ -31,38 +26,19 @@ from memtui.session.checks import (
     MAX_SAMPLE,
     PROCESS_SAMPLE,
     check_fields,
-    check_rows,
     check_vma,
-    parse_json,
 )
 from memtui.session.codec import decode_pairs, decode_reuse, decode_touch_sum
-from memtui.session.imported import DriverMemory, ImportedFrom
 from memtui.session.kept_rows import KeptRows, Pairs, Rows
-from memtui.session.learning import COLUMNS as LEARNING
-from memtui.session.learning import KINDS as LEARNING_KINDS
-from memtui.session.learning import About, LearningPoint, about_of
 from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, Growing
 from memtui.session.store import (
     SessionError,
-    connect_reader,
-    format_of,
-    has_log,
-    read_all,
     row_id,
     size_on_disk,
     split_row_id,
-    unreadable,
 )
-from memtui.session.tensors import decode_map
-from memtui.session.training import KINDS as PROGRESS_KINDS
-from memtui.session.training import SCALARS as PROGRESS
-from memtui.session.training import Progress, ProgressRow, decode_progress
+from memtui.session.told_reader import ToldReader
 
-TRACED_FORMAT = 7  # since which sessions hold what a program told of itself
-PROGRESS_FORMAT = 8  # since which they tell of all training steps
-DEVICE_FORMAT = 9  # since which these are told of the memory of other devices, too
-IMPORT_FORMAT = 9  # since which they may come from files of other tools
-LEARNING_FORMAT = 9  # since which they tell how well a training learns
 _SCALARS = ", ".join((*INTEGERS, *MAYBE, *TEXTS))
 _SCALAR_KINDS = "i" * len(INTEGERS) + "I" * len(MAYBE) + "t" * len(TEXTS)
 _READING = (
@@ -98,7 +74,7 @@ class VmaRow(NamedTuple):
     open: bool = False
 
 
-class SessionReader:
+class SessionReader(ToldReader):
     """One session. ``refresh`` picks up what was committed since; everything else answers from that state.
 
     Raises SessionError when the file is missing, foreign, truncated, newer or empty.
@@ -112,10 +88,7 @@ class SessionReader:
             glance: of a long session read only some of the samples, spread over all of it, and the last ones: soon is
                 better than whole. ``partial`` says that it was so; ``refresh`` reads them all.
         """
-        self.path = path
-        self._connection: sqlite3.Connection | None = None
-        self._format = 0
-        self._has_log = False  # as of the moment it was opened
+        super().__init__(path)
         self._touched = KeptRows(self._read_touched)
         self._resident: tuple[int, dict[int, tuple[int, Pairs]]] = -1, {}
         self._aliases: dict[int, int] | None = None  # as of the last look
@@ -225,14 +198,6 @@ class SessionReader:
         except (TypeError, ValueError) as error:
             raise self._damaged(f"its end: {error}") from None
         return end
-
-    def release(self) -> None:
-        """Let go of the file, so that the recorder can fold it; the next question opens it again."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    close = release
 
     def give_way(self) -> None:
         """Let go of the file where its recording has ended and is not folded yet: that is what the recorder waits for.
@@ -417,150 +382,10 @@ class SessionReader:
         )
         return {row[1]: GpuMemory(*row) for row in self._all(query, _HELD_KINDS, t_ns)}
 
-    def allocation_steps(self) -> list[RecordedStep]:
-        """The training steps whose allocations were recorded, in the order they came."""
-        self._open()
-        if self._format < TRACED_FORMAT:
-            return []
-        rows = self._all(f"SELECT {SCALARS} FROM allocation_step ORDER BY id", STEP_KINDS)
-        known = self._format >= PROGRESS_FORMAT
-        devices = dict(self._all("SELECT id, device FROM allocation_device", "it")) if known else {}
-        try:
-            steps = [recorded_step(row) for row in rows]
-            return [step._replace(device=devices.get(step.id, MAIN_MEMORY)) for step in steps] if devices else steps
-        except ValueError as error:
-            raise self._damaged(str(error)) from None
-
-    def step_trace(self, step: RecordedStep) -> StepTrace:
-        """Every allocation of a recorded step."""
-        rows = self._all("SELECT data FROM allocation_step WHERE id = ?", "b", step.id)
-        try:
-            return decode_step(step, rows[0][0])
-        except (IndexError, ValueError) as error:
-            raise self._damaged(f"allocations of step {step.step}: {error}") from None
-
-    def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
-        """(pid, from when on, where its lasting tensors lie until its next one), in the order they came."""
-        self._open()
-        if self._format < TRACED_FORMAT:
-            return []
-        rows = self._all("SELECT pid, t_ns, data FROM tensor_ranges ORDER BY id", "iib")
-        try:
-            return [(pid, t_ns, decode_map(data)) for pid, t_ns, data in rows]
-        except ValueError as error:
-            raise self._damaged(f"places of tensors: {error}") from None
-
-    def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]:
-        """Training steps by the messages that told of them, of those that reach into a half-open time range.
-
-        What tensors held in main memory is always told; in that of another device where it held any.
-        """
-        self._open()
-        if self._format < PROGRESS_FORMAT:
-            return []
-        of_device = " LEFT JOIN progress_device USING(id)" if self._format >= DEVICE_FORMAT else ""
-        which = f"coalesce(device, '{MAIN_MEMORY}') = ?" if of_device else f"'{MAIN_MEMORY}' = ?"
-        query = (
-            f"SELECT {PROGRESS} FROM training_progress{of_device} "
-            f"WHERE end_ns >= ? AND start_ns < ? AND {which} ORDER BY id"
-        )
-        return [
-            ProgressRow(*row)._replace(device=device)
-            for row in self._all(query, PROGRESS_KINDS, first_ns, last_ns, device)
-        ]
-
-    def training_devices(self) -> list[str]:
-        """Whose memory the tensors of training steps were seen in, main memory first."""
-        self._open()
-        if self._format < DEVICE_FORMAT:
-            return [MAIN_MEMORY]
-        return [
-            MAIN_MEMORY,
-            *(row[0] for row in self._all("SELECT DISTINCT device FROM progress_device ORDER BY 1", "t")),
-        ]
-
-    def training_progress(self, row: ProgressRow) -> Progress:
-        """When those steps ended, and what tensors held."""
-        rows = self._all("SELECT data FROM training_progress WHERE id = ?", "b", row.id)
-        try:
-            return decode_progress(row, rows[0][0])
-        except (IndexError, ValueError) as error:
-            raise self._damaged(f"training from step {row.first}: {error}") from None
-
-    def imported(self) -> ImportedFrom | None:
-        """The file of another tool that the session was made from; None where memtui recorded it."""
-        plain = self._meta("hello").get("imported")
-        try:
-            return None if plain is None else ImportedFrom.from_plain(plain)
-        except ValueError as error:
-            raise self._damaged(str(error)) from None
-
-    def driver_memory(self) -> list[DriverMemory]:
-        """What the driver of a GPU said is free, in an imported log, by time."""
-        self._open()
-        if self._format < IMPORT_FORMAT:
-            return []
-        rows = self._all("SELECT t_ns, free_bytes, total_bytes FROM driver_memory ORDER BY t_ns", "iii")
-        return [DriverMemory(*row) for row in rows]
-
-    def learning(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list[LearningPoint]:
-        """Loss and accuracy in a half-open time range, in the order they came."""
-        self._open()
-        if self._format < LEARNING_FORMAT:
-            return []
-        query = f"SELECT {LEARNING} FROM learning WHERE t_ns >= ? AND t_ns < ? ORDER BY id"
-        return [LearningPoint(*row) for row in self._all(query, LEARNING_KINDS, first_ns, last_ns)]
-
-    def trainings(self) -> list[About]:
-        """What those processes train that tell how well they learn."""
-        self._open()
-        if self._format < LEARNING_FORMAT:
-            return []
-        try:
-            return [about_of(*row) for row in self._all("SELECT pid, about FROM learning_about ORDER BY pid", "it")]
-        except ValueError as error:
-            raise self._damaged(str(error)) from None
-
-    def tensor_places(self, after: int) -> list[tuple[int, int, int]]:
-        """(number, pid, from when on) of the maps with higher numbers, rising: ``tensor_map`` has one of them."""
-        self._open()
-        if self._format < TRACED_FORMAT:
-            return []
-        return self._all("SELECT id, pid, t_ns FROM tensor_ranges WHERE id > ? ORDER BY id", "iii", after)
-
-    def tensor_map(self, number: int) -> TensorMap:
-        """Where the tensors of a process lay from a moment on."""
-        rows = self._all("SELECT data FROM tensor_ranges WHERE id = ?", "b", number)
-        try:
-            return decode_map(rows[0][0])
-        except (IndexError, ValueError) as error:
-            raise self._damaged(f"places of tensors: {error}") from None
-
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         """Events of a half-open time range."""
         query = "SELECT t_ns, kind, text FROM event WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"
         return [Event(*row) for row in self._all(query, "itt", first_ns, last_ns)]
-
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = connect_reader(self.path)
-            self._format = format_of(self._connection)
-            self._has_log = has_log(self._connection)
-        return self._connection
-
-    def _all(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
-        """The rows of an answer, checked against the kinds of its columns (``checks.check_rows``)."""
-        try:
-            rows = read_all(self._open(), self.path, query, values)
-            check_rows(rows, kinds)
-        except sqlite3.DatabaseError as error:
-            raise unreadable(self.path, error) from None
-        except ValueError as error:
-            raise self._damaged(str(error)) from None
-        return rows
-
-    def _damaged(self, what: str) -> SessionError:
-        return SessionError(f"{self.path}: is damaged: {what}")
 
     def _next_row(self, rows: list[tuple[Any, ...]], low: int) -> int:
         """The key behind a part of an answer in the order of its keys, which began at ``low``."""
@@ -595,13 +420,6 @@ class SessionReader:
             for row, value in zip(self._unalias(ids).tolist(), values.tolist(), strict=True):
                 found[row] = found.get(row, 0) + value
         return found
-
-    def _meta(self, without: str = "") -> dict[str, Any]:
-        try:
-            rows = self._all("SELECT key, value FROM meta WHERE key != ?", "tt", without)
-            return {key: parse_json(value) for key, value in rows}
-        except ValueError as error:
-            raise self._damaged(f"its description: {error}") from None
 
     def _unalias(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Replace ids of merged rows by the row that took them in."""

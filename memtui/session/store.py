@@ -268,13 +268,18 @@ def format_of(connection: sqlite3.Connection) -> int:
 
 
 @cache
+def missing_tables(version: int) -> frozenset[str]:
+    """Names of today's tables that a session of this format has not."""
+    return frozenset(table for since, tables in _TABLES_SINCE.items() if since > version for table in tables)
+
+
+@cache
 def _known_schema(version: int) -> list[tuple[str, ...]]:
     connection = sqlite3.connect(":memory:")
     connection.executescript(schema())
     found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     connection.close()
-    later = {table for since, tables in _TABLES_SINCE.items() if since > version for table in tables}
-    return sorted(_normal(entry) for entry in found if entry[2] not in later)
+    return sorted(_normal(entry) for entry in found if entry[2] not in missing_tables(version))
 
 
 def _normal(entry: tuple[Any, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Files that a crash leaves whole: written beside themselves, brought to the disk, and renamed."""
+"""Files that a study or a command writes: whole, and only where they may be."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from memtui.errors import UserError
+from memtui.whole_file import replace_whole
 
 _REMEDY = "name another folder with -o"
 ANOTHER_FILE = "name another file"
@@ -22,25 +23,20 @@ def check_place(path: Path, *, force: bool) -> None:
 
 
 def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
-    """Replace a file, mode 0600: whoever looks, at any time and after any crash, sees the old text or the new one.
-
-    Raises UserError, which ends with ``remedy``.
-    """
-    beside = path.with_name(f".{path.name}.new")
+    """Replace a file, mode 0600; it is never there in part. Raises UserError, which ends with ``remedy``."""
     try:
-        beside.unlink(missing_ok=True)
-        with open(beside, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(beside, path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_whole(path, text, 0o600)
     except OSError as error:
         raise unwritable(path, error, remedy) from None
+
+
+def made_folder(path: Path) -> Path:
+    """A folder that is there, mode 0700 where it was not. Raises UserError."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from None
+    return path
 
 
 def unwritable(path: Path, error: OSError, remedy: str = _REMEDY) -> UserError:

@@ -6,10 +6,10 @@ import os
 import platform
 import socket
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from memtui import __version__
+from memtui.probes.host import processor_name
 from memtui.units import size
 
 
@@ -18,7 +18,7 @@ def describe() -> dict[str, Any]:
     return {
         "hostname": socket.gethostname(),
         "kernel": platform.release(),
-        "cpu": _cpu(),
+        "cpu": processor_name(),
         "cpus": len(os.sched_getaffinity(0)),
         "memory": size(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
         "python": platform.python_version(),
@@ -39,13 +39,3 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _cpu() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.machine() or "unknown CPU"

@@ -1,4 +1,4 @@
-"""From finished runs to the files that stay: HTML to hand on, JSON with every number."""
+"""From finished runs to the files that stay: HTML to hand on, its figures, JSON with every number."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from memtui.analysis.statistics import median
 from memtui.foreign import short_command
 from memtui.masking import mask_secrets
 from memtui.study.draw import svg
-from memtui.study.files import write_safely
+from memtui.study.files import made_folder, write_safely
 from memtui.study.findings import Findings
 from memtui.study.page import page
 from memtui.study.studies.base import Observed, Setting, Study
 from memtui.units import span
 
 MASK = "***"
+FIGURES = "figures"
 NOTABLE_CPUS = 0.15  # taken by others
 _COMMAND_CHARACTERS = 200
 
@@ -34,11 +35,14 @@ def write(
     *,
     redact: bool,
 ) -> dict[str, Any]:
-    """Write ``NAME.html`` and ``NAME.json`` into a folder; the document of the latter. Raises UserError."""
+    """Write ``NAME.html``, ``NAME.json`` and ``figures/NAME-CHART.svg``; what is in the JSON. Raises UserError."""
     found = study.find(setting, observed)
     found = replace(found, doubts=[*found.doubts, *disturbed(observed, machine["cpus"])])
     plain = to_plain(study, setting, found, observed, machine, redact=redact)
-    html = page(study, found, plain["about"], svg)
+    drawn = {chart.name: svg(chart) for chart in found.charts}
+    for name, picture in drawn.items():
+        write_safely(made_folder(folder / FIGURES) / f"{study.name}-{name}.svg", picture)
+    html = page(study, found, plain["about"], lambda chart: drawn[chart.name])
     write_safely(folder / f"{study.name}.html", html)
     write_safely(folder / f"{study.name}.json", json.dumps(plain, indent=1) + "\n")
     return plain

@@ -94,6 +94,30 @@ def layer_labels(root_modules: Iterable[nn.Module]) -> Iterator[None]:
                 label.__exit__(None, None, None)
 
 
+class HandLabels:
+    """Marks backward passes by hand with the name of their module, for the profiler."""
+
+    def __init__(self, names: Mapping[int, str] | None = None) -> None:
+        self.names = names or {}
+        """Of modules, by identity; of others it is the class."""
+        self._open: list[Any] = []
+
+    @property
+    def inside(self) -> bool:
+        """Whether one has not ended."""
+        return bool(self._open)
+
+    def enter_backward(self, module: nn.Module) -> None:
+        """One begins."""
+        label: Any = torch.profiler.record_function(BY_HAND + self.names.get(id(module), type(module).__name__))
+        label.__enter__()
+        self._open.append(label)
+
+    def leave_backward(self, module: nn.Module) -> None:
+        """The last one that began has ended."""
+        self._open.pop().__exit__(None, None, None)
+
+
 class ExactStep(AbstractContextManager["ExactStep"]):
     """Records what runs inside ``with`` as one step: ``trace`` tells it afterwards.
 

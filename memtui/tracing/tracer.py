@@ -27,7 +27,7 @@ from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_usage import stretches
 from memtui.samples import MAIN_MEMORY, AllocationStep, TensorRanges, Told
 from memtui.tracing import by_hand, torch_private
-from memtui.tracing.exact import BY_HAND, ExactStep, layer_labels, layer_names
+from memtui.tracing.exact import ExactStep, HandLabels, layer_labels, layer_names
 from memtui.tracing.expense import Expense
 from memtui.tracing.inject import EVERY, SOCKET
 from memtui.tracing.known import Departures, Known, LastingTensors, Storages, known_of, tensors_in
@@ -57,8 +57,7 @@ class Tracer:
         self._clock = next(map(weakref.ref, self._optimizers), None)  # the optimiser whose steps are counted
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet(modules)  # that are called by no other module
         self._inputs: list[Any] = []
-        self._names: dict[int, str] = {}  # of the layers, while a step is recorded
-        self._by_hand: list[Any] = []  # labels of backward passes that the program computes itself
+        self._by_hand = HandLabels()
         self.also: Callable[[Told], object] | None = None
         """Hears what is told the recorder, in this thread."""
         self._passes = 0  # of a model in the step that is recorded
@@ -145,7 +144,7 @@ class Tracer:
         if (self._steps - FIRST) % self._every == 0:
             self._find_roots()
             if torch_private.problem():
-                self._send_ranges(self._all_known()[0])  # as much as can be told
+                self._send_ranges(self._all_known(self._lasting.now()))  # as much as can be told
             elif self._expense.recording_affordable:
                 self._begin_recorded()
                 return
@@ -184,16 +183,13 @@ class Tracer:
         """The program computes gradients of a module's parameters itself."""
         self._watch.by_hand += 1
         if self._recorded is not None and self._recorded.problem is None:
-            name = self._names.get(id(module), type(module).__name__)
-            label = torch.profiler.record_function(BY_HAND + name)
-            label.__enter__()
-            self._by_hand.append(label)
+            self._by_hand.enter_backward(module)
 
     def leave_backward(self, module: Any) -> None:
         """They are there."""
         self._watch.by_hand -= 1
-        if self._by_hand:
-            self._by_hand.pop().__exit__(None, None, None)
+        if self._by_hand.inside:
+            self._by_hand.leave_backward(module)
             if self._recorded is not None:
                 self._recorded.note_gradients(known_of((module,), ()))
         elif self._watching:
@@ -205,7 +201,9 @@ class Tracer:
     def _begin_recorded(self) -> None:
         begin = time.perf_counter_ns()
         self._inputs, self._passes = [], 0
-        known, departures = self._all_known()
+        lasting = self._lasting.now()
+        known = self._all_known(lasting)
+        departures = Departures(lasting, known.others)
         self._look_inside()
         self._recorded = self._window.enter_context(ExactStep(self._steps, known, departures))
         self._cost_ns = time.perf_counter_ns() - begin
@@ -220,7 +218,7 @@ class Tracer:
             return None
         if recorded.history_problem:
             self._say_once(recorded.history_problem)
-        known, _ = self._all_known()
+        known = self._all_known(self._lasting.now())
         traces = {device: (recorded.trace(known, device), recorded.dropped) for device in recorded.devices}
         self._inputs = []
         cost_ns = self._cost_ns + time.perf_counter_ns() - begin
@@ -295,12 +293,10 @@ class Tracer:
     def _known(self) -> Known:
         return known_of(tuple(self._roots), tuple(self._optimizers), self._inputs)
 
-    def _all_known(self) -> tuple[Known, Departures]:
-        """With what belongs to no model and no optimiser, too, which takes longer; and when that goes."""
-        lasting = self._lasting.now()
+    def _all_known(self, lasting: list[torch.Tensor]) -> Known:
+        """With what belongs to no model and no optimiser, too, which takes longer."""
         self._watch.take_others(lasting)
-        known = known_of(tuple(self._roots), tuple(self._optimizers), self._inputs, lasting)
-        return known, Departures(lasting, known.others)
+        return known_of(tuple(self._roots), tuple(self._optimizers), self._inputs, lasting)
 
     def _look_inside(self) -> None:
         """Layers and inputs of what is about to be recorded, by hooks of the models.
@@ -311,7 +307,7 @@ class Tracer:
         if torch_private.compiled_frames():
             return
         roots = tuple(self._roots)
-        self._names = layer_names(roots)
+        self._by_hand.names = layer_names(roots)
         self._window.enter_context(layer_labels(roots))
         self._look_at_inputs()
 
@@ -378,11 +374,16 @@ def start(path: Path, every: int, modules: Iterable[Any] = (), optimizers: Itera
         more = torch_private.watching_problem()
         rest = f"steps are timed, tensors not seen: {more}" if more else "steps are timed and tensors seen all the same"
         print(f"memtui: process {os.getpid()}: {why}; {rest}", file=sys.stderr)
-    for name, value in QUIET_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)  # soon enough where no profiler has run yet
+    _hush_profiler()
     tracer = Tracer(every, lambda: Sender(path), modules, optimizers)
     _running = weakref.ref(tracer)
     return tracer
+
+
+def _hush_profiler() -> None:
+    """Soon enough where no profiler has run yet."""
+    for name, value in QUIET_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
 
 
 class _Nobody:
@@ -401,8 +402,7 @@ def quietly(every: int, modules: Iterable[Any], optimizers: Iterable[Any]) -> Tr
     """Trace this process for itself, without a recorder; None where this torch cannot."""
     if torch_private.problem():
         return None
-    for name, value in QUIET_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    _hush_profiler()
     return Tracer(every, _Nobody, modules, optimizers)
 
 

@@ -180,6 +180,12 @@ class Panel(Painted):
     def on_click(self, event: events.Click) -> None:
         self.post_message(self.Chosen(self))
 
+    def ask_for_time(self, event: events.Click, axis: TimeAxis, before: int) -> None:
+        """Say which moment was clicked, where it was one; ``before`` cells of the inside come before the axis."""
+        columns, column = self.size.width - 2 - before, event.x - 1 - before
+        if 0 <= column < columns and 0 < event.y < self.size.height - 1:
+            self.post_message(self.TimeAsked(axis.moment(column, columns)))
+
     def paint(self, width: int, height: int) -> list[Line]:
         if width < 6 or height < 3:
             return []

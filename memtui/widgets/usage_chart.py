@@ -22,9 +22,7 @@ class UsageChart(Panel):
 
     def on_click(self, event: events.Click) -> None:
         super().on_click(event)
-        columns, column = self.size.width - 2 - AXIS, event.x - 1 - AXIS
-        if 0 <= column < columns and 0 < event.y < self.size.height - 1:
-            self.post_message(self.TimeAsked(self.view.axis.moment(column, columns)))
+        self.ask_for_time(event, self.view.axis, AXIS)
 
     def heading_right(self, width: int) -> Line:
         """What is held at the cursor."""

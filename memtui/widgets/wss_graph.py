@@ -21,9 +21,8 @@ class WssGraph(Panel):
     title = "working set"
 
     def on_click(self, event: events.Click) -> None:
-        columns, column = self.size.width - 2 - AXIS, event.x - 1 - AXIS
-        if self.view is not None and 0 <= column < columns and 0 < event.y < self.size.height - 1:
-            self.post_message(self.TimeAsked(self.view.axis.moment(column, columns)))
+        if self.view is not None:
+            self.ask_for_time(event, self.view.axis, AXIS)
 
     def heading(self) -> Line:
         if not self.view.note:

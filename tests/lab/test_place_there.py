@@ -23,7 +23,7 @@ echo memory on nodes: $nodes
 cd {root}
 export PYTHONPATH={root} PYTHONDONTWRITEBYTECODE=1 XDG_STATE_HOME=/tmp/state
 place() {{ {python} -P -m memtui place "$@" --no-config; }}
-pools() {{ place profile mlp --no-tui --batch 4 --seconds 0.001 --threads 1 "$@"; }}
+pools() {{ place profile mlp --mode isolated --no-tui --batch 4 --seconds 0.001 --threads 1 "$@"; }}
 if [ $nodes = 0-1 ]; then
     pools --pools numa:0,numa:1 -o /tmp/p.memtui || bad=$?
     place solve /tmp/p.memtui --ratio 1:1 --run --json > $SCRATCH/run.json || bad=$?
