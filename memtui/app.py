@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memtui.placement.store import ProfileFile
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
     from memtui.session.reader import SessionReader
-    from memtui.views_comparison import Run
+    from memtui.views_comparison import Recorded, SameWindows
     from memtui.views_home import HomeView
 
 Shown = TypeVar("Shown", bound="App[Any]")
@@ -160,12 +160,15 @@ def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], fig
         return _shown(partial(BenchApp, title, hear, figures)).return_code or 0
 
 
-def run_comparison(runs: Sequence[Run]) -> int:
-    """Show trainings over each other until it is left; the exit code. Raises UserError: no terminal to draw on."""
+def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindows] | None) -> int:
+    """Show sessions over each other until it is left; the exit code. Raises UserError: no terminal to draw on.
+
+    ``derive``: all of them in windows of one length, asked for in a thread; None where they have that.
+    """
     with _ready():
         from memtui.screens.comparison import ComparisonApp
 
-        return _shown(partial(ComparisonApp, runs)).return_code or 0
+        return _shown(partial(ComparisonApp, sessions, derive)).return_code or 0
 
 
 def run_placement(file: ProfileFile) -> int:

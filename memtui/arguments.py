@@ -163,10 +163,18 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
         help="of which recording (default: the one that observes the caller, or the only one that runs)",
     )
     made = command("report", "the numbers of a session", redact)
-    made.add_argument("file", metavar="FILE", type=Path)
+    made.add_argument("file", metavar="FILE", type=Path, nargs="?", help="session")
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON document")
-    form.add_argument("--html", action="store_true", help="as a page with figures: report FILE --html > page.html")
+    form.add_argument(
+        "--html",
+        type=Path,
+        nargs="?",
+        const=Path("-"),
+        metavar="PAGE",
+        help="as a page with figures, in a file, or on standard output: report FILE --html > page.html",
+    )
+    made.add_argument("--force", action="store_true", help="overwrite a page that is there")
     made = command("export", "write a session in a form that other programs read", redact)
     made.add_argument("file", metavar="FILE", type=Path)
     made.add_argument("--to", choices=FORMATS, required=True, help="form")
@@ -189,9 +197,17 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
             screen,
         )
     )
-    made = command("compare", "trainings over each other on one axis: loss, accuracy, tensor memory", screen)
-    made.add_argument("files", metavar="FILE", nargs="+", type=Path, help="sessions of memtui train")
-    made.add_argument("--json", action="store_true", help="as one JSON document")
+    text = (
+        "sessions over each other on one axis: working set, RSS, VM, reuse; of trainings loss, accuracy, tensor memory"
+    )
+    made = command("compare", text, redact, screen)
+    made.add_argument(
+        "files", metavar="FILE", nargs="+", type=Path, help="sessions, at most 8; others are held against the first"
+    )
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as one JSON document, with figures and curves")
+    form.add_argument("--html", type=Path, metavar="FILE", help="as one page with figures (needs memtui[study])")
+    made.add_argument("--force", action="store_true", help="overwrite a page that is there")
     made.add_argument("--no-tui", dest="tui", action="store_false", help="as text, also on a terminal")
     text = "which memory each tensor should live in: place profile mlp, compare FILE, solve FILE --ratio 1:1, show FILE"
     add_place(command("place", text, screen))

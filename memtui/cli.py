@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from memtui.running import Running
     from memtui.samples import Options
 
+STANDARD_OUTPUT = Path("-")
 SLOW_S = 1.0  # what takes longer says that it works, and what it made
 
 
@@ -324,14 +325,26 @@ def _drop_root() -> None:
 
 def _report(args: argparse.Namespace) -> int:
     _drop_root()
-    if args.html:
+    if args.file is None and args.html not in (None, STANDARD_OUTPUT):  # report --html FILE: that is the session
+        args.file, args.html = args.html, STANDARD_OUTPUT
+    if args.file is None:
+        raise UserError("name a session: memtui report FILE")
+    if args.html is not None:
         from contextlib import closing
 
         from memtui.export.page import page
         from memtui.export.source import open_source
+        from memtui.study.files import ANOTHER_FILE, check_place, write_safely
 
+        if args.html != STANDARD_OUTPUT:
+            check_place(args.html, force=args.force)
         with closing(open_source(args.file, redact=args.redact)) as source:
-            print(page(source), end="")
+            text = page(source)
+        if args.html == STANDARD_OUTPUT:
+            print(text, end="")
+        else:
+            write_safely(args.html, text, ANOTHER_FILE)
+            print(visible(str(args.html)))
         return 0
     _print_report(args.file, as_json=args.json, redact=args.redact)
     return 0
@@ -474,7 +487,7 @@ def _compare(args: argparse.Namespace) -> int:
     from memtui.compare import compare
 
     _drop_root()
-    return compare(args, lambda: _prepare_screen(args))
+    return compare(args, lambda: _prepare_screen(args), lambda line: _say(args, line))
 
 
 def _place(args: argparse.Namespace) -> int:

@@ -1,71 +1,246 @@
-"""``memtui compare``: several trainings over each other, on screen, as text or as JSON."""
+"""``memtui compare``: several sessions over each other, on screen, as text, as JSON or as a page."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from memtui.errors import UserError
-from memtui.foreign import visible
-from memtui.present.comparison import run_of, told_apart
-from memtui.session.reader import SessionReader
+from memtui.export.source import Source, open_source
+from memtui.foreign import short_command, visible
+from memtui.present.comparison import told_apart
+from memtui.present.differences import FIGURES, Row, condition_rows, figure_rows, notes, sentences
+from memtui.present.recorded import names, recorded
+from memtui.present.same_windows import differ, in_same_windows
 from memtui.units import duration, size
-from memtui.views_comparison import LETTERS, MOST, Run, change_words
+from memtui.views_comparison import LETTERS, MOST, Line, Memory, Recorded, Run, SameWindows, change_words
+
+PATIENCE_S = 1.0  # what takes longer says that it works
+Say = Callable[[str], None]
 
 
-def compare(args: argparse.Namespace, prepare: Callable[[], object]) -> int:
-    """The command; returns the exit code. ``prepare`` makes the terminal ready for a screen.
+def compare(args: argparse.Namespace, prepare: Callable[[], object], say: Say) -> int:
+    """The command; returns the exit code. ``prepare`` makes the terminal ready for a screen, ``say`` tells of progress.
 
     Raises:
-        UserError: a file is no session, tells of no training, or there are too many.
+        UserError: a file is no session, has nothing to compare, or there are too many.
     """
-    runs = read(args.files)
-    if args.json:
-        print(json.dumps([plain(run, path) for run, path in zip(runs, args.files, strict=True)], indent=2))
-    elif args.tui and sys.stdin.isatty() and sys.stdout.isatty():
-        from memtui.app import run_comparison
+    if len(args.files) > MOST:
+        raise UserError(f"at most {MOST} sessions can be told apart, not {len(args.files)}")
+    if args.html is not None:
+        _check_page(args.html, force=args.force)
+    with ExitStack() as stack:
+        readers = [stack.enter_context(closing(open_source(path, redact=args.redact))) for path in args.files]
+        sessions = read(readers, args.files, redact=args.redact)
+        if args.html is not None:
+            with _Patience(say):
+                _write_page(args.html, sessions, readers)
+            print(visible(str(args.html)))
+        elif args.json:
+            with _Patience(say):
+                same = same_windows(sessions, readers)
+            titles = [reader.title if args.redact else str(reader.path) for reader in readers]
+            print(json.dumps(plain(sessions, same, titles), indent=2))
+        elif args.tui and sys.stdin.isatty() and sys.stdout.isatty():
+            from memtui.app import run_comparison
 
-        prepare()
-        return run_comparison(runs)
-    else:
-        print("\n".join(map(visible, table(runs))))
+            prepare()
+            return run_comparison(sessions, _later(sessions, args.files, redact=args.redact))
+        else:
+            with _Patience(say):
+                same = same_windows(sessions, readers)
+            print("\n".join(map(visible, text(sessions, same))))
     return 0
 
 
-def read(paths: Sequence[Path]) -> list[Run]:
-    """The trainings of sessions. Raises UserError."""
-    if len(paths) > MOST:
-        raise UserError(f"at most {MOST} trainings can be told apart, not {len(paths)}")
-    runs = []
-    for path in paths:
-        reader = SessionReader(path)
-        try:
-            run = run_of(reader)
-        finally:
-            reader.close()
-        if run is None:
-            raise UserError(f"{path}: tells of no training; memtui train NETWORK -o FILE records one")
-        runs.append(run)
-    return told_apart(runs, paths)
+def read(readers: Sequence[Source], paths: Sequence[Path], *, redact: bool = False) -> list[Recorded]:
+    """The sessions. Raises UserError."""
+    called = names(paths, redact=redact)
+    found = [recorded(reader, name) for reader, name in zip(readers, called, strict=True)]
+    for path, one in zip(paths, found, strict=True):
+        if one.training is None and one.memory is None:
+            raise UserError(
+                f"{path}: holds no window and no training, so there is nothing to compare (of the file of another tool "
+                "memtui breakdown shows what memory is made of)"
+            )
+    return told_apart(found)
 
 
-def plain(run: Run, path: Path) -> dict[str, Any]:
-    """An entry of the JSON document: figures, and the curves as pairs."""
-    names = ("loss", "accuracy", "memory", "loss_s", "accuracy_s", "memory_s", "step")
-    curves = {name: [getattr(run, name).x.tolist(), getattr(run, name).y.tolist()] for name in names}
-    figures = {name: getattr(run, name) for name in Run.__dataclass_fields__ if name not in names}
-    return {"session": str(path), **figures, "curves": curves}
+def same_windows(sessions: Sequence[Recorded], readers: Sequence[Source]) -> SameWindows | None:
+    """All in windows of one length; None where they have that already. Raises SessionError."""
+    memories = [session.memory for session in sessions]
+    return in_same_windows(readers, memories) if differ(memories) else None
 
 
-def table(runs: Sequence[Run]) -> list[str]:
+def _later(sessions: Sequence[Recorded], paths: Sequence[Path], *, redact: bool) -> Callable[[], SameWindows] | None:
+    """``same_windows`` for a thread of its own; None where there is nothing to do."""
+    memories = [session.memory for session in sessions]
+    if not differ(memories):
+        return None
+
+    def derive() -> SameWindows:
+        with ExitStack() as stack:
+            readers = [stack.enter_context(closing(open_source(path, redact=redact))) for path in paths]
+            return in_same_windows(readers, memories)
+
+    return derive
+
+
+class _Patience:
+    """Says that it works where it takes long."""
+
+    def __init__(self, say: Say) -> None:
+        self._timer = threading.Timer(PATIENCE_S, say, ("reading page sets ...",))
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+
+def _check_page(path: Path, *, force: bool) -> None:
+    """Raise UserError where a page could not be drawn or written: before anything is read, not after."""
+    from memtui.study import draw
+    from memtui.study.files import check_place
+
+    draw.load()
+    check_place(path, force=force)
+
+
+def _write_page(path: Path, sessions: Sequence[Recorded], readers: Sequence[Source]) -> None:
+    from memtui.compare_page import page
+    from memtui.session.page_windows import PageWindows, busiest
+    from memtui.study import draw
+    from memtui.study.files import ANOTHER_FILE, write_safely
+    from memtui.study.trace import picture_of
+
+    pictures = []
+    for reader in readers:
+        process = busiest(reader)
+        pictures.append(None if process is None else picture_of(PageWindows(reader, process.key)))
+    html = page(sessions, same_windows(sessions, readers), pictures, draw.svg)
+    write_safely(path, html, ANOTHER_FILE)
+
+
+def plain(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequence[str]) -> dict[str, Any]:
+    """The JSON document: figures, curves as pairs, and what the others have of the first."""
+    memories = [session.memory for session in sessions]
+    rows = [*figure_rows(memories), *condition_rows(sessions)]
+    return {
+        "sessions": [
+            {
+                "session": title,
+                "name": one.name,
+                "program": one.program,
+                "conditions": dict(one.conditions),
+                "training": None if one.training is None else _training(one.training),
+                "memory": None if one.memory is None else _memory(one.memory),
+            }
+            for title, one in zip(titles, sessions, strict=True)
+        ],
+        "differences": [{"name": row.name, "values": list(row.values), "against_first": _shares(row)} for row in rows],
+        "sentences": sentences(sessions, same),
+        "notes": notes(sessions, same),
+        "same_windows": None
+        if same is None
+        else {
+            "interval_s": same.interval_s or None,
+            "reason": same.reason,
+            "sessions": [None if memory is None else _memory(memory) for memory in same.memories],
+        },
+    }
+
+
+def _shares(row: Row) -> list[float | None]:
+    """How much more than the first each is, 0.1: a tenth; None where that means nothing."""
+    first = row.values[0]
+    return [
+        value / first - 1 if change and isinstance(value, float | int) and isinstance(first, float | int) else None
+        for value, change in zip(row.values, row.changes, strict=True)
+    ]
+
+
+def _training(run: Run) -> dict[str, Any]:
+    lines = ("loss", "accuracy", "memory", "loss_s", "accuracy_s", "memory_s", "step")
+    figures = {name: getattr(run, name) for name in Run.__dataclass_fields__ if name not in lines}
+    return {**figures, "curves": {name: _pairs(getattr(run, name)) for name in lines}}
+
+
+def _memory(memory: Memory) -> dict[str, Any]:
+    return {
+        "interval_s": list(memory.interval_s),
+        **memory.figures,
+        "reasons": dict(memory.reasons),
+        "power": [dict(one) for one in memory.power],
+        "curves": {name: _pairs(getattr(memory, name)) for name in ("wss", "rss", "mapped", "reuse")},
+    }
+
+
+def _pairs(line: Line) -> list[list[float | None]]:
+    return [line.x.tolist(), [None if np.isnan(value) else value for value in line.y.tolist()]]
+
+
+def text(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
+    """Lines: trainings, figures, conditions that differ, and what is to be known."""
+    memories = [session.memory for session in sessions]
+    parts = [
+        [
+            f"{letter}  {one.name}: {short_command(one.program, 100)}"
+            for letter, one in zip(LETTERS, sessions, strict=False)
+        ]
+    ]
+    runs = [(letter, one.training) for letter, one in zip(LETTERS, sessions, strict=False) if one.training is not None]
+    if runs:
+        parts.append(table(runs))
+    if rows := figure_rows(memories):
+        parts.append(_aligned(rows, len(sessions)))
+    if same is not None and not same.reason:
+        lines = _aligned(figure_rows(same.memories), len(sessions))
+        parts.append([f"in windows of {duration(same.interval_s)}, merged:", *lines])
+    if rows := condition_rows(sessions):
+        parts.append(["conditions that differ:", *_aligned(rows, len(sessions))])
+    if found := notes(sessions, same):
+        parts.append(found)
+    return [line for number, part in enumerate(parts) for line in ([""] * bool(number) + part)]
+
+
+def _aligned(rows: Sequence[Row], count: int) -> list[str]:
+    """A column for each session, with how much more than the first it is."""
+    head = ["", *LETTERS[:count]]
+    figures = any(row.name in FIGURES for row in rows)
+    cells = [
+        [
+            row.label,
+            *(
+                f"{cell}  {change:>8}" if figures and any(row.changes) and number else cell
+                for number, (cell, change) in enumerate(zip(row.cells, row.changes, strict=True))
+            ),
+        ]
+        for row in rows
+    ]
+    widths = [max(len(line[column]) for line in [head, *cells]) for column in range(count + 1)]
+    return [
+        "   ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        for line in [head, *cells]
+    ]
+
+
+def table(runs: Sequence[tuple[str, Run]]) -> list[str]:
     """Lines of text: a head and one line for each training."""
-    head = ("", "training", "iterations", "accuracy", "loss", "iteration", "peak above start", "against A", "in")
-    rows = [head]
-    for letter, run in zip(LETTERS, runs, strict=False):
+    head = ("", "training", "iterations", "accuracy", "loss", "iteration", "peak above start", "against", "in")
+    first = runs[0][1]
+    rows = [(*head[:-2], f"against {runs[0][0]}", head[-1])]
+    for letter, run in runs:
         above = run.peak_above_start_bytes
         rows.append(
             (
@@ -76,7 +251,7 @@ def table(runs: Sequence[Run]) -> list[str]:
                 f"{run.last_loss:.4g}" if run.last_loss is not None else "n/a",
                 duration(run.step_ms / 1e3) if run.step_ms is not None else "n/a",
                 size(above) if above is not None else "n/a",
-                change_words(run, runs[0]) or "-",
+                change_words(run, first) or "-",
                 run.segment + (" alone" if run.one_segment and run.segment else ""),
             )
         )

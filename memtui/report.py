@@ -73,7 +73,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         if allowed(hello.options.max_overhead_ppm) and len(samples)
         else None,
         "overhead": _overhead(reader, rows, end_ns - begin_ns),
-        "power": _power(reader.power(0, 2**62)),
+        "power": mean_power(reader.power(0, 2**62)),
         "training": training(reader, own_steps),
         "imported": origin(reader),
         "learning": learning(reader, own_steps),
@@ -303,7 +303,7 @@ def _longest_pause_s(rows: list[dict[str, Any]]) -> float | None:
     return max(known) / SECOND_NS if known else None
 
 
-def _power(readings: list[PowerReading]) -> list[dict[str, Any]]:
+def mean_power(readings: list[PowerReading]) -> list[dict[str, Any]]:
     """Mean power and energy per source.
 
     Energy is what the device's counter rose by; a counter that fell was reset and has a new origin.
@@ -340,7 +340,7 @@ def format_report(report: dict[str, Any]) -> str:
     lines += allocation_words(report["allocations"], what)
     for device, found in report["device_allocations"].items():
         lines += [f"{device:<12} {line[13:]}" for line in allocation_words(found, what)]
-    lines += _category_words(report["by_category"])
+    lines += category_words(report["by_category"])
     for power in report["power"]:
         shown = f"mean {power['mean_w']:.1f} W" if power["mean_w"] is not None else f"n/a: {power['reason']}"
         joules = f", {energy(power['energy_j'])}" if power["energy_j"] is not None else ""
@@ -409,7 +409,7 @@ def _recorded_words(report: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _category_words(found: dict[str, Any] | None) -> list[str]:
+def category_words(found: dict[str, Any] | None) -> list[str]:
     if found is None:
         return []
     if found["reason"]:

@@ -1,8 +1,10 @@
-"""What is shown of several trainings over one another: values for widgets and for text."""
+"""What is shown of several sessions over one another: values for widgets, for text and for a page."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,7 @@ MOST = len(LETTERS)  # more lines than that nobody tells apart
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """Values at rising places of an axis."""
+    """Values at rising places of an axis; each holds to the next, and nan is not known."""
 
     x: Floats
     y: Floats
@@ -61,14 +63,76 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What was recorded of the memory of a program, or the same in longer windows.
+
+    Attributes:
+        interval_s: windows that were asked for, shortest and longest.
+        wss, rss, mapped: bytes over seconds since the first window began; ``mapped``: address space.
+        reuse: percent of all touches that a memory of so many bytes certainly holds (LRU), first touches among them.
+        figures: numbers with units in their names, of ``present.figures``; None: not known.
+        reasons: why, by the name of a figure.
+        power: of each source, as in a report: ``mean_w``, ``energy_j``.
+    """
+
+    interval_s: tuple[float, float]
+    wss: Line
+    rss: Line
+    mapped: Line
+    reuse: Line
+    figures: Mapping[str, float | None]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    power: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """A session that is compared.
+
+    Attributes:
+        name: of its file, as short as tells it apart.
+        program: what ran.
+        conditions: under which it was recorded, in words, by what they are.
+        training: None where it tells of none.
+        memory: None where no window was recorded.
+        doubts: what makes its numbers less than exact.
+    """
+
+    name: str
+    program: str
+    conditions: Mapping[str, str]
+    training: Run | None
+    memory: Memory | None
+    doubts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SameWindows:
+    """Sessions of different windows in windows of one length, of the pages that were stored of one process each.
+
+    Attributes:
+        interval_s: the length.
+        memories: in the order of the sessions; None where it cannot be derived.
+        reasons: why, by place in that order.
+        reason: why there is none at all; empty where there are some.
+    """
+
+    interval_s: float
+    memories: Sequence[Memory | None]
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class OverlayView:
-    """Lines of several trainings on one pair of axes.
+    """Lines of several sessions on one pair of axes.
 
     Attributes:
         title: what the values are.
-        lines: one for each training, in their order; empty where it has none.
+        lines: one for each session, in their order; empty where it has none.
         unit: of the values: "bytes", "%" or "" (plain numbers).
-        across: what the other axis counts: "iterations", "s", or "%" of the allocations and frees of one iteration.
+        across: what the other axis counts: "iterations", "s", "%" of the allocations and frees of one iteration,
+            "share" (percent of the session), or "bytes" of memory.
     """
 
     title: str
@@ -81,5 +145,17 @@ def change_words(run: Run, first: Run) -> str:
     """How much less or more memory a training takes than another one at its peak, above the start."""
     if run is first or not run.peak_above_start_bytes or not first.peak_above_start_bytes:
         return ""
-    share = run.peak_above_start_bytes / first.peak_above_start_bytes - 1
-    return f"{share:+.1%}".replace("%", " %").replace("-", "−")
+    return against(run.peak_above_start_bytes, first.peak_above_start_bytes)
+
+
+def against(value: float | None, first: float | None) -> str:
+    """``+4.2 %``: how much more than another value it is; empty where one of them is not known, or nothing."""
+    if value is None or not first:
+        return ""
+    return f"{value / first - 1:+.1%}".replace("%", " %").replace("-", "−")
+
+
+def letters(places: Sequence[int]) -> str:
+    """``A, B and C``."""
+    names = [LETTERS[place] for place in places]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

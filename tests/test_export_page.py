@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import stat
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,10 +14,14 @@ import numpy as np
 import pytest
 
 from memtui.export import export
+from memtui.importing.command import import_all
 from memtui.pageset import PageSet
 from memtui.samples import End, Event, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
 from tests import sessions
+from tests.memory_logs import mxnet_log
 from tests.sessions import HEAP, MS, messages, write_session
+from tests.test_cli import memtui, refused
+from tests.test_screen_allocations import step
 
 EVIL = "</script></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'><b>"
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -144,3 +149,55 @@ def test_the_tables_are_sorted_without_a_script(plain):
     values = [int(v) for v in re.findall(r'<tr><td class="n" data-value="(\d+)">', rows)]
     assert values == sorted(values, reverse=True)
     assert len(values) == 4
+
+
+def test_a_traced_training_has_its_figures_and_numbers(tmp_path):
+    stream = list(messages(40))
+    from tests.test_screen_learning import all_told
+
+    stream[9:9] = [*all_told("BP"), step(20)]
+    page, text = page_of(write_session(tmp_path / "s.memtui", stream), tmp_path / "out")
+    titles = [title for title in page.inside["title"] if title != "python train.py --lr 0.1: memtui"]
+    assert titles[-3:] == ["Loss and accuracy over time", "Memory of tensors over time", "Allocations of step 20"]
+    words = " ".join(page.words)
+    for said in ("fcReLu by BP went through 200 iterations in 4 epochs and is right 90.0 % of the time", "loss 0.082"):
+        assert said in words, said
+    assert "Tensors held 26.0 MiB at their peak" in words
+    assert "PyTorch told of" in words
+    assert len(text) < 1 << 20
+
+
+def test_the_file_of_another_tool_has_no_figures_of_pages(tmp_path):
+    (tmp_path / "mx.log").write_bytes(mxnet_log())
+    (done,) = import_all([tmp_path / "mx.log"], tmp_path / "s.memtui", lambda line: None)
+    assert done.session is not None
+    page, _ = page_of(tmp_path / "s.memtui", tmp_path / "out")
+    words = " ".join(page.words)
+    assert "not known: addresses: the log has none" in words
+    assert "Tensors held 9.00 MiB at their peak" in words
+    assert "Address ranges" not in words
+    assert "working set" not in words.lower()
+    assert len(page.named("figure")) == 1
+
+
+def test_the_words_are_those_of_the_numbers(plain):
+    words = " ".join(plain[0].words)
+    assert "In a window of 200 ms the program touches 13.2 MiB in the median, 16.5 % of the 80.1 MiB" in words
+    assert "An LRU memory of 68.0 MiB would hold 95 %" in words
+    assert "after Denning" in words
+
+
+def test_a_page_goes_to_a_file_or_to_standard_output(tmp_path):
+    session = write_session(tmp_path / "s.memtui", messages(5))
+    target = tmp_path / "page.html"
+    done = memtui("report", session, "--html", target)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{target}\n", "")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    for words in (("report", session, "--html"), ("report", "--html", session)):
+        assert memtui(*words).stdout == target.read_text("utf-8")
+    refused(memtui("report", session, "--html", target), "exists already; choose another file or add --force")
+    refused(memtui("report", "--html", session, session), "exists already")  # a session is not written over
+    assert memtui("report", session, "--html", target, "--force", "--redact").returncode == 0
+    assert "train.py" not in target.read_text("utf-8")
+    refused(memtui("report"), "name a session: memtui report FILE")
+    refused(memtui("report", session, "--html", tmp_path / "no" / "x.html"), "there is no folder")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from memtui.present.comparison import run_of, told_apart
+from memtui.compare import read
+from memtui.export.source import open_source
+from memtui.present.comparison import told_apart
 from memtui.samples import LearningProgress
 from memtui.screens.comparison import ComparisonApp, ComparisonScreen
 from memtui.screens.training import TrainingScreen
@@ -115,15 +118,16 @@ async def test_names_of_others_cannot_write_on_the_screen(tmp_path):
 
 
 def runs(tmp_path: Path):
-    found, paths = [], []
+    paths = []
     for rule, offset in (("BP", 0.0), ("DFAMEM", 0.5)):
         stream = list(sessions.messages(20))
         stream[9:9] = [*all_told(rule, offset=offset), step(20)]
         paths.append(sessions.write_session(tmp_path / f"{rule}.memtui", stream))
-        reader = SessionReader(paths[-1])
-        found.append(run_of(reader))
+    readers = [open_source(path) for path in paths]
+    found = read(readers, paths)
+    for reader in readers:
         reader.close()
-    return told_apart(found, paths)
+    return found
 
 
 @asynccontextmanager
@@ -169,7 +173,7 @@ async def test_the_comparison_fits(tmp_path, size, how):
 
 
 def test_the_figures_of_a_run(tmp_path):
-    one, other = runs(tmp_path)
+    one, other = (session.training for session in runs(tmp_path))
     assert (one.title, other.title) == ("fcReLu by BP", "fcReLu by DFAMEM")
     assert one.iterations == 200
     assert one.best_accuracy == one.last_accuracy == 90
@@ -184,8 +188,8 @@ def test_the_figures_of_a_run(tmp_path):
 
 def test_two_of_one_name_are_told_apart_by_their_files(tmp_path):
     one, _ = runs(tmp_path)
-    same = told_apart([one, one], [Path("a/x.memtui"), Path("b/y.memtui")])
-    assert [run.title for run in same] == ["fcReLu by BP (x)", "fcReLu by BP (y)"]
+    same = told_apart([replace(one, name="x"), replace(one, name="y")])
+    assert [session.training.title for session in same] == ["fcReLu by BP (x)", "fcReLu by BP (y)"]
 
 
 def test_a_jump_is_a_line_and_a_gap_is_none():

@@ -223,7 +223,7 @@ def test_a_program_in_a_container_is_seen_from_outside(tmp_path, program):
 
     run = Run("boxed", tuple(program), 1.0, place=CONTAINER, limit_s=1.5)
     cpu = min(os.sched_getaffinity(0))
-    told = perform(run, tmp_path / "boxed", [cpu], container.means().words, lambda word: None)
+    told = perform(run, tmp_path / "boxed", [cpu], container.means(), lambda word: None)
     assert told["steps"] > 5
     assert 0 <= told["others_cpus"] <= (os.cpu_count() or 1)
     trace = Trace(tmp_path / "boxed.memtui", told)

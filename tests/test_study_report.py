@@ -266,3 +266,14 @@ def test_long_heat_maps_are_averaged_and_short_ones_are_not():
     assert fewer.shape == (2, 1000)
     np.testing.assert_allclose(fewer, 0.5)
     assert draw._fewer(share, 5000) is share
+
+
+def test_which_container_it_was_and_which_it_was_not(sessions, tmp_path):
+    study = STUDIES["basic"]
+    machine = MACHINE | {"container_why": "docker: cannot connect to unix:///home/alice/docker.sock"}
+    for redact in (False, True):
+        plain = report.write(study, SETTING, observed(study, SETTING, sessions), machine, tmp_path, redact=redact)
+        method = " ".join(plain["about"]["method"])
+        assert "A container here is: own PID namespaces." in method
+        assert ("Not used for it: docker: cannot connect" in method) is not redact
+        assert ("alice" in json.dumps(plain)) is not redact

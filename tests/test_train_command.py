@@ -283,12 +283,12 @@ def test_a_session_holds_the_curves_and_what_is_laid_over_one_another(tmp_path):
     rows = rows_of(tmp_path / "out" / "learning.csv")
     assert [int(row["iteration"]) for row in rows][-1] == 14
     text = memtui(tmp_path, "compare", "BP.memtui", "DFAMEM.memtui").stdout.splitlines()
-    assert len(text) == 3
-    assert text[1].startswith("A  deep by BP")
-    assert "alone" in text[2]
+    assert text[0].startswith("A  BP: ")
+    assert text[4].startswith("A  deep by BP")
+    assert "alone" in text[5]
     plain = json.loads(memtui(tmp_path, "compare", "BP.memtui", "DFAMEM.memtui", "--json").stdout)
-    bp, mem = (one["peak_above_start_bytes"] for one in plain)
+    bp, mem = (one["training"]["peak_above_start_bytes"] for one in plain["sessions"])
     assert mem < 0.6 * bp
-    assert max(plain[0]["curves"]["step"][1]) == bp
+    assert max(plain["sessions"][0]["training"]["curves"]["step"][1]) == bp
     none = memtui(tmp_path, "compare", "BP.memtui", "none.memtui")
     assert (none.returncode, none.stderr.count("\n")) == (2, 1)

@@ -13,12 +13,16 @@ from datetime import datetime, timedelta, timezone
 from importlib.resources import files
 from typing import Any
 
+from memtui.allocations import allocation_words
 from memtui.export.figures import figures, provenance
 from memtui.export.figures.svg import escape
+from memtui.export.plain_words import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS, sentences
 from memtui.export.source import Source
 from memtui.export.tables import TABLES
-from memtui.report import budgeted, how_it_ended, report_of
+from memtui.origin import origin_words
+from memtui.report import budgeted, category_words, how_it_ended, report_of
 from memtui.samples import Clock
+from memtui.training import learning_words, training_words
 from memtui.units import between, duration, energy, percent, size, span
 
 Cell = tuple[str, float | None] | str
@@ -28,9 +32,18 @@ Cell = tuple[str, float | None] | str
 def page(reader: Source) -> str:
     """The whole document."""
     report = report_of(reader, reader.title)
-    body = "\n".join((_head(reader, report), _numbers(report), _doubts(reader, report), _figures(reader)))
-    tables = "\n".join((_processes(report), _ranges(reader), _power(report)))
-    return document(f"{report['target']['command']}: memtui", f"{body}\n{tables}")
+    imported = report["imported"] is not None
+    parts = [
+        _head(reader, report),
+        "" if imported else _numbers(report),
+        _sentences(report),
+        _doubts(reader, report),
+        _figures(reader),
+        _training(report),
+        *(() if imported else (_processes(report), _ranges(reader), _power(report))),
+        _method(report),
+    ]
+    return document(f"{report['target']['command']}: memtui", "\n".join(filter(None, parts)))
 
 
 def document(title: str, body: str) -> str:
@@ -59,6 +72,10 @@ def _hash(text: str) -> str:
 
 def _head(reader: Source, report: dict[str, Any]) -> str:
     target, host, hello = report["target"], report["host"], reader.hello
+    if report["imported"] is not None:
+        facts = [f"session {report['session']}", *(_told(line) for line in origin_words(report["imported"]))]
+        lines = "\n".join(f'<p class="dim">{escape(fact)}</p>' for fact in facts)
+        return f"<h1>{escape(target['command'])}</h1>\n{lines}"
     begin = wall_time(hello.clock, int(reader.samples.start_ns[0])) if len(reader.samples) else ""
     facts = [
         f"pid {target['pid']} on {host['hostname']}, Linux {host['kernel']}, {host['cpu_count']} CPUs, {begin}",
@@ -132,6 +149,45 @@ def _doubts(reader: Source, report: dict[str, Any]) -> str:
     return "<h2>To be known of these numbers</h2>\n" + "\n".join(
         f'<p class="wrong">{escape(text)}</p>' for text in said
     )
+
+
+def _told(line: str) -> str:
+    """A line of the report as a sentence: what it is about, and what is said of it."""
+    return f"{line[:12].strip()}: {line[13:]}"
+
+
+def _sentences(report: dict[str, Any]) -> str:
+    """The figures in plain words."""
+    found = sentences(report)
+    return "<h2>In words</h2>\n" + "\n".join(f"<p>{escape(text)}</p>" for text in found) if found else ""
+
+
+def _training(report: dict[str, Any]) -> str:
+    """What is told of trainings, recorded steps and tensors, in the words of the report."""
+    what = "training step" if report["imported"] is None else "stretch"
+    lines = [
+        *training_words(report["training"]),
+        *learning_words(report["learning"]),
+        *allocation_words(report["allocations"], what),
+        *(
+            f"{device:<12} {line[13:]}"
+            for device, found in report["device_allocations"].items()
+            for line in allocation_words(found, what)
+        ),
+        *category_words(report["by_category"]),
+    ]
+    if not lines:
+        return ""
+    title = "Training and tensors" if report["imported"] is None else "Allocations"
+    return table(title, "", ("of", "what"), [[line[:12].strip(), line[13:]] for line in lines])
+
+
+def _method(report: dict[str, Any]) -> str:
+    traced = report["training"] or report["allocations"] is not None
+    found = METHOD_OF_FILES if report["imported"] is not None else METHOD
+    if traced and report["imported"] is None:
+        found = (*found, METHOD_OF_TENSORS)
+    return "<h2>Method</h2>\n" + "\n".join(f"<p>{escape(text)}</p>" for text in found)
 
 
 def _figures(reader: Source) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from memtui.learning.peak import segment_of, segment_words, telling
 from memtui.present.training import fullest
 from memtui.samples import MAIN_MEMORY
-from memtui.views_comparison import Line, Run
+from memtui.views_comparison import Line, Recorded, Run
 
 _NONE = Line(np.empty(0), np.empty(0))
 
@@ -61,12 +60,14 @@ def run_of(reader: Any, pid: int | None = None) -> Run | None:
     )
 
 
-def told_apart(runs: Sequence[Run], paths: Sequence[Path]) -> list[Run]:
-    """With the name of the file behind titles that several have."""
-    titles = Counter(run.title for run in runs)
+def told_apart(sessions: Sequence[Recorded]) -> list[Recorded]:
+    """With the name of the session behind titles that several trainings have."""
+    titles = Counter(one.training.title for one in sessions if one.training is not None)
     return [
-        replace(run, title=f"{run.title} ({path.stem})") if titles[run.title] > 1 else run
-        for run, path in zip(runs, paths, strict=True)
+        replace(one, training=replace(one.training, title=f"{one.training.title} ({one.name})"))
+        if one.training is not None and titles[one.training.title] > 1
+        else one
+        for one in sessions
     ]
 
 

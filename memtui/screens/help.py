@@ -46,6 +46,22 @@ Allocations                             of training steps (memtui trace) or of a
   space  +  -   fold or unfold the chosen layer, unfold all, fold all
   b             what it is made of, by kind of tensor or by the rules of MXNet's memory profiler (memtui breakdown)
 """,
+    "comparison": """\
+Sessions over one another               of memtui compare; A is the one that others have more or less than
+  Tab           memory of the programs, or their trainings, where there are both
+  x             seconds since each session began, or its share; of trainings iterations or seconds
+  m             below: RSS or VM; of trainings one recorded iteration, or all of them
+  r             touches that a memory holds for sure (LRU), or those that it misses at most
+  i             windows of one length, where theirs differ: neighbours are merged. That is known of stored pages of the
+                process with the most of them, so both sides are of that process alone.
+  d             the figures of each, or a line for each figure and condition that differs; left and right go
+                through the sessions where not all have room
+  n             the next note: what is to be known before they are held against one another
+  c  q          other colours; leave
+  WSS and RSS are medians over windows; reuse 95 %: within so much memory 95 % of returning touches came back; knee:
+  where the curve of touches bends, n/a where it has no clear one. Figures of windows of different lengths are not held
+  against each other.
+""",
     "reuse": """\
 Reuse distance, miss ratio              of all touches from the start of the session to the cursor
   Bars: how many touches came back after so much other memory. Curve (m): which share of touches a memory of that size
@@ -136,6 +152,7 @@ Pictures
   1-4  Tab      choose where and when, reuse, ranges, power; a small screen shows the one that is chosen
 """,
 }
+ALONE = ("comparison",)  # screens without the keys of the others
 REST = """\
 Recording                               of the recording itself, while it runs, whoever else looks at it
   M             put a mark on the time axis, with a text
@@ -180,6 +197,8 @@ def help_for(panel: str) -> str:
         heading, _, keys = own.partition("\n")
         # The panel's own heading stands above already; one that says more than a name stays.
         first.append(own if _HEADING.match(heading) else keys)
+    if panel in ALONE:
+        return "\n".join([*first, REST[REST.index("Words\n") : REST.index("A saved session")].rstrip()])
     return "\n".join([*first, *sections.values(), REST])
 
 

@@ -46,7 +46,7 @@ def study(args: argparse.Namespace, say: Say) -> int:
         setting = _setting(args, cpus)
         draw.load()
         means = container.means()
-        here = machine.describe() | {"container": means.what}
+        here = machine.describe() | {"container": means.what, "container_why": means.why}
         setting = replace(setting, container=not means.reason)
         swap_folders = [str(_standing(folder)), "/var/tmp", "/tmp"]
         if FastMemory.name in chosen:
@@ -56,7 +56,7 @@ def study(args: argparse.Namespace, say: Say) -> int:
             say(f"nothing is run in a container: {means.reason}")
         documents = []
         with closing(State(folder)) as state:
-            wanted = [[(run, run.key(machine.surroundings(here))) for run in plan.runs] for plan in plans]
+            wanted = [[(run, run.key(machine.surroundings(here, run.place))) for run in plan.runs] for plan in plans]
             left = [run for of_plan in wanted for run, key in of_plan if state.row(key) is None]
             _announce(plans, left, folder, say, setting)
             times = TimeLeft([run.expected_s for run in left])
@@ -234,7 +234,7 @@ class _Doer:
         cpus = self._cpus[: run.cpus]
         begin_s = time.monotonic()
         try:
-            row = runner.perform(run, stem, cpus, self._means.words, lambda word: self._show(head, word), memory)
+            row = runner.perform(run, stem, cpus, self._means, lambda word: self._show(head, word), memory)
         finally:
             if self._live:
                 print("\r\x1b[K", end="", file=sys.stderr, flush=True)

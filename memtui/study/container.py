@@ -1,4 +1,7 @@
-"""A container of our own: PID, mount, IPC and UTS namespaces (unshare(1)) and, where this is root, a memory cgroup."""
+"""How a program comes into a container here: by docker or podman where one works, else into namespaces of its own.
+
+Namespaces of its own are PID, mount, IPC and UTS namespaces (unshare(1)) and, where this is root, a memory cgroup.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,13 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from memtui.probes.memory_cgroups import memory_mounts
+from memtui.study import engine
+from memtui.study.engine import Engine
 
 _NAMESPACES = ("--pid", "--mount", "--ipc", "--uts", "--fork", "--mount-proc", "--kill-child")
 _TRY_SECONDS = 20.0
@@ -19,15 +25,36 @@ _TRY_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """How a program comes into a container here. Without ``words`` it cannot, for that ``reason``."""
+    """How a program comes into a container here.
+
+    Attributes:
+        words: what comes before the program; () where an engine does it.
+        what: for a report.
+        reason: why it cannot be done at all; empty where it can.
+        engine: docker or podman, where one does it.
+        why: why engines that are there are not used.
+    """
 
     words: tuple[str, ...]
     what: str
     reason: str = ""
+    engine: Engine | None = None
+    why: str = ""
+
+    def plain(self) -> dict[str, Any]:
+        """For a worker."""
+        return {"before": list(self.words), "engine": None if self.engine is None else self.engine.plain()}
 
 
 def means() -> Means:
     """The first way that works for this user."""
+    found, reasons = engine.find()
+    if found is not None:
+        return Means((), found.what, engine=found, why="; ".join(reasons))
+    return replace(_namespaces(), why="; ".join(reasons))
+
+
+def _namespaces() -> Means:
     unshare = shutil.which("unshare")
     if unshare is None:
         return Means((), "", "unshare (util-linux) is not installed")

@@ -122,8 +122,10 @@ def _heat(chart: HeatChart) -> Any:
         aspect="auto",
         origin="lower",
         interpolation="nearest",
-        extent=(0.5, windows + 0.5, 0, 1),
+        extent=(0.5, windows + 0.5, 0, 1) if chart.until is None else (0, chart.until, 0, 1),
     )
+    if chart.limit is not None:
+        axis.set_xlim(0, chart.limit)
     for mark in chart.marks:
         axis.axvline(mark + 1, color="#d1602a", linewidth=0.8)
     axis.set_yticks([])

@@ -58,7 +58,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeatChart:
-    """A picture of where and when: ``share`` f4[rows, n] with the lowest address first. ``marks``: columns to mark."""
+    """A picture of where and when.
+
+    Attributes:
+        share: f4[rows, n] with the lowest address first.
+        marks: columns to mark.
+        until: where its last column ends on an axis that begins with 0; None: the axis counts columns.
+        limit: the end of that axis, where others have to be held against it.
+    """
 
     name: str
     title: str
@@ -67,6 +74,8 @@ class HeatChart:
     share: np.ndarray
     marks: Sequence[float] = ()
     note: str = ""
+    until: float | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 Run as ``python -m memtui.study.lead PARENT CPUS CGROUP PROGRAM...``: pid of the worker, CPU numbers joined with
 commas, and a cgroup: the folder of one to join, the name of one that somebody else puts this process into, or nothing.
+In a container that an engine made the parent is nobody that it could see: PARENT is ``box:NAME`` then, and it waits for
+a line of input before it becomes the program.
 """
 
 from __future__ import annotations
@@ -14,22 +16,27 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+BOX = "box:"
 _PR_SET_PDEATHSIG = 1
 _JOIN_SECONDS = 60.0
 
 
-def words(cpus: Sequence[int], cgroup: str, program: Sequence[str]) -> tuple[str, ...]:
-    """The command line that starts a program so, as a child of this process."""
+def words(cpus: Sequence[int], cgroup: str, program: Sequence[str], parent: str = "") -> tuple[str, ...]:
+    """The command line that starts a program so, as a child of this process, or in a box where that is the parent."""
     listed = ",".join(map(str, cpus))
-    return (sys.executable, "-P", "-m", "memtui.study.lead", str(os.getpid()), listed, cgroup, *program)
+    return (sys.executable, "-P", "-m", "memtui.study.lead", parent or str(os.getpid()), listed, cgroup, *program)
 
 
 def main() -> int:
     """Returns only when the program cannot be started."""
     parent, cpus, cgroup, *program = sys.argv[1:]
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != int(parent):
-        return 1  # it ended before this began
+    if parent.startswith(BOX):
+        if not sys.stdin.readline():
+            return 1  # the worker ended before it was time
+    else:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != int(parent):
+            return 1  # it ended before this began
     os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
     if cgroup.startswith("/"):
         Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))

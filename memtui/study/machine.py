@@ -28,9 +28,10 @@ def describe() -> dict[str, Any]:
     }
 
 
-def surroundings(machine: dict[str, Any]) -> list[str]:
-    """What makes two runs comparable: the same in both."""
-    return [f"{name}={machine[name]}" for name in ("hostname", "kernel", "cpu", "python", "numpy", "torch", "memtui")]
+def surroundings(machine: dict[str, Any], place: str = "") -> list[str]:
+    """What makes two runs comparable: the same in both. ``place``: of a run; one in a container depends on which."""
+    names = ("hostname", "kernel", "cpu", "python", "numpy", "torch", "memtui") + (("container",) if place else ())
+    return [f"{name}={machine[name]}" for name in names]
 
 
 def _version(name: str) -> str:

@@ -28,30 +28,33 @@ def page(study: Study, found: Findings, about: dict[str, Any], draw: Draw) -> st
     """
     parts = [
         f"<h1>{escape(study.title)}</h1>",
-        *(_dim(line) for line in about["lines"]),
-        _section("Conclusion", found.conclusion),
-        _section("What the published experiment found", study.original),
-        _section("To be known of these numbers", found.doubts, "wrong"),
-        _figures(found.charts, draw),
-        *map(_table, found.tables),
-        _section("Method", [*study.method, *about["method"]]),
+        *(dim(line) for line in about["lines"]),
+        section("Conclusion", found.conclusion),
+        section("What the published experiment found", study.original),
+        section("To be known of these numbers", found.doubts, "wrong"),
+        figures(found.charts, draw),
+        *map(findings_table, found.tables),
+        section("Method", [*study.method, *about["method"]]),
         _runs(about["runs"]),
     ]
     return document(f"memtui study {study.name}: {study.title}", "\n".join(filter(None, parts)))
 
 
-def _dim(text: str) -> str:
+def dim(text: str) -> str:
+    """A line of the head."""
     return f'<p class="dim">{escape(text)}</p>'
 
 
-def _section(title: str, sentences: Sequence[str], kind: str = "") -> str:
+def section(title: str, sentences: Sequence[str], kind: str = "") -> str:
+    """Sentences under a heading; nothing where there are none. ``kind``: how they look, "wrong" for doubts."""
     if not sentences:
         return ""
     of_kind = f' class="{kind}"' if kind else ""
     return f"<h2>{escape(title)}</h2>\n" + "\n".join(f"<p{of_kind}>{escape(text)}</p>" for text in sentences)
 
 
-def _figures(charts: Sequence[Chart | HeatChart], draw: Draw) -> str:
+def figures(charts: Sequence[Chart | HeatChart], draw: Draw) -> str:
+    """Charts as images inside the file, each with what is to be known of it."""
     if not charts:
         return ""
     return '<h2>Figures</h2>\n<div class="figures">\n' + "\n".join(_figure(one, draw) for one in charts) + "\n</div>"
@@ -66,7 +69,8 @@ def _figure(chart: Chart | HeatChart, draw: Draw) -> str:
     )
 
 
-def _table(found: Table) -> str:
+def findings_table(found: Table) -> str:
+    """A table that can be sorted."""
     rows: list[list[Cell]] = [list(row) for row in found.rows]
     return table(found.title, found.note, found.heads, rows)
 

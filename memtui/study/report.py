@@ -119,6 +119,8 @@ def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any
     if machine.get("container"):
         cgroup = " and a memory cgroup" if any(one.told.get("cgroup") for one in observed) else ""
         method.append(f"A container here is: {machine['container']}{cgroup}.")
+    if machine.get("container_why") and not redact:  # an engine's words may name its socket
+        method.append(f"Not used for it: {machine['container_why']}.")
     runs = [
         {
             "group": one.run.group,
@@ -148,7 +150,9 @@ def _command(words: Sequence[str], redact: bool) -> str:
 
 
 def _without_names(machine: dict[str, Any]) -> dict[str, Any]:
-    return {name: v for name, v in machine.items() if name != "hostname"} | {"kernel": _kernel(machine["kernel"], True)}
+    return {name: v for name, v in machine.items() if name not in ("hostname", "container_why")} | {
+        "kernel": _kernel(machine["kernel"], True)
+    }
 
 
 def _kernel(release: str, redact: bool) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import short_command, visible
 from memtui.masking import mask_secrets
+from memtui.study.container import Means
 from memtui.study.plan import BLOCKS, CONTAINER, Run
 from memtui.units import size
 
@@ -29,7 +30,7 @@ def perform(
     run: Run,
     stem: Path,
     cpus: Sequence[int],
-    container: Sequence[str],
+    means: Means,
     show: Show,
     memory: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def perform(
         run: what.
         stem: session and log are called so, with ``.memtui`` and ``.log``; what has these names is replaced.
         cpus: CPU numbers that the program may use.
-        container: what comes before a program that runs in a container.
+        means: how a program comes into a container.
         show: is told how far it is, about twice a second.
         memory: its limit and swap, as ``limited`` takes them.
 
@@ -56,8 +57,8 @@ def perform(
         "session": str(session),
         "log": str(log),
         "cpus": list(cpus),
-        "before": list(container) if run.place == CONTAINER else [],
         "memory": memory,
+        **(means.plain() if run.place == CONTAINER else {"before": [], "engine": None}),
     }
     begin_s = time.monotonic()
     with _worker(order, log) as told:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.filters import parse_filter
+from memtui.analysis.mapped_bytes import mapped_bytes
 from memtui.analysis.merged_windows import merge_windows, reuse_of
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.working_set import select
 from memtui.pageset import PageSet
 from memtui.samples import Process
+from memtui.session.page_windows import busiest
 from memtui.session.reader import SessionReader, VmaRow
 
 Floats = NDArray[np.float64]
 CUT = 0.1  # of a run whose program told of no steps: so much of its begin is left out, as in the published notebooks
 ROWS = 360  # of a picture
+_AT_ONCE = 1 << 22  # page numbers
 
 
 class Trace:
@@ -63,23 +65,12 @@ class Trace:
     @cached_property
     def mapped_bytes(self) -> Floats:
         """f8[n]: address space of the tree in each window; a range counts with the extent it has over the session."""
-        found = np.zeros(len(self.samples))
-        for row in self._reader.vma_rows():
-            low = np.searchsorted(self.samples.sample, row.first_sample)
-            high = np.searchsorted(self.samples.sample, row.last_sample, side="right")
-            found[low:high] += row.end - row.start
-        return found
+        return mapped_bytes(self._reader.vma_rows(), self.samples.sample)
 
     @cached_property
     def main(self) -> Process | None:
         """The process with the most touched pages, which is the one that trains; None where no page sets are stored."""
-        if not self.hello.pages.ok or not len(self.samples):
-            return None
-        total: dict[int, int] = defaultdict(int)
-        for row in self._reader.process_samples(0, self.samples.newest):
-            total[row["process"]] += row["stored_bytes"] or 0
-        found = [process for process in self._reader.processes() if total[process.key]]
-        return max(found, key=lambda process: total[process.key], default=None)
+        return busiest(self._reader)
 
     @cached_property
     def pages(self) -> list[PageSet | None]:
@@ -183,20 +174,37 @@ class Picture:
 
 
 def picture_of(windows: Sequence[PageSet | None], rows: int = ROWS) -> Picture | None:
-    """The picture of page sets in order of time, in pages of 4 KiB; None where nothing was touched."""
-    numbers = [None if pages is None else _numbers(pages) for pages in windows]
-    known = [found for found in numbers if found is not None and len(found)]
-    if not known:
+    """The picture of page sets in order of time, in pages of 4 KiB; None where nothing was touched.
+
+    ``windows`` are gone through twice, one in memory at a time where they are read when they are asked for.
+    """
+    ever = _ever(windows)
+    if not len(ever):
         return None
-    ever = np.unique(np.concatenate(known))
     height = min(rows, len(ever))
     row_of = np.arange(len(ever)) * height // len(ever)
     in_row = np.bincount(row_of, minlength=height)
     share = np.full((height, len(windows)), np.nan, np.float32)
-    for column, found in enumerate(numbers):
-        if found is not None:
-            share[:, column] = np.bincount(row_of[np.searchsorted(ever, found)], minlength=height) / in_row
+    for column, pages in enumerate(windows):
+        if pages is not None:
+            found = row_of[np.searchsorted(ever, _numbers(pages))]
+            share[:, column] = np.bincount(found, minlength=height) / in_row
     return Picture(share, len(ever))
+
+
+def _ever(windows: Iterable[PageSet | None]) -> NDArray[np.uint64]:
+    """The numbers of all pages, rising."""
+    ever = np.empty(0, np.uint64)
+    waiting: list[NDArray[np.uint64]] = []
+    count = 0
+    for pages in windows:
+        if pages is None:
+            continue
+        waiting.append(_numbers(pages))
+        count += len(waiting[-1])
+        if count > max(_AT_ONCE, len(ever)):
+            ever, waiting, count = np.unique(np.concatenate((ever, *waiting))), [], 0
+    return np.unique(np.concatenate((ever, *waiting)))
 
 
 def _numbers(pages: PageSet) -> NDArray[np.uint64]:

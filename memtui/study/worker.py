@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,13 @@ from memtui.analysis.slow_down import Block, count_in
 from memtui.calibrate import SETTLE_SECONDS, Blocks, Plan
 from memtui.errors import FAILURE, UserError
 from memtui.observe import Launch, Observation
+from memtui.privilege import invoker
 from memtui.program import PR_SET_CHILD_SUBREAPER
 from memtui.progress import Steps
 from memtui.samples import Options
 from memtui.study import lead
 from memtui.study.container import memory_cgroup
+from memtui.study.engine import PREFIX, Engine, boxed
 from memtui.study.limited import Limited, limited
 from memtui.study.plan import BLOCKS, CONTAINER
 from memtui.supervise import Supervisor
@@ -51,6 +53,7 @@ class _Followed:
         self.steps = Steps("steps", log)
         self.began_s = self._told_s = time.monotonic()
         self.left = False  # the study ended
+        self.ended_it = False  # it was told to end
         self.limited = False
         run = order["run"]
         self.blocks: Blocks | None = None
@@ -61,6 +64,10 @@ class _Followed:
 
     def look(self) -> bool:
         """True: end it."""
+        self.ended_it = self._look()
+        return self.ended_it
+
+    def _look(self) -> bool:
         if select.select([0], [], [], 0)[0] and not os.read(0, 4096):
             self.left = True
             return True
@@ -138,33 +145,50 @@ def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
     run = order["run"]
     busy_s, begin_s = _busy_s() - _own_s(), time.monotonic()
     program = [*order["before"], *run["program"]]
+    engine = None if order["engine"] is None else Engine.from_plain(order["engine"])
     os.environ.update(run["environment"])
     os.environ.setdefault("PYTHONUNBUFFERED", "1")  # a step that waits in a buffer is seen too late
     # Under sudo the program is the user's, and may not join a cgroup of root's.
     may_join = run["place"] == CONTAINER and os.geteuid() == 0 and "SUDO_UID" not in os.environ
-    with (
-        memory_cgroup() if may_join else nullcontext("") as cgroup,
-        limited(order["memory"]) if order["memory"] else nullcontext() as limit,
-    ):
-        launch = Launch(lead.words(order["cpus"], limit.joins if limit else cgroup, program))
-        observation = Observation(launch, _options(run), Path(order["session"]), force=True, verb="study")
+    with ExitStack() as stack:
+        box, limit, cgroup = None, None, ""
+        what: int | Launch
+        if order["memory"]:
+            limit = stack.enter_context(limited(order["memory"]))
+        if engine is not None:
+            user = invoker()
+            box = stack.enter_context(
+                boxed(engine, f"{PREFIX}-{os.getpid()}", order["cpus"], program, (user.uid, user.gid))
+            )
+            what = box.pid
+        else:
+            cgroup = stack.enter_context(memory_cgroup()) if may_join else ""
+            what = Launch(lead.words(order["cpus"], limit.joins if limit else cgroup, program))
+        observation = Observation(what, _options(run), Path(order["session"]), force=True, verb="study")
         supervisor, followed = Supervisor(observation), _Followed(order, observation, order["log"], tell, limit)
         try:
             if limit is not None:
                 limit.join(observation.pid)
+            if box is not None:
+                box.go()
             supervisor.wait(followed.look, LOOK_SECONDS)
         finally:
             ended_s = time.monotonic()
-            stopped_by_us = observation.outlived
+            if box is not None and not followed.left and not followed.ended_it:
+                box.wait(GRACE_SECONDS)
+            stopped_by_us = observation.outlived if box is None else box.runs
             supervisor.stop()
-            _end(observation, gently=run["place"] != CONTAINER)
+            if box is None:
+                _end(observation, gently=run["place"] != CONTAINER)
+            else:
+                box.end()
         observation.finish()
         followed.steps.poll()
         found = {
             "seconds": ended_s - followed.began_s,
             "left": followed.left,
             "limited": followed.limited or (followed.blocks is not None and followed.blocks.done),
-            "exit": None if stopped_by_us else observation.exit_status,
+            "exit": None if stopped_by_us else observation.exit_status if box is None else box.wait(0),
             "windows": observation.progress.get("samples", 0),
             "ending": observation.ending[1] if observation.ending else "",
             "cgroup": bool(cgroup),

@@ -33,14 +33,19 @@ class Curve:
     dashed: bool = False
 
 
-def drawn(curves: Sequence[Curve], rows: int, columns: int, look: Look, cursor: int | None = None) -> list[Line]:
-    """Rows of a picture; later curves lie over earlier ones, and a cell has the colour of the last one in it."""
+def drawn(
+    curves: Sequence[Curve], rows: int, columns: int, look: Look, cursor: int | None = None, *, letters: bool = False
+) -> list[Line]:
+    """Rows of a picture; later curves lie over earlier ones, and a cell has the colour of the last one in it.
+
+    ``letters``: draw with their glyphs, also where there are others.
+    """
     codes = np.full((rows, columns), ord(" "), np.uint32)
     index = np.zeros((rows, columns), np.int64)
     if cursor is not None:
         codes[:, cursor], index[:, cursor] = ord("|" if look.ascii_only else "│"), 1
     for number, curve in enumerate(curves, 2):
-        marks = _letters(curve, rows) if look.ascii_only else _braille(curve, rows)
+        marks = _letters(curve, rows) if letters or look.ascii_only else _braille(curve, rows)
         there = marks != 0
         braille = (codes >= 0x2800) & (codes <= 0x28FF) & there & (marks >= 0x2800)
         codes[there & ~braille] = marks[there & ~braille]

@@ -1,4 +1,4 @@
-"""Lines of several trainings over one another."""
+"""Lines of several sessions over one another."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from memtui.views_comparison import LETTERS, OverlayView
 from memtui.widgets import raster, text
 from memtui.widgets.curves import Curve, drawn
 from memtui.widgets.look import Look
-from memtui.widgets.panel import Panel
+from memtui.widgets.panel import Panel, line_width
 from memtui.widgets.stacked import AXIS
 
 _ACROSS = {
     "iterations": "iterations",
     "s": "seconds",
     "%": "allocations and frees of one iteration, in their order",
+    "share": "share of the session",
+    "bytes": "memory",
 }
 
 
 def run_styles(look: Look) -> list[Style]:
-    """One for each training, in their order: as far apart as the theme has them."""
+    """One for each session, in their order: as far apart as the theme has them."""
     first = (look["rss"], look.heat[6], look["live"], look["key"])
     return [*first, look["focus"], look["warning"], look["bright"], look["dim"]]
 
@@ -34,29 +36,29 @@ class OverlayChart(Panel):
         return [(self.view.title, self.look["title"])]
 
     def heading_right(self, width: int) -> raster.Line:
-        """The largest value of each training."""
+        """The largest value of each session; of a curve that is no size, its last. Short of room, letters alone."""
         line: raster.Line = []
+        letters: raster.Line = []
         styles = run_styles(self.look)
         for letter, one, style in zip(LETTERS, self.view.lines, styles, strict=False):
-            if len(one.y):
-                last = float(one.y.max()) if self.view.unit == "bytes" else float(one.y[-1])
+            if np.isfinite(one.y).any():
+                last = float(np.nanmax(one.y)) if self.view.unit == "bytes" else float(one.y[-1])
                 line += [(f"  {letter} ", style), (self._value(last), self.look["text"])]
-        return line
+                letters.append((f" {letter}", style))
+        fits = line_width(self.heading()) + line_width(line) + 8 <= width
+        return line if fits else letters
 
     def footing(self) -> raster.Line:
         return [("0", self.look["dim"])]
 
     def footing_middle(self, width: int) -> raster.Line:
-        words = {
-            "iterations": "iterations",
-            "s": "seconds",
-            "%": "allocations and frees of one iteration, in their order",
-        }
-        return [(words[self.view.across], self.look["dim"])]
+        return [(_ACROSS[self.view.across], self.look["dim"])]
 
     def footing_right(self, width: int) -> raster.Line:
         most = self._most
-        unit = " %" if self.view.across == "%" else ""
+        if self.view.across == "bytes":
+            return [(text.size(most), self.look["dim"])]
+        unit = " %" if self.view.across in ("%", "share") else ""
         return [(f"{most:,.0f}{unit}" if most >= 10 else f"{most:.1f}{unit}", self.look["dim"])]
 
     @property
@@ -73,7 +75,7 @@ class OverlayChart(Panel):
         columns, rows = width - AXIS, height
         if columns < 8 or rows < 2:
             return self.message("", width, height)
-        if not any(len(one.x) for one in view.lines):
+        if not any(np.isfinite(one.y).any() for one in view.lines):
             return self.message("not in these sessions", width, height)
         top = self._top()
         curves = []
@@ -85,7 +87,7 @@ class OverlayChart(Panel):
             labels[rows // 2] = self._label(top / 2)
         return [
             [(labels[row].rjust(AXIS - 1) + " ", look["dim"]), *line]
-            for row, line in enumerate(drawn(curves, rows, columns, look))
+            for row, line in enumerate(drawn(curves, rows, columns, look, letters=look.color == "none"))
         ]
 
     def _label(self, value: float) -> str:
@@ -96,7 +98,7 @@ class OverlayChart(Panel):
     def _top(self) -> float:
         if self.view.unit == "%":
             return 100.0
-        most = max((float(one.y.max()) for one in self.view.lines if len(one.y)), default=1.0)
+        most = max((float(np.nanmax(one.y)) for one in self.view.lines if np.isfinite(one.y).any()), default=1.0)
         if self.view.unit == "bytes":
             return raster.nice_ceiling(most, headroom=1.02)
         return most * 1.02 or 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memtui.analysis.reuse_histogram import ExactReuse
-from memtui.export.figures import graph, heat, reuse
+from memtui.export.figures import graph, heat, reuse, training
 from memtui.export.figures.svg import Drawing
 from memtui.export.source import Source
 from memtui.session.reader import VmaRow
@@ -29,6 +29,7 @@ def figures(reader: Source) -> Iterator[tuple[str, Drawing]]:
             name += f"-{process.key}"
         if found is not None:
             yield name, found
+    yield from training.draw(reader)
 
 
 def label(row: VmaRow) -> str:

@@ -49,6 +49,17 @@ def share_scale(most: float) -> Scale:
     return _linear(0.0, min(100.0, math.ceil(max(most, 1e-4) * 100 / step - 1e-9) * step), step, 0.01, "%")
 
 
+def number_scale(most: float) -> Scale:
+    """From 0 to a round number at or above ``most``, without a unit."""
+    step = _round_step(max(most, 1e-9) / 4)
+    return _linear(0.0, math.ceil(max(most, 1e-9) / step - 1e-9) * step, step, 1.0, "")
+
+
+def row_scale(count: int) -> Scale:
+    """From 0 to a number of things that are counted."""
+    return _linear(0.0, float(max(count, 1)), max(_round_step(max(count, 1) / 6), 1.0), 1.0, "")
+
+
 def octave_scale(low: float, high: float, labels: int = 6) -> Scale:
     """Bytes on a logarithmic axis, with a tick at powers of two."""
     first, last = math.floor(math.log2(low) + 1e-9), math.ceil(math.log2(high) - 1e-9)

@@ -36,7 +36,7 @@ INTERVAL_S = 0.1
 MERGED = 2  # windows in one: the second interval that a figure of reuse is held against
 COUNTED_S = 0.5  # windows of the runs that are only counted
 QUICK_SHARES, SHARES = (0.75, 0.5), (0.9, 0.75, 0.6, 0.5, 0.35)
-QUICK_REPEATS, REPEATS = 2, 6
+QUICK_REPEATS, REPEATS = 1, 6
 TRAINING, PROGRAM = "training", "the program"
 SWAP_FACTOR, SWAP_MORE_BYTES = 1.25, 64 << 20  # of the largest RSS of the recording
 WARM_STEPS = 64  # of an exact LRU memory, and as many counted ones
@@ -203,7 +203,7 @@ def _programs(setting: Setting) -> dict[str, Callable[[int], dict[str, Any]]]:
     """By name: a seed to the fields of a run."""
 
     def trained(seed: int) -> dict[str, Any]:
-        found = training(setting, seed, quick_s=12.0)
+        found = training(setting, seed, quick_s=10.0)
         if setting.command or setting.quick:
             return found
         found["program"] = _without_end(found["program"])  # a minute of each is enough, an epoch is a minute or two

@@ -1,0 +1,55 @@
+"""Page sets of one process, window after window, each read when it is asked for: all at once may be too many."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from memtui.pageset import PageSet
+from memtui.samples import Process
+from memtui.session.reader import SessionReader
+
+
+def busiest(reader: SessionReader) -> Process | None:
+    """The process with the most touched pages, which is the one that trains; None where no page sets are stored.
+
+    Raises SessionError.
+    """
+    if not reader.hello.pages.ok or not len(reader.samples):
+        return None
+    total: dict[int, int] = defaultdict(int)
+    for row in reader.process_samples(0, reader.samples.newest):
+        total[row["process"]] += row["stored_bytes"] or 0
+    found = [process for process in reader.processes() if total[process.key]]
+    return max(found, key=lambda process: total[process.key], default=None)
+
+
+class PageWindows(Sequence[PageSet | None]):
+    """By window, from the first of the session on, without holes: a window that was lost, or has no page set, is None.
+
+    Raises SessionError when it is read.
+    """
+
+    def __init__(self, reader: SessionReader, process: int) -> None:
+        self._reader, self._process = reader, process
+        samples = reader.samples
+        self._first = int(samples.sample[0]) if len(samples) else 0
+        self._count = samples.newest + 1 - self._first if len(samples) else 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[PageSet | None]:
+        return (self[at] for at in range(self._count))
+
+    @overload
+    def __getitem__(self, at: int) -> PageSet | None: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[PageSet | None]: ...
+    def __getitem__(self, at: int | slice) -> PageSet | list[PageSet | None] | None:
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(self._count))]
+        if not -self._count <= at < self._count:
+            raise IndexError(at)
+        return self._reader.page_set(self._first + at % self._count, self._process)
