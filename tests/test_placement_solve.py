@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.placement import profiles as training_steps
 from memtui.errors import UserError
 from memtui.placement.measured import Pool, Profile, Samples
 from memtui.placement.model import Graph
@@ -302,6 +303,23 @@ def test_order_of_formulations_and_limits_on_random_graphs() -> None:
             assert found[SYNC] >= found[ASYNC] - 1e-6
             assert all(found[f] <= before[f] + 1e-6 for f in before), "more memory never costs time"
             before = found
+
+
+def test_order_and_bounds_of_training_steps_with_times_in_ns_and_sizes_in_bytes() -> None:
+    for profile in itertools.islice(training_steps(20), 2):
+        made = problem_of(profile, profile.pools[1].name, "isolated", 0)
+        made = made.with_limits((max(made.all_bytes) // 2,) * len(made.steps))
+        found = {}
+        for formulation in (STATIC, SYNC, ASYNC):
+            solved = optimum(made, formulation, 60.0, 0.005)
+            total_ns = cost(made, solved.paths).total_ns
+            assert total_ns is not None
+            assert solved.finished
+            assert solved.bound_ns is not None
+            assert 0.99 * total_ns <= solved.bound_ns <= total_ns * (1 + 1e-9)
+            found[formulation] = total_ns, solved.bound_ns
+        assert first_touch_ns(made) >= found[STATIC][0] >= found[SYNC][0] >= found[ASYNC][0]
+        assert found[ASYNC][0] < found[SYNC][1], "moves during ops pay"
 
 
 def test_a_plan_is_never_worse_than_first_touch_though_it_must_be_laid_out() -> None:
