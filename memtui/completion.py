@@ -240,14 +240,17 @@ def _fish(commands: list[Command]) -> Iterator[str]:
         about = _fish_quoted(command.help)
         yield f"complete -c memtui -n __fish_use_subcommand -a {command.name} -d {about}"
     for command in every(commands):
-        names = command.name.split()
-        tests = [f"__fish_seen_subcommand_from {name}" for name in names]
-        # Some words are commands of memtui, and of one of its commands, too; and where one is chosen, no other is.
-        tests += [f"not __fish_seen_subcommand_from {each.name}" for each in commands
-                  if len(names) == 1 and each.name != command.name
-                  and command.name in (below.name.split()[-1] for below in each.commands)]  # fmt: skip
-        below = " ".join(each.name.split()[-1] for each in command.commands)
-        tests += [f"not __fish_seen_subcommand_from {below}"] if below else []
+        own = command.name.split()
+        tests = [f"__fish_seen_subcommand_from {name}" for name in own]
+        # A word may be a command of memtui, and of one of its commands, too. Where one of these is chosen, no other is.
+        tests += [
+            f"not __fish_seen_subcommand_from {each.name}"
+            for each in commands
+            if own == [command.name] and f"{each.name} {command.name}" in (below.name for below in each.commands)
+        ]
+        if command.commands:
+            below = " ".join(each.name.split()[-1] for each in command.commands)
+            tests.append(f"not __fish_seen_subcommand_from {below}")
         seen = f"-n '{'; and '.join(tests)}'"
         for word in command.options:
             names = " ".join(f"-l {f[2:]}" if f.startswith("--") else f"-s {f[1:]}" for f in word.flags)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from memtui.arguments import FORMATS, build_parser
-from memtui.cli import COMMANDS
 from memtui.choices import PLACE
+from memtui.cli import COMMANDS
 from memtui.completion import commands_of, every
 
 
