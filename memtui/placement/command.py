@@ -118,7 +118,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
 
         lines += ["", *run.lines(ran[0], ran[1] if len(ran) > 1 else None)]
     if points:
-        lines += ["", *text.curve(points, args.formulation)]
+        lines += ["", *text.curve(points, args.formulation, profile.fast.name, asked.problem.all_fast_ns)]
     _print(lines)
     return 0
 
