@@ -26,6 +26,7 @@ class Beside:
 
     Attributes:
         over: nothing more will come.
+        finished: the work came to its own end.
         error: why it ended early.
         conclusion: lines to be said at the end, once it is over.
     """
@@ -35,7 +36,7 @@ class Beside:
         self._words, told = os.pipe()
         self._buffer = b""
         self._kept: list[dict[str, Any]] = []  # heard before the screen was there
-        self.over = False
+        self.over = self.finished = False
         self.error: UserError | None = None
         self.conclusion: list[str] = []
         sys.stdout.flush()
@@ -69,6 +70,7 @@ class Beside:
         """Called with every word as it comes."""
         if "error" in word:
             self.error = UserError(word["error"], word["code"])
+        self.finished |= "over" in word
         self.conclusion = word.get("over", self.conclusion)
 
     def _read(self, seconds: float) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.arguments import Parser, build_parser
-from memtui.errors import BAD_INPUT, FAILURE, UserError, silence
+from memtui.errors import BAD_INPUT, FAILURE, INTERRUPTED, UserError, silence
 from memtui.foreign import visible
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run_command(arguments)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 def _run_command(arguments: list[str] | None) -> int:

@@ -6,6 +6,7 @@ import os
 from typing import TextIO
 
 BAD_INPUT, FAILURE = 2, 1
+INTERRUPTED = 130  # by ^C, or by leaving a screen before what it shows has ended
 
 
 class UserError(Exception):

@@ -9,7 +9,11 @@ import pytest
 
 from memtui.choices import PLACE
 from memtui.cli import main
+from memtui.placement import text
 from memtui.placement.measured import Pool, Profile, Samples
+from memtui.placement.run import Ran, lines
+from memtui.placement.solve.find import Ask, find
+from memtui.placement.solve.pareto import Point
 from memtui.placement.store import ProfileFile
 from tests.placements import SLOW
 from tests.test_placement_solve import STATIC_CASE, SYNC_CASE
@@ -103,7 +107,7 @@ def test_first_touch_is_a_baseline(file: Path, capsys: Capture) -> None:
 
 def test_plans_and_curves_stay_in_the_profile(file: Path, capsys: Capture) -> None:
     out = said(capsys, "place", "solve", file, "--ratio", "1:1", "--pareto")
-    assert "o static plan, x first touch, # both" in out
+    assert "o static plan, x first touch, # both, . all in dram" in out
     assert out.count("\n") > 30
     said(capsys, "place", "solve", file, "--ratio", "1:1", "--formulation", "first-touch")
     said(capsys, "place", "solve", file, "--ratio", "1:1")
@@ -241,3 +245,22 @@ def test_what_a_pool_is_noted_for_is_told(tmp_path: Path, capsys: Capture) -> No
     ]
     file = kept(tmp_path / "p.memtui", Profile(made, pools, tuple(two)))
     assert "slow: lies in the page cache" in said(capsys, "place", "compare", file)
+
+
+def test_an_executed_plan_says_which_way_it_is_off() -> None:
+    plan = find(in_pages(STATIC_CASE), Ask(5 * PAGE, "static"))
+    assert plan.predicted_ns == 45
+    for actual_ns, words in (
+        (67.5, "executed: 67.5 ns, predicted 45.0 ns: it took 1.50 times as long as predicted"),
+        (30.0, "executed: 30.0 ns, predicted 45.0 ns: it was 1.50 times as fast as predicted"),
+    ):
+        assert lines(Ran(plan, actual_ns, 0.0, True, True, 0.0, 0, 0, {}), None)[0] == words
+
+
+def test_all_in_fast_memory_is_a_line_of_the_curve() -> None:
+    points = [Point(0, 30.0, 0.0, 30.0), Point(4, 20.0, 0.0, 25.0), Point(8, 10.0, 0.0, 10.0)]
+    drawn = [line for line in text.curve(points, "static", "dram", 10.0) if "|" in line]
+    assert drawn[0].endswith("|#")
+    assert drawn[-1].endswith("." * 20 + "#")
+    assert not any("." in line.partition("|")[2] for line in drawn[:-1])
+    assert "all in dram" not in next(text.curve(points, "static", "dram", None))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from memtui.placement.profile_command import Shown, lines
 from memtui.placement.store import ProfileFile
 from tests.terminals import Terminal, terminals
 
@@ -89,7 +91,7 @@ def cached(path: Path) -> dict[str, str]:
 @pytest.mark.slow
 def test_profile_compare_solve_and_run(folder: Path) -> None:
     out, error = profiled(folder, "-o", "p.memtui")
-    assert not error
+    assert error == "memtui place: measuring 444 configurations (isolated, single, simultaneous)\n"
     assert "mlp: 32 ops" in out
     for mode in ("isolated", "single", "simultaneous"):
         assert f"{mode}: 148 configurations" in out
@@ -142,6 +144,9 @@ def test_a_profile_that_is_killed_goes_on_and_repeats_nothing(folder: Path) -> N
         out, error = process.communicate(timeout=60)
         assert process.returncode in (-ending, 130), (out, error)
         assert b"Traceback" not in error
+        if ending == signal.SIGINT:
+            kept = len(ProfileFile(folder / "p.memtui").profile().samples)
+            assert f"broken off, unfinished: p.memtui has {kept} of 296 configurations; the same".encode() in error
         _, alive = psutil.wait_procs(children, timeout=20)
         assert not alive  # what measures does not outlive the one who started it
         now = cached(cache)
@@ -233,24 +238,62 @@ def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: p
     with terminals() as start:
         terminal = start(*words, "--batch", "16", "--seconds", "0.2")
         terminal.read(120, "EMULATED")
+        terminal.read(60, " of 490 configurations, ")
+        assert "isolated (1 of 3): " in terminal.text
         first = count()
         until(lambda: count() > first, terminal)
         children = psutil.Process(terminal.process.pid).children(recursive=True)
         assert children
         terminal.send("q")
-        assert terminal.end(30) == 0
+        assert terminal.end(30) == 130  # as of ^C
         assert terminal.restored()
-        assert b"broken off; the same command goes on from there" in terminal.output
         assert not psutil.wait_procs(children, timeout=20)[1]
         kept = count()
-        assert first < kept < 490
+        assert first < kept < 3 * 490
+        said = f"broken off, unfinished: {file} has {kept} of 1470 configurations; the same command goes on from there"
+        assert said.encode() in terminal.output.replace(b"\r\n", b"")
         terminal = start(*words, "--batch", "16", "--seconds", "0.001")
         terminal.read(120, "EMULATED")
-        until(lambda: count() == 490, terminal)
+        until(lambda: count() == 1470, terminal)
+        terminal.read(60, "finished; q leaves")
         until(lambda: not running(terminal.process.pid), terminal)
         terminal.send("q")
         assert terminal.end(30) == 0
         assert b"isolated: 490 configurations" in terminal.output
+
+
+class Step:
+    def __init__(self, mode: str, samples: int, cached: int = 0, left_s: float | None = None) -> None:
+        self.mode, self.samples, self.cached, self.left_s = mode, range(samples), cached, left_s
+
+
+def test_progress_in_words() -> None:
+    said: list[str] = []
+    begun: list[str] = []
+    shown = Shown(said.append, begun.append)
+    shown.phase("starting PyTorch")
+    assert said[-1] == "starting PyTorch ..."
+    shown.tick()
+    assert re.fullmatch(r"starting PyTorch \(0(\.\d)? s\)", said[-1])
+    shown.count({"isolated": (3, 148), "single": (0, 148)})
+    shown.tick()  # before the first measurement there is nothing more to say
+    assert said[-1] == "measuring 296 configurations (isolated, single), 3 of them known" == begun[-1]
+    shown.step(Step("isolated", 5, 5))  # type: ignore[arg-type]
+    assert said[-1] == "isolated (1 of 2): 8 of 148 configurations, 5 known before"
+    shown.step(Step("single", 8, left_s=200.0))  # type: ignore[arg-type]
+    assert said[-1] == "single (2 of 2): 8 of 148 configurations, 3.3 min left, 5 known before"
+    assert len(begun) == 1
+
+
+def test_a_table_of_pools_with_long_names_and_one_op() -> None:
+    speeds = dict.fromkeys(("read", "written", "copied_from", "copied_to"), 5e9)
+    rates = {f"{way}_bytes_per_s": speed for way, speed in speeds.items()}
+    pools = [{"name": name, "note": "", **rates} for name in ("dram", "file:/mnt/pmem0/a-folder-of-its-own")]
+    plain = {"model": "m", "ops": 3, "peak_bytes": 1, "pools": pools, "configurations": {}, "results_copied": 1}
+    found = lines(plain | {"emulated": [], "file": "p"})
+    table = [line for line in found if line.startswith(("pool", "dram", "file:"))]
+    assert len({len(line.removesuffix("  GB/s")) for line in table}) == 1
+    assert "1 op cannot write where it is told to: its times have a copy in them" in found
 
 
 def running(pid: int) -> list[psutil.Process]:

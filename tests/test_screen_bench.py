@@ -18,7 +18,8 @@ from memtui.bench.store import Database
 from memtui.bench.sweep import Progress
 from memtui.bench.sweep_process import SweepProcess, to_plain
 from memtui.errors import UserError
-from memtui.screens.bench import BenchApp, grown
+from memtui.screens.bench import BenchApp, BenchScreen, grown
+from memtui.screens.help import HelpScreen
 from memtui.views_bench import BenchView
 from tests.screen_text import screen_lines, screen_text
 from tests.terminals import terminals
@@ -184,6 +185,19 @@ async def test_too_small_a_terminal_says_so():
         assert "too small" in screen_text(app) or "60x16" in screen_text(app)
 
 
+async def test_help_is_about_these_keys():
+    async with running(*FINISHED, word(number=3), until="3 of 30") as (app, pilot):
+        assert "? help" in screen_text(app).splitlines()[-1]
+        await pilot.press("question_mark")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, HelpScreen)
+        assert "What an operator costs" in screen_text(app)
+        assert "jump to a typed time" not in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, BenchScreen)
+
+
 async def test_the_end():
     async with running(*FINISHED, {"over": ["2 of 3 rows are flagged"]}, until="it is over") as (app, pilot):
         shown = screen_text(app)
@@ -265,8 +279,9 @@ class TestInATerminal:
             terminal.read(60, until="2 of 39")
             assert "relu elements=" in terminal.text
             terminal.send("q")
-            assert terminal.end(20) == 0
+            assert terminal.end(20) == 130  # as of ^C: it has not ended
             assert terminal.restored()
+            assert b"left before its end: " in terminal.output
             assert b"rows were measured" in terminal.output
         assert 2 <= self.rows(tmp_path) < 39
 

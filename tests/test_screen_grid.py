@@ -14,7 +14,8 @@ import pytest
 from memtui.learning.grid import from_words
 from memtui.learning.results import Results, Row, begin
 from memtui.present.grid import GridLog
-from memtui.screens.grid import GridApp, columns_of
+from memtui.screens.grid import GridApp, GridScreen, columns_of
+from memtui.screens.help import HelpScreen
 from memtui.views_grid import GridRow, GridView
 from tests.screen_text import screen_lines, screen_text
 from tests.terminals import Terminal
@@ -222,6 +223,18 @@ def test_columns_share_a_place_where_there_are_many_axes():
     assert columns_of(GridView(), 100)[0]
 
 
+async def test_help_is_about_these_keys(tmp_path):
+    async with running(live(folder(tmp_path))) as (app, pilot):
+        await pilot.press("question_mark")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, HelpScreen)
+        assert "Runs of a grid of trainings" in screen_text(app)
+        assert "jump to a typed time" not in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, GridScreen)
+
+
 class TestInATerminal:
     """The real thing, with runs that learn nothing."""
 
@@ -250,7 +263,7 @@ class TestInATerminal:
         terminal.read(60, until="2 of 8")
         assert "running" in terminal.text
         terminal.send("q")
-        assert terminal.end(20) == 0
+        assert terminal.end(20) == 130  # as of ^C: it has not ended
         assert terminal.restored()
         assert "runs have ended; memtui tune --resume" in terminal.output.decode()
         assert not any(Path(f"/proc/{pid}").exists() for pid in self.pids(tmp_path))

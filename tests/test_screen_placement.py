@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from memtui.placement.model import Graph
 from memtui.placement.solve.find import Ask, find
 from memtui.placement.solve.pareto import curve
 from memtui.placement.store import ProfileFile
+from memtui.screens.help import HelpScreen
 from memtui.screens.placement import PlacementApp
 from memtui.widgets.placement_matrix import level, ratio_words
 from tests.placements import graph_of
@@ -171,6 +173,87 @@ async def test_a_file_that_is_gone_says_so(tmp_path):
     async with opened(made) as pilot:
         made.path.unlink()
         await wait(pilot, lambda: "no such file" in screen_text(pilot.app))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (210, 60)], ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_at_any_size_it_is_said_what_is_shown_and_how_to_leave(file, size):
+    async with opened(file, size=size) as pilot:
+        for key in "1234":
+            lines = (await shown(pilot, key)).splitlines()
+            assert "mlp 784-100-30-10: 20 ops" in lines[0]
+            assert "emulated:29,12 (EMULATED" in lines[0]
+            assert "…" not in lines[0]
+            assert lines[-1].rstrip().endswith("? help · q leave")
+            assert "…" not in lines[-1]
+        assert " emulated:29,12 · single" in (await shown(pilot, "1")).splitlines()[2]
+        assert " emulated:29,12 · simultaneous" in (await shown(pilot, "m")).splitlines()[2]
+        assert "sync, 12.0 MiB in dram, single times" in await shown(pilot, "3")
+        assert "static, emulated:29,12, single times" in await shown(pilot, "4")
+
+
+async def test_a_long_name_and_many_pools_have_room(tmp_path):
+    made = profile(("single",))
+    graph = replace(made.graph, name=f"/home/somebody/{'a-long-folder/' * 8}my_model.py:make_it")
+    pools = (Pool("dram"), *(Pool(f"file:/mnt/a-long-folder-{n}", True) for n in range(4)))
+    file = ProfileFile.create(tmp_path / "p.memtui", graph, pools)
+    async with opened(file, size=(80, 24)) as pilot:
+        lines = (await shown(pilot)).splitlines()
+        assert lines[0].rstrip().endswith("my_model.py:make_it: 20 ops   5 pools (EMULATED)")
+        assert " · single" in lines[3]
+        assert "s pool" in lines[-1]
+        assert " · single" in (await shown(pilot, "s")).splitlines()[3]
+
+
+async def test_keys_that_do_nothing_are_not_named(tmp_path):
+    made = written(tmp_path / "p.memtui", profile(("single",)), solved=False)
+    async with opened(made) as pilot:
+        for key in "1234":
+            foot = (await shown(pilot, key)).splitlines()[-1]
+            assert not any(words in foot for words in (" m ", " s ", " n "))
+            assert ("arrows" in foot) == (key == "1")
+            assert "← →" not in foot
+            assert "↑ ↓" not in foot
+
+
+async def test_help_is_about_these_keys(file):
+    async with opened(file) as pilot:
+        await pilot.press("question_mark")
+        await wait(pilot, lambda: isinstance(pilot.app.screen, HelpScreen))
+        text = await shown(pilot)
+        assert "Which memory each tensor should live in" in text
+        assert "another way of timing, where there are several" in text
+        assert "jump to a typed time" not in text
+        await pilot.press("escape")
+        await wait(pilot, lambda: "linear_0" in screen_text(pilot.app))
+
+
+async def test_how_far_measuring_is_stands_on_the_screen(file):
+    said = ["single (1 of 2): 3 of 9 configurations, 5 s left"]
+
+    def hear(seconds):
+        time.sleep(min(seconds, 0.01))
+        return said[-1], "live"
+
+    app = PlacementApp(file, hear)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait(pilot, lambda: said[0] in screen_text(app))
+        assert {len(line) for line in screen_lines(app)} == {80}
+        said.append("finished; q leaves")
+        await wait(pilot, lambda: said[1] in screen_text(app))
+        await pilot.press("2")
+        assert said[1] in await shown(pilot)
+
+
+async def test_a_profile_that_grows_says_how_far_it_is(tmp_path):
+    whole = profile(("isolated", "single"))
+    made = ProfileFile.create(tmp_path / "p.memtui", whole.graph, whole.pools, whole.resolution_ns)
+    every = len(whole.samples) // 2
+    async with opened(made, until=f"unfinished: measured 0 of {every} configurations") as pilot:
+        made.add([samples for samples in whole.samples if samples.mode == "isolated"][:7])
+        await wait(pilot, lambda: f"unfinished: isolated 7 of {every} configurations" in screen_text(pilot.app))
+        known = {*ProfileFile(made.path).measured()}
+        made.add([s for s in whole.samples if (s.op, s.configuration, s.mode) not in known])
+        await wait(pilot, lambda: "unfinished" not in screen_text(pilot.app))
 
 
 @pytest.mark.parametrize("theme", ["dark", "light", "high-contrast"])

@@ -22,7 +22,7 @@ from memtui.bench.spaces import SPACES, resnet50_counts
 from memtui.bench.store import Database
 from memtui.bench.sweep import Progress, Request, Sweep, Tell, look_for_source
 from memtui.bench.sweep_process import SweepProcess
-from memtui.errors import FAILURE, UserError
+from memtui.errors import FAILURE, INTERRUPTED, UserError
 from memtui.foreign import visible
 from memtui.privilege import Invoker, become, invoker
 from memtui.probes.energy_source import EnergySource, NoSource
@@ -214,8 +214,9 @@ def _screen(
         raise process.error
     for text in process.conclusion:
         print(visible(text))
-    print(visible(f"{process.rows} rows were measured, {process.skipped} before: {path}"))
-    return code
+    early = "" if process.finished else "left before its end: "
+    print(visible(f"{early}{process.rows} rows were measured, {process.skipped} before: {path}"))
+    return code if process.finished else code or INTERRUPTED
 
 
 class _Printer:

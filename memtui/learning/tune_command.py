@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.beside import Beside, Say
-from memtui.errors import FAILURE, UserError
+from memtui.errors import FAILURE, INTERRUPTED, UserError
 from memtui.foreign import visible
 from memtui.learning import grid as grids
 from memtui.learning import table
@@ -172,7 +172,9 @@ def _run_beside_screen(args: argparse.Namespace, results: Results) -> int:
     print(visible(_how_far(results)))
     if failed := _failed(rows):
         print(visible(_failures(failed, rows, results)))
-    return code or (FAILURE if failed and failed == len(results.names) else 0)
+    if len(rows) < len(results.names):
+        return code or INTERRUPTED
+    return code or (FAILURE if failed == len(rows) else 0)
 
 
 class _Printer:

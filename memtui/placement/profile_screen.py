@@ -7,13 +7,12 @@ import sys
 from collections.abc import Callable
 
 from memtui.beside import Beside, Say
-from memtui.errors import UserError
+from memtui.errors import INTERRUPTED, UserError
 from memtui.foreign import visible
 from memtui.placement.profile_command import Request, Shown, broken_off
 from memtui.placement.store import ProfileFile, is_profile
 
 _LOOK_S = 0.1
-_INTERRUPTED = 130  # as of ^C without a screen
 
 
 class _Measured:
@@ -29,7 +28,7 @@ class _Measured:
     @property
     def goes_on(self) -> bool:
         process = self.process
-        return not process.over and not process.conclusion and process.error is None
+        return not process.over and not process.finished and process.error is None
 
     def hear(self, seconds: float) -> tuple[str, str]:
         """A sentence about how far it is, and the role of its words; waits for so long at most."""
@@ -39,7 +38,7 @@ class _Measured:
             return str(self.process.error), "warning"
         if self.goes_on:
             return self.text, "live"
-        return ("finished; q leaves", "live") if self.process.conclusion else ("it ended without a word", "warning")
+        return ("finished; q leaves", "live") if self.process.finished else ("it ended without a word", "warning")
 
 
 def watched(
@@ -73,6 +72,10 @@ def watched(
         if measured.goes_on:
             code = run_placement(ProfileFile(output), measured.hear)
             measured.hear(_LOOK_S)
+    except KeyboardInterrupt:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        say(broken_off(output, request.modes))
+        raise
     finally:
         unfinished = measured.goes_on
         process.end()
@@ -82,7 +85,7 @@ def watched(
         print(visible(line))
     if unfinished:
         say(broken_off(output, request.modes))
-        return code or _INTERRUPTED
-    if not process.conclusion:
+        return code or INTERRUPTED
+    if not process.finished:
         raise UserError("measuring ended without a word", 1)
     return code
