@@ -85,8 +85,8 @@ def _of_point(name: str, point: Mapping[str, Any], word: str, numbers: Mapping[s
     who = f"{name}, limit at {point['share']:.0%} of its working set"
     if not point["runs"]:
         return (
-            f"{who}: fewer than {LEAST_STEPS} steps were made under it after it settled, so nothing can be said; longer "
-            "runs (no --quick, or more --seconds) have more."
+            f"{who}: fewer than {LEAST_STEPS} steps were made under it after it settled, so nothing can be said; "
+            "longer runs (no --quick, or more --seconds) have more."
         )
     who += f" ({size(point['limit_bytes'])}, room for {size(point['room_bytes'])} of its pages)"
     swapped = point["swapped_in"]
