@@ -35,6 +35,30 @@ def item():
         def forward(self, x):
             return super().forward(x) * x.sum().item()
     return Asks(6, 2), torch.randn(4, 6), lambda out: out.sum()
+def guard():
+    class Chooses(torch.nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            if y.sum() > 0:
+                y = y * 2
+            return y
+    return Chooses(6, 2), torch.randn(4, 6), lambda out: out.sum()
+def count():
+    class Counts(torch.nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            y = y[y > 0]
+            return y * 2 if y.shape[0] > 3 else y
+    return Counts(6, 2), torch.randn(4, 6), lambda out: out.sum()
+def unfit():
+    class Unfit(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) @ x
+    return Unfit(6, 2), torch.randn(4, 6), lambda out: out.sum()
+def empty(): return torch.nn.ReLU(), torch.randn(4, 6), lambda out: out.sum()
+def frozen(): return torch.nn.Linear(6, 2).requires_grad_(False), torch.randn(4, 6), lambda out: out.sum()
+def apart(): return torch.nn.Linear(6, 2), torch.randn(4, 6), lambda out: out.detach().sum()
+def several(): return torch.nn.Linear(6, 2), torch.randn(4, 6), lambda out: out
 def nothing(): return 1
 def broken(): raise KeyError("no such thing")
 def strange(): return 1, 2, 3
@@ -170,12 +194,30 @@ def test_a_model_of_the_users_own(own: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        ("values", "aten.nonzero.default makes a tensor whose shape depends on values"),
-        ("item", "aten._local_scalar_dense.default makes a number of a tensor"),
+        (
+            "values",
+            r"aten.nonzero.default makes a tensor whose shape depends on values "
+            r"\(own.py:12: return self.layer\(x\)\[x\[:, 0\].nonzero\(\).squeeze\(1\)\]\)$",
+        ),
+        (
+            "item",
+            r"aten._local_scalar_dense.default makes a number of a tensor, .* \(own.py:17: .*x.sum\(\).item\(\)\)$",
+        ),
+        (
+            "guard",
+            r"values that aten._local_scalar_dense.default takes from a tensor \(own.py:23: if y.sum\(\) > 0:\)$",
+        ),
+        ("count", r"values that aten.index.Tensor takes from a tensor \(own.py:32: return y \* 2 if .*\)$"),
+        ("unfit", r"RuntimeError: .* \(own.py:37: return super\(\).forward\(x\) @ x\)$"),
+        ("empty", "nothing to train: the model has no parameters$"),
+        ("frozen", "nothing to train: none of its parameters requires a gradient$"),
+        ("apart", "nothing to train: the loss does not depend on any parameter$"),
+        ("several", r"the loss has to be a tensor of one number, and is a tensor of shape \[4, 2\]$"),
         ("nothing", r"has to return \(model, inputs, loss\)"),
-        ("broken", "KeyError: 'no such thing'"),
+        ("broken", r"KeyError: 'no such thing' \(own.py:44: "),
         ("strange", r"has to return \(model, inputs, loss\)"),
-        ("missing", "AttributeError"),
+        ("valves", "own.py has no function valves; did you mean values"),
+        ("zzz", "own.py has no function zzz; there are make, values, item"),
     ],
 )
 def test_what_cannot_be_captured_is_told_in_one_line_with_the_op(own: Path, function: str, why: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memtui.choices import PLACE
 from memtui.cli import main
 from memtui.placement.measured import Pool, Profile, Samples
 from memtui.placement.store import ProfileFile
@@ -139,12 +140,54 @@ def test_bad_input_is_one_line(file: Path, tmp_path: Path, capsys: Capture) -> N
     assert "say how much fast memory there is: --limit 8GiB" in refused(capsys, *solve, file)
     assert "no slow pool numa:7; it has slow" in refused(capsys, *solve, file, "--limit", "1", "--slow", "numa:7")
     assert "is no size" in refused(capsys, *solve, file, "--limit", "much")
-    assert "is no ratio of slow to fast memory" in refused(capsys, *solve, file, "--ratio", "1:x")
+    for wrong in ("1:x", "-1:2", "1:-2"):
+        assert "is no ratio of slow to fast memory" in refused(capsys, *solve, file, "--ratio", wrong)
     assert "not allowed with" in refused(capsys, *solve, file, "--ratio", "1:1", "--limit", "1")
     assert "no such file" in refused(capsys, *solve, tmp_path / "none", "--limit", "1")
     assert "is not a memtui placement profile" in refused(capsys, *solve, other, "--limit", "1")
     assert "invalid choice: 'guess'" in refused(capsys, "place", "guess", file)
     assert "has no isolated sample" in refused(capsys, *solve, file, "--limit", "1", "--mode", "isolated")
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "where"),
+    [
+        (("solve", "-o", "x"), "-o", "memtui place profile"),
+        (("solve", "--pools", "dram"), "--pools", "memtui place profile"),
+        (("compare", "--mode", "isolated,single"), "--mode", "memtui place profile and memtui place solve"),
+        (("show", "--run"), "--run", "memtui place solve"),
+        (("compare", "--ascii"), "--ascii", "memtui place profile and memtui place show"),
+    ],
+)
+def test_an_option_of_another_of_its_commands_is_told(
+    words: tuple[str, ...], flag: str, where: str, file: Path, capsys: Capture
+) -> None:
+    verb, *more = words
+    error = refused(capsys, "place", verb, file, *more)
+    assert error.startswith(f"memtui place {verb}: {flag} is an option of {where}; see memtui place {verb} --help")
+
+
+def test_each_of_its_commands_has_its_own_help(capsys: Capture) -> None:
+    pages = {}
+    for verb in PLACE:
+        with pytest.raises(SystemExit):
+            main(["place", verb, "--help"])
+        pages[verb] = capsys.readouterr().out
+    assert [verb for verb in PLACE if "--ratio" in pages[verb]] == ["solve"]
+    assert [verb for verb in PLACE if "--pools" in pages[verb]] == ["profile"]
+    assert [verb for verb in PLACE if "--theme" in pages[verb]] == ["profile", "show"]
+
+
+@pytest.mark.parametrize("words", [("replay",), ("place", "show")])
+def test_without_a_terminal_it_is_said_what_prints_it(words: tuple[str, ...], file: Path, capsys: Capture) -> None:
+    error = refused(capsys, *words, file)
+    assert "use `memtui place compare` or `memtui place solve`, which print what is in a profile" in error
+
+
+@pytest.mark.parametrize("words", [("report",), ("export", "--to", "csv", "-o", "x"), ("compare",)])
+def test_it_is_no_session(words: tuple[str, ...], file: Path, capsys: Capture) -> None:
+    error = refused(capsys, *words, file)
+    assert "p.memtui: is a placement profile, and not a memtui session: memtui place compare, solve and show" in error
 
 
 def test_a_limit_below_what_must_stay_is_told(tmp_path: Path, capsys: Capture) -> None:

@@ -17,6 +17,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_map
 
+from memtui.placement import hindrance
 from memtui.placement.kernels import has_to_copy
 from memtui.placement.model import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Graph, Op, Tensor
 from memtui.placement.step import NoStep, Step
@@ -121,24 +122,22 @@ def capture(step: Step, name: str) -> Captured:
     flat, _ = tree_flatten(state)
     if any(tensor.device.type != "cpu" or tensor.layout != torch.strided for tensor in flat):
         raise NoStep(f"{name}: parameters and inputs have to be plain tensors in main memory")
+    if not any(parameter.requires_grad for parameter in state[0].values()):
+        why = "none of its parameters requires a gradient" if state[0] else "the model has no parameters"
+        raise NoStep(f"{name}: nothing to train: {why}")
     try:
         module = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*state)
+    except NoStep as error:
+        raise NoStep(f"{name}: {error}") from None
     except Exception as error:
-        raise NoStep(f"{name} cannot be captured: {_why(error)}") from error
+        raise NoStep(f"{name} cannot be captured: {hindrance.why(error, step, state)}") from error
     module.graph.eliminate_dead_code()
     module.recompile()
     given = {label: tensor.detach() for label, tensor in zip(step.names, flat, strict=True)}
-    return _Reader(module, given).read(name, state)
-
-
-def _why(error: Exception) -> str:
-    """One line that names the operator, where torch says which."""
-    line = next(filter(None, (line.strip() for line in str(error).splitlines())), type(error).__name__)
-    # torch's exceptions of tensors without data carry it: fake_tensor.DataDependentOutputException.
-    func = getattr(error, "func", None)
-    if func is not None:
-        return f"{func} needs to know the values of a tensor"
-    return f"{type(error).__name__}: {line[:300]}"
+    try:
+        return _Reader(module, given).read(name, state)
+    except NoStep as error:
+        raise NoStep(f"{name}: {error}{hindrance.first_of_values(step, state)}") from None
 
 
 class _Reader:
@@ -172,7 +171,7 @@ class _Reader:
             else:
                 self._call(node)
         if not self._kernels:
-            raise NoStep(f"{name} has no kernel")
+            raise NoStep("the step has no op")
         final = {layout.storage for layout in results}
         graph = Graph(
             name, tuple(k.op for k in self._kernels), tuple(_with_role(t, final) for t in self._tensors.values())

@@ -118,7 +118,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
 
         lines += ["", *run.lines(ran[0], ran[1] if len(ran) > 1 else None)]
     if points:
-        lines += ["", *text.curve(points, args.formulation)]
+        lines += ["", *text.curve(points, args.formulation, profile.fast.name, asked.problem.all_fast_ns)]
     _print(lines)
     return 0
 
@@ -205,7 +205,7 @@ def show(args: argparse.Namespace, file: ProfileFile) -> int:
     from memtui.terminal import prepare, require_terminal
 
     file.profile()  # what is wrong with it is said without a screen
-    require_terminal()
+    require_terminal(instead="use `memtui place compare` or `memtui place solve`, which print what is in a profile")
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
     return run_placement(file)
 

@@ -8,9 +8,9 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from memtui.exclusive import exclusively
 from memtui.foreign import visible
 from memtui.placement import memory
 from memtui.placement.cache import Cache
+from memtui.placement.enumerate import pair_configurations
 from memtui.placement.measured import MODES, Pool, Profile
 from memtui.placement.model import Graph
 from memtui.placement.model_names import check_model
@@ -75,23 +76,34 @@ def profile(args: argparse.Namespace, say: Say) -> int:
     if os.path.lexists(args.output) and not is_profile(args.output):
         raise UserError(f"{args.output}: is there, and no profile")
     cache = args.cache or state_directory(invoker()) / CACHE
+
+    def work(shown: Shown) -> Profile:
+        return measure(request, args.output, cache, shown, force=args.force)
+
     if args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty():
         from memtui.placement.profile_screen import watched
 
-        def work() -> list[str]:
-            return lines(about(measure(request, args.output, cache, Shown(quiet=True), force=args.force), args.output))
-
-        return watched(args, args.output, work, say)
-    shown = Shown(quiet=args.json)
+        return watched(args, request, lambda shown: lines(about(work(shown), args.output)), say)
+    line = not args.json and sys.stderr.isatty()
+    shown = Shown(_write_over) if line else Shown(begin=None if args.json else say)
     try:
-        found = measure(request, args.output, cache, shown, force=args.force)
+        found = work(shown)
     except KeyboardInterrupt:
-        shown.clear()
-        say(f"broken off; {shown.measured} times are kept, and the same command goes on from there")
+        if line:
+            _write_over("")
+        say(broken_off(args.output, request.modes))
         raise
+    if line:
+        _write_over("")
     plain = about(found, args.output)
     print(json.dumps(plain, indent=2) if args.json else "\n".join(map(visible, lines(plain))))
     return 0
+
+
+def _write_over(text: str) -> None:
+    """A line of standard error, in place of the one before."""
+    room = max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 3)  # and for ^C
+    print(f"\r\x1b[K{visible(text)[:room]}", end="", file=sys.stderr, flush=True)
 
 
 def _check_here(pools: tuple[Asked, ...]) -> None:
@@ -115,6 +127,7 @@ def measure(request: Request, output: Path, cache_path: Path, shown: Shown, *, f
             shown.phase(f"recording a step of {request.model}")
             captured = process.capture(request.model, request.batch, request.seed)
             graph: Graph = captured["graph"]
+            shown.phase("making the pools")
             made = process.pools([pool.name for pool in request.pools])
             environment: Mapping[str, Any] = process.ready["environment"]
             facts = {**environment, "pools": {pool["name"]: pool for pool in made}}
@@ -136,10 +149,11 @@ def measure(request: Request, output: Path, cache_path: Path, shown: Shown, *, f
                 pools, speeds = _pools(made, _bandwidths(cache, process, facts))
                 resolution_ns = float(process.ready["resolution_ns"])
                 file = ProfileFile.create(output, graph, pools, resolution_ns, {**told, **speeds}, force=force)
-            for step in profiling.steps(file.measured()):
+            known = file.measured()
+            shown.count(far(file.profile(), request.modes))
+            for step in profiling.steps(known):
                 file.add(step.samples)
                 shown.step(step)
-        shown.clear()
         return file.profile()
 
 
@@ -181,40 +195,67 @@ def _pools(
     return pools, speeds
 
 
-@dataclass
 class Shown:
-    """Progress on standard error: a line that is written over where that is a terminal, nothing otherwise."""
+    """Progress, in a sentence that is given away whenever it changes."""
 
-    quiet: bool = False
-    cached: int = 0
-    measured: int = 0
-    _begin_s: float = field(default_factory=time.monotonic)
-    _drawn: bool = False
-    _text: str = ""
+    def __init__(self, show: Say = lambda _: None, begin: Say | None = None) -> None:
+        """``show`` takes each sentence in place of the one before, ``begin`` the one that measuring begins with."""
+        self._show, self._begin = show, begin
+        self._far: dict[str, tuple[int, int]] = {}
+        self._phase, self.cached = "", 0
+        self._step: Step | None = None
+        self._since_s = time.monotonic()
 
     def phase(self, text: str) -> None:
-        self._text = text
-        self._draw(text)
+        """Something before the measurements."""
+        self._phase, self._since_s = text, time.monotonic()
+        self._show(f"{text} ...")
+
+    def count(self, far: Mapping[str, tuple[int, int]]) -> None:
+        """Measurements begin; so many of so many are there in each way of timing."""
+        self._phase, self._far = "", dict(far)
+        there, of = (sum(counts) for counts in zip(*far.values(), strict=True))
+        known = f", {there} of them known" if there else ""
+        text = f"measuring {of} configurations ({', '.join(far)}){known}"
+        self._show(text)
+        if self._begin is not None:
+            self._begin(text)
 
     def step(self, step: Step) -> None:
+        there, of = self._far[step.mode]
+        self._far[step.mode] = there + len(step.samples), of
         self.cached += step.cached
-        self.measured += len(step.samples) - step.cached
-        left = "" if step.left_s is None else f", {span(step.left_s)} left"
-        known = f", {self.cached} known before" if self.cached else ""
-        self._text = f"{step.mode}: {step.done} of {step.of}, {self.measured} measured{known}{left}"
-        self._draw(self._text)
+        self._step, self._since_s = step, time.monotonic()
+        self.tick()
 
     def tick(self) -> None:
-        self._draw(f"{self._text} ({span(time.monotonic() - self._begin_s)})")
+        """Time goes by."""
+        passed_s = time.monotonic() - self._since_s
+        if self._phase:
+            self._show(f"{self._phase} ({span(passed_s)})")
+        elif self._step is not None:
+            there, of = self._far[self._step.mode]
+            way = f" ({1 + [*self._far].index(self._step.mode)} of {len(self._far)})" if len(self._far) > 1 else ""
+            left_s = self._step.left_s
+            left = "" if left_s is None else f", {span(round(max(0.0, left_s - passed_s)))} left"
+            known = f", {self.cached} known before" if self.cached else ""
+            self._show(f"{self._step.mode}{way}: {there} of {of} configurations{left}{known}")
 
-    def clear(self) -> None:
-        if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
-    def _draw(self, text: str) -> None:
-        if not self.quiet and sys.stderr.isatty():
-            print(f"\r\x1b[K{visible(text)}", end="", file=sys.stderr, flush=True)
-            self._drawn = True
+def far(profile: Profile, modes: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """How many configurations have times, and how many there are, in each of these ways of timing."""
+    of = len(pair_configurations(profile.graph, [pool.name for pool in profile.pools]))
+    return {mode: (sum(samples.mode == mode for samples in profile.samples), of) for mode in modes}
+
+
+def broken_off(path: Path, modes: Sequence[str]) -> str:
+    """What is left when measuring ends early."""
+    try:
+        counts = far(ProfileFile(path).profile(), modes)
+    except UserError:
+        return "broken off before there was a time to keep"
+    there, of = (sum(counts) for counts in zip(*counts.values(), strict=True))
+    return f"broken off, unfinished: {path} has {there} of {of} configurations; the same command goes on from there"
 
 
 def about(found: Profile, output: Path) -> dict[str, Any]:
@@ -245,20 +286,25 @@ def about(found: Profile, output: Path) -> dict[str, Any]:
 
 def lines(plain: Mapping[str, Any]) -> list[str]:
     """The same for people."""
+    cells = max(20, *(len(pool["name"]) for pool in plain["pools"]))
     found = [
         f"{plain['model']}: {plain['ops']} ops, at most {size(plain['peak_bytes'])} of intermediate tensors at once",
-        f"{'pool':20} {'read':>9} {'written':>9} {'copy out':>9} {'copy in':>9}  GB/s",
+        f"{'pool':{cells}} {'read':>9} {'written':>9} {'copy out':>9} {'copy in':>9}  GB/s",
     ]
     for pool in plain["pools"]:
         ways = ("read", "written", "copied_from", "copied_to")
         speeds = " ".join(f"{(pool[f'{way}_bytes_per_s'] or 0) / 1e9:9.1f}" for way in ways)
-        found.append(f"{pool['name']:20} {speeds}  {pool['note']}".rstrip())
+        found.append(f"{pool['name']:{cells}} {speeds}  {pool['note']}".rstrip())
     for mode, count in plain["configurations"].items():
         found.append(f"{mode}: {count} configurations")
     if plain["results_copied"]:
-        found.append(
-            f"{plain['results_copied']} ops cannot write where they are told to: their times have a copy in them"
+        count = plain["results_copied"]
+        which = (
+            "1 op cannot write where it is told to: its times"
+            if count == 1
+            else (f"{count} ops cannot write where they are told to: their times")
         )
+        found.append(f"{which} have a copy in them")
     if plain["emulated"]:
         found.append(f"emulated, so no measurement of a machine: {', '.join(plain['emulated'])}")
     found.append(f"{plain['file']}: memtui place compare, solve and show read it")
