@@ -80,3 +80,6 @@ def _add_profile(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--cache", type=Path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
     )
+    group.add_argument(
+        "--anew", action="store_true", help="measure everything now: take no times from the cache or the profile"
+    )

@@ -15,7 +15,7 @@ from memtui.placement.model_names import check_model, is_own
 from memtui.placement.plan import Plan
 from memtui.placement.worker_process import BUSY, PlacementProcess
 from memtui.probes.energy_source import lock_path
-from memtui.units import duration, size
+from memtui.units import duration, percent, size
 
 REPEATS = 30
 
@@ -127,9 +127,19 @@ def lines(ran: Ran, baseline: Ran | None) -> list[str]:
             baseline.plan.predicted_ns / plan.predicted_ns,
         )
         found.append(f"  first touch takes {actual:.3f} times as long, predicted {predicted:.3f}")
+        if slower := not_worth(ran, baseline):
+            found.append(f"  {slower}")
     if plan.emulated:
         found.append(f"  {plan.slow} is emulated: this checks the solver, and tells nothing of a machine")
     return found
+
+
+def not_worth(ran: Ran, baseline: Ran) -> str:
+    """One line where a plan is slower than first touch though it was to be faster; empty otherwise."""
+    if ran.plan.predicted_ns >= baseline.plan.predicted_ns or ran.actual_ns <= baseline.actual_ns:
+        return ""
+    by = ran.actual_ns / baseline.actual_ns - 1
+    return f"slower than first touch by {percent(by)} though predicted faster: here this plan does not pay"
 
 
 def _model(about: Mapping[str, Any], model: str | None) -> str:
