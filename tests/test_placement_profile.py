@@ -123,10 +123,10 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
     assert cached(cache) == first
     assert "444 of 444 times are from the cache, of " in out
     assert "bandwidths and times of moves are from the cache, of " in out
-    assert "--anew measures all of them now" in out
+    assert "--again measures all of them now" in out
     before = ProfileFile(folder / "q.memtui").profile()
     # Unless it is asked to: then the profile and the cache have what was found now.
-    out, _ = profiled(folder, "-o", "q.memtui", "--anew", "--mode", "isolated", "--json")
+    out, _ = profiled(folder, "-o", "q.memtui", "--again", "--mode", "isolated", "--json")
     plain = json.loads(out)
     assert (plain["times"]["measured_now"], plain["times"]["from_the_cache"]) == (148, 0)
     assert plain["bandwidths_cached"] is None

@@ -81,5 +81,5 @@ def _add_profile(group: argparse._ArgumentGroup) -> None:
         "--cache", type=Path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
     )
     group.add_argument(
-        "--anew", action="store_true", help="measure everything now: take no times from the cache or the profile"
+        "--again", action="store_true", help="measure everything now: take no times from the cache or the profile"
     )

@@ -76,7 +76,7 @@ def profile(args: argparse.Namespace, say: Say) -> int:
         args.batch,
         args.seed,
         args.threads,
-        args.anew,
+        args.again,
     )
     if args.output is None:
         raise UserError("say where the profile goes: -o p.memtui")
@@ -332,7 +332,7 @@ def _known_before(plain: Mapping[str, Any]) -> list[str]:
     if plain["bandwidths_cached"]:
         found.append(f"bandwidths and times of moves are from the cache, of {plain['bandwidths_cached']}")
     if found:
-        found.append("--anew measures all of them now")
+        found.append("--again measures all of them now")
     return found
 
 

@@ -278,7 +278,7 @@ def _plan(problem: Problem, ask: Ask, solved: Solved, begin_s: float) -> Plan:
 def _why(solved: Solved) -> str:
     """What kept a plan from being as near to the bound as was asked for."""
     if not solved.finished:
-        return "the time limit was reached"
+        return "its part of the time limit was over"
     if solved.holes:
         return "laid out in memory the optimum has holes and does not fit, and this is the best found that does"
     return "the rest is what the solver's tolerance rounds away"
