@@ -25,7 +25,7 @@ PAGE = 4096  # the smallest move
 PAGE_REPEATS = 101  # they are short, so that an odd one is no matter
 _SIDE = 256  # of the matrices that are multiplied while something is copied
 _SHORT_SIDES = (96, 128, 192, 256, 384, 512)  # while a page is
-_HIDES = 3  # times as long as moving a page: so short that it is seen what that costs, and no shorter than it
+_HIDES = 1.5  # times as long as moving a page: so short that it is seen what that costs, and no shorter than it
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +142,26 @@ def _with_fixed(mover: Mover, clock: Clock, one: Bandwidth, out: Copy, into: Cop
         into: and back.
         free: whether there is a CPU for moves while ops run.
     """
-    multiply = _hiding(mover, clock, (out, into)) if free else _multiplying(_SHORT_SIDES[0])
+    small = _multiplying(_SHORT_SIDES[0])  # leaves the page where a tensor that was written just now is
+    hiding = _hiding(mover, clock, (out, into)) if free else small
     at_once: list[list[float]] = [[], []]
     meanwhile: list[list[float]] = [[], []]
     longer: list[float] = []
+    # One after the other: the thread of a move that is over still wants the interpreter for a moment.
     for turn in range(PAGE_REPEATS + 1):
         for way, copy in enumerate((out, into)):
-            alone_ns = _timed_ns(multiply, 0, clock)
+            small()
             took_ns = mover.now([copy])
             if turn:  # the first one warms up
                 at_once[way].append(took_ns)
-            if free:
-                both_ns, moved_ns = mover.during([copy], multiply)
-                if turn:
-                    meanwhile[way].append(moved_ns)
-                    longer.append(both_ns - alone_ns)
+    for turn in range((PAGE_REPEATS + 1) * free):
+        for way, copy in enumerate((out, into)):
+            both_ns, moved_ns = mover.during([copy], hiding)
+            small()
+            alone_ns = _timed_ns(hiding, 0, clock)
+            if turn:
+                meanwhile[way].append(moved_ns)
+                longer.append(both_ns - alone_ns)
 
     def fixed(times: Sequence[float], rate: float | None) -> float | None:
         return max(0.0, median(times) - PAGE * 1e9 / rate) if times and rate else None
