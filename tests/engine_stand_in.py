@@ -114,14 +114,14 @@ def client(words: list[str]) -> int:
                 print(f"unknown flag: {option}", file=sys.stderr)
                 return 125
             options.setdefault(option, []).append(rest.pop(0))
-        names = options["--env"]
+        given = dict(word.partition("=")[::2] for word in options.get("--env", []))
         asked = {
             "do": "run",
             "name": options["--name"][0],
             "image": rest[0],
             "words": rest[1:],
             "cwd": options["--workdir"][0],
-            "environment": {name: os.environ[name] for name in names if name in os.environ},
+            "environment": given,
         }
     if verb == "import":
         sys.stdin.buffer.read()

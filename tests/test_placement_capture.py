@@ -81,6 +81,23 @@ def captured(work) -> Captured:
     return capture(Step(Layers(work), [torch.randn(4, 8)], lambda out: out.sum()), "by hand")
 
 
+def test_an_lstm_is_captured_with_the_room_that_its_workspace_needs() -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True)
+
+        def forward(self, x):
+            return self.lstm(x)[0][:, -1]
+
+    found = capture(Step(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
+    if any("mkldnn_rnn_layer" in kernel.op.kind for kernel in found.kernels):  # without oneDNN it is smaller ops
+        spaces = [k.made[3].storage for k in found.kernels if k.op.kind == "aten.mkldnn_rnn_layer.default"]
+        assert len(spaces) == 4
+        assert all(found.graph.tensor[space].size_bytes > 0 for space in spaces)
+        assert all(len(found.graph.users[space]) == 1 for space in spaces), "the backward pass reads it"
+
+
 def test_the_step_of_784_100_30_10_has_148_configurations_over_32_kernels() -> None:
     graph = capture(build("mlp", 10, 0), "mlp").graph
     assert len(graph.ops) == 32

@@ -15,9 +15,11 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import memtui as memtui_package
 from memtui.errors import UserError
 from memtui.study import container, engine, machine
 from memtui.study.engine import PREFIX, Engine, mounts
@@ -27,6 +29,7 @@ from memtui.study.trace import Trace
 from tests import engine_stand_in
 from tests.live import needs_tracker
 from tests.test_study_command import STEPS, await_none, running
+from tests.users import temporary_user
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may watch what an engine starts")
 STAND_IN = "stand-in"
@@ -74,8 +77,10 @@ def left(found: Engine) -> list[str]:
         told = json.loads(Path(folder, "containers.json").read_text())
         return [*told["containers"], *told["images"]]
     words = (["ps", "--all", "--format", "{{.Names}}"], ["images", "--format", "{{.Repository}}"])
-    said = [subprocess.run([*found.cli, *one], capture_output=True, text=True, check=True).stdout for one in words]
-    return [line for line in "".join(said).split() if PREFIX in line]
+    said = [subprocess.run([*found.cli, *one], capture_output=True, text=True, check=False) for one in words]
+    if any(one.returncode for one in said):
+        return ["what goes away while it is listed"]
+    return [line for one in said for line in one.stdout.split() if PREFIX in line]
 
 
 def await_nothing_left(found: Engine) -> None:
@@ -116,7 +121,7 @@ def test_a_program_is_seen_from_its_first_instruction_and_nothing_is_left(tmp_pa
     assert float(trace.wss().max()) >= 4 << 20
     trace.close()
     await_none(program[1])
-    assert not left(means.engine)
+    await_nothing_left(means.engine)
 
 
 @needs_root
@@ -132,7 +137,7 @@ def test_a_program_ends_by_itself_with_its_status_and_its_output(tmp_path, means
             done(tmp_path, means, [sys.executable, "-c", f"{code}\nsys.exit(3)"])
     finally:
         del os.environ["MINE"]
-    assert not left(means.engine)
+    await_nothing_left(means.engine)
 
 
 @needs_root
@@ -169,8 +174,8 @@ def test_whoever_is_killed_nothing_is_left(tmp_path, means, program, victim):
 def test_an_engine_without_a_daemon_is_told_and_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "ENGINES", ("docker",))
     monkeypatch.setattr(os, "getuid", lambda: 0)
-    with daemon(tmp_path / "engine"):
-        monkeypatch.setenv("STAND_IN_FOLDER", str(tmp_path))
+    with daemon(tmp_path / "engine"), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STAND_IN_FOLDER", str(tmp_path))
         found = container.means()
     assert found.engine is None
     assert found.why == "docker: Cannot connect to the Docker daemon. Is the docker daemon running?"
@@ -203,7 +208,7 @@ def test_a_process_that_is_not_the_one_is_not_watched(tmp_path, monkeypatch):
 
 def test_for_others_than_root_engines_are_not_used(monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 1000)
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name in engine.ENGINES else None)
+    monkeypatch.setattr(shutil, "which", lambda name, path: f"/usr/bin/{name}" if name in engine.ENGINES else None)
     found, reasons = engine.find()
     assert found is None
     assert len(reasons) == 2
@@ -211,7 +216,7 @@ def test_for_others_than_root_engines_are_not_used(monkeypatch):
 
 
 def test_what_of_this_machine_is_in_a_container(tmp_path):
-    for name in ("usr", "lib64", "home", "data", "proc", "sys", "dev", "run", "etc", "with:colon"):
+    for name in ("usr", "lib64", "home", "data", "proc", "sys", "dev", "run", "var", "etc", "with:colon"):
         (tmp_path / name).mkdir()
     (tmp_path / "bin").symlink_to("usr")
     (tmp_path / "file").touch()
@@ -222,10 +227,55 @@ def test_what_of_this_machine_is_in_a_container(tmp_path):
     assert python is None or python == f"{sys.prefix}:{sys.prefix}:ro"
 
 
+def test_under_sudo_nothing_of_the_user_reaches_the_engine_of_root(monkeypatch, tmp_path):
+    """Their path, libraries and configuration would run as root."""
+    mine = tmp_path / "docker"
+    mine.write_text('#!/bin/sh\ntouch "$0.ran"\n')
+    mine.chmod(0o755)
+    for name, value in (("PATH", str(tmp_path)), ("LD_PRELOAD", "/tmp/x.so"), ("DOCKER_CONFIG", str(tmp_path))):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    monkeypatch.setattr(engine, "invoker", lambda: SimpleNamespace(uid=1000, gid=1000))
+    assert set(engine.environment()) == {"PATH", "HOME"}
+    monkeypatch.setattr(engine, "_tried", lambda name, path: (None, path))
+    _, reasons = engine.find()
+    assert not [reason for reason in reasons if str(tmp_path) in reason]
+    monkeypatch.setattr(engine, "invoker", lambda: SimpleNamespace(uid=0, gid=0))
+    assert f"docker: {mine}" in engine.find()[1]
+    assert not mine.with_suffix(".ran").exists()
+
+
+@needs_root
+@needs_tracker
+def test_under_sudo_the_program_in_a_container_is_the_users(means, program):
+    if "STAND_IN_FOLDER" in os.environ or means.engine.name == "docker":
+        pytest.skip("its daemon is found by the environment, which sudo does not pass on")
+    with temporary_user("ALL=(ALL:ALL) NOPASSWD: ALL") as user:
+        script = user.home / "told.py"
+        said = "import os; print('uid', os.getuid(), os.environ['HOME'], os.environ.get('MINE'), flush=True)"
+        script.write_text(f"{said}\n{STEPS}")
+        code = (
+            "import sys\nfrom pathlib import Path\nfrom memtui.privilege import invoker\n"
+            "from memtui.study import command, container, engine\nfrom memtui.study.plan import Run\n"
+            "from memtui.study.runner import perform\n"
+            f"engine.ENGINES = ({means.engine.name!r},)\n"
+            "with command._files_of(invoker()):\n"
+            "    means = container.means()\n"
+            f"    run = Run('boxed', (sys.executable, {str(script)!r}), 1.0, place='container', limit_s=1.0)\n"
+            f"    told = perform(run, Path({str(user.home / 'boxed')!r}), [0], means, lambda word: None)\n"
+            "    print(means.engine.name, told['windows'] > 2)\n"
+        )
+        where = f"PYTHONPATH={Path(memtui_package.__file__).parents[1]}"
+        found = user.run("sudo", where, sys.executable, "-c", code, MINE="kept")
+        assert found.stdout == f"{means.engine.name} True\n", found.stderr
+        assert (user.home / "boxed.log").read_text().startswith(f"uid {user.uid} {user.home} kept\n")
+        assert (user.home / "boxed.memtui").stat().st_uid == user.uid
+    await_nothing_left(means.engine)
+
+
 def test_secrets_of_the_environment_are_on_no_command_line(monkeypatch):
     monkeypatch.setenv("TOKEN", "hunter2")
     words = engine.command(Engine("docker", "1", ("docker",)), "a", "b", ["true"], (1, 2))
-    assert "TOKEN" in words
     assert not [word for word in words if "hunter2" in word]
     assert words[-2:] == ["b", "true"]
     assert words[words.index("--user") + 1] == "1:2"

@@ -552,7 +552,7 @@ def test_the_whole_study_on_a_program_of_ones_own(tmp_path):
     free, *limited_points = found["points"]
     assert free["major_faults"]["median"] < 1
     for each in limited_points:
-        assert each["runs"] == 2
+        assert each["runs"] == 1
         low, high = each["predicted"]
         assert 0.3 * 512 < low <= high < 1.5 * 512
         assert each["swapped_in"]["median"] > 0.3 * 512

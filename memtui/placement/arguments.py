@@ -63,6 +63,9 @@ def _add_profile(made: Parser) -> None:
     made.add_argument(
         "--cache", type=Path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
     )
+    made.add_argument(
+        "--again", action="store_true", help="measure everything now: take no times from the cache or the profile"
+    )
     _add_json(made)
 
 

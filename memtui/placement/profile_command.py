@@ -23,16 +23,19 @@ from memtui.placement.enumerate import pair_configurations
 from memtui.placement.measured import MODES, Pool, Profile
 from memtui.placement.model import Graph
 from memtui.placement.model_names import check_model
+from memtui.placement.plain import Damaged, count, positive
 from memtui.placement.pool_names import Asked, parse_pools
-from memtui.placement.profiling import Profiling, Step, Wanted
+from memtui.placement.profile_text import about, lines
+from memtui.placement.profiling import Profiling, Wanted
+from memtui.placement.shown import Shown
 from memtui.placement.store import ProfileFile, is_profile
 from memtui.placement.worker_process import BUSY, PlacementProcess
 from memtui.privilege import invoker, state_directory
 from memtui.probes.energy_source import lock_path
-from memtui.units import size, span
 
 Say = Callable[[str], None]
 CACHE = "place-cache.db"  # in the state directory
+_RATES = ("read", "written", "copied_from", "copied_to")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Request:
         batch: of a model that comes along.
         seed: of its parameters and inputs, and of the order of measurements.
         threads: of ops; 0: one less than there are CPUs.
+        anew: take nothing from the cache, or from a profile that is there.
     """
 
     model: str
@@ -56,6 +60,7 @@ class Request:
     batch: int
     seed: int
     threads: int
+    anew: bool = False
 
 
 def profile(args: argparse.Namespace, say: Say) -> int:
@@ -70,11 +75,14 @@ def profile(args: argparse.Namespace, say: Say) -> int:
         args.batch,
         args.seed,
         args.threads,
+        args.again,
     )
     if args.output is None:
         raise UserError("say where the profile goes: -o p.memtui")
     if os.path.lexists(args.output) and not is_profile(args.output):
         raise UserError(f"{args.output}: is there, and no profile")
+    if args.cache is not None and not args.cache.parent.is_dir():
+        raise UserError(f"--cache {args.cache}: there is no folder {args.cache.parent}; make it, or name another one")
     cache = args.cache or state_directory(invoker()) / CACHE
 
     def work(shown: Shown) -> Profile:
@@ -83,7 +91,7 @@ def profile(args: argparse.Namespace, say: Say) -> int:
     if args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty():
         from memtui.placement.profile_screen import watched
 
-        return watched(args, request, lambda shown: lines(about(work(shown), args.output)), say)
+        return watched(args, request, lambda shown: lines(about(work(shown), args.output, shown)), say)
     line = not args.json and sys.stderr.isatty()
     shown = Shown(_write_over) if line else Shown(begin=None if args.json else say)
     try:
@@ -95,7 +103,7 @@ def profile(args: argparse.Namespace, say: Say) -> int:
         raise
     if line:
         _write_over("")
-    plain = about(found, args.output)
+    plain = about(found, args.output, shown)
     print(json.dumps(plain, indent=2) if args.json else "\n".join(map(visible, lines(plain))))
     return 0
 
@@ -142,17 +150,21 @@ def measure(request: Request, output: Path, cache_path: Path, shown: Shown, *, f
                 **environment,
             }
             wanted = Wanted(graph, tuple(pool.name for pool in request.pools), request.modes, request.seconds)
-            profiling = Profiling(wanted, cache, process, facts, about_graph)
+            profiling = Profiling(wanted, cache, process, facts, about_graph, anew=request.anew)
             file = _gone_on_with(output, graph, made, told, force)
-            if file is None:
+            if file is None or request.anew:
                 shown.phase("how fast the pools are")
-                pools, speeds = _pools(made, _bandwidths(cache, process, facts))
+                bandwidths = _bandwidths(cache, process, {**environment, "pools": made}, shown, anew=request.anew)
+                pools, speeds = _pools(made, bandwidths)
                 resolution_ns = float(process.ready["resolution_ns"])
-                file = ProfileFile.create(output, graph, pools, resolution_ns, {**told, **speeds}, force=force)
-            known = file.measured()
-            shown.count(far(file.profile(), request.modes))
-            for step in profiling.steps(known):
-                file.add(step.samples)
+                if file is None:
+                    file = ProfileFile.create(output, graph, pools, resolution_ns, {**told, **speeds}, force=force)
+                else:
+                    file.renew(pools, resolution_ns, {**told, **speeds})
+            before = file.measured()
+            shown.count(before, {mode: of for mode, (_, of) in far(file.profile(), request.modes).items()})
+            for step in profiling.steps(before):
+                file.replace(step.samples)
                 shown.step(step)
         return file.profile()
 
@@ -170,14 +182,32 @@ def _gone_on_with(
     return ProfileFile(path)
 
 
-def _bandwidths(cache: Cache, process: PlacementProcess, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Measured once for a machine and its pools: plans that rest upon them should not change with every profile."""
-    what = {**facts, "what": "bandwidths"}
-    found = cache.get(what)
-    if found is None:
-        found = process.bandwidths()
-        cache.put([(what, found)])
+def _bandwidths(
+    cache: Cache, process: PlacementProcess, facts: Mapping[str, Any], shown: Shown, *, anew: bool
+) -> list[dict[str, Any]]:
+    """Measured once for a machine and its pools: plans that rest upon them should not change with every profile.
+
+    ``facts`` has the pools in their order: the first is the one that the others are copied from and to.
+    """
+    what = {**facts, "what": "moves"}
+    kept = None if anew else _checked(cache.get(what), len(facts["pools"]))
+    if kept is not None:
+        shown.bandwidths_ns = kept["sitting"]
+        return list(kept["pools"])
+    sitting = time.time_ns()
+    found = process.bandwidths()
+    cache.put([(what, {"pools": found, "sitting": sitting})])
     return list(found)
+
+
+def _checked(kept: Any, pools: int) -> dict[str, Any] | None:
+    """What a cache holds, if that is what it should be."""
+    try:
+        found = [positive(each[way], way) for each in kept["pools"] for way in _RATES]
+        count(kept["sitting"], "sitting")
+    except (Damaged, KeyError, TypeError):
+        return None
+    return dict(kept) if len(found) == pools * len(_RATES) else None
 
 
 def _pools(
@@ -185,61 +215,15 @@ def _pools(
 ) -> tuple[list[Pool], dict[str, str | int | float]]:
     """The pools, and what else was measured of them: bytes a second of reading and of writing."""
     ways = ("copied_from", "copied_to", "copied_from_meanwhile", "copied_to_meanwhile")
+    measured = (*ways, *(f"{way}_fixed_ns" for way in ways), "meanwhile_start_ns")
     pools = [
-        Pool(pool["name"], pool["emulated"], pool["note"], *(found[way] for way in ways))
+        Pool(pool["name"], pool["emulated"], pool["note"], *(found.get(each) for each in measured))
         for pool, found in zip(made, bandwidths, strict=True)
     ]
     speeds: dict[str, str | int | float] = {}
     for pool, found in zip(made, bandwidths, strict=True):
         speeds |= {f"{pool['name']} {way}": found[what] for way, what in (("read", "read"), ("written", "written"))}
     return pools, speeds
-
-
-class Shown:
-    """Progress, in a sentence that is given away whenever it changes."""
-
-    def __init__(self, show: Say = lambda _: None, begin: Say | None = None) -> None:
-        """``show`` takes each sentence in place of the one before, ``begin`` the one that measuring begins with."""
-        self._show, self._begin = show, begin
-        self._far: dict[str, tuple[int, int]] = {}
-        self._phase, self.cached = "", 0
-        self._step: Step | None = None
-        self._since_s = time.monotonic()
-
-    def phase(self, text: str) -> None:
-        """Something before the measurements."""
-        self._phase, self._since_s = text, time.monotonic()
-        self._show(f"{text} ...")
-
-    def count(self, far: Mapping[str, tuple[int, int]]) -> None:
-        """Measurements begin; so many of so many are there in each way of timing."""
-        self._phase, self._far = "", dict(far)
-        there, of = (sum(counts) for counts in zip(*far.values(), strict=True))
-        known = f", {there} of them known" if there else ""
-        text = f"measuring {of} configurations ({', '.join(far)}){known}"
-        self._show(text)
-        if self._begin is not None:
-            self._begin(text)
-
-    def step(self, step: Step) -> None:
-        there, of = self._far[step.mode]
-        self._far[step.mode] = there + len(step.samples), of
-        self.cached += step.cached
-        self._step, self._since_s = step, time.monotonic()
-        self.tick()
-
-    def tick(self) -> None:
-        """Time goes by."""
-        passed_s = time.monotonic() - self._since_s
-        if self._phase:
-            self._show(f"{self._phase} ({span(passed_s)})")
-        elif self._step is not None:
-            there, of = self._far[self._step.mode]
-            way = f" ({1 + [*self._far].index(self._step.mode)} of {len(self._far)})" if len(self._far) > 1 else ""
-            left_s = self._step.left_s
-            left = "" if left_s is None else f", {span(round(max(0.0, left_s - passed_s)))} left"
-            known = f", {self.cached} known before" if self.cached else ""
-            self._show(f"{self._step.mode}{way}: {there} of {of} configurations{left}{known}")
 
 
 def far(profile: Profile, modes: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -256,56 +240,3 @@ def broken_off(path: Path, modes: Sequence[str]) -> str:
         return "broken off before there was a time to keep"
     there, of = (sum(counts) for counts in zip(*counts.values(), strict=True))
     return f"broken off, unfinished: {path} has {there} of {of} configurations; the same command goes on from there"
-
-
-def about(found: Profile, output: Path) -> dict[str, Any]:
-    """JSON-ready: what the file has."""
-    counts = {mode: sum(s.mode == mode for s in found.samples) for mode in MODES}
-    speeds = {
-        pool.name: {
-            "read_bytes_per_s": found.about.get(f"{pool.name} read"),
-            "written_bytes_per_s": found.about.get(f"{pool.name} written"),
-            "copied_from_bytes_per_s": pool.read_bytes_per_s,
-            "copied_to_bytes_per_s": pool.write_bytes_per_s,
-        }
-        for pool in found.pools
-    }
-    return {
-        "file": str(output),
-        "model": found.graph.name,
-        "ops": len(found.graph.ops),
-        "tensors": len(found.graph.tensors),
-        "peak_bytes": found.graph.peak_bytes,
-        "resolution_ns": found.resolution_ns,
-        "results_copied": found.about.get("results_copied"),
-        "pools": [pool.to_plain() | speeds[pool.name] for pool in found.pools],
-        "emulated": list(found.emulated),
-        "configurations": {mode: count for mode, count in counts.items() if count},
-    }
-
-
-def lines(plain: Mapping[str, Any]) -> list[str]:
-    """The same for people."""
-    cells = max(20, *(len(pool["name"]) for pool in plain["pools"]))
-    found = [
-        f"{plain['model']}: {plain['ops']} ops, at most {size(plain['peak_bytes'])} of intermediate tensors at once",
-        f"{'pool':{cells}} {'read':>9} {'written':>9} {'copy out':>9} {'copy in':>9}  GB/s",
-    ]
-    for pool in plain["pools"]:
-        ways = ("read", "written", "copied_from", "copied_to")
-        speeds = " ".join(f"{(pool[f'{way}_bytes_per_s'] or 0) / 1e9:9.1f}" for way in ways)
-        found.append(f"{pool['name']:{cells}} {speeds}  {pool['note']}".rstrip())
-    for mode, count in plain["configurations"].items():
-        found.append(f"{mode}: {count} configurations")
-    if plain["results_copied"]:
-        count = plain["results_copied"]
-        which = (
-            "1 op cannot write where it is told to: its times"
-            if count == 1
-            else (f"{count} ops cannot write where they are told to: their times")
-        )
-        found.append(f"{which} have a copy in them")
-    if plain["emulated"]:
-        found.append(f"emulated, so no measurement of a machine: {', '.join(plain['emulated'])}")
-    found.append(f"{plain['file']}: memtui place compare, solve and show read it")
-    return found

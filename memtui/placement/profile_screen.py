@@ -9,7 +9,8 @@ from collections.abc import Callable
 from memtui.beside import Beside, Say
 from memtui.errors import INTERRUPTED, UserError
 from memtui.foreign import visible
-from memtui.placement.profile_command import Request, Shown, broken_off
+from memtui.placement.profile_command import Request, broken_off
+from memtui.placement.shown import Shown
 from memtui.placement.store import ProfileFile, is_profile
 
 _LOOK_S = 0.1

@@ -15,7 +15,7 @@ from memtui.placement.model_names import check_model, is_own
 from memtui.placement.plan import Plan
 from memtui.placement.worker_process import BUSY, PlacementProcess
 from memtui.probes.energy_source import lock_path
-from memtui.units import duration_ns, size
+from memtui.units import duration_ns, percent, size
 
 REPEATS = 30
 
@@ -127,6 +127,8 @@ def lines(ran: Ran, baseline: Ran | None) -> list[str]:
             baseline.plan.predicted_ns / plan.predicted_ns,
         )
         found.append(f"  first touch takes {actual:.3f} times as long, predicted {predicted:.3f}")
+        if slower := not_worth(ran, baseline):
+            found.append(f"  {slower}")
     if plan.emulated:
         found.append(f"  {plan.slow} is emulated: this checks the solver, and tells nothing of a machine")
     return found
@@ -140,6 +142,14 @@ def against_prediction(ran: Ran) -> str:
     times = ran.actual_ns / ran.plan.predicted_ns
     how = f"took {times:.2f} times as long" if times >= 1 else f"was {1 / times:.2f} times as fast"
     return f"{predicted}: it {how} as predicted"
+
+
+def not_worth(ran: Ran, baseline: Ran) -> str:
+    """One line where a plan is slower than first touch though it was to be faster; empty otherwise."""
+    if ran.plan.predicted_ns >= baseline.plan.predicted_ns or ran.actual_ns <= baseline.actual_ns:
+        return ""
+    by = ran.actual_ns / baseline.actual_ns - 1
+    return f"slower than first touch by {percent(by)} though predicted faster: here this plan does not pay"
 
 
 def _model(about: Mapping[str, Any], model: str | None) -> str:

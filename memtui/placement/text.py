@@ -11,6 +11,7 @@ from memtui.placement.measured import Profile
 from memtui.placement.plan import ASYNC, BASELINE, OPTIMAL, Move, Plan
 from memtui.placement.slowdown import Effect
 from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.problem import PAGE_BYTES
 from memtui.units import duration_ns, percent, size, span
 
 MOST_ROWS = 20  # of a list; JSON has all of them
@@ -108,7 +109,7 @@ class Against:
 def plan(found: Plan, against: Against) -> Iterator[str]:
     """A plan: what it costs, what may live in slow memory, what is moved."""
     limit = f"at most {_exactly(found.limit_bytes)} in {found.fast}"
-    yield f"{found.formulation}, {limit} of {size(against.peak_bytes)} alive"
+    yield f"{found.formulation}, {limit} of {size(against.peak_bytes)} alive, in pages of {size(PAGE_BYTES)}"
     yield ""
     yield from _bars(found, against)
     yield ""
@@ -148,7 +149,8 @@ def _quality(found: Plan) -> str:
         return f"no placement of this kind is faster by more than {100 * (found.gap or 0):.2f} % ({by})"
     if found.gap is None:
         return f"the best that was found; how far it is from the optimum is not known ({by})"
-    return f"the best that was found: no placement of this kind is faster by more than {percent(found.gap)} ({by})"
+    why = f"; {found.why}" if found.why else ""
+    return f"the best that was found: no placement of this kind is faster by more than {percent(found.gap)} ({by}){why}"
 
 
 def _slow(found: Plan, against: Against) -> Iterator[str]:

@@ -8,6 +8,7 @@ engine tells, waits until it is observed, and goes on then; only root may watch 
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import resource
@@ -23,17 +24,23 @@ from pathlib import Path
 from typing import Any
 
 from memtui.errors import FAILURE, UserError
+from memtui.privilege import invoker
 from memtui.study import lead
 
 ENGINES = ("docker", "podman")
 PREFIX = "memtui-study"
+_TRUSTED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ASK_SECONDS, _START_SECONDS, _END_SECONDS = 20.0, 60.0, 20.0
-_LEFT_OUT = frozenset(("boot", "dev", "lost+found", "proc", "run", "sys"))  # its own, or none is needed
+# The engine makes its own of them, nobody needs them, or (/var) the mounts of other containers are in them, which could
+# not be taken away as long as they are in this one, too.
+_LEFT_OUT = frozenset(("boot", "dev", "lost+found", "proc", "run", "sys", "var"))
 _READ_ONLY = re.compile(r"bin|sbin|lib[\w.]*|usr|etc|opt|nix")
-# Waits for the end of its input, however that comes, and takes away what is left of the container.
-_AT_END = """cat >/dev/null; name=$1 image=$2; shift 2
-"$@" kill "$name"; "$@" rm -f "$name"
-for try in 1 2 3 4 5 6 7 8 9 10; do "$@" rmi "$image" && break; "$@" rm -f "$name"; sleep 0.3; done"""
+# Waits for the end of its input, however that comes, and takes away container and image of that name. An engine that is
+# at it itself (--rm) says no for a while; the image goes when the container is gone.
+_AT_END = """cat >/dev/null; name=$1; shift
+"$@" kill "$name"
+tries=0
+while [ $tries -lt 60 ]; do "$@" rm -f "$name"; "$@" rmi "$name" && break; tries=$((tries + 1)); sleep 0.5; done"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ def find() -> tuple[Engine | None, list[str]]:
     """The first engine that runs a program here, and why others do not; nothing is said of one that is not there."""
     reasons = []
     for name in ENGINES:
-        path = shutil.which(name)
+        path = shutil.which(name, path=environment().get("PATH"))
         if path is None:
             continue
         if os.getuid() != 0:
@@ -88,6 +95,13 @@ def find() -> tuple[Engine | None, list[str]]:
     return None, reasons
 
 
+def environment() -> dict[str, str]:
+    """Of an engine's command line. Under sudo that is root's, and nothing of the user may reach into it."""
+    if os.getuid() == 0 and invoker().uid != 0:
+        return {"PATH": _TRUSTED, "HOME": "/root"}
+    return dict(os.environ)
+
+
 def _tried(name: str, path: str) -> tuple[Engine | None, str]:
     side = "Server" if name == "docker" else "Client"
     version, why = _asked((path, "version", "--format", f"{{{{.{side}.Version}}}}"))
@@ -98,7 +112,7 @@ def _tried(name: str, path: str) -> tuple[Engine | None, str]:
         why = _trial(engine) or ""
         if not why:
             return engine, ""
-        if shutil.which("runc") is None:
+        if shutil.which("runc", path=environment().get("PATH")) is None:
             break
     return None, why
 
@@ -113,16 +127,17 @@ def _limits() -> tuple[str, ...]:
     return ("--ulimit", f"nofile={files}:{files}", "--ulimit", f"nproc={processes}:{processes}")
 
 
-def _asked(command: Sequence[str], **more: Any) -> tuple[str | None, str]:
+def _asked(command: Sequence[str], seconds: float = _ASK_SECONDS, **more: Any) -> tuple[str | None, str]:
     """What a command printed, or None and its last line of complaint. As the worker will: root, where this is."""
     try:
         done = subprocess.run(
             command,
             capture_output=True,
-            timeout=_ASK_SECONDS,
+            timeout=seconds,
             check=False,
             user=os.getuid(),
             group=os.getgid(),
+            env=environment(),
             **({"stdin": subprocess.DEVNULL} | more if "input" not in more else more),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -144,20 +159,19 @@ def _trial(engine: Engine) -> str:
         _, why = _asked(command(engine, name, image, words, (os.getuid(), os.getgid())))
         return why
     finally:
-        _asked((*engine.cli, "rm", "-f", name))
-        _asked((*engine.cli, "rmi", image))
+        _asked(("/bin/sh", "-c", _AT_END, "sh", name, *engine.cli), seconds=_START_SECONDS)
 
 
 def command(engine: Engine, name: str, image: str, program: Sequence[str], user: tuple[int, int]) -> list[str]:
     """The command line that runs a program in a container. ``user``: uid and gid of the program."""
     shared = os.statvfs("/dev/shm")
-    names = [key for key in os.environ if re.fullmatch(r"\w+", key)]
+    found = os.environ.get("PYTHONPATH")  # where memtui is; all else comes with the word to go on
     return [
         *(*engine.cli, "run", "--interactive", "--rm", "--name", name, "--network", "host", "--log-driver", "none"),
         *("--security-opt", "label=disable", "--shm-size", str(shared.f_blocks * shared.f_frsize)),
         *("--user", f"{user[0]}:{user[1]}", "--workdir", str(Path.cwd()), *engine.limits),
         *(word for mount in mounts() for word in ("--volume", mount)),
-        *(word for key in names for word in ("--env", key)),  # with the values of its own environment
+        *(("--env", f"PYTHONPATH={found}") if found else ()),
         *(image, *program),
     ]
 
@@ -196,16 +210,20 @@ class Box:
             raise UserError(f"{engine.name} took no image: {why}", FAILURE)
         words = lead.words(cpus, "", program, f"{lead.BOX}{name}")
         self._ender = subprocess.Popen(
-            ["sh", "-c", _AT_END, "sh", name, name, *engine.cli],
+            ["/bin/sh", "-c", _AT_END, "sh", name, *engine.cli],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=environment(),
             start_new_session=True,  # ^C is not for it
         )
         self._client: subprocess.Popen[bytes] | None = None
         try:
             self._client = subprocess.Popen(
-                command(engine, name, name, words, user), stdin=subprocess.PIPE, start_new_session=True
+                command(engine, name, name, words, user),
+                stdin=subprocess.PIPE,
+                env=environment(),
+                start_new_session=True,
             )
             self.pid = self._found_pid()
         except BaseException:
@@ -226,11 +244,11 @@ class Box:
         raise UserError(f"the process of {self._engine.name}'s container is not to be seen from here", FAILURE)
 
     def go(self) -> None:
-        """Let the program begin."""
+        """Let the program begin, with the environment of this process."""
         assert self._client is not None
         assert self._client.stdin is not None
         with suppress(BrokenPipeError):
-            self._client.stdin.write(b"\n")
+            self._client.stdin.write(json.dumps(dict(os.environ)).encode() + b"\n")
             self._client.stdin.flush()
 
     @property

@@ -3,12 +3,13 @@
 Run as ``python -m memtui.study.lead PARENT CPUS CGROUP PROGRAM...``: pid of the worker, CPU numbers joined with
 commas, and a cgroup: the folder of one to join, the name of one that somebody else puts this process into, or nothing.
 In a container that an engine made the parent is nobody that it could see: PARENT is ``box:NAME`` then, and it waits for
-a line of input before it becomes the program.
+a line of input, the environment of the program as JSON, before it becomes the program.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import sys
@@ -31,8 +32,11 @@ def main() -> int:
     """Returns only when the program cannot be started."""
     parent, cpus, cgroup, *program = sys.argv[1:]
     if parent.startswith(BOX):
-        if not sys.stdin.readline():
+        line = sys.stdin.readline()
+        if not line:
             return 1  # the worker ended before it was time
+        os.environ.clear()
+        os.environ.update(json.loads(line))
     else:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != int(parent):

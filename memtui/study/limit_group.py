@@ -175,7 +175,7 @@ def counts_of(version: int, folder: Path, proc: Path = Path("/proc")) -> Counts:
 
 
 def tells_swapped_in(folder: Path) -> bool:
-    """Whether it counts pages from swap itself (Linux 6.12 and later, version 2); else the whole machine's count."""
+    """Whether it counts pages from swap itself (version 2, newer than Linux 6.12); else the whole machine's count."""
     return "pswpin" in numbers_of(text_of(folder / "memory.stat"))
 
 

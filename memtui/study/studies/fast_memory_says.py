@@ -84,7 +84,10 @@ def _apart(point: Mapping[str, Any], word: str) -> float:
 def _of_point(name: str, point: Mapping[str, Any], word: str, numbers: Mapping[str, Any]) -> str:
     who = f"{name}, limit at {point['share']:.0%} of its working set"
     if not point["runs"]:
-        return f"{who}: fewer than {LEAST_STEPS} steps were made under it, so nothing can be said."
+        return (
+            f"{who}: fewer than {LEAST_STEPS} steps were made under it after it settled, so nothing can be said; "
+            "longer runs (no --quick, or more --seconds) have more."
+        )
     who += f" ({size(point['limit_bytes'])}, room for {size(point['room_bytes'])} of its pages)"
     swapped = point["swapped_in"]
     pages = f", and {swapped['median']:.0f} pages came from swap" if swapped is not None else ""
