@@ -99,9 +99,11 @@ def test_windows_are_those_of_their_block_as_long_as_asked_and_undisturbed(tmp_p
     trace.close()
 
 
-def point(median, low, high, interval_s=0.5):
+def point(median, low, high, interval_s=0.5, malloc_keeps=False):
     beyond = {"median": median, "low": low, "high": high, "confidence": 0.96, "count": 9}
-    return {"interval_s": interval_s, "finest_s": 0.1, "beyond": beyond, "words": f"{median:+.0%}"}
+    return {"interval_s": interval_s, "finest_s": 0.1, "beyond": beyond, "words": f"{median:+.0%}"} | {
+        "malloc_keeps": malloc_keeps
+    }
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def point(median, low, high, interval_s=0.5):
         ([point(-0.15, -0.2, -0.04)], "cannot be told"),
         ([point(0.01, -0.01, 0.01), point(0.01, -0.1, 0.01)], "cannot be told"),
         ([point(0.01, None, None)], "cannot be told"),
-        ([{"beyond": None}], "is not known"),
+        ([{"beyond": None, "malloc_keeps": False}], "is not known"),
         ([], "is not known"),
     ],
 )
@@ -124,7 +126,22 @@ def test_the_verdict_comes_out_every_way(points, says):
     assert sentence.count("fine trace can") <= 1
 
 
-@pytest.mark.parametrize(("quick", "lengths"), [(True, 1), (False, 3)])
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [
+        (point(0.0, -0.05, 0.05, 1.0, True), "is seen by the short ones alone"),
+        (point(-0.1, -0.2, -0.01, 1.0, True), "is not shown to make a difference"),
+        (point(0.0, None, None, 1.0, True), "is not shown to make a difference"),
+    ],
+)
+def test_what_is_left_where_no_memory_is_given_back_is_held_against_the_ordinary_run(kept, says):
+    first, second = conclude_turns([point(-0.15, -0.19, -0.14, 1.0), kept], 1)
+    assert "cannot stand" in first
+    assert says in second
+    assert len(conclude_turns([point(-0.15, -0.19, -0.14, 0.5), kept], 1)) == 1, "other intervals are not compared"
+
+
+@pytest.mark.parametrize(("quick", "lengths"), [(True, 1), (False, 4)])
 def test_there_are_pairs_enough_for_an_interval_and_windows_in_each_block(quick, lengths):
     runs = turns(Setting(quick, 2), 2, 0.1)
     assert len(runs) == lengths
@@ -159,7 +176,7 @@ def error_of(tmp_path, words, pages: int, run: Run):
 
 TURNS = Run("turns", (), 20.0, interval_s=0.1, other_interval_s=0.4, kind=ALTERNATE, pairs=6, block_s=1.4)
 
-# Goes round a ring as memtui.workloads.touches does, told of its steps; --lose gives back a quarter before the next.
+# Touches a quarter after the other and tells of its steps; with --lose it gives one back before it takes the next.
 QUARTERS = """
 import mmap, sys, time
 size = 4 << 20
@@ -182,22 +199,13 @@ while True:
 @needs_tracker
 @pytest.mark.slow
 def test_in_one_run_the_union_of_fine_windows_is_the_coarse_one(tmp_path):
-    """A ring of 256 pages in 0.1 s: each window of either length sees all of it, whatever else the machine does."""
-    words = (
-        "-m",
-        "memtui.workloads.touches",
-        "cyclic",
-        "--pages",
-        "256",
-        "--per-step",
-        "64",
-        "--pause-seconds",
-        "0.02",
-    )
-    found = error_of(tmp_path, words, 256, TURNS)
+    """A ring of 1000 pages in 0.1 s: a union of four windows goes round it, and so does one of 0.4 s."""
+    order = ("cyclic", "--pages", "1000", "--per-step", "250", "--pause-seconds", "0.02")
+    words = ("-m", "memtui.workloads.touches", *order)
+    found = error_of(tmp_path, words, 1000, TURNS)
     assert found is not None
     assert found.beyond.median == 0
-    assert found.coarse_bytes == pytest.approx(256 * PAGE_BYTES, rel=0.02)
+    assert found.coarse_bytes == pytest.approx(1000 * PAGE_BYTES, rel=0.02)
 
 
 @needs_tracker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from memtui.study.alternating import merge_error, stretches_of
@@ -26,38 +27,50 @@ PAIRS, QUICK_PAIRS = 20, 9  # of 9 the second smallest and the second largest ar
 BLOCK_WINDOWS = 3.2  # coarse windows that fit into a block: two are whole, as the first begins anywhere
 BEGIN_S = 7.0  # of a run, before its blocks
 SWITCH_S = 0.2  # between blocks; see ``memtui.study.worker``
+KEPT_S = 1.0  # the coarse interval at which it is tried what it is like when no memory is given back
+KEEPS = (("MALLOC_TRIM_THRESHOLD_", "4000000000"), ("MALLOC_MMAP_THRESHOLD_", "4000000000"))  # glibc's; mallopt(3)
 ENOUGH = 0.05  # an error that is still called small
 
 
 def turns(setting: Setting, threads: int, fine_s: float) -> list[Run]:
-    """A run for each coarse interval. The bundled network is ended after the last block."""
-    found = []
-    pairs = QUICK_PAIRS if setting.quick else PAIRS
-    for coarse_s in QUICK_S if setting.quick else COARSE_S:
-        block_s = BLOCK_WINDOWS * coarse_s
-        fields = training(setting, setting.seed, threads=threads)
-        fields |= {"limit_s": None, "expected_s": BEGIN_S + 2 * pairs * (block_s + SWITCH_S)}
-        if not setting.command:
-            fields["program"] = without_end(fields["program"])
-        found.append(
-            Run(
-                f"{fine_s:g} s and {coarse_s:g} s in turn, {of_threads(threads)}",
-                **fields,
-                interval_s=fine_s,
-                other_interval_s=coarse_s,
-                kind=ALTERNATE,
-                pairs=pairs,
-                block_s=block_s,
-            )
-        )
-    return found
+    """A run for each coarse interval, and at full length one with a malloc that keeps what it has.
+
+    The bundled network is ended after the last block.
+    """
+    if setting.quick:
+        return [_turn(setting, threads, fine_s, coarse_s, QUICK_PAIRS) for coarse_s in QUICK_S]
+    found = [_turn(setting, threads, fine_s, coarse_s, PAIRS) for coarse_s in COARSE_S]
+    kept = _turn(setting, threads, fine_s, KEPT_S, PAIRS)
+    return [*found, replace(kept, group=f"{kept.group}, malloc keeps", environment=(*kept.environment, *KEEPS))]
+
+
+def _turn(setting: Setting, threads: int, fine_s: float, coarse_s: float, pairs: int) -> Run:
+    block_s = BLOCK_WINDOWS * coarse_s
+    fields = training(setting, setting.seed, threads=threads)
+    fields |= {"limit_s": None, "expected_s": BEGIN_S + 2 * pairs * (block_s + SWITCH_S)}
+    if not setting.command:
+        fields["program"] = without_end(fields["program"])
+    return Run(
+        f"{fine_s:g} s and {coarse_s:g} s in turn, {of_threads(threads)}",
+        **fields,
+        interval_s=fine_s,
+        other_interval_s=coarse_s,
+        kind=ALTERNATE,
+        pairs=pairs,
+        block_s=block_s,
+    )
+
+
+def keeps(run: Run) -> bool:
+    """Whether its malloc gives nothing back to the kernel."""
+    return set(KEEPS) <= set(map(tuple, run.environment))
 
 
 def turn_points(observed: Sequence[Observed], threads: int) -> list[dict[str, Any]]:
     """The error at each coarse interval; "beyond" is None where no pair of blocks has windows of both lengths."""
     found = []
     mine = [one for one in observed if one.run.kind == ALTERNATE and one.run.cpus == threads]
-    for one in sorted(mine, key=lambda one: one.run.other_interval_s or 0.0):
+    for one in sorted(mine, key=lambda one: (keeps(one.run), one.run.other_interval_s)):
         coarse_s = one.run.other_interval_s
         assert coarse_s is not None
         trace = one.trace()
@@ -71,6 +84,7 @@ def turn_points(observed: Sequence[Observed], threads: int) -> list[dict[str, An
             {
                 "interval_s": coarse_s,
                 "finest_s": one.run.interval_s,
+                "malloc_keeps": keeps(one.run),
                 "beyond": plain_interval(error.beyond if error else None),
                 "words": interval_words(error.beyond if error else None, sign=True),
                 "coarse_bytes": error.coarse_bytes if error else None,
@@ -86,15 +100,37 @@ def turn_points(observed: Sequence[Observed], threads: int) -> list[dict[str, An
 def conclude_turns(points: Sequence[Mapping[str, Any]], threads: int) -> list[str]:
     """What the method's error is, and whether a fine trace can stand for the others."""
     who = f"With {of_threads(threads)}"
-    known = [point for point in points if point["beyond"] is not None]
+    known = [point for point in points if point["beyond"] is not None and not point["malloc_keeps"]]
     if not known:
         return [f"{who}, no pair of blocks has windows of both lengths: the error of merged windows is not known."]
     parts = ", ".join(f"{p['words']} at {p['interval_s']:g} s" for p in known)
     fine = f"{known[0]['finest_s']:g} s"
     return [
         f"{who}, in one run with windows of {fine} and longer ones in turn, the longer ones hold {parts} beyond the "
-        f"union of those of {fine} (median over pairs of blocks and its 95 % interval): {_verdict(known)}."
+        f"union of those of {fine} (median over pairs of blocks and its 95 % interval): {_verdict(known)}.",
+        *_kept(points, who),
     ]
+
+
+def _kept(points: Sequence[Mapping[str, Any]], who: str) -> list[str]:
+    """What is left where no memory is given back, beside the ordinary run of the same interval."""
+    of_kind = {(p["interval_s"], p["malloc_keeps"]): p for p in points if p["beyond"] is not None}
+    found = []
+    for (seconds, kept), point in of_kind.items():
+        other = of_kind.get((seconds, False))
+        if not kept or other is None:
+            continue
+        low, high = point["beyond"]["low"], other["beyond"]["high"]
+        because = (
+            "memory that is given back before a long window ends is seen by the short ones alone"
+            if low is not None and high is not None and low > high
+            else "that memory is given back is not shown to make a difference"
+        )
+        found.append(
+            f"{who}, with a malloc that gives nothing back they hold {point['words']} at {seconds:g} s "
+            f"({other['words']} with the ordinary one): {because}."
+        )
+    return found
 
 
 def _verdict(points: Sequence[Mapping[str, Any]]) -> str:
@@ -113,7 +149,7 @@ def turn_table(points: Mapping[int, Sequence[Mapping[str, Any]]]) -> Table:
     rows = [
         (
             of_threads(threads),
-            f"{point['interval_s']:g} s",
+            f"{point['interval_s']:g} s" + (", malloc keeps" if point["malloc_keeps"] else ""),
             size(point["coarse_bytes"]),
             size(point["merged_bytes"]),
             point["words"],
