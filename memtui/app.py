@@ -171,15 +171,19 @@ def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindow
         return _shown(partial(ComparisonApp, sessions, derive)).return_code or 0
 
 
-def run_placement(file: ProfileFile) -> int:
+def run_placement(file: ProfileFile, hear: Callable[[float], tuple[str, str]] | None = None) -> int:
     """Show a placement profile, which may still grow, until it is left. Returns the exit code.
+
+    Args:
+        file: the profile.
+        hear: waits for so many seconds at most, and tells how far measuring is, and with which role to say it.
 
     Raises UserError: there is no terminal to draw on.
     """
     with _ready():
         from memtui.screens.placement import PlacementApp
 
-        return _shown(partial(PlacementApp, file)).return_code or 0
+        return _shown(partial(PlacementApp, file, hear)).return_code or 0
 
 
 def _shown(make: Callable[..., Shown]) -> Shown:

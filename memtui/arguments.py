@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from memtui import values
@@ -40,7 +41,13 @@ _TRACE_HELP = "record allocations, too, as memtui trace does"
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Says what is wrong in one line.
+
+    Attributes:
+        elsewhere: the command that has an option which this one has not.
+    """
+
+    elsewhere: Mapping[str, str] = MappingProxyType({})
 
     def error(self, message: str) -> NoReturn:
         print(visible(f"{self.prog}: {message}; see {self.prog} --help"), file=sys.stderr)
@@ -49,7 +56,11 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As always, but an option that is nearly one of ours is told from a word too many."""
         options, unknown = super().parse_known_args(args, namespace)
-        for word in (word.partition("=")[0] for word in unknown if word.startswith("--")):
+        for word in (word.partition("=")[0] for word in unknown if word.startswith("-")):
+            if word in self.elsewhere:
+                self.error(f"{word} is an option of {self.elsewhere[word]}")
+            if not word.startswith("--"):
+                continue
             from difflib import get_close_matches
 
             if near := get_close_matches(word, self._option_string_actions, 1, 0.75):
@@ -210,7 +221,9 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--force", action="store_true", help="overwrite a page that is there")
     made.add_argument("--no-tui", dest="tui", action="store_false", help="as text, also on a terminal")
     text = "which memory each tensor should live in: place profile mlp, compare FILE, solve FILE --ratio 1:1, show FILE"
-    add_place(command("place", text, screen))
+    made = added.add_parser("place", help=text, description=text)
+    made.set_defaults(run=commands["place"], verb="place")
+    _tell_apart(add_place(made, common, screen))
     made = command("doctor", "what this machine can measure, what it cannot, and what would change that")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("completion", "a script that lets your shell complete memtui's words")
@@ -493,6 +506,16 @@ def _keeping_options() -> Parser:
         "--keep-command", action="store_true", help="record command lines as they are, passwords and keys included"
     )
     return parser
+
+
+def _tell_apart(parsers: Mapping[str, Parser]) -> None:
+    """Let each of these commands know which options the others have."""
+    for own in parsers.values():
+        found: dict[str, list[str]] = {}
+        for other in parsers.values():
+            for flag in other._option_string_actions.keys() - own._option_string_actions:
+                found.setdefault(flag, []).append(other.prog)
+        own.elsewhere = {flag: " and ".join(names) for flag, names in found.items()}
 
 
 def _screen_options() -> Parser:

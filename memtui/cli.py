@@ -182,6 +182,7 @@ def _replay(args: argparse.Namespace) -> int:
 
         return show(args, ProfileFile(args.file))
     check_file(args.file)
+    _require_terminal("use `memtui report`, which prints the numbers of a session")
     _prepare_screen(args)
     return _view(args.file, live=False)
 
@@ -192,10 +193,10 @@ def _view(path: Path, *, live: bool) -> int:
     return run_viewer(path, live=live)
 
 
-def _require_terminal() -> None:
-    from memtui.terminal import require_terminal
+def _require_terminal(instead: str = "") -> None:
+    from memtui.terminal import RECORD, require_terminal
 
-    require_terminal()
+    require_terminal(instead=instead or RECORD)
 
 
 def _prepare_screen(args: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from memtui.config import parsers_of
@@ -32,12 +32,13 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command with its options and arguments."""
+    """A command with its options and arguments, or with commands of its own, whose names begin with its own."""
 
     name: str
     help: str
     options: tuple[Word, ...]
     arguments: tuple[Word, ...]
+    commands: tuple[Command, ...] = ()
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
@@ -48,12 +49,19 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 def commands_of(parser: argparse.ArgumentParser) -> list[Command]:
     """The commands of a parser in the order of its help."""
-    found = []
-    for name, made in parsers_of(parser).items():
-        words = [_word(a) for a in made._actions if a.help != argparse.SUPPRESS]
-        options = tuple(word for word in words if word.flags)
-        found.append(Command(name, made.description or "", options, tuple(w for w in words if not w.flags)))
-    return found
+    return [_command(name, made) for name, made in parsers_of(parser).items()]
+
+
+def _command(name: str, parser: argparse.ArgumentParser) -> Command:
+    words = [_word(a) for a in parser._actions if a.help != argparse.SUPPRESS]
+    below = tuple(_command(f"{name} {verb}", made) for verb, made in parsers_of(parser).items())
+    options = tuple(word for word in words if word.flags)
+    return Command(name, parser.description or "", options, tuple(w for w in words if not w.flags), below)
+
+
+def every(commands: Iterable[Command]) -> list[Command]:
+    """Commands, each with those below it after it."""
+    return [each for command in commands for each in (command, *every(command.commands))]
 
 
 def _word(action: argparse.Action) -> Word:
@@ -79,23 +87,28 @@ def _bash(commands: list[Command]) -> Iterator[str]:
     yield "    case ${COMP_WORDS[i]} in"
     yield "      --) compopt -o default; return ;;"
     yield "      -*) ;;"
-    yield '      *) [ -z "$command" ] && command=${COMP_WORDS[i]} ;;'
+    yield '      *) case "$command ${COMP_WORDS[i]}" in'
+    yield '           " "*) command=${COMP_WORDS[i]} ;;'
+    for command in every(commands):
+        if " " in command.name:
+            yield f"           {shlex.quote(command.name)}) command={shlex.quote(command.name)} ;;"
+    yield "         esac ;;"
     yield "    esac"
     yield "  done"
     yield '  if [ -z "$command" ]; then'
     yield f"    _memtui_words {shlex.quote(' '.join([*(c.name for c in commands), '--help', '--version']))}; return"
     yield "  fi"
     yield '  case "$command $prev" in'
-    for command in commands:
+    for command in every(commands):
         for option in command.options:
             if option.kind:
                 patterns = "|".join(f'"{command.name} {flag}"' for flag in option.flags)
                 yield f"    {patterns}) {_bash_action(option)}; return ;;"
     yield "  esac"
     yield '  case "$command" in'
-    for command in commands:
+    for command in every(commands):
         flags = shlex.quote(" ".join(flag for option in command.options for flag in option.flags))
-        yield f"    {command.name})"
+        yield f"    {shlex.quote(command.name)})"
         yield f"      if [[ $cur == -* ]]; then _memtui_words {flags}; return; fi"
         for argument in command.arguments:
             yield f"      {_bash_action(argument)} ;;"
@@ -157,9 +170,15 @@ def _zsh(commands: list[Command]) -> Iterator[str]:
     yield "      fi"
     yield "      case $words[1] in"
     for command in commands:
-        specs = [spec for option in command.options for spec in _zsh_options(option)]
-        specs += [shlex.quote(f"1:{_plain(word.name)}:{_zsh_action(word)}") for word in command.arguments[:1]]
-        yield f"        {command.name}) _arguments {' '.join(specs)} ;;"
+        if command.commands:
+            yield f"        {command.name})"
+            yield f"          _arguments -C {_zsh_words(command)} '*:: :->below'"
+            yield "          case $words[1] in"
+            for below in command.commands:
+                yield f"            {below.name.split()[-1]}) _arguments {_zsh_words(below)} ;;"
+            yield "          esac ;;"
+        else:
+            yield f"        {command.name}) _arguments {_zsh_words(command)} ;;"
     yield "      esac ;;"
     yield "  esac"
     yield "}"
@@ -175,6 +194,13 @@ def _zsh(commands: list[Command]) -> Iterator[str]:
     yield '  _files -g "*.memtui"'
     yield "}"
     yield 'if [ "$funcstack[1]" = _memtui ]; then _memtui "$@"; else compdef _memtui memtui; fi'
+
+
+def _zsh_words(command: Command) -> str:
+    """Options and the first argument, as ``_arguments`` takes them."""
+    specs = [spec for option in command.options for spec in _zsh_options(option)]
+    specs += [shlex.quote(f"1:{_plain(word.name)}:{_zsh_action(word)}") for word in command.arguments[:1]]
+    return " ".join(specs)
 
 
 def _zsh_options(word: Word) -> Iterator[str]:
@@ -213,8 +239,19 @@ def _fish(commands: list[Command]) -> Iterator[str]:
     for command in commands:
         about = _fish_quoted(command.help)
         yield f"complete -c memtui -n __fish_use_subcommand -a {command.name} -d {about}"
-    for command in commands:
-        seen = f"-n '__fish_seen_subcommand_from {command.name}'"
+    for command in every(commands):
+        own = command.name.split()
+        tests = [f"__fish_seen_subcommand_from {name}" for name in own]
+        # A word may be a command of memtui, and of one of its commands, too. Where one of these is chosen, no other is.
+        tests += [
+            f"not __fish_seen_subcommand_from {each.name}"
+            for each in commands
+            if own == [command.name] and f"{each.name} {command.name}" in (below.name for below in each.commands)
+        ]
+        if command.commands:
+            below = " ".join(each.name.split()[-1] for each in command.commands)
+            tests.append(f"not __fish_seen_subcommand_from {below}")
+        seen = f"-n '{'; and '.join(tests)}'"
         for word in command.options:
             names = " ".join(f"-l {f[2:]}" if f.startswith("--") else f"-s {f[1:]}" for f in word.flags)
             value = {"": "", "file": "-r -F"}.get(word.kind, f"-x {_fish_action(word)}")

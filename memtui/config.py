@@ -33,6 +33,11 @@ def parsers_of(parser: argparse.ArgumentParser) -> Commands:
     return dict(tables[0].choices) if tables else {}
 
 
+def leaves_of(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """What takes the options of a command: its parser, or those of its own commands."""
+    return [leaf for made in parsers_of(parser).values() for leaf in leaves_of(made)] or [parser]
+
+
 def apply(commands: Commands, verb: str) -> None:
     """Give a command's parser the defaults of the user's file, if there is one.
 
@@ -49,7 +54,10 @@ def apply(commands: Commands, verb: str) -> None:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: is not TOML: {error}") from None
     try:
-        commands[verb].set_defaults(**_defaults(commands, verb, plain))
+        found = _defaults(commands, verb, plain)
+        for parser in leaves_of(commands[verb]):
+            own = {action.dest for action in parser._actions}
+            parser.set_defaults(**{name: value for name, value in found.items() if name in own})
     except ValueError as error:
         end = " " if str(error).endswith("?") else "; "
         raise UserError(f"{path}: {error}{end}--no-config goes on without the file") from None
@@ -57,7 +65,10 @@ def apply(commands: Commands, verb: str) -> None:
 
 def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str, Any]:
     """Values by argument. All keys are checked, whatever the command. Raises ValueError."""
-    options = {name: _options(parser) for name, parser in commands.items()}
+    options = {
+        name: {key: action for leaf in leaves_of(parser) for key, action in _options(leaf).items()}
+        for name, parser in commands.items()
+    }
     every = {key: action for table in options.values() for key, action in table.items()}
     found: dict[str, Any] = {}
     tables = [key for key, value in plain.items() if isinstance(value, dict)]

@@ -24,23 +24,29 @@ STDIN, STDERR = 0, 2
 QUIT, DETACHED, STOPPED, LOST = "quit", "detached", "stopped", "lost"
 
 
-def problem(environ: Mapping[str, str] = os.environ) -> str:
-    """Why no screen can be shown here, in one line; empty when it can. Textual draws on stderr and reads stdin."""
+RECORD = "use `memtui record` to measure without a screen"
+
+
+def problem(environ: Mapping[str, str] = os.environ, instead: str = RECORD) -> str:
+    """Why no screen can be shown here, in one line; empty when it can. Textual draws on stderr and reads stdin.
+
+    ``instead``: what can be done without one.
+    """
     if not (_is_tty(STDIN) and _is_tty(STDERR)):
         missing = "stdin" if not _is_tty(STDIN) else "stderr"
-        return f"the screen needs a terminal, and {missing} is none: use `memtui record` to measure without a screen"
+        return f"the screen needs a terminal, and {missing} is none: {instead}"
     if environ.get("TERM", "") in ("", "dumb"):
-        return "the terminal cannot draw a screen (TERM is empty or 'dumb'): set TERM, or use `memtui record`"
+        return f"the terminal cannot draw a screen (TERM is empty or 'dumb'): set TERM, or {instead}"
     return ""
 
 
-def require_terminal(environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse in one line where no screen can be shown.
+def require_terminal(environ: Mapping[str, str] = os.environ, instead: str = RECORD) -> None:
+    """Refuse in one line where no screen can be shown, and say what can be done ``instead``.
 
     Raises:
         UserError: with exit code 2.
     """
-    why = problem(environ)
+    why = problem(environ, instead)
     if why:
         raise UserError(why)
 

@@ -56,12 +56,15 @@ class ScatterPoint:
 
 @dataclass(frozen=True, slots=True)
 class ScatterView:
-    """Two ways of timing: ``across`` is the reference, ``up`` is asked about."""
+    """Two ways of timing: ``across`` is the reference, ``up`` is asked about.
+
+    ``verdict``: sentences that say the same, the longest first.
+    """
 
     across: str
     up: str
     points: tuple[ScatterPoint, ...]
-    verdict: str
+    verdict: tuple[str, ...]
     note: str = ""
 
 
@@ -84,10 +87,10 @@ class TimelineRow:
 
 @dataclass(frozen=True, slots=True)
 class TimelineView:
-    """A plan over the ops."""
+    """A plan over the ops. ``words``: sentences that say the same, the longest first."""
 
     title: str
-    words: str
+    words: tuple[str, ...]
     ops: tuple[str, ...]
     rows: tuple[TimelineRow, ...]
     fast_bytes: tuple[int, ...]

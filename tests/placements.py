@@ -48,10 +48,17 @@ def profile_of(
     return Profile(graph, (Pool(FAST), slow), tuple(samples))
 
 
-def slow_pool(out_ns: float, in_ns: float, async_out_ns: float | None = None, async_in_ns: float | None = None) -> Pool:
-    """By what the move of a byte takes."""
+def slow_pool(
+    out_ns: float,
+    in_ns: float,
+    async_out_ns: float | None = None,
+    async_in_ns: float | None = None,
+    fixed_ns: float | None = None,
+    start_ns: float | None = None,
+) -> Pool:
+    """By what the move of a byte takes, what any move takes, and what starting one during an op does."""
     rates = [None if ns is None else 1e9 / ns for ns in (in_ns, out_ns, async_in_ns, async_out_ns)]
-    return Pool(SLOW, False, "", *rates)
+    return Pool(SLOW, False, "", *rates, *[fixed_ns] * 4, start_ns)
 
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
@@ -86,7 +93,7 @@ def profiles(draw: st.DrawFn) -> Profile:
     graph = draw(graphs())
     some = st.one_of(st.none(), st.floats(1, 1e12))
     pools = tuple(
-        Pool(name, draw(st.booleans()), draw(st.text(max_size=5)), *(draw(some) for _ in range(4)))
+        Pool(name, draw(st.booleans()), draw(st.text(max_size=5)), *(draw(some) for _ in range(9)))
         for name in draw(st.lists(names, min_size=1, max_size=3, unique=True))
     )
     found = {}
@@ -108,10 +115,13 @@ def plans(draw: st.DrawFn) -> Plan:
     whole = st.integers(0, 1 << 40)
     pool = st.sampled_from((FAST, SLOW))
     spans = draw(st.lists(st.builds(lambda s, p, a, n: Span(s, p, a, a + n), names, pool, whole, whole), max_size=3))
-    moves = draw(st.lists(st.builds(Move, names, pool, pool, whole, whole, numbers, st.booleans()), max_size=3))
+    moves = draw(
+        st.lists(st.builds(Move, names, pool, pool, whole, whole, numbers, st.booleans(), numbers), max_size=3)
+    )
     maybe = st.one_of(st.none(), numbers)
     return Plan(
         draw(st.sampled_from(FORMULATIONS)), FAST, SLOW, draw(st.booleans()), draw(names), draw(whole), tuple(spans),
         tuple(moves), draw(numbers), draw(whole), draw(whole), draw(st.sampled_from(STATUSES)), draw(maybe),
         draw(maybe), draw(numbers), draw(names), draw(st.one_of(st.none(), whole)),
+        draw(st.text(max_size=5)),
     )  # fmt: skip

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from memtui.arguments import FORMATS, build_parser
+from memtui.choices import PLACE
 from memtui.cli import COMMANDS
-from memtui.completion import commands_of
+from memtui.completion import commands_of, every
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +71,10 @@ def test_every_command_and_option_is_offered(scripts, folder):
     commands = commands_of(build_parser(COMMANDS))
     assert {"attach", "record", "export", "completion"} <= {command.name for command in commands}
     assert set(bash(scripts["bash"], folder, "")) == {*(c.name for c in commands), "--help", "--version"}
-    for command in commands:
+    for command in every(commands):
         flags = {flag for option in command.options for flag in option.flags}
-        assert set(bash(scripts["bash"], folder, command.name, "-")) == flags
-        assert "--debug" in flags
+        assert set(bash(scripts["bash"], folder, *command.name.split(), "-")) == flags
+        assert "--debug" in flags or command.commands
 
 
 def test_words_are_completed_by_what_they_are(scripts, folder):
@@ -92,6 +93,21 @@ def test_words_are_completed_by_what_they_are(scripts, folder):
     assert offered("completion", "") == ["bash", "fish", "zsh"]
     assert str(os.getpid()) in offered("attach", "")
     assert offered("run", "--", "no") == []  # bash's own completion takes over
+
+
+def test_commands_of_a_command_are_offered(scripts, folder):
+    def offered(*words: str) -> list[str]:
+        return bash(scripts["bash"], folder, *words)
+
+    assert offered("place", "") == sorted(PLACE)
+    assert offered("place", "so") == ["solve"]
+    assert offered("place", "solve", "") == ["one.memtui", "runs", "two words.memtui"]
+    assert offered("place", "solve", "one.memtui", "--form") == ["--formulation"]
+    assert offered("place", "solve", "--formulation", "as") == ["async"]
+    assert offered("place", "profile", "--form") == []
+    assert offered("place", "profile", "-o", "") == ["notes.txt", "one.memtui", "runs", "two words.memtui"]
+    assert "--html" in offered("compare", "-")
+    assert "--html" not in offered("place", "compare", "-")
 
 
 @pytest.mark.parametrize("command", ["replay", "report", "export"])
@@ -128,6 +144,10 @@ def test_fish(scripts, folder, saved):
     assert offered("memtui report train-2") == {f"{saved}/train-2.memtui"}
     assert offered("memtui export x --to ") == set(FORMATS)
     assert "--no-pause" in offered("memtui record --no")
+    assert offered("memtui place sol") == {"solve"}
+    assert "--limit" in offered("memtui place solve x --li")
+    assert "--html" not in offered("memtui place compare x --ht")
+    assert "--html" in offered("memtui compare x --ht")
     assert str(os.getpid()) in offered("memtui attach ")
 
 
@@ -176,6 +196,8 @@ def test_the_tab_key(shell, words, setup, scripts, folder, saved):
         terminal.type("\x15memtui report train-2\t", f"{saved}/train-2.memtui")
         terminal.type("\x15memtui export x --to \t\t", "parquet")
         terminal.type("\x15memtui compl\t", "memtui completion")
+        terminal.type("\x15memtui place sol\t", "memtui place solve")
+        terminal.type("--formulation asy\t", "async")
         terminal.type("\x15memtui attach --no-p\t", "--no-pause")
     finally:
         terminal.close()

@@ -11,6 +11,7 @@ import pytest
 
 from memtui import cli
 from memtui.arguments import build_parser
+from memtui.errors import UserError
 from tests.sessions import messages, write_session
 from tests.users import temporary_user
 
@@ -58,6 +59,20 @@ def test_defaults_come_from_the_file_and_words_go_before_it(config):
     assert options("replay", "x").color == "16"
     assert options("replay", "x", "--no-config").color == "auto"
     assert not hasattr(options("report", "x"), "interval")
+
+
+def test_a_command_with_commands_of_its_own_follows_it(config):
+    config.write_text('ascii = true\nseconds = 3\n[place]\nseconds = 0.5\nslow = "numa:1"\nmode = "single"\n')
+    profile = options("place", "profile", "mlp")
+    assert (profile.seconds, profile.ascii, profile.mode) == (0.5, True, ("single",))
+    assert options("place", "profile", "mlp", "--seconds", "2").seconds == 2
+    solve = options("place", "solve", "p", "--ratio", "1:1")
+    assert (solve.slow, solve.mode) == ("numa:1", ("single",))
+    assert not hasattr(solve, "seconds")
+    assert options("place", "show", "p").ascii is True
+    config.write_text("[place]\nlimit = 3\n")
+    with pytest.raises(UserError, match=r"\[place\] limit: is no option that can be set here"):
+        options("place", "show", "p")
 
 
 def test_without_a_file_nothing_changes(config):

@@ -35,6 +35,30 @@ def item():
         def forward(self, x):
             return super().forward(x) * x.sum().item()
     return Asks(6, 2), torch.randn(4, 6), lambda out: out.sum()
+def guard():
+    class Chooses(torch.nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            if y.sum() > 0:
+                y = y * 2
+            return y
+    return Chooses(6, 2), torch.randn(4, 6), lambda out: out.sum()
+def count():
+    class Counts(torch.nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            y = y[y > 0]
+            return y * 2 if y.shape[0] > 3 else y
+    return Counts(6, 2), torch.randn(4, 6), lambda out: out.sum()
+def unfit():
+    class Unfit(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) @ x
+    return Unfit(6, 2), torch.randn(4, 6), lambda out: out.sum()
+def empty(): return torch.nn.ReLU(), torch.randn(4, 6), lambda out: out.sum()
+def frozen(): return torch.nn.Linear(6, 2).requires_grad_(False), torch.randn(4, 6), lambda out: out.sum()
+def apart(): return torch.nn.Linear(6, 2), torch.randn(4, 6), lambda out: out.detach().sum()
+def several(): return torch.nn.Linear(6, 2), torch.randn(4, 6), lambda out: out
 def nothing(): return 1
 def broken(): raise KeyError("no such thing")
 def strange(): return 1, 2, 3
@@ -55,6 +79,23 @@ class Layers(nn.Module):
 
 def captured(work) -> Captured:
     return capture(Step(Layers(work), [torch.randn(4, 8)], lambda out: out.sum()), "by hand")
+
+
+def test_an_lstm_is_captured_with_the_room_that_its_workspace_needs() -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True)
+
+        def forward(self, x):
+            return self.lstm(x)[0][:, -1]
+
+    found = capture(Step(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
+    if any("mkldnn_rnn_layer" in kernel.op.kind for kernel in found.kernels):  # without oneDNN it is smaller ops
+        spaces = [k.made[3].storage for k in found.kernels if k.op.kind == "aten.mkldnn_rnn_layer.default"]
+        assert len(spaces) == 4
+        assert all(found.graph.tensor[space].size_bytes > 0 for space in spaces)
+        assert all(len(found.graph.users[space]) == 1 for space in spaces), "the backward pass reads it"
 
 
 def test_the_step_of_784_100_30_10_has_148_configurations_over_32_kernels() -> None:
@@ -170,12 +211,30 @@ def test_a_model_of_the_users_own(own: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        ("values", "aten.nonzero.default makes a tensor whose shape depends on values"),
-        ("item", "aten._local_scalar_dense.default makes a number of a tensor"),
+        (
+            "values",
+            r"aten.nonzero.default makes a tensor whose shape depends on values "
+            r"\(own.py:12: return self.layer\(x\)\[x\[:, 0\].nonzero\(\).squeeze\(1\)\]\)$",
+        ),
+        (
+            "item",
+            r"aten._local_scalar_dense.default makes a number of a tensor, .* \(own.py:17: .*x.sum\(\).item\(\)\)$",
+        ),
+        (
+            "guard",
+            r"values that aten._local_scalar_dense.default takes from a tensor \(own.py:23: if y.sum\(\) > 0:\)$",
+        ),
+        ("count", r"values that aten.index.Tensor takes from a tensor \(own.py:32: return y \* 2 if .*\)$"),
+        ("unfit", r"RuntimeError: .* \(own.py:37: return super\(\).forward\(x\) @ x\)$"),
+        ("empty", "nothing to train: the model has no parameters$"),
+        ("frozen", "nothing to train: none of its parameters requires a gradient$"),
+        ("apart", "nothing to train: the loss does not depend on any parameter$"),
+        ("several", r"the loss has to be a tensor of one number, and is a tensor of shape \[4, 2\]$"),
         ("nothing", r"has to return \(model, inputs, loss\)"),
-        ("broken", "KeyError: 'no such thing'"),
+        ("broken", r"KeyError: 'no such thing' \(own.py:44: "),
         ("strange", r"has to return \(model, inputs, loss\)"),
-        ("missing", "AttributeError"),
+        ("valves", "own.py has no function valves; did you mean values"),
+        ("zzz", "own.py has no function zzz; there are make, values, item"),
     ],
 )
 def test_what_cannot_be_captured_is_told_in_one_line_with_the_op(own: Path, function: str, why: str) -> None:

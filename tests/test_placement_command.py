@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from memtui.choices import PLACE
 from memtui.cli import main
+from memtui.placement.enumerate import configuration
 from memtui.placement.measured import Pool, Profile, Samples
+from memtui.placement.model import Configuration
+from memtui.placement.plan import Plan
+from memtui.placement.solve.find import mode_of
 from memtui.placement.store import ProfileFile
 from tests.placements import SLOW
 from tests.test_placement_solve import STATIC_CASE, SYNC_CASE
@@ -87,6 +95,109 @@ def test_solve_as_json(file: Path, capsys: Capture) -> None:
     assert {(s["storage"], s["pool"]) for s in found["plan"]["spans"]} == {("t1", SLOW), ("t2", "dram"), ("t3", "dram")}
 
 
+def test_a_plan_can_be_added_up_from_json(tmp_path: Path, capsys: Capture) -> None:
+    profile = in_pages(SYNC_CASE)
+    slow = replace(profile.pools[1], read_fixed_ns=0.25, write_fixed_ns=0.5)
+    profile = Profile(
+        profile.graph, (profile.fast, slow), profile.samples, about={"slow read": 2e9, "slow written": 1e9}
+    )
+    made = ProfileFile.create(tmp_path / "p.memtui", profile.graph, profile.pools, 0.0, dict(profile.about))
+    made.add(profile.samples)
+    found = json.loads(
+        said(capsys, "place", "solve", made.path, "--limit", str(7 * PAGE), "--formulation", "sync", "--json")
+    )
+    plan = Plan.from_plain(found["plan"])
+    times = {(t["op"], Configuration.from_plain(t["configuration"])): t for t in found["times"]}
+    total = sum(move.time_ns for move in plan.moves)
+    for at, op in enumerate(profile.graph.ops):
+        placed = configuration(profile.graph, op, lambda s, at=at: plan.pool_of(s, at) if s in SYNC_NAMES else "dram")
+        total += times[op.name, placed]["counted_ns"]
+        assert times[op.name, placed]["samples"] == 1
+    assert total == pytest.approx(found["plan"]["predicted_ns"])
+    assert len(plan.moves) == 2
+    pool = found["pools"][1]
+    assert pool["read_bytes_per_s"] == pool["bandwidth_bytes_per_s"]["copy_out"]
+    assert pool["write_bytes_per_s"] == pool["bandwidth_bytes_per_s"]["copy_in"]
+    assert (pool["bandwidth_bytes_per_s"]["read"], pool["bandwidth_bytes_per_s"]["written"]) == (2e9, 1e9)
+    assert (pool["fixed_ns"]["copy_out"], pool["fixed_ns"]["copy_in"]) == (0.25, 0.5)
+    assert found["peak_bytes_in_pages"] == found["peak_bytes"]
+
+
+SYNC_NAMES = {s.name for s in SYNC_CASE.graph.storages.values() if s.counted}
+
+
+def test_a_profile_without_fixed_times_of_moves_is_read_and_told_of(tmp_path: Path, capsys: Capture) -> None:
+    profile = in_pages(SYNC_CASE)
+    file = kept(tmp_path / "p.memtui", profile)
+    with closing(sqlite3.connect(file)) as db:  # as an older memtui wrote it
+        (text,) = db.execute("SELECT value FROM meta WHERE key = 'pools'").fetchone()
+        pools = [
+            {k: v for k, v in pool.items() if "_fixed_" not in k and "start" not in k} for pool in json.loads(text)
+        ]
+        db.execute("UPDATE meta SET value = ? WHERE key = 'pools'", (json.dumps(pools),))
+        db.commit()
+    assert ProfileFile(file).profile() == profile
+    words = ("place", "solve", file, "--limit", str(7 * PAGE), "--formulation")
+    note = "its moves have no fixed time, so those of a few KiB seem to be free"
+    assert note in said(capsys, *words, "sync")
+    assert note not in said(capsys, *words, "static")
+
+
+def sampled(profile: Profile, count: int, spread: float, mode: str = "single", factor: float = 1.0) -> list[Samples]:
+    """Its samples, so many of each, so far apart."""
+    return [
+        Samples(
+            s.op,
+            s.configuration,
+            mode,
+            tuple(factor * s.time_ns[0] * (1 + spread * (n % 2 * 2 - 1)) for n in range(count)),
+            tuple(range(count)),
+        )
+        for s in profile.samples
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "spread", "words"),
+    [
+        (20, 0.01, "single times: 20 samples or more of each, spread 1.0 %"),
+        (20, 0.4, "single times are worth little: spread 41.0 % (more than 20.0 %)"),
+        (4, 0.01, "single times are worth little: 4 samples of some (fewer than 6)"),
+    ],
+)
+def test_solve_says_what_the_times_are_worth(
+    count: int, spread: float, words: str, tmp_path: Path, capsys: Capture
+) -> None:
+    profile = Profile(STATIC_CASE.graph, STATIC_CASE.pools, tuple(sampled(STATIC_CASE, count, spread)))
+    file = kept(tmp_path / "p.memtui", profile)
+    assert words in said(capsys, "place", "solve", file, "--ratio", "1:1")
+    found = json.loads(said(capsys, "place", "solve", file, "--ratio", "1:1", "--json"))["times_worth"]
+    assert found["least_samples"] == count
+    assert bool(found["doubts"]) == ("worth little" in words)
+
+
+def test_solve_says_when_two_ways_of_timing_contradict_each_other(tmp_path: Path, capsys: Capture) -> None:
+    single = sampled(STATIC_CASE, 20, 0.01)
+    mixed = [s.time_ns for s in reversed(single)]
+    other = [
+        Samples(s.op, s.configuration, "isolated", tuple(ns * (1 + 9 * (at % 2)) for ns in times), s.run)
+        for at, (s, times) in enumerate(zip(single, mixed, strict=True))
+    ]
+    file = kept(tmp_path / "p.memtui", Profile(STATIC_CASE.graph, STATIC_CASE.pools, (*single, *other)))
+    assert "neither times nor their order" in said(capsys, "place", "compare", file)
+    words = "times are worth little: compare with {} says neither times nor order can be relied upon"
+    assert "single " + words.format("isolated") in said(capsys, "place", "solve", file, "--ratio", "1:1")
+    out = said(capsys, "place", "solve", file, "--ratio", "1:1", "--mode", "isolated")
+    assert "isolated " + words.format("single") in out
+
+
+def test_a_plan_rests_upon_single_times_where_there_are_as_many(tmp_path: Path, capsys: Capture) -> None:
+    two = (*sampled(STATIC_CASE, 9, 0, "isolated", 0.5), *sampled(STATIC_CASE, 9, 0, "single"))
+    profile = Profile(STATIC_CASE.graph, STATIC_CASE.pools, two)
+    assert mode_of(profile, SLOW) == "single"
+    assert mode_of(Profile(profile.graph, profile.pools, two[:-1]), SLOW) == "isolated"
+
+
 def test_moves_are_listed(tmp_path: Path, capsys: Capture) -> None:
     file = kept(tmp_path / "p.memtui", in_pages(SYNC_CASE))
     out = said(capsys, "place", "solve", file, "--limit", str(7 * PAGE), "--formulation", "sync")
@@ -139,12 +250,54 @@ def test_bad_input_is_one_line(file: Path, tmp_path: Path, capsys: Capture) -> N
     assert "say how much fast memory there is: --limit 8GiB" in refused(capsys, *solve, file)
     assert "no slow pool numa:7; it has slow" in refused(capsys, *solve, file, "--limit", "1", "--slow", "numa:7")
     assert "is no size" in refused(capsys, *solve, file, "--limit", "much")
-    assert "is no ratio of slow to fast memory" in refused(capsys, *solve, file, "--ratio", "1:x")
+    for wrong in ("1:x", "-1:2", "1:-2"):
+        assert "is no ratio of slow to fast memory" in refused(capsys, *solve, file, "--ratio", wrong)
     assert "not allowed with" in refused(capsys, *solve, file, "--ratio", "1:1", "--limit", "1")
     assert "no such file" in refused(capsys, *solve, tmp_path / "none", "--limit", "1")
     assert "is not a memtui placement profile" in refused(capsys, *solve, other, "--limit", "1")
     assert "invalid choice: 'guess'" in refused(capsys, "place", "guess", file)
     assert "has no isolated sample" in refused(capsys, *solve, file, "--limit", "1", "--mode", "isolated")
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "where"),
+    [
+        (("solve", "-o", "x"), "-o", "memtui place profile"),
+        (("solve", "--pools", "dram"), "--pools", "memtui place profile"),
+        (("compare", "--mode", "isolated,single"), "--mode", "memtui place profile and memtui place solve"),
+        (("show", "--run"), "--run", "memtui place solve"),
+        (("compare", "--ascii"), "--ascii", "memtui place profile and memtui place show"),
+    ],
+)
+def test_an_option_of_another_of_its_commands_is_told(
+    words: tuple[str, ...], flag: str, where: str, file: Path, capsys: Capture
+) -> None:
+    verb, *more = words
+    error = refused(capsys, "place", verb, file, *more)
+    assert error.startswith(f"memtui place {verb}: {flag} is an option of {where}; see memtui place {verb} --help")
+
+
+def test_each_of_its_commands_has_its_own_help(capsys: Capture) -> None:
+    pages = {}
+    for verb in PLACE:
+        with pytest.raises(SystemExit):
+            main(["place", verb, "--help"])
+        pages[verb] = capsys.readouterr().out
+    assert [verb for verb in PLACE if "--ratio" in pages[verb]] == ["solve"]
+    assert [verb for verb in PLACE if "--pools" in pages[verb]] == ["profile"]
+    assert [verb for verb in PLACE if "--theme" in pages[verb]] == ["profile", "show"]
+
+
+@pytest.mark.parametrize("words", [("replay",), ("place", "show")])
+def test_without_a_terminal_it_is_said_what_prints_it(words: tuple[str, ...], file: Path, capsys: Capture) -> None:
+    error = refused(capsys, *words, file)
+    assert "use `memtui place compare` or `memtui place solve`, which print what is in a profile" in error
+
+
+@pytest.mark.parametrize("words", [("report",), ("export", "--to", "csv", "-o", "x"), ("compare",)])
+def test_it_is_no_session(words: tuple[str, ...], file: Path, capsys: Capture) -> None:
+    error = refused(capsys, *words, file)
+    assert "p.memtui: is a placement profile, and not a memtui session: memtui place compare, solve and show" in error
 
 
 def test_a_limit_below_what_must_stay_is_told(tmp_path: Path, capsys: Capture) -> None:

@@ -23,6 +23,7 @@ from memtui.placement.capture import Captured, capture  # noqa: E402
 from memtui.placement.execution import Execution, execute, unplaced, verified  # noqa: E402
 from memtui.placement.machine import Machine  # noqa: E402
 from memtui.placement.measuring import LEAST, Measuring  # noqa: E402
+from memtui.placement.moving import Copy, Mover  # noqa: E402
 from memtui.placement.pools import Pool  # noqa: E402
 from memtui.placement.step import Step, build  # noqa: E402
 
@@ -228,6 +229,42 @@ def test_random_numbers_and_running_means_are_those_of_the_unplaced_step() -> No
     assert found["fast_bytes"] == 0
     assert len(found["times_ns"]) == 3
     assert all(torch.equal(captured.given[name], memory) for name, memory in given_before.items())
+
+
+def test_an_lstm_is_timed_and_has_the_results_of_the_unplaced_step() -> None:
+    """Some of its ops return None for gradients that nobody asked for, and a workspace in training only."""
+
+    class Last(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = torch.nn.LSTM(6, 5, batch_first=True)
+
+        def forward(self, x):
+            return self.lstm(x)[0][:, -1]
+
+    captured = capture(Step(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
+    on = machine(captured)
+    measuring = Measuring(on, SEED, lambda: None)
+    for kernel in captured.kernels:
+        found = [*configurations(captured.graph, kernel.op, (FAST, SLOW))]
+        assert all(len(times) == LEAST for times in measuring.isolated(kernel.op.name, found, 0))
+    spans = tuple(Span(s.name, SLOW, s.first, s.last) for s in captured.graph.storages.values() if s.counted)
+    plan = Plan("static", FAST, SLOW, True, "isolated", 0, spans, (), 1.0, 0, 0, "feasible")
+    assert execute(on, [plan], 1, SEED, lambda: None)["plans"][0]["equal"]
+
+
+def test_a_move_that_fails_fails_the_op_beside_it() -> None:
+    mover = Mover(Told(), lambda: None)
+    right = Copy(torch.zeros(4), torch.ones(4), 5.0)
+    assert mover.now([right]) == 5
+    assert mover.during([right, right], lambda: None)[0] == 10
+    with pytest.raises(RuntimeError):
+        mover.during([Copy(torch.zeros(4), torch.ones(3))], lambda: None)
+    with pytest.raises(ZeroDivisionError):
+        mover.during([right], lambda: 1 / 0)
+    assert not mover.moving or mover.during([right], lambda: None)  # nothing of the last one is left over
+    mover.close()
+    assert float(right.target.sum()) == 4
 
 
 def test_wrong_results_are_told_from_rounding() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import mmap
+import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -163,3 +165,35 @@ def test_bandwidths_have_the_waits_of_emulated_memory_in_them() -> None:
     # The wait alone is 1 / 0.5 ns a byte of reading and 1 / 0.25 ns of writing; the copy takes time, too.
     for rate, most in ((slow.read, 0.5e9), (slow.copied_from, 0.5e9), (slow.written, 0.25e9), (slow.copied_to, 0.25e9)):
         assert most / 20 < rate <= most
+
+
+def test_a_move_of_a_page_takes_what_it_was_measured_to_take() -> None:
+    """On a clock on which every look at it is 1000 ns later, and a byte of slow memory takes a wait of 2 or 4 ns."""
+    from memtui.placement import measured
+    from memtui.placement.bandwidth import PAGE, measure
+
+    class Ticking(Clock):
+        ns = 0.0
+
+        def now_ns(self) -> int:
+            self.ns += 1000
+            return int(self.ns)
+
+        def wait(self, ns: float) -> None:
+            self.ns += ns
+
+        rest = wait
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(len(os.sched_getaffinity(0)))  # no CPU is left for moves during ops
+    try:
+        _, slow = measure([Pool(parse_pool(n)) for n in ("dram", "emulated:0.5,0.25")], Ticking(), 1 << 20, 3)
+    finally:
+        torch.set_num_threads(threads)
+    assert (slow.copied_from_meanwhile, slow.meanwhile_start_ns, slow.copied_to_meanwhile_fixed_ns) == (None,) * 3
+    pool = measured.Pool("slow", read_bytes_per_s=slow.copied_from, write_bytes_per_s=slow.copied_to)
+    pool = replace(pool, read_fixed_ns=slow.copied_from_fixed_ns, write_fixed_ns=slow.copied_to_fixed_ns)
+    assert pool.move_ns(PAGE, into_fast=True) == pytest.approx(1000 + 2 * PAGE)
+    assert pool.move_ns(PAGE, into_fast=False) == pytest.approx(1000 + 4 * PAGE)
+    assert pool.move_ns(0, into_fast=True) == pytest.approx(1000, abs=20)
+    assert pool.move_ns(PAGE, into_fast=True, meanwhile=True) is None

@@ -117,9 +117,30 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
         assert "is emulated: this checks the solver, and tells nothing of a machine" in out
 
     # Everything is known: a second profile measures nothing, and has the same times.
-    first = cached(folder / "state" / "memtui" / "place-cache.db")
-    profiled(folder, "-o", "q.memtui")
-    assert cached(folder / "state" / "memtui" / "place-cache.db") == first
+    cache = folder / "state" / "memtui" / "place-cache.db"
+    first = cached(cache)
+    out, _ = profiled(folder, "-o", "q.memtui")
+    assert cached(cache) == first
+    assert "444 of 444 times are from the cache, of " in out
+    assert "bandwidths and times of moves are from the cache, of " in out
+    assert "--again measures all of them now" in out
+    before = ProfileFile(folder / "q.memtui").profile()
+    # Unless it is asked to: then the profile and the cache have what was found now.
+    out, _ = profiled(folder, "-o", "q.memtui", "--again", "--mode", "isolated", "--json")
+    plain = json.loads(out)
+    assert (plain["times"]["measured_now"], plain["times"]["from_the_cache"]) == (148, 0)
+    assert plain["bandwidths_cached"] is None
+    after = ProfileFile(folder / "q.memtui").profile()
+    assert {s.mode for s in after.samples} == {"isolated"}
+    assert after.pools != before.pools
+    assert cached(cache).keys() == first.keys()
+    assert cached(cache) != first
+    # The other way round, the bandwidths are those of the pools, and not of their places.
+    words = ("mlp", "--pools", ",".join(reversed(POOLS.split(",", 1))), "--batch", "8", "--seconds", "0.001")
+    out, _ = place(folder, "profile", *words, "--threads", "1", "--mode", "isolated", "-o", "r.memtui", "--json")
+    turned = {pool["name"]: pool["bandwidth_bytes_per_s"] for pool in json.loads(out)["pools"]}
+    assert turned["emulated:2,1"]["written"] < 1e9 < turned["dram"]["written"]
+    assert json.loads(out)["bandwidths_cached"] is None
     _, error = place(folder, "profile", "mlp", "--pools", POOLS, "--batch", "9", "-o", "p.memtui", code=2)
     assert error.startswith("memtui place: p.memtui: is a profile of something else")
 
@@ -198,9 +219,10 @@ def test_a_model_of_the_users_own_is_run_only_where_it_is_named(folder: Path) ->
         (["mlp", "-o", "p", "--pools", "dram,pmem"], 2, "there is no pool 'pmem'"),
         (["mlp", "-o", "p", "--mode", "twice"], 2, "there is no way of timing 'twice'"),
         (["mlp", "-o", "p", "--cache", "own.py"], 2, "own.py is no cache of memtui place"),
+        (["mlp", "-o", "p", "--cache", "nodir/c.db"], 2, "--cache nodir/c.db: there is no folder nodir"),
         (["mlp", "-o", "own.py"], 2, "own.py: is there, and no profile"),
-        (["own.py:item", "-o", "p"], 2, "aten._local_scalar_dense.default makes a number of a tensor"),
-        (["own.py:nobody", "-o", "p"], 2, "AttributeError"),
+        (["own.py:item", "-o", "p"], 2, "x.sum().item())"),
+        (["own.py:nobody", "-o", "p"], 2, "own.py has no function nobody; there are make, item"),
     ],
 )
 def test_bad_input_is_one_line(folder: Path, words: list[str], code: int, why: str) -> None:
@@ -209,6 +231,7 @@ def test_bad_input_is_one_line(folder: Path, words: list[str], code: int, why: s
     assert why in error
     assert error.count("\n") == 1
     assert not (folder / "p").exists()
+    assert not (folder / "nodir").exists()
 
 
 def test_the_command_line_imports_no_torch(folder: Path) -> None:

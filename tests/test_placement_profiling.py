@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from memtui.errors import UserError
 from memtui.placement.cache import Cache
-from memtui.placement.enumerate import all_configurations
+from memtui.placement.enumerate import all_configurations, configurations
 from memtui.placement.measured import MODES, Samples
 from memtui.placement.model import Configuration, Graph
-from memtui.placement.profiling import TOGETHER, Profiling, Step, Wanted, pieces
+from memtui.placement.profiling import TOGETHER, Profiling, Step, Wanted, asks
 from tests.placements import FAST, SLOW, graphs
 
-FACTS = {"cpu": "a", "threads": 1, "pools": {FAST: {"name": FAST}, SLOW: {"name": SLOW}, "other": {"name": "other"}}}
+OTHER = "other"
+FACTS = {"cpu": "a", "threads": 1, "pools": {name: {"name": name} for name in (FAST, SLOW, OTHER)}}
 
 
 class Broken(Exception):
@@ -33,6 +34,7 @@ class Fake:
     def __init__(self, graph: Graph, most: int = 10**9) -> None:
         self.graph, self.left = graph, most
         self.asked: Counter[tuple[str, str, Configuration]] = Counter()  # kind and key of isolated ops
+        self.load = 0.0  # of the machine, in every time
         self.placements: list[Mapping[str, str]] = []
 
     def _count(self) -> None:
@@ -45,16 +47,19 @@ class Fake:
         assert 0 < len(configurations) <= TOGETHER
         found = self.graph.ops[self.graph.index[op]]
         self.asked.update((found.kind, found.key, made) for made in configurations)
-        return [[float(made.pools.count(SLOW)), 1.0] for made in configurations]
+        return [[self.load + made.pools.count(SLOW), 1.0 + self.load] for made in configurations]
 
     def in_graph(self, placements: Sequence[Mapping[str, str]], seconds: float) -> list[list[list[float]]]:
         self._count()
         self.placements += placements
-        return [[[float(at) for at in range(len(self.graph.ops))]] * 2 for _ in placements]
+        assert 0 < len(placements) <= TOGETHER
+        return [[[self.load + at for at in range(len(self.graph.ops))]] * 2 for _ in placements]
 
 
-def profiling(graph: Graph, cache: Cache, fake: Fake, modes: Sequence[str] = MODES, facts=FACTS) -> Profiling:
-    return Profiling(Wanted(graph, (FAST, SLOW), tuple(modes), 0.1), cache, fake, facts, "graph")
+def profiling(
+    graph: Graph, cache: Cache, fake: Fake, modes: Sequence[str] = MODES, facts=FACTS, pools=(FAST, SLOW), **more
+) -> Profiling:
+    return Profiling(Wanted(graph, pools, tuple(modes), 0.1), cache, fake, facts, "graph", **more)
 
 
 def gathered(steps: Sequence[Step]) -> list[Samples]:
@@ -71,7 +76,9 @@ def test_every_configuration_is_found_once_in_every_mode(graph: Graph, modes: li
         wanted = {(op.name, made, mode) for op, made in all_configurations(graph, (FAST, SLOW)) for mode in modes}
         assert {*found} == wanted
         assert set(found.values()) == {1}
-        assert max(fake.asked.values(), default=1) == 1
+        again = {made for (_, _, made), count in fake.asked.items() if count > 1}
+        firsts = {next(configurations(graph, op, (FAST, SLOW))) for op in graph.ops}
+        assert again <= firsts, "only what the others are held against is measured again, in their sitting"
         assert steps[-1].done == steps[-1].of
         assert steps[-1].left_s == 0
         again = Fake(graph, 0)  # whatever is asked of it is too much
@@ -100,25 +107,81 @@ def test_no_finished_measurement_is_repeated_however_often_it_is_broken_off(grap
                     pass
                 asked += fake.asked
                 placements += len(fake.placements)
-        assert max(asked.values(), default=1) == 1
         assert len(found) == 3 * len(all_configurations(graph, (FAST, SLOW)))
         with Cache(Path(folder) / "other") as cache:
             whole = Fake(graph)
             for _ in profiling(graph, cache, whole).steps():
                 pass
+        # A sitting of several questions, of many configurations or of ops with different places, begins again.
         assert {*asked} == {*whole.asked}
+        assert all(asked[each] - count <= len(breaks) for each, count in whole.asked.items())
+        many = Counter(op for op, _ in all_configurations(graph, (FAST, SLOW)))
+        if len({op.key for op in graph.ops}) == len(graph.ops) and max(many.values()) <= TOGETHER:
+            assert asked == whole.asked
+            assert placements == len(whole.placements)
 
 
 @given(graphs())
-def test_ops_of_one_kind_and_key_are_measured_once_and_all_have_the_times(graph: Graph) -> None:
-    missing = all_configurations(graph, (FAST, SLOW))
-    found = pieces(missing)
-    shared = [pair for piece in found for pair in piece.shared]
-    assert Counter(shared) == Counter(missing)
-    own = {op.name: {made for one, made in missing if one is op} for op in graph.ops}
-    for piece in found:
-        assert {*piece.configurations} <= own[piece.op.name]
-        assert all((op.kind, op.key) == (piece.op.kind, piece.op.key) for op, _ in piece.shared)
+def test_ops_of_one_kind_and_key_are_measured_once_each_with_what_it_has(graph: Graph) -> None:
+    own = {op.name: [*configurations(graph, op, (FAST, SLOW))] for op in graph.ops}
+    found = [*asks(graph.ops, own)]
+    for op, wanted in found:
+        assert {*wanted} <= {*own[op.name]}
+        assert wanted[0] == own[op.name][0], "everything in fast memory is measured beside the others"
+    rest = Counter(made for _, wanted in found for made in wanted[1:])
+    assert {*rest} | {made for made, *_ in own.values()} == {made for each in own.values() for made in each}
+
+
+@pytest.mark.parametrize("modes", [["isolated"], ["single"], ["simultaneous"]])
+def test_a_further_pool_is_held_against_fast_memory_of_the_same_sitting(modes: list[str], tmp_path: Path) -> None:
+    """Twenty minutes ago the machine was busy; now it is not, and the new pool must not look faster than dram."""
+    graph = _chain()
+    with Cache(tmp_path / "c") as cache:
+        fake = Fake(graph)
+        fake.load = 100.0
+        assert gathered([*profiling(graph, cache, fake, modes).steps()])
+        idle = Fake(graph)
+        found = gathered([*profiling(graph, cache, idle, modes, pools=(FAST, SLOW, OTHER)).steps()])
+        assert {pool for s in found for pool in s.configuration.pools} == {FAST, SLOW, OTHER}
+        assert all(ns < 100 for s in found for ns in s.time_ns)
+        # What is of one sitting is taken from the cache, of three pools as well as of two of them.
+        for pools in ((FAST, SLOW, OTHER), (FAST, OTHER), (FAST, SLOW)):
+            steps = [*profiling(graph, cache, Fake(graph, 0), modes, pools=pools).steps()]
+            assert sum(step.cached for step in steps) == len(gathered(steps)) > 0
+
+
+def test_the_order_of_pools_is_no_matter_to_what_was_measured_where(tmp_path: Path) -> None:
+    graph = _chain()
+    with Cache(tmp_path / "c") as cache:
+        for pools in ((FAST, SLOW), (SLOW, FAST)):
+            fake = Fake(graph)
+            found = gathered([*profiling(graph, cache, fake, ["isolated"], pools=pools).steps()])
+            assert fake.asked, "with another fast pool it is another measurement"
+            for s in found:
+                assert s.time_ns[0] == s.configuration.pools.count(SLOW)
+
+
+def test_anew_takes_nothing_from_the_cache_and_puts_there_what_it_finds(tmp_path: Path) -> None:
+    graph = _chain()
+    with Cache(tmp_path / "c") as cache:
+        gathered([*profiling(graph, cache, Fake(graph), now_ns=lambda: 7).steps()])
+        fake = Fake(graph)
+        fake.load = 100.0
+        anew = gathered([*profiling(graph, cache, fake, anew=True, now_ns=lambda: 8).steps()])
+        assert fake.asked
+        assert fake.placements
+        steps = [*profiling(graph, cache, Fake(graph, 0)).steps()]
+        assert {s.time_ns for s in gathered(steps)} == {s.time_ns for s in anew}
+        assert {when for step in steps for when in step.measured_ns} == {8}
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 40])
+def test_what_is_too_much_for_one_turn_has_the_first_in_each(count: int) -> None:
+    from memtui.placement.profiling import _parts
+
+    parts = [*_parts([*range(count)])]
+    assert all(part[0] == 0 and len(part) <= TOGETHER for part in parts)
+    assert [n for part in parts for n in part[1:]] == [*range(1, count)]
 
 
 @pytest.mark.parametrize("change", [{"cpu": "b"}, {"threads": 2}, {"pools": FACTS["pools"] | {SLOW: {"name": "x"}}}])

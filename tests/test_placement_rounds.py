@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memtui.placement.enumerate import all_configurations, configurations, pair_configurations
 from memtui.placement.model import ARGUMENT, RESULT, Graph, Op, Tensor
-from memtui.placement.rounds import neighbours, pick, rounds
+from memtui.placement.rounds import neighbours, pick, sittings
 from tests.placements import graph_of, graphs
 
 POOLS = ("DRAM", "PMEM")
@@ -96,31 +96,42 @@ def test_a_chain_of_any_length_takes_three_rounds(length: int) -> None:
 
 
 @given(graphs(), st.one_of(st.none(), st.integers(1, 3)))
-def test_rounds_keep_their_distance_and_leave_nothing_out(graph: Graph, most: int | None) -> None:
+def test_sittings_keep_their_distance_and_leave_nothing_out(graph: Graph, most: int | None) -> None:
     near = neighbours(graph)
-    wanted = {(op.name, made) for op, made in all_configurations(graph, POOLS)}
-    done: set[tuple[str, object]] = set()
-    for made in rounds(graph, POOLS, most=most):
-        assert 1 <= len(made.tested) <= (most or len(graph.ops))
-        for one, other in itertools.combinations(made.tested, 2):
-            assert one not in near[other]
-            assert near[one].isdisjoint(near[other])
-        assert made.tested.items() <= made.present.items()
-        assert not made.tested.items() & done, "ticked off when it was there by the way"
-        done |= made.present.items()
-    assert done == wanted
+    done: list[str] = []
+    for sitting in sittings(graph, POOLS, most=most):
+        assert not sitting.rounds[0].placed, "everything in fast memory is in every sitting"
+        for made in sitting.rounds:
+            assert 1 <= len(made.tested) <= (most or len(graph.ops))
+            for one, other in itertools.combinations(made.tested, 2):
+                assert one not in near[other]
+                assert near[one].isdisjoint(near[other])
+            assert made.tested.items() <= made.present.items()
+        assert {*sitting.rounds[0].tested} <= {*sitting.ops}
+        for op in sitting.ops:
+            wanted = {*configurations(graph, graph.ops[graph.index[op]], POOLS)}
+            assert {made.present[op] for made in sitting.rounds} >= wanted, "an op is done with as a whole"
+        done += sitting.ops
+    assert sorted(done) == sorted(op.name for op in graph.ops)
 
 
 def test_what_neighbours_have_by_the_way_is_ticked_off() -> None:
     """A chain of three has 2 + 4 + 2 configurations; one at a time, those of the ends come with those of the middle."""
-    made = list(rounds(chain(3), POOLS, most=1))
-    assert [str(r.present["n3"]) for r in made if "n1" in r.tested] == ["(DRAM) -- (DRAM)"] * 2
-    assert len(made) == 4
-    assert {op for r in made for op in r.tested} == {"n1", "n2"}
+    (made,) = sittings(chain(3), POOLS, most=1)
+    assert len(made.rounds) == 4
+    assert {*made.ops} == {"n1", "n2", "n3"}
+    assert [[*each.tested] for each in made.rounds] == [["n2"]] * 4
 
 
-def test_what_was_done_before_needs_no_round() -> None:
+def test_three_pools_are_one_sitting_with_one_slow_pool_at_a_time() -> None:
+    (made,) = sittings(chain(3), ("dram", "numa:1", "huge"), most=1)
+    assert len(made.rounds) == 7
+    assert {pool for each in made.rounds for pool in each.placed.values()} == {"numa:1", "huge"}
+    assert all(len({*each.placed.values()}) < 2 for each in made.rounds)
+
+
+def test_what_was_done_before_needs_no_sitting() -> None:
     graph = chain(6)
-    every = [(op.name, made) for op, made in all_configurations(graph, POOLS)]
-    assert list(rounds(graph, POOLS, done=every)) == []
-    assert len(list(rounds(graph, POOLS, done=every[:-1]))) == 1
+    every = [op.name for op in graph.ops]
+    assert list(sittings(graph, POOLS, done=every)) == []
+    assert [made.ops for made in sittings(graph, POOLS, done=every[:-1])] == [("n6",)]

@@ -128,6 +128,79 @@ def test_sync_case_moves_the_first_activation_out_and_back() -> None:
     assert plan.move_ns == 5
 
 
+def with_fixed(case: Profile, fixed_ns: float, start_ns: float = 0.0) -> Profile:
+    """The same, where every move takes so much longer, and an op during which something is moved so much."""
+    fixed = dict.fromkeys(("read_fixed_ns", "write_fixed_ns", "async_read_fixed_ns", "async_write_fixed_ns"), fixed_ns)
+    slow = replace(case.pools[1], **fixed, async_start_ns=start_ns)
+    return Profile(case.graph, (case.fast, slow), case.samples)
+
+
+@pytest.mark.parametrize(("fixed_ns", "moves", "best"), [(0, 2, 55), (3, 2, 61), (4.9, 2, 64.8), (5.1, 0, 65)])
+def test_moves_are_made_only_where_they_pay_with_their_fixed_time(fixed_ns: float, moves: int, best: float) -> None:
+    """Without one the two moves take 5 and save 15."""
+    profile = with_fixed(SYNC_CASE, fixed_ns)
+    assert best_ns(problem(profile, 7), SYNC) == pytest.approx(best)
+    plan = find(profile, Ask(7, SYNC, page_bytes=1))
+    assert (len(plan.moves), plan.predicted_ns) == (moves, pytest.approx(best))
+    assert plan.move_ns == pytest.approx(moves and 5 + 2 * fixed_ns)
+
+
+@pytest.mark.parametrize(("start_ns", "hidden", "best"), [(0, 2, 60), (1, 2, 62), (2.4, 1, 64.4), (3.1, 0, 65)])
+def test_starting_a_move_during_an_op_is_not_hidden_by_it(start_ns: float, hidden: int, best: float) -> None:
+    """Both moves are shorter than the ops during which they go; between ops they take 5 together."""
+    profile = with_fixed(ASYNC_CASE, 0, start_ns)
+    made = problem(profile, 8)
+    assert best_ns(made, ASYNC) == pytest.approx(best)
+    plan = find(profile, Ask(8, ASYNC, page_bytes=1))
+    assert plan.predicted_ns == pytest.approx(best)
+    assert [move.overlapped for move in plan.moves].count(True) == hidden
+    assert plan.move_ns == pytest.approx(best - 60)
+
+
+def test_the_size_of_a_move_is_what_is_copied_and_not_its_page() -> None:
+    plan = find(SYNC_CASE, Ask(2 * 4096, SYNC))
+    sizes = {s.name: s.size_bytes for s in SYNC_CASE.graph.storages.values()}
+    slow = SYNC_CASE.pools[1]
+    assert plan.moves
+    for move in plan.moves:
+        assert move.size_bytes == sizes[move.storage]
+        assert move.time_ns == slow.move_ns(move.size_bytes, into_fast=move.target == "dram")
+
+
+def times_of(profile: Profile, slower_by: float, spread: float, count: int) -> Profile:
+    """The same op times, of so many samples each; those with anything in slow memory are so much slower."""
+    samples = []
+    for s in profile.samples:
+        ns = 100.0 + (slower_by if SLOW in s.configuration.pools else 0.0)
+        times = tuple(ns + spread * (n / (count - 1) - 0.5) for n in range(count))
+        samples.append(replace(s, time_ns=times, run=tuple(range(count))))
+    return Profile(profile.graph, profile.pools, tuple(samples))
+
+
+@pytest.mark.parametrize(
+    ("slower_by", "spread", "count", "counted"),
+    [
+        (5, 0, 20, 105), (5, 50, 20, 105), (-5, 50, 20, 100), (-5, 1, 20, 95), (-5, 1, 5, 100), (-40, 50, 20, 60),
+    ],
+)  # fmt: skip
+def test_a_slow_configuration_is_faster_only_where_samples_prove_it(
+    slower_by: float, spread: float, count: int, counted: float
+) -> None:
+    profile = times_of(STATIC_CASE, slower_by, spread, count)
+    made = problem(profile, 0)
+    for step in made.steps:
+        fast = (True,) * len(step.items)
+        assert step.time_ns[fast] == 100
+        assert [ns for where, ns in step.time_ns.items() if where != fast] == pytest.approx(
+            [counted] * (len(step.time_ns) - 1)
+        )
+    for limit in (0, 4, 9):
+        limited = problem(profile, limit)
+        assert best_ns(limited, STATIC) == pytest.approx(brute_force_ns(limited, STATIC))
+    if counted >= 100:
+        assert find(profile, Ask(0, page_bytes=1)).predicted_ns >= 400, "no plan is faster than fast memory by luck"
+
+
 @pytest.mark.parametrize(("limit", "static", "sync", "meanwhile"), [(8, 75, 65, 60), (10, 60, 60, 60)])
 def test_async_case(limit: int, static: float, sync: float, meanwhile: float) -> None:
     made = problem(ASYNC_CASE, limit)
@@ -234,7 +307,9 @@ def long_lived_profile(chance: random.Random) -> Profile:
         for t in graph.tensors
     )  # fmt: skip
     graph = Graph(graph.name, graph.ops, tuple(tensors))
-    slow = Pool(SLOW, False, "", *(1e9 / (chance.choice((0.3, 1, 3)) * chance.uniform(0.5, 2)) for _ in range(4)))
+    rates = [1e9 / (chance.choice((0.3, 1, 3)) * chance.uniform(0.5, 2)) for _ in range(4)]
+    fixed = [chance.choice((0, 0, chance.uniform(0, 2))) for _ in range(5)]
+    slow = Pool(SLOW, False, "", *rates, *fixed)
     worse = {name: chance.uniform(0, 20) for name in sizes}
     profile = profile_of(graph, worse, worse, slow, {op: chance.uniform(0.5, 9) for op in ops})
     return Profile(graph, profile.pools, tuple(s for s in profile.samples if one_place(graph, s)))
@@ -369,6 +444,8 @@ def test_a_plan_with_holes_is_solved_again() -> None:
     assert plan.address_bytes is not None
     assert plan.address_bytes <= 6
     assert plan.bound_ns == 40, "the bound is that of the limit that was asked for"
+    assert "holes" in plan.why
+    assert find(HOLES_CASE, Ask(9, page_bytes=1)).why == ""
     assert plan.predicted_ns == 45
 
 

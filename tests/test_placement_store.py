@@ -67,6 +67,24 @@ def test_samples_add_up_round_by_round(tmp_path: Path) -> None:
     assert made.measured() == {(first.op, first.configuration, first.mode)}
 
 
+def test_an_op_that_is_measured_anew_is_of_one_sitting(tmp_path: Path) -> None:
+    made = written(tmp_path / "p.memtui")
+    first, *others = CASE.samples
+    of_op = [Samples(s.op, s.configuration, s.mode, (11.0,), (0,)) for s in CASE.samples if s.op == first.op]
+    made.replace(of_op)
+    found = made.profile().times
+    assert {found[s.op, s.configuration, s.mode].time_ns for s in of_op} == {(11.0,)}
+    assert all(found[s.op, s.configuration, s.mode] == s for s in others if s.op != first.op)
+
+
+def test_a_renewed_profile_has_new_bandwidths_and_nothing_else(tmp_path: Path) -> None:
+    made = written(tmp_path / "p.memtui")
+    made.keep_curve("static", SLOW, "single", [])
+    made.renew((CASE.fast, slow_pool(3, 4, fixed_ns=5)), 7.0, {"seed": 1})
+    assert made.profile() == Profile(CASE.graph, (CASE.fast, slow_pool(3, 4, fixed_ns=5)), (), 7.0, {"seed": 1})
+    assert (made.plans(), made.curves()) == ([], {})
+
+
 def test_the_file_is_one_private_file(tmp_path: Path) -> None:
     path = tmp_path / "p.memtui"
     written(path)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from importlib import import_module
 from itertools import pairwise
+from pkgutil import iter_modules
 
 import pytest
 from rich.color import EIGHT_BIT_PALETTE
 from textual import events
 
-from memtui import terminal
-from memtui.screens.help import ABOUT, HelpScreen, help_for, wrapped
+from memtui import screens, terminal
+from memtui.screens.help import ABOUT, SECTIONS, HelpScreen, help_for, wrapped
+from memtui.screens.help_alone import ALONE
 from memtui.screens.keys import KEYS
+from memtui.screens.lists import ListScreen
 from memtui.screens.memory import MemoryScreen
 from memtui.screens.monitor import MemtuiApp
 from memtui.screens.palette import _ALSO, PaletteScreen, commands, matching
@@ -98,7 +103,7 @@ async def test_help_begins_with_the_chosen_panel(keys, first):
         assert next(line for line in lines[1:] if line and "┌" not in line).startswith(first)
 
 
-@pytest.mark.parametrize("panel", list(ABOUT))
+@pytest.mark.parametrize("panel", [*ABOUT, *ALONE])
 def test_help_loses_no_word_when_it_is_narrow(panel):
     whole = help_for(panel)
     for width in (52, 72, 110):
@@ -108,7 +113,7 @@ def test_help_loses_no_word_when_it_is_narrow(panel):
 
 
 @pytest.mark.parametrize("width", [40, 72, 110])
-@pytest.mark.parametrize("panel", list(ABOUT))
+@pytest.mark.parametrize("panel", [*ABOUT, *ALONE])
 def test_help_is_filled_and_goes_on_under_its_own_words(panel, width):
     source = help_for(panel).splitlines()
     lines = wrapped(source, width)
@@ -118,10 +123,36 @@ def test_help_is_filled_and_goes_on_under_its_own_words(panel, width):
     for line, after in pairwise(lines):
         indent = len(after) - len(after.lstrip())
         assert not after or indent in (0, 2, 16), after
-        is_key = after[14:16] == "  "
+        is_key = "  " in (after[14:16], line[14:16])  # or a sentence after one
         last_beside = any(heading.endswith(f" {line.strip()}") for heading in beside)
         if indent == 16 or (indent == 2 and line.startswith("  ") and not is_key and not last_beside):
             assert len(line) + 1 + len(after.split()[0]) > width, "a line ends where no word fits"
+
+
+def screens_of_lists() -> list[type[ListScreen]]:
+    for module in iter_modules(screens.__path__):
+        import_module(f"memtui.screens.{module.name}")
+    return [each for each in ListScreen.__subclasses__() if each.__module__.startswith("memtui.")]
+
+
+def test_every_screen_with_keys_of_its_own_has_help_of_its_own():
+    found = {each.__name__: each.HELP for each in screens_of_lists()}
+    assert found.pop("HomeScreen") == ""  # it takes ? as a letter of what is looked for
+    assert found
+    for name, panel in found.items():
+        assert panel in ALONE, name
+    for panel, words in ALONE.items():
+        assert panel not in ABOUT
+        assert all(section.partition("\n")[0] not in words.splitlines() for section in SECTIONS.values()), panel
+
+
+@pytest.mark.parametrize("each", [each for each in screens_of_lists() if each.HELP], ids=lambda each: each.HELP)
+def test_help_names_every_key_of_such_a_screen(each):
+    names = {"shift+tab": "shift+Tab", "escape": "Esc", "tab": "Tab", "enter": "Enter"}
+    for binding in [*each.BINDINGS, *ListScreen.BINDINGS]:
+        keys = [names.get(key, key) for key in binding.key.split(",")]
+        said = [re.search(rf"(?<![\w+]){re.escape(key)}(?!\w)", ALONE[each.HELP]) for key in keys]
+        assert any(said) or binding.action == "help", binding
 
 
 def luminance(index: int) -> float:

@@ -17,7 +17,7 @@ import pytest
 
 from memtui import terminal
 from memtui.errors import UserError
-from tests.terminals import ROOT, Terminal
+from tests.terminals import LEAVE_ALTERNATE_SCREEN, ROOT, Terminal
 
 
 @pytest.fixture
@@ -97,6 +97,10 @@ def test_resize(start):
     screen.screen.resize(36, 120)
     os.killpg(screen.process.pid, signal.SIGWINCH)
     screen.read(10, "address ranges")
+    # tmux would put what still stands there above the prompt, folded.
+    screen.send("q")
+    assert screen.end() == 0
+    assert 0 < screen.output.index(b"\x1b[2J") < screen.output.index(LEAVE_ALTERNATE_SCREEN)
 
 
 def test_no_colour_at_all(start):

@@ -282,3 +282,6 @@ def test_which_container_it_was_and_which_it_was_not(sessions, tmp_path):
         assert "A container here is: own PID namespaces." in method
         assert ("Not used for it: docker: cannot connect" in method) is not redact
         assert ("alice" in json.dumps(plain)) is not redact
+    study = STUDIES["cpus"]
+    plain = report.write(study, SETTING, observed(study, SETTING, sessions), machine, tmp_path, redact=False)
+    assert "container" not in " ".join(plain["about"]["method"]), "it has no runs in one"

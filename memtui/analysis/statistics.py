@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import comb
 
 import numpy as np
@@ -156,6 +157,16 @@ def median_interval(values: Series, confidence: float = 0.95) -> MedianInterval 
     n = len(found)
     if not n:
         return None
+    best, covered = _outermost(n, confidence)
+    middle = float(np.median(found))
+    if not best:
+        return MedianInterval(middle, None, None, 0.0, n)
+    return MedianInterval(middle, float(found[best - 1]), float(found[n - best]), covered, n)
+
+
+@lru_cache(1024)
+def _outermost(n: int, confidence: float) -> tuple[int, float]:
+    """The largest k of ``median_interval`` for n values, and what it covers; 0 where there is none."""
     outside, best, covered = 0, 0, 0.0
     for k in range(1, n // 2 + 1):
         outside += 2 * comb(n, k - 1)
@@ -163,10 +174,7 @@ def median_interval(values: Series, confidence: float = 0.95) -> MedianInterval 
         if cover < confidence:
             break
         best, covered = k, cover
-    middle = float(np.median(found))
-    if not best:
-        return MedianInterval(middle, None, None, 0.0, n)
-    return MedianInterval(middle, float(found[best - 1]), float(found[n - best]), covered, n)
+    return best, covered
 
 
 def ratio_of_pairs(after: Series, before: Series, confidence: float = 0.95) -> MedianInterval | None:

@@ -3,80 +3,115 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memtui import values
 from memtui.choices import FORMULATIONS, PLACE, TIMINGS
 
+if TYPE_CHECKING:
+    from memtui.arguments import Parser
 
-def add_place(made: argparse.ArgumentParser) -> None:
-    """Everything behind ``memtui place``."""
-    made.add_argument(
-        "what",
-        metavar="WHAT",
-        choices=PLACE,
-        help="profile (time a training step), compare (do two ways of timing agree), solve (what may live in slow "
-        "memory), show (a screen)",
-    )
-    made.add_argument(
-        "file",
-        metavar="FILE",
-        type=Path,
-        help="a placement profile; what to profile: mlp, conv, transformer, or FILE.py:function (returns model, "
-        "inputs, loss)",
-    )
-    made.add_argument("--json", action="store_true", help="as one JSON document")
-    made.add_argument(
-        "--mode",
-        type=values.timings,
-        metavar="MODE",
-        help=f"which times, of {', '.join(TIMINGS)}: those to measure, with commas (all), or the one to solve "
-        "with (those of most configurations)",
-    )
-    _add_profile(made.add_argument_group("profile"))
-    group = made.add_argument_group("solve")
-    room = group.add_mutually_exclusive_group()
-    room.add_argument("--limit", type=values.size, metavar="SIZE", help="of fast memory for intermediate tensors: 8GiB")
-    room.add_argument(
-        "--ratio", type=values.ratio, metavar="P:D", help="slow to fast: 1:1 is half of the most that is alive at once"
-    )
-    group.add_argument(
-        "--formulation",
-        choices=FORMULATIONS,
-        default="static",
-        help="tensors stay where they are made (static), are moved between ops (sync) or during them, too (async), or "
-        "go where there is room when they are made (first-touch)",
-    )
-    group.add_argument("--slow", metavar="POOL", help="the slow pool (default: the first one of the profile)")
-    group.add_argument("--pareto", action="store_true", help="the time of a step by fast memory, from none to all")
-    group.add_argument(
-        "--time-limit", type=values.duration, default=60.0, metavar="S", help="then the best that was found (60)"
-    )
-    group.add_argument("--run", dest="execute", action="store_true", help="execute the plan and check its results")
-    group.add_argument("--model", metavar="FILE.py:function", help="that was profiled, to let its code be run")
+TEXTS = {
+    "profile": "time a training step: every op with each of its tensors in each memory",
+    "compare": "whether ways of timing agree, and what slow memory does to an op",
+    "solve": "what may live in slow memory, and what that costs",
+    "show": "a profile on the screen; it may still grow",
+}
 
 
-def _add_profile(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
+def add_place(made: Parser, common: Parser, screen: Parser) -> dict[str, Parser]:
+    """Everything behind ``memtui place``; the parser of each of its commands.
+
+    ``common`` and ``screen``: options of all commands, and of a screen.
+    """
+    verbs = made.add_subparsers(title="what it does", metavar="WHAT", dest="what", required=True)
+    parsers: dict[str, Parser] = {}
+    for name in PLACE:
+        parents = [common, screen] if name in ("profile", "show") else [common]
+        parsers[name] = verbs.add_parser(name, help=TEXTS[name], description=TEXTS[name], parents=parents)
+        _ADD[name](parsers[name])
+    return parsers
+
+
+def _add_profile(made: Parser) -> None:
+    made.add_argument(
+        "file", metavar="MODEL", help="mlp, conv, transformer, or FILE.py:function (returns model, inputs, loss)"
+    )
+    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="profile; one that was broken off goes on")
+    made.add_argument("--force", action="store_true", help="overwrite a profile that is there")
+    made.add_argument(
         "--pools",
         default="dram,emulated:29,12",
         metavar="LIST",
         help="of dram, numa:NODE, file:FOLDER, huge, emulated:READ,WRITE (GB/s), cuda, pinned, pageable, the fast one "
         "first (dram,emulated:29,12)",
     )
-    group.add_argument("-o", "--output", type=Path, metavar="FILE", help="profile; one that was broken off goes on")
-    group.add_argument("--force", action="store_true", help="overwrite a profile that is there")
-    group.add_argument(
+    made.add_argument(
+        "--mode", type=values.timings, metavar="LIST", help=f"ways of timing, of {', '.join(TIMINGS)} (all)"
+    )
+    made.add_argument(
         "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
     )
-    group.add_argument(
+    made.add_argument(
         "--seconds", type=values.duration, default=0.1, metavar="T", help="for each configuration or run (0.1)"
     )
-    group.add_argument(
-        "--batch", type=values.batch, default=256, metavar="N", help="of mlp, conv and transformer (256)"
-    )
-    group.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of an op (all CPUs but one)")
-    group.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters, inputs and the order (0)")
-    group.add_argument(
+    made.add_argument("--batch", type=values.batch, default=256, metavar="N", help="of mlp, conv and transformer (256)")
+    made.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of an op (all CPUs but one)")
+    made.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters, inputs and the order (0)")
+    made.add_argument(
         "--cache", type=Path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
     )
+    made.add_argument(
+        "--again", action="store_true", help="measure everything now: take no times from the cache or the profile"
+    )
+    _add_json(made)
+
+
+def _add_compare(made: Parser) -> None:
+    _add_file(made)
+    _add_json(made)
+
+
+def _add_solve(made: Parser) -> None:
+    _add_file(made)
+    room = made.add_mutually_exclusive_group()
+    room.add_argument("--limit", type=values.size, metavar="SIZE", help="of fast memory for intermediate tensors: 8GiB")
+    room.add_argument(
+        "--ratio", type=values.ratio, metavar="P:D", help="slow to fast: 1:1 is half of the most that is alive at once"
+    )
+    made.add_argument(
+        "--formulation",
+        choices=FORMULATIONS,
+        default="static",
+        help="tensors stay where they are made (static), are moved between ops (sync) or during them, too (async), or "
+        "go where there is room when they are made (first-touch)",
+    )
+    made.add_argument("--slow", metavar="POOL", help="the slow pool (default: the first one of the profile)")
+    made.add_argument(
+        "--mode",
+        type=values.timings,
+        metavar="MODE",
+        help=f"way of timing to rest upon, of {', '.join(TIMINGS)} (the one with most configurations)",
+    )
+    made.add_argument("--pareto", action="store_true", help="the time of a step by fast memory, from none to all")
+    made.add_argument(
+        "--time-limit", type=values.duration, default=60.0, metavar="S", help="then the best that was found (60)"
+    )
+    made.add_argument("--run", dest="execute", action="store_true", help="execute the plan and check its results")
+    made.add_argument("--model", metavar="FILE.py:function", help="that was profiled, to let its code be run")
+    _add_json(made)
+    # -1:2 is a wrong ratio, and no option: argparse knows that of whole numbers only, and has no public way to say it.
+    made._negative_number_matcher = re.compile(r"-\d")
+
+
+def _add_file(made: Parser) -> None:
+    made.add_argument("file", metavar="FILE", type=Path, help="a placement profile")
+
+
+def _add_json(made: Parser) -> None:
+    made.add_argument("--json", action="store_true", help="as one JSON document")
+
+
+_ADD = {"profile": _add_profile, "compare": _add_compare, "solve": _add_solve, "show": _add_file}

@@ -17,7 +17,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_map
 
-from memtui.placement.kernels import has_to_copy
+from memtui.placement import hindrance
+from memtui.placement.kernels import called, has_to_copy
 from memtui.placement.model import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Graph, Op, Tensor
 from memtui.placement.step import NoStep, Step
 
@@ -121,24 +122,22 @@ def capture(step: Step, name: str) -> Captured:
     flat, _ = tree_flatten(state)
     if any(tensor.device.type != "cpu" or tensor.layout != torch.strided for tensor in flat):
         raise NoStep(f"{name}: parameters and inputs have to be plain tensors in main memory")
+    if not any(parameter.requires_grad for parameter in state[0].values()):
+        why = "none of its parameters requires a gradient" if state[0] else "the model has no parameters"
+        raise NoStep(f"{name}: nothing to train: {why}")
     try:
         module = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*state)
+    except NoStep as error:
+        raise NoStep(f"{name}: {error}") from None
     except Exception as error:
-        raise NoStep(f"{name} cannot be captured: {_why(error)}") from error
+        raise NoStep(f"{name} cannot be captured: {hindrance.why(error, step, state)}") from error
     module.graph.eliminate_dead_code()
     module.recompile()
     given = {label: tensor.detach() for label, tensor in zip(step.names, flat, strict=True)}
-    return _Reader(module, given).read(name, state)
-
-
-def _why(error: Exception) -> str:
-    """One line that names the operator, where torch says which."""
-    line = next(filter(None, (line.strip() for line in str(error).splitlines())), type(error).__name__)
-    # torch's exceptions of tensors without data carry it: fake_tensor.DataDependentOutputException.
-    func = getattr(error, "func", None)
-    if func is not None:
-        return f"{func} needs to know the values of a tensor"
-    return f"{type(error).__name__}: {line[:300]}"
+    try:
+        return _Reader(module, given).read(name, state)
+    except NoStep as error:
+        raise NoStep(f"{name}: {error}{hindrance.first_of_values(step, state)}") from None
 
 
 class _Reader:
@@ -153,6 +152,7 @@ class _Reader:
         self._bytes: dict[str, torch.Tensor] = {}
         self._kernels: list[Kernel] = []
         self._changed: dict[Layout, None] = {}
+        self._grown: dict[str, Layout] = {}  # storages whose size only a real call tells
         self._kept: list[Any] = []  # so that no storage is taken for another one that came before
 
     def read(self, name: str, state: tuple[Any, ...]) -> Captured:
@@ -172,7 +172,7 @@ class _Reader:
             else:
                 self._call(node)
         if not self._kernels:
-            raise NoStep(f"{name} has no kernel")
+            raise NoStep("the step has no op")
         final = {layout.storage for layout in results}
         graph = Graph(
             name, tuple(k.op for k in self._kernels), tuple(_with_role(t, final) for t in self._tensors.values())
@@ -233,6 +233,8 @@ class _Reader:
                 outputs.append(node.name if number == 0 else f"{node.name}.{number}")
                 self._storage_of[self._key(value)] = outputs[-1]
                 self._new(outputs[-1], value, INTERMEDIATE)
+                if not value.numel():
+                    self._grow(node, outputs[-1], number)
             layouts.append(self._layout(value) if fresh else None)
         for number, storage in enumerate(dict.fromkeys(layout.storage for layout in written)):
             base = self._tensors[storage]
@@ -260,6 +262,18 @@ class _Reader:
             )
         )
 
+    def _grow(self, node: torch.fx.Node, storage: str, number: int) -> None:
+        """Ask an operator for the size of a result that seems to be empty: of oneDNN's workspace it is not recorded."""
+        arguments, keywords = tree_map(_zeros, self._with_layouts((node.args, dict(node.kwargs))))
+        try:
+            with torch.no_grad():
+                real = tree_flatten(called(node.target, arguments, keywords))[0][number]
+        except (RuntimeError, ArithmeticError, LookupError):  # it does not like the numbers
+            return
+        if isinstance(real, torch.Tensor) and real.numel():
+            self._grown[storage] = Layout(storage, real.dtype, tuple(real.shape), tuple(real.stride()), 0)
+            self._tensors[storage] = Tensor(storage, real.untyped_storage().nbytes(), INTERMEDIATE)
+
     def _written(self, node: torch.fx.Node) -> list[Any]:
         """The arguments that the operator's schema says it writes."""
         schema = node.target._schema.arguments  # type: ignore[union-attr]
@@ -285,8 +299,11 @@ class _Reader:
         self._current[name] = name
 
     def _layout(self, value: torch.Tensor) -> Layout:
+        storage = self._storage_of[self._key(value)]
+        if storage in self._grown:
+            return self._grown[storage]
         return Layout(
-            self._storage_of[self._key(value)],
+            storage,
             value.dtype,
             tuple(value.shape),
             tuple(value.stride()),
@@ -303,17 +320,18 @@ class _Reader:
 
 def _copies(target: Any, arguments: Any, keywords: Any, made: Sequence[Layout | None], in_place: bool) -> bool:
     """Whether results can only be copied to their place, by a call on zeros."""
-
-    def zeros(leaf: Any) -> Any:
-        if not isinstance(leaf, Layout):
-            return leaf
-        return torch.empty_strided(leaf.shape, leaf.stride, dtype=leaf.dtype).zero_()
-
     if in_place:
         return any(layout is not None for layout in made)
     with torch.no_grad():
-        arguments, keywords = tree_map(zeros, (arguments, dict(keywords)))
-        return has_to_copy(target, arguments, keywords, [zeros(layout) for layout in made])
+        arguments, keywords = tree_map(_zeros, (arguments, dict(keywords)))
+        return has_to_copy(target, arguments, keywords, [_zeros(layout) for layout in made])
+
+
+def _zeros(leaf: Any) -> Any:
+    """A tensor of a layout; anything else as it is."""
+    if not isinstance(leaf, Layout):
+        return leaf
+    return torch.empty_strided(leaf.shape, leaf.stride, dtype=leaf.dtype).zero_()
 
 
 def _named(node: torch.fx.Node) -> dict[str, Any]:

@@ -13,14 +13,17 @@ from memtui.errors import UserError
 from memtui.foreign import visible
 from memtui.placement import text
 from memtui.placement.compare import Comparison, compare, modes_of
+from memtui.placement.enumerate import all_configurations
 from memtui.placement.measured import SINGLE, Profile
-from memtui.placement.plan import FIRST_TOUCH, Plan
+from memtui.placement.plan import ASYNC, FIRST_TOUCH, SYNC, Plan
 from memtui.placement.slowdown import effects
 from memtui.placement.solve.find import Ask, baselines, find, mode_of, problem_for, slow_pool
 from memtui.placement.solve.limit import limit_of
 from memtui.placement.solve.pareto import Point, curve
 from memtui.placement.solve.problem import Problem
+from memtui.placement.speeds import pool_plain
 from memtui.placement.store import ProfileFile
+from memtui.placement.worth import counted_ns, worth
 
 if TYPE_CHECKING:
     from memtui.placement.run import Ran
@@ -113,14 +116,22 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
     lines = [*text.head(profile)]
     if found is not None:
         lines += ["", *text.plan(found, against(asked.problem, asked.ask.limit_bytes))]
+        lines += ["", *worth(profile, slow, asked.problem.mode).lines(), *_of_moves(asked, found)]
     if ran:
         from memtui.placement import run
 
         lines += ["", *run.lines(ran[0], ran[1] if len(ran) > 1 else None)]
     if points:
-        lines += ["", *text.curve(points, args.formulation)]
+        lines += ["", *text.curve(points, args.formulation, profile.fast.name, asked.problem.all_fast_ns)]
     _print(lines)
     return 0
+
+
+def _of_moves(asked: _Asked, found: Plan) -> list[str]:
+    """What has to be said of the times of moves."""
+    if found.formulation not in (SYNC, ASYNC) or asked.problem.slow.knows_fixed:
+        return []
+    return ["an older memtui made this profile: its moves have no fixed time, so those of a few KiB seem to be free"]
 
 
 def _one_mode(modes: tuple[str, ...] | None) -> str | None:
@@ -183,18 +194,37 @@ def _plain(args: argparse.Namespace, asked: _Asked, found: Plan | None, points: 
         "file": str(args.file),
         **_about(asked.profile),
         "peak_bytes": held.peak_bytes,
+        "peak_bytes_in_pages": held.peak_bytes,
         "all_fast_ns": held.all_fast_ns,
         "first_touch_ns": held.first_touch_ns if found is not None else None,
         "plan": None if found is None else found.to_plain(),
         "pareto": [point.to_plain() for point in points],
+        "times_worth": worth(asked.profile, asked.problem.slow.name, asked.problem.mode).to_plain(),
+        "times": _times(asked),
     }
+
+
+def _times(asked: _Asked) -> list[dict[str, Any]]:
+    """Of every op in every configuration: what a plan can be added up from, with the moves that it has."""
+    profile, slow, mode = asked.profile, asked.problem.slow.name, asked.problem.mode
+    return [
+        {
+            "op": op.name,
+            "configuration": made.to_plain(),
+            "median_ns": ns,
+            "counted_ns": counted_ns(profile, op.name, made, slow, mode),
+            "samples": len(profile.times[op.name, made, mode].time_ns),
+        }
+        for op, made in all_configurations(profile.graph, (profile.fast.name, slow))
+        if (ns := profile.typical_ns(op.name, made, mode)) is not None
+    ]
 
 
 def _about(profile: Profile) -> dict[str, Any]:
     return {
         "graph": profile.graph.name,
         "ops": len(profile.graph.ops),
-        "pools": [pool.to_plain() for pool in profile.pools],
+        "pools": [pool_plain(profile, pool) for pool in profile.pools],
         "emulated": list(profile.emulated),
     }
 
@@ -205,7 +235,7 @@ def show(args: argparse.Namespace, file: ProfileFile) -> int:
     from memtui.terminal import prepare, require_terminal
 
     file.profile()  # what is wrong with it is said without a screen
-    require_terminal()
+    require_terminal(instead="use `memtui place compare` or `memtui place solve`, which print what is in a profile")
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
     return run_placement(file)
 

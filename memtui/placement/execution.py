@@ -8,30 +8,23 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
 from memtui.placement import memory
 from memtui.placement.arena import Arenas, lay_out
+from memtui.placement.kernels import is_recorded
 from memtui.placement.machine import Call, Machine
+from memtui.placement.moving import Copy, Mover
 from memtui.placement.plan import Move, Plan
 
 WARM_UPS = 2
 CLOSE = 1e-4  # relative; what another order of the same sums may make of 32-bit numbers
-
-
-@dataclass
-class Copy:
-    """One move of a plan with its memory; ``wait_ns`` is what emulated memory adds."""
-
-    target: torch.Tensor
-    source: torch.Tensor
-    wait_ns: float
 
 
 @dataclass
@@ -57,7 +50,7 @@ class Execution:
         for move in sorted(plan.moves, key=lambda move: move.target == plan.fast):
             copy = self._copy(move)
             (self.stages[move.op].meanwhile if move.overlapped else self.stages[move.op].before).append(copy)
-        self._mover = ThreadPoolExecutor(1, "mover") if any(stage.meanwhile for stage in self.stages) else None
+        self._mover = Mover(machine.clock, machine.wait_for_device)
 
     def _bytes(self, storage: str, pool: str, op: int) -> torch.Tensor:
         piece = self.arenas.piece(storage, pool, op)
@@ -88,31 +81,16 @@ class Execution:
 
     def run(self) -> tuple[list[float], float]:
         """(time of each op with what it waits for, time of all moves that ops wait for), in ns."""
-        clock, machine = self._machine.clock, self._machine
+        machine = self._machine
         ops, moves = [], 0.0
         for stage in self.stages:
             if stage.before:
-                begin = clock.now_ns()
-                for copy in stage.before:
-                    self._move(copy, clock.wait)
-                machine.wait_for_device()
-                moves += clock.now_ns() - begin
-            if not stage.meanwhile:
+                moves += self._mover.now(stage.before)
+            if stage.meanwhile:
+                ops.append(self._mover.during(stage.meanwhile, partial(machine.timed_ns, stage.call))[0])
+            else:
                 ops.append(float(machine.timed_ns(stage.call)))
-                continue
-            assert self._mover is not None
-            begin = clock.now_ns()
-            moved: list[Future[None]] = [self._mover.submit(self._move, c, clock.rest) for c in stage.meanwhile]
-            machine.timed_ns(stage.call)
-            for future in moved:
-                future.result()
-            ops.append(float(clock.now_ns() - begin))
         return ops, moves
-
-    def _move(self, copy: Copy, wait: Callable[[float], None]) -> None:
-        copy.target.copy_(copy.source, non_blocking=True)
-        if copy.wait_ns:
-            wait(copy.wait_ns)
 
     def pages(self) -> dict[str, dict[str, int]]:
         """Pages of each arena by the NUMA node that they are on, as far as the kernel tells."""
@@ -127,8 +105,7 @@ class Execution:
         return found
 
     def close(self) -> None:
-        if self._mover is not None:
-            self._mover.shutdown()
+        self._mover.close()
 
 
 def execute(
@@ -165,8 +142,9 @@ def execute(
         for turn in range(WARM_UPS + repeats):
             for at in chance.sample(range(len(plans)), len(plans)):
                 still_wanted()
-                machine.refresh(seed)
-                took = executions[at].run()
+                for _ in range(2):  # in a training the run before is one of the same plan, which leaves caches to it
+                    machine.refresh(seed)
+                    took = executions[at].run()
                 if turn >= WARM_UPS:
                     runs[at].append(took)
         for execution, made, into in zip(executions, runs, found, strict=True):
@@ -188,7 +166,11 @@ def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
         return machine.results()
     kept = {storage: given.clone() for storage, given in captured.given.items()}
     torch.manual_seed(seed)
-    flat, _ = tree_flatten(captured.module(*captured.inputs))
+    # Without gradients nothing is recorded; some operators still have to be told that it is a training step.
+    recorded = any(is_recorded(kernel.target) for kernel in captured.kernels)
+    inputs = tree_map(lambda tensor: tensor.detach(), captured.inputs)
+    with torch.set_grad_enabled(recorded):
+        flat, _ = tree_flatten(captured.module(*inputs))
     changed = [layout.over(captured.given[layout.storage]).clone() for layout in captured.changed]
     for storage, before in kept.items():
         captured.given[storage].copy_(before)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from memtui.errors import UserError
-from memtui.session.store import SessionError, application_id, sqlite_header
+from memtui.session.store import PLACEMENT_ID, SessionError, application_id, sqlite_header
 
-APPLICATION_ID = 0x4D54504C  # "MTPL" in the SQLite header
+APPLICATION_ID = PLACEMENT_ID  # in the SQLite header
 _KIND = "placement profile"
 
 

@@ -10,7 +10,22 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 _OF_NEW = ("dtype", "layout", "device", "pin_memory")
+# What the backward pass needs of them they leave only while gradients are recorded.
+_RECORDED = ("aten.mkldnn_rnn_layer.default",)
 Out = tuple[Any, tuple[str, ...]]  # an overload, and the names of its out arguments
+
+
+def is_recorded(target: Any) -> bool:
+    """Whether an operator does in a training step what it does not while gradients are off."""
+    return str(target) in _RECORDED
+
+
+def called(target: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    """What an operator returns in a training step, of tensors that have no gradients."""
+    if not is_recorded(target):
+        return target(*arguments, **keywords)
+    with torch.enable_grad():
+        return target(*arguments, **keywords)
 
 
 @lru_cache(512)
@@ -55,7 +70,7 @@ def has_to_copy(
         made: places for its results, each of them all of a memory.
     """
     variant = out_variant(target)
-    if variant is None or any(place is None for place in made) or len(made) != len(variant[1]):
+    if variant is None or any(place is None for place in made) or len(made) != len(variant[1]) or is_recorded(target):
         return True
     sizes = [place.untyped_storage().nbytes() for place in made if place is not None]
     try:
@@ -98,9 +113,9 @@ def caller(
         return _direct(variant, arguments, keywords, made)
 
     def copied() -> None:
-        results, _ = tree_flatten(target(*arguments, **keywords))
+        results, _ = tree_flatten(called(target, arguments, keywords))
         for place, result in zip(made, results, strict=True):
-            if place is not None:
+            if place is not None and result is not None:  # gradients that nobody asked for are not made
                 place.copy_(result)
 
     return copied

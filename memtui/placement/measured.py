@@ -27,6 +27,8 @@ from memtui.placement.plain import (
 )
 
 ISOLATED, SINGLE, SIMULTANEOUS = MODES = TIMINGS
+_WAYS = ("read", "write", "async_read", "async_write")
+_SPEEDS = (*(f"{way}_bytes_per_s" for way in _WAYS), *(f"{way}_fixed_ns" for way in _WAYS), "async_start_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ class Pool:
         write_bytes_per_s: of a copy from the fast pool into it.
         async_read_bytes_per_s: of such a copy while an op runs; None: cannot be done.
         async_write_bytes_per_s: the same the other way.
+        read_fixed_ns: what a copy from it into the fast pool takes beside its bytes; None: was not measured.
+        write_fixed_ns: the same of a copy into it.
+        async_read_fixed_ns: the same while an op runs.
+        async_write_fixed_ns: the same the other way.
+        async_start_ns: by how much an op is longer during which something is copied, however short that is.
     """
 
     name: str
@@ -50,6 +57,40 @@ class Pool:
     write_bytes_per_s: float | None = None
     async_read_bytes_per_s: float | None = None
     async_write_bytes_per_s: float | None = None
+    read_fixed_ns: float | None = None
+    write_fixed_ns: float | None = None
+    async_read_fixed_ns: float | None = None
+    async_write_fixed_ns: float | None = None
+    async_start_ns: float | None = None
+
+    @property
+    def knows_fixed(self) -> bool:
+        """Whether it was measured what a move takes beside its bytes; without, moves of a few KiB seem to be free."""
+        return self.read_fixed_ns is not None and self.write_fixed_ns is not None
+
+    def move_ns(self, size_bytes: int, *, into_fast: bool, meanwhile: bool = False) -> float | None:
+        """What a move between it and the fast pool takes: its fixed time, and its bytes by the bandwidth.
+
+        Args:
+            size_bytes: that are copied.
+            into_fast: out of this pool, or into it.
+            meanwhile: while an op runs, beside ``async_start_ns``.
+
+        Returns:
+            None where it cannot be done.
+        """
+        if meanwhile:
+            rates, fixed = (
+                (self.async_read_bytes_per_s, self.async_write_bytes_per_s),
+                (self.async_read_fixed_ns, self.async_write_fixed_ns),
+            )
+        else:
+            rates, fixed = (
+                (self.read_bytes_per_s, self.write_bytes_per_s),
+                (self.read_fixed_ns, self.write_fixed_ns),
+            )
+        rate = rates[not into_fast]
+        return None if rate is None else (fixed[not into_fast] or 0.0) + size_bytes * 1e9 / rate
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,7 +103,7 @@ class Pool:
             one(plain, "name", name),
             one(plain, "emulated", truth),
             one(plain, "note", text),
-            *(maybe(plain, f"{way}_bytes_per_s", positive) for way in ("read", "write", "async_read", "async_write")),
+            *(maybe(plain, each, positive if each.endswith("_per_s") else number) for each in _SPEEDS),
         )
 
 

@@ -11,7 +11,7 @@ import torch
 from memtui.placement.machine import Call, Machine
 from memtui.placement.model import Configuration
 
-LEAST, MOST = 5, 200  # samples of one configuration
+LEAST, MOST = 6, 200  # samples of one configuration; of fewer there is no 95 % interval of the median
 WARM_UPS = 2
 
 

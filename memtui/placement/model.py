@@ -257,11 +257,15 @@ class Graph:
     @cached_property
     def live_bytes(self) -> tuple[int, ...]:
         """While each op runs: bytes of all memory that counts and is alive."""
+        return self._live(1)
+
+    def _live(self, page_bytes: int) -> tuple[int, ...]:
         change = [0] * (len(self.ops) + 1)
         for storage in self.storages.values():
             if storage.counted:
-                change[storage.first] += storage.size_bytes
-                change[storage.last + 1] -= storage.size_bytes
+                size = -(-storage.size_bytes // page_bytes) * page_bytes
+                change[storage.first] += size
+                change[storage.last + 1] -= size
         live, now = [], 0
         for step in change[:-1]:
             now += step
@@ -272,6 +276,10 @@ class Graph:
     def peak_bytes(self) -> int:
         """The most that counts and is alive at once: so much fast memory holds everything."""
         return max(self.live_bytes)
+
+    def peak_in_pages(self, page_bytes: int) -> int:
+        """The same where each tensor takes whole pages: what limits of fast memory are held against (bytes)."""
+        return max(self._live(page_bytes))
 
     def to_plain(self) -> dict[str, Any]:
         return {

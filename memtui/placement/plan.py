@@ -51,8 +51,9 @@ class Move:
         op: index of the op that it is done before; where ``overlapped``, of the op that it is done during: then the
             storage is in the target only for ops after it, and takes room in fast memory while that op runs.
         size_bytes: copied.
-        time_ns: expected.
+        time_ns: expected, of the copy.
         overlapped: it is done while the op runs, and costs what it takes longer than that.
+        start_ns: by how much the op is longer in any case, where it is overlapped.
     """
 
     storage: str
@@ -62,6 +63,7 @@ class Move:
     size_bytes: int
     time_ns: float
     overlapped: bool = False
+    start_ns: float = 0.0
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "move") -> Move:
@@ -75,6 +77,7 @@ class Move:
             one(plain, "size_bytes", count),
             one(plain, "time_ns", number),
             one(plain, "overlapped", truth),
+            maybe(plain, "start_ns", number) or 0.0,
         )
 
 
@@ -101,6 +104,7 @@ class Plan:
         solver: what found it.
         address_bytes: fast memory from its lowest to its highest address when the plan is laid out
             (``solve.fragmentation``); None where that was not looked at.
+        why: what kept it from being optimal; empty where it is, and where that is not known.
     """
 
     formulation: str
@@ -120,6 +124,7 @@ class Plan:
     solve_s: float = 0.0
     solver: str = ""
     address_bytes: int | None = None
+    why: str = ""
 
     def __post_init__(self) -> None:
         for value, known in ((self.formulation, FORMULATIONS), (self.status, STATUSES)):
@@ -131,8 +136,8 @@ class Plan:
 
     @property
     def move_ns(self) -> float:
-        """Of the moves for which ops wait."""
-        return sum(move.time_ns for move in self.moves if not move.overlapped)
+        """Of the moves for which ops wait, and of starting the others."""
+        return sum(move.start_ns if move.overlapped else move.time_ns for move in self.moves)
 
     def pool_of(self, storage: str, op: int) -> str:
         """Where a storage lies while an op runs. Raises KeyError where it is not alive then, or was not placed."""
@@ -168,4 +173,5 @@ class Plan:
             one(plain, "solve_s", number),
             one(plain, "solver", text),
             maybe(plain, "address_bytes", count),
+            maybe(plain, "why", text) or "",
         )

@@ -8,9 +8,9 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,23 @@ from memtui.exclusive import exclusively
 from memtui.foreign import visible
 from memtui.placement import memory
 from memtui.placement.cache import Cache
+from memtui.placement.enumerate import pair_configurations
 from memtui.placement.measured import MODES, Pool, Profile
 from memtui.placement.model import Graph
 from memtui.placement.model_names import check_model
+from memtui.placement.plain import Damaged, count, positive
 from memtui.placement.pool_names import Asked, parse_pools
-from memtui.placement.profiling import Profiling, Step, Wanted
+from memtui.placement.profile_text import about, lines
+from memtui.placement.profiling import Profiling, Wanted
+from memtui.placement.shown import Shown
 from memtui.placement.store import ProfileFile, is_profile
 from memtui.placement.worker_process import BUSY, PlacementProcess
 from memtui.privilege import invoker, state_directory
 from memtui.probes.energy_source import lock_path
-from memtui.units import size, span
 
 Say = Callable[[str], None]
 CACHE = "place-cache.db"  # in the state directory
+_RATES = ("read", "written", "copied_from", "copied_to")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Request:
         batch: of a model that comes along.
         seed: of its parameters and inputs, and of the order of measurements.
         threads: of ops; 0: one less than there are CPUs.
+        anew: take nothing from the cache, or from a profile that is there.
     """
 
     model: str
@@ -55,6 +60,7 @@ class Request:
     batch: int
     seed: int
     threads: int
+    anew: bool = False
 
 
 def profile(args: argparse.Namespace, say: Say) -> int:
@@ -69,29 +75,43 @@ def profile(args: argparse.Namespace, say: Say) -> int:
         args.batch,
         args.seed,
         args.threads,
+        args.again,
     )
     if args.output is None:
         raise UserError("say where the profile goes: -o p.memtui")
     if os.path.lexists(args.output) and not is_profile(args.output):
         raise UserError(f"{args.output}: is there, and no profile")
+    if args.cache is not None and not args.cache.parent.is_dir():
+        raise UserError(f"--cache {args.cache}: there is no folder {args.cache.parent}; make it, or name another one")
     cache = args.cache or state_directory(invoker()) / CACHE
+
+    def work(shown: Shown) -> Profile:
+        return measure(request, args.output, cache, shown, force=args.force)
+
     if args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty():
         from memtui.placement.profile_screen import watched
 
-        def work() -> list[str]:
-            return lines(about(measure(request, args.output, cache, Shown(quiet=True), force=args.force), args.output))
-
-        return watched(args, args.output, work, say)
-    shown = Shown(quiet=args.json)
+        return watched(args, request, lambda shown: lines(about(work(shown), args.output, shown)), say)
+    line = not args.json and sys.stderr.isatty()
+    shown = Shown(_write_over) if line else Shown(begin=None if args.json else say)
     try:
-        found = measure(request, args.output, cache, shown, force=args.force)
+        found = work(shown)
     except KeyboardInterrupt:
-        shown.clear()
-        say(f"broken off; {shown.measured} times are kept, and the same command goes on from there")
+        if line:
+            _write_over("")
+        say(broken_off(args.output, request.modes))
         raise
-    plain = about(found, args.output)
+    if line:
+        _write_over("")
+    plain = about(found, args.output, shown)
     print(json.dumps(plain, indent=2) if args.json else "\n".join(map(visible, lines(plain))))
     return 0
+
+
+def _write_over(text: str) -> None:
+    """A line of standard error, in place of the one before."""
+    room = max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 3)  # and for ^C
+    print(f"\r\x1b[K{visible(text)[:room]}", end="", file=sys.stderr, flush=True)
 
 
 def _check_here(pools: tuple[Asked, ...]) -> None:
@@ -115,6 +135,7 @@ def measure(request: Request, output: Path, cache_path: Path, shown: Shown, *, f
             shown.phase(f"recording a step of {request.model}")
             captured = process.capture(request.model, request.batch, request.seed)
             graph: Graph = captured["graph"]
+            shown.phase("making the pools")
             made = process.pools([pool.name for pool in request.pools])
             environment: Mapping[str, Any] = process.ready["environment"]
             facts = {**environment, "pools": {pool["name"]: pool for pool in made}}
@@ -129,17 +150,22 @@ def measure(request: Request, output: Path, cache_path: Path, shown: Shown, *, f
                 **environment,
             }
             wanted = Wanted(graph, tuple(pool.name for pool in request.pools), request.modes, request.seconds)
-            profiling = Profiling(wanted, cache, process, facts, about_graph)
+            profiling = Profiling(wanted, cache, process, facts, about_graph, anew=request.anew)
             file = _gone_on_with(output, graph, made, told, force)
-            if file is None:
+            if file is None or request.anew:
                 shown.phase("how fast the pools are")
-                pools, speeds = _pools(made, _bandwidths(cache, process, facts))
+                bandwidths = _bandwidths(cache, process, {**environment, "pools": made}, shown, anew=request.anew)
+                pools, speeds = _pools(made, bandwidths)
                 resolution_ns = float(process.ready["resolution_ns"])
-                file = ProfileFile.create(output, graph, pools, resolution_ns, {**told, **speeds}, force=force)
-            for step in profiling.steps(file.measured()):
-                file.add(step.samples)
+                if file is None:
+                    file = ProfileFile.create(output, graph, pools, resolution_ns, {**told, **speeds}, force=force)
+                else:
+                    file.renew(pools, resolution_ns, {**told, **speeds})
+            before = file.measured()
+            shown.count(before, {mode: of for mode, (_, of) in far(file.profile(), request.modes).items()})
+            for step in profiling.steps(before):
+                file.replace(step.samples)
                 shown.step(step)
-        shown.clear()
         return file.profile()
 
 
@@ -156,14 +182,32 @@ def _gone_on_with(
     return ProfileFile(path)
 
 
-def _bandwidths(cache: Cache, process: PlacementProcess, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Measured once for a machine and its pools: plans that rest upon them should not change with every profile."""
-    what = {**facts, "what": "bandwidths"}
-    found = cache.get(what)
-    if found is None:
-        found = process.bandwidths()
-        cache.put([(what, found)])
+def _bandwidths(
+    cache: Cache, process: PlacementProcess, facts: Mapping[str, Any], shown: Shown, *, anew: bool
+) -> list[dict[str, Any]]:
+    """Measured once for a machine and its pools: plans that rest upon them should not change with every profile.
+
+    ``facts`` has the pools in their order: the first is the one that the others are copied from and to.
+    """
+    what = {**facts, "what": "moves"}
+    kept = None if anew else _checked(cache.get(what), len(facts["pools"]))
+    if kept is not None:
+        shown.bandwidths_ns = kept["sitting"]
+        return list(kept["pools"])
+    sitting = time.time_ns()
+    found = process.bandwidths()
+    cache.put([(what, {"pools": found, "sitting": sitting})])
     return list(found)
+
+
+def _checked(kept: Any, pools: int) -> dict[str, Any] | None:
+    """What a cache holds, if that is what it should be."""
+    try:
+        found = [positive(each[way], way) for each in kept["pools"] for way in _RATES]
+        count(kept["sitting"], "sitting")
+    except (Damaged, KeyError, TypeError):
+        return None
+    return dict(kept) if len(found) == pools * len(_RATES) else None
 
 
 def _pools(
@@ -171,8 +215,9 @@ def _pools(
 ) -> tuple[list[Pool], dict[str, str | int | float]]:
     """The pools, and what else was measured of them: bytes a second of reading and of writing."""
     ways = ("copied_from", "copied_to", "copied_from_meanwhile", "copied_to_meanwhile")
+    measured = (*ways, *(f"{way}_fixed_ns" for way in ways), "meanwhile_start_ns")
     pools = [
-        Pool(pool["name"], pool["emulated"], pool["note"], *(found[way] for way in ways))
+        Pool(pool["name"], pool["emulated"], pool["note"], *(found.get(each) for each in measured))
         for pool, found in zip(made, bandwidths, strict=True)
     ]
     speeds: dict[str, str | int | float] = {}
@@ -181,85 +226,17 @@ def _pools(
     return pools, speeds
 
 
-@dataclass
-class Shown:
-    """Progress on standard error: a line that is written over where that is a terminal, nothing otherwise."""
-
-    quiet: bool = False
-    cached: int = 0
-    measured: int = 0
-    _begin_s: float = field(default_factory=time.monotonic)
-    _drawn: bool = False
-    _text: str = ""
-
-    def phase(self, text: str) -> None:
-        self._text = text
-        self._draw(text)
-
-    def step(self, step: Step) -> None:
-        self.cached += step.cached
-        self.measured += len(step.samples) - step.cached
-        left = "" if step.left_s is None else f", {span(step.left_s)} left"
-        known = f", {self.cached} known before" if self.cached else ""
-        self._text = f"{step.mode}: {step.done} of {step.of}, {self.measured} measured{known}{left}"
-        self._draw(self._text)
-
-    def tick(self) -> None:
-        self._draw(f"{self._text} ({span(time.monotonic() - self._begin_s)})")
-
-    def clear(self) -> None:
-        if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def _draw(self, text: str) -> None:
-        if not self.quiet and sys.stderr.isatty():
-            print(f"\r\x1b[K{visible(text)}", end="", file=sys.stderr, flush=True)
-            self._drawn = True
+def far(profile: Profile, modes: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """How many configurations have times, and how many there are, in each of these ways of timing."""
+    of = len(pair_configurations(profile.graph, [pool.name for pool in profile.pools]))
+    return {mode: (sum(samples.mode == mode for samples in profile.samples), of) for mode in modes}
 
 
-def about(found: Profile, output: Path) -> dict[str, Any]:
-    """JSON-ready: what the file has."""
-    counts = {mode: sum(s.mode == mode for s in found.samples) for mode in MODES}
-    speeds = {
-        pool.name: {
-            "read_bytes_per_s": found.about.get(f"{pool.name} read"),
-            "written_bytes_per_s": found.about.get(f"{pool.name} written"),
-            "copied_from_bytes_per_s": pool.read_bytes_per_s,
-            "copied_to_bytes_per_s": pool.write_bytes_per_s,
-        }
-        for pool in found.pools
-    }
-    return {
-        "file": str(output),
-        "model": found.graph.name,
-        "ops": len(found.graph.ops),
-        "tensors": len(found.graph.tensors),
-        "peak_bytes": found.graph.peak_bytes,
-        "resolution_ns": found.resolution_ns,
-        "results_copied": found.about.get("results_copied"),
-        "pools": [pool.to_plain() | speeds[pool.name] for pool in found.pools],
-        "emulated": list(found.emulated),
-        "configurations": {mode: count for mode, count in counts.items() if count},
-    }
-
-
-def lines(plain: Mapping[str, Any]) -> list[str]:
-    """The same for people."""
-    found = [
-        f"{plain['model']}: {plain['ops']} ops, at most {size(plain['peak_bytes'])} of intermediate tensors at once",
-        f"{'pool':20} {'read':>9} {'written':>9} {'copy out':>9} {'copy in':>9}  GB/s",
-    ]
-    for pool in plain["pools"]:
-        ways = ("read", "written", "copied_from", "copied_to")
-        speeds = " ".join(f"{(pool[f'{way}_bytes_per_s'] or 0) / 1e9:9.1f}" for way in ways)
-        found.append(f"{pool['name']:20} {speeds}  {pool['note']}".rstrip())
-    for mode, count in plain["configurations"].items():
-        found.append(f"{mode}: {count} configurations")
-    if plain["results_copied"]:
-        found.append(
-            f"{plain['results_copied']} ops cannot write where they are told to: their times have a copy in them"
-        )
-    if plain["emulated"]:
-        found.append(f"emulated, so no measurement of a machine: {', '.join(plain['emulated'])}")
-    found.append(f"{plain['file']}: memtui place compare, solve and show read it")
-    return found
+def broken_off(path: Path, modes: Sequence[str]) -> str:
+    """What is left when measuring ends early."""
+    try:
+        counts = far(ProfileFile(path).profile(), modes)
+    except UserError:
+        return "broken off before there was a time to keep"
+    there, of = (sum(counts) for counts in zip(*counts.values(), strict=True))
+    return f"broken off, unfinished: {path} has {there} of {of} configurations; the same command goes on from there"

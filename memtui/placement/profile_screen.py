@@ -5,22 +5,52 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
-from memtui.beside import Beside
+from memtui.beside import Beside, Say
 from memtui.errors import UserError
 from memtui.foreign import visible
+from memtui.placement.profile_command import Request, broken_off
+from memtui.placement.shown import Shown
 from memtui.placement.store import ProfileFile, is_profile
 
 _LOOK_S = 0.1
+_INTERRUPTED = 130  # as of ^C without a screen
 
 
-def watched(args: argparse.Namespace, output: Path, work: Callable[[], list[str]], say: Callable[[str], None]) -> int:
+class _Measured:
+    """What measures, and what it said last."""
+
+    def __init__(self, work: Callable[[Shown], list[str]]) -> None:
+        def told(say: Say) -> list[str]:
+            return work(Shown(lambda text: say({"text": text})))
+
+        self.process = Beside(told)
+        self.text = "starting PyTorch ..."
+
+    @property
+    def goes_on(self) -> bool:
+        process = self.process
+        return not process.over and not process.conclusion and process.error is None
+
+    def hear(self, seconds: float) -> tuple[str, str]:
+        """A sentence about how far it is, and the role of its words; waits for so long at most."""
+        for word in self.process.hear(seconds):
+            self.text = word.get("text", self.text)
+        if self.process.error is not None:
+            return str(self.process.error), "warning"
+        if self.goes_on:
+            return self.text, "live"
+        return ("finished; q leaves", "live") if self.process.conclusion else ("it ended without a word", "warning")
+
+
+def watched(
+    args: argparse.Namespace, request: Request, work: Callable[[Shown], list[str]], say: Callable[[str], None]
+) -> int:
     """Measure and show; leaving the screen breaks it off. The exit code.
 
     Args:
-        args: how the screen is to look.
-        output: the profile, which grows.
+        args: where the profile goes, and how the screen is to look.
+        request: what is measured.
         work: measures, and returns what is to be said at the end; runs in a child, and no thread may run yet.
         say: takes a line for the user.
 
@@ -30,27 +60,30 @@ def watched(args: argparse.Namespace, output: Path, work: Callable[[], list[str]
     from memtui.terminal import prepare
 
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
+    output = args.output
     if args.force and is_profile(output):
         output.unlink()
-    process = Beside(lambda _: work())
+    measured = _Measured(work)
+    process = measured.process
     code = 0
     try:
-        print("starting PyTorch and recording a step ...", end="", file=sys.stderr, flush=True)
-        while not process.over and process.error is None and not is_profile(output):
-            process.hear(_LOOK_S)
+        while measured.goes_on and not is_profile(output):
+            print(f"\r\x1b[K{visible(measured.text)}", end="", file=sys.stderr, flush=True)
+            measured.hear(_LOOK_S)
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        if not process.over and process.error is None:
-            code = run_placement(ProfileFile(output))
-            process.hear(_LOOK_S)
+        if measured.goes_on:
+            code = run_placement(ProfileFile(output), measured.hear)
+            measured.hear(_LOOK_S)
     finally:
-        broken_off = not process.over and not process.conclusion and process.error is None
+        unfinished = measured.goes_on
         process.end()
     if process.error is not None:
         raise process.error
     for line in process.conclusion:
         print(visible(line))
-    if broken_off:
-        say("broken off; the same command goes on from there")
-    elif not process.conclusion:
+    if unfinished:
+        say(broken_off(output, request.modes))
+        return code or _INTERRUPTED
+    if not process.conclusion:
         raise UserError("measuring ended without a word", 1)
     return code

@@ -5,21 +5,21 @@ It asks a process that measures, and knows no torch.
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from memtui.placement.cache import Cache
 from memtui.placement.enumerate import pair_configurations
 from memtui.placement.measured import ISOLATED, SINGLE, Samples
 from memtui.placement.model import Configuration, Graph, Op
 from memtui.placement.plain import LARGEST
-from memtui.placement.rounds import Round, rounds
+from memtui.placement.rounds import Sitting, sittings
 
-TOGETHER = 8  # configurations, or arrangements of the graph, that are measured in turns, and kept together
+TOGETHER = 16  # configurations, or arrangements of the graph, that are measured in turns
 
+T = TypeVar("T")
 Key = tuple[str, Configuration, str]  # op, configuration, mode
 Facts = Mapping[str, Any]
 
@@ -55,11 +55,12 @@ class Step:
 
     Attributes:
         mode: of ``measured.MODES``.
-        samples: that there are now; each op, configuration and mode once in all steps.
+        samples: that there are now: of whole ops, and each op, configuration and mode once in all steps.
         cached: how many of them were known.
-        done: pieces of work of all modes that are done.
+        done: sittings of all modes that are done.
         of: so many there are.
         left_s: until the end, as it looks now.
+        measured_ns: when what was known was measured (UTC), each moment once.
     """
 
     mode: str
@@ -68,12 +69,28 @@ class Step:
     done: int
     of: int
     left_s: float | None
+    measured_ns: tuple[int, ...] = ()
 
 
 class Profiling:
-    """The work that a profile is."""
+    """The work that a profile is.
 
-    def __init__(self, wanted: Wanted, cache: Cache, process: Measures, facts: Facts, about_graph: str) -> None:
+    All times of an op come from one sitting, the one with everything in fast memory among them: held against those of
+    another day, when other things ran, they say nothing of its pools. So an op is taken from the cache as a whole, or
+    measured as a whole.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        cache: Cache,
+        process: Measures,
+        facts: Facts,
+        about_graph: str,
+        *,
+        anew: bool = False,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         """What to do it with.
 
         Args:
@@ -82,9 +99,15 @@ class Profiling:
             process: makes them.
             facts: what every time depends on: machine, threads, versions, the pools.
             about_graph: fingerprint of the graph and what was given to it, on which times of runs of it depend.
+            anew: take nothing from the cache.
+            now_ns: the time of day, by which sittings are told apart.
         """
         self._wanted, self._cache, self._process = wanted, cache, process
-        self._facts, self._about_graph = facts, about_graph
+        self._facts, self._about_graph, self._anew, self._now_ns = facts, about_graph, anew, now_ns
+        self._ops = {op.name: op for op in wanted.graph.ops}
+        self._found: dict[str, list[Configuration]] = {name: [] for name in self._ops}
+        for op, made in pair_configurations(wanted.graph, wanted.pools):
+            self._found[op.name].append(made)
 
     def steps(self, done: Iterable[Key] = ()) -> Iterator[Step]:
         """Do what is missing. Raises UserError.
@@ -95,118 +118,135 @@ class Profiling:
         known = {*done}
         work: list[tuple[str, Any]] = []
         for mode in self._wanted.modes:
-            pairs = [(op, c) for op, c in self._pairs() if (op.name, c, mode) not in known]
-            found = [self._samples(op.name, c, mode, value) for op, c in pairs if (value := self._get(op, c, mode))]
-            known |= {(s.op, s.configuration, s.mode) for s in found}
-            for part in _parts(found, 64):
-                yield Step(mode, tuple(part), len(part), 0, 0, None)
+            missing = {n for n, found in self._found.items() if not known.issuperset((n, made, mode) for made in found)}
+            for alike in self._alike() if mode == ISOLATED else [[op] for op in self._ops]:
+                if missing.isdisjoint(alike) or (kept := self._kept(alike, mode)) is None:
+                    continue
+                values, when = kept
+                found = [s for s in self._samples(alike, mode, values) if s.op in missing]
+                missing -= {*alike}
+                yield Step(mode, tuple(found), len(found), 0, 0, None, (when,))
             if mode == ISOLATED:
-                missing = [(op, c) for op, c in pairs if (op.name, c, mode) not in known]
-                work += [(mode, piece) for piece in pieces(missing)]
+                work += [(mode, (alike, missing)) for alike in self._alike() if not missing.isdisjoint(alike)]
             else:
+                ready = self._ops.keys() - missing
                 most = 1 if mode == SINGLE else None
-                ready = {(op, c) for op, c, way in known if way == mode}
-                work += [(mode, part) for part in _parts(self._rounds(ready, most), TOGETHER)]
+                work += [(mode, each) for each in sittings(self._wanted.graph, self._wanted.pools, ready, most)]
         begin = time.monotonic()
         for number, (mode, piece) in enumerate(work, 1):
-            made = self._alone(piece) if mode == ISOLATED else self._in_graph(mode, piece, known)
-            known |= {(s.op, s.configuration, s.mode) for s in made}
+            made = self._alone(*piece) if mode == ISOLATED else self._in_graph(mode, piece)
             left_s = (time.monotonic() - begin) / number * (len(work) - number)
             yield Step(mode, tuple(made), 0, number, len(work), left_s)
 
-    def _pairs(self) -> list[tuple[Op, Configuration]]:
-        return pair_configurations(self._wanted.graph, self._wanted.pools)
+    def _alike(self) -> list[list[str]]:
+        """Names of ops, those of one kind and key together: by themselves they are measured once."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for op in self._wanted.graph.ops:
+            found.setdefault((op.kind, op.key), []).append(op.name)
+        return [*found.values()]
 
-    def _rounds(self, ready: set[tuple[str, Configuration]], most: int | None) -> list[Round]:
-        fast, *slow = self._wanted.pools
-        found: list[Round] = []
-        done = {*ready}
-        for other in slow:
-            for each in rounds(self._wanted.graph, (fast, other), done, most):
-                found.append(each)
-                done |= {*each.present.items()}
-        return found
+    def _alone(self, alike: Sequence[str], missing: Iterable[str]) -> list[Samples]:
+        when, values = self._now_ns(), _Values()
+        for op, configurations in asks([self._ops[name] for name in alike], self._found):
+            for part in _parts(configurations):
+                times = self._process.isolated(op.name, part, self._wanted.seconds)
+                for made, found in zip(part, times, strict=True):
+                    values.add(made, found, range(len(found)))
+        plain = values.plain(when)
+        first = self._ops[alike[0]]
+        self._cache.put([(self._what(first, made, ISOLATED), value) for made, value in plain.items()])
+        return [s for s in self._samples(alike, ISOLATED, plain) if s.op in missing]
 
-    def _alone(self, piece: Piece) -> list[Samples]:
-        times = self._process.isolated(piece.op.name, piece.configurations, self._wanted.seconds)
-        values: dict[Configuration, dict[str, list[Any]]] = {
-            configuration: {"time_ns": list(found), "run": list(range(len(found)))}
-            for configuration, found in zip(piece.configurations, times, strict=True)
-        }
-        self._cache.put([(self._what(piece.op, made, ISOLATED), value) for made, value in values.items()])
-        return [self._samples(op.name, made, ISOLATED, values[made]) for op, made in piece.shared]
-
-    def _in_graph(self, mode: str, arrangements: Sequence[Round], known: set[Key]) -> list[Samples]:
-        """Times of every op in what it has in these rounds, where that was not known yet."""
-        graph = self._wanted.graph
-        runs = self._process.in_graph([each.placed for each in arrangements], self._wanted.seconds)
-        values: dict[tuple[str, Configuration], dict[str, list[Any]]] = {}
+    def _in_graph(self, mode: str, sitting: Sitting) -> list[Samples]:
+        """Times of every op that has all of its configurations in these rounds."""
+        when, values = self._now_ns(), {op: _Values() for op in sitting.ops}
         number = 0
-        for each, times in zip(arrangements, runs, strict=True):
-            for of_run in times:
-                for op, ns in zip(graph.ops, of_run, strict=True):
-                    made = each.present[op.name]
-                    if (op.name, made, mode) not in known:
-                        into = values.setdefault((op.name, made), {"time_ns": [], "run": []})
-                        into["time_ns"].append(ns)
-                        into["run"].append(number)
-                number += 1
-        ops = {op.name: op for op in graph.ops}
-        self._cache.put([(self._what(ops[op], made, mode), value) for (op, made), value in values.items()])
-        return [self._samples(op, made, mode, value) for (op, made), value in values.items()]
+        for part in _parts(sitting.rounds):
+            runs = self._process.in_graph([each.placed for each in part], self._wanted.seconds)
+            for each, times in zip(part, runs, strict=True):
+                for op in sitting.ops:
+                    at = self._wanted.graph.index[op]
+                    values[op].add(
+                        each.present[op], [of_run[at] for of_run in times], range(number, number + len(times))
+                    )
+                number += len(times)
+        plain = {op: each.plain(when) for op, each in values.items()}
+        self._cache.put(
+            [
+                (self._what(self._ops[op], made, mode), value)
+                for op, found in plain.items()
+                for made, value in found.items()
+            ]
+        )
+        return [samples for op, found in plain.items() for samples in self._samples([op], mode, found)]
 
     def _what(self, op: Op, configuration: Configuration, mode: str) -> Facts:
         """All that a measurement depends on."""
+        fast = self._wanted.pools[0]
         if mode == ISOLATED:
-            about = {"kind": op.kind, "key": op.key}
+            about = {"kind": op.kind, "key": op.key, "fast": fast}
         else:
-            about = {"graph": self._about_graph, "op": op.name, "fast": self._wanted.pools[0]}
-        pools = {name: self._facts["pools"][name] for name in {*configuration.pools, self._wanted.pools[0]}}
+            about = {"graph": self._about_graph, "op": op.name, "fast": fast}
+        pools = {name: self._facts["pools"][name] for name in {*configuration.pools, fast}}
         return {**self._facts, **about, "mode": mode, "pools": pools, "configuration": configuration.to_plain()}
 
-    def _get(self, op: Op, configuration: Configuration, mode: str) -> dict[str, list[Any]] | None:
-        value = self._cache.get(self._what(op, configuration, mode))
-        return value if _is_measurement(value) else None
+    def _kept(self, alike: Sequence[str], mode: str) -> tuple[dict[Configuration, Value], int] | None:
+        """What the cache has of ops that are measured together, and when that was; None unless it is of one sitting."""
+        values: dict[Configuration, Value] = {}
+        if self._anew:
+            return None
+        for made in dict.fromkeys(made for name in alike for made in self._found[name]):
+            value = self._cache.get(self._what(self._ops[alike[0]], made, mode))
+            if not _is_measurement(value):
+                return None
+            values[made] = value
+        moments = {value["sitting"] for value in values.values()}
+        return (values, moments.pop()) if len(moments) == 1 else None
 
-    def _samples(self, op: str, made: Configuration, mode: str, value: Mapping[str, Sequence[Any]]) -> Samples:
-        return Samples(op, made, mode, tuple(map(float, value["time_ns"])), tuple(value["run"]))
+    def _samples(self, alike: Sequence[str], mode: str, values: Mapping[Configuration, Value]) -> list[Samples]:
+        return [
+            Samples(op, made, mode, tuple(map(float, values[made]["time_ns"])), tuple(values[made]["run"]))
+            for op in alike
+            for made in self._found[op]
+        ]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Configurations of one op by itself that are measured in turns.
+Value = Mapping[str, Any]  # as it is cached: time_ns, run, and sitting: when it began (ns, UTC)
 
-    Attributes:
-        op: that is measured.
-        configurations: of it.
-        shared: all ops that have the times of these, as they are of its kind and key.
+
+class _Values:
+    """Times of one sitting by configuration."""
+
+    def __init__(self) -> None:
+        self._times: dict[Configuration, tuple[list[float], list[int]]] = {}
+
+    def add(self, made: Configuration, times: Sequence[float], runs: Iterable[int]) -> None:
+        into = self._times.setdefault(made, ([], []))
+        into[0].extend(times)
+        into[1].extend(runs)
+
+    def plain(self, when: int) -> dict[Configuration, Value]:
+        return {made: {"time_ns": t, "run": runs, "sitting": when} for made, (t, runs) in self._times.items()}
+
+
+def asks(alike: Sequence[Op], found: Mapping[str, Sequence[Configuration]]) -> Iterator[tuple[Op, list[Configuration]]]:
+    """Ops of one kind and key are measured once, each time with a configuration that the op itself has.
+
+    Where several have to be asked, each is with its first configuration, too, which all of them have.
     """
-
-    op: Op
-    configurations: tuple[Configuration, ...]
-    shared: tuple[tuple[Op, Configuration], ...]
-
-
-def pieces(missing: Sequence[tuple[Op, Configuration]]) -> list[Piece]:
-    """Ops of one kind and key are measured once, each time with a configuration that the op itself has."""
-    sharing: dict[tuple[str, str, Configuration], list[Op]] = {}
-    for op, configuration in missing:
-        sharing.setdefault((op.kind, op.key, configuration), []).append(op)
-    by_op: dict[str, list[tuple[Op, Configuration, list[Op]]]] = {}
-    for (_, _, configuration), ops in sharing.items():
-        by_op.setdefault(ops[0].name, []).append((ops[0], configuration, ops))
-    found = []
-    for entries in by_op.values():
-        for part in _parts(entries, TOGETHER):
-            shared = tuple((op, configuration) for _, configuration, ops in part for op in ops)
-            found.append(Piece(part[0][0], tuple(configuration for _, configuration, _ in part), shared))
-    return found
+    seen: set[Configuration] = set()
+    for op in alike:
+        own = [made for made in found[op.name] if made not in seen]
+        if own:
+            first = found[op.name][:1]
+            yield op, [*first, *(made for made in own if made not in first)]
+        seen |= {*own}
 
 
-def _parts(of: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    waiting = iter(of)
-    while part := list(itertools.islice(waiting, size)):
-        yield part
+def _parts(of: Sequence[T]) -> Iterator[list[T]]:
+    """Not more than are measured in turns, the first of all in each part."""
+    for at in range(1, max(2, len(of)), TOGETHER - 1):
+        yield [of[0], *of[at : at + TOGETHER - 1]]
 
 
 def _is_measurement(value: Any) -> bool:
@@ -220,4 +260,5 @@ def _is_measurement(value: Any) -> bool:
         and len(runs) == len(times)
         and all(type(t) in (int, float) and 0 <= t <= LARGEST for t in times)
         and all(type(run) is int and run >= 0 for run in runs)
+        and type(value.get("sitting")) is int
     )

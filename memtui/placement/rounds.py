@@ -1,7 +1,10 @@
-"""Which configurations are measured at one time: the greedy rule of nGraph's profiler.
+"""Which configurations are measured at one time: the greedy rule of nGraph's profiler, for whole ops.
 
 A configuration of an op also says where its neighbours' tensors lie. Ops that are measured together are so far apart
 that they share no tensor, and no neighbour: each is then measured among ops that know of one change only.
+
+All configurations of an op are measured in one sitting, the one with everything in fast memory among them: how busy the
+machine was differs from one sitting to the next, and would look like a difference of pools.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from memtui.placement.enumerate import all_configurations, configuration, usual_pool
+from memtui.placement.enumerate import configuration, pair_configurations, usual_pool
 from memtui.placement.model import Configuration, Graph
 
 T = TypeVar("T")
@@ -23,13 +26,26 @@ class Round:
     Attributes:
         tested: the configurations that it is for, by the op's name.
         present: what every op of the graph has in it: those that were tested, what their neighbours have from that,
-            and everything else in its usual place. All of them are measured and done with.
+            and everything else in its usual place.
         placed: pool of each storage that is not in its usual place.
     """
 
     tested: Mapping[str, Configuration]
     present: Mapping[str, Configuration]
     placed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sitting:
+    """Rounds that are measured in turns.
+
+    Attributes:
+        ops: names of those that have every configuration in one of the rounds: these are done with.
+        rounds: the first one has everything in its usual place.
+    """
+
+    ops: tuple[str, ...]
+    rounds: tuple[Round, ...]
 
 
 def neighbours(graph: Graph) -> dict[str, frozenset[str]]:
@@ -68,40 +84,47 @@ def pick(
     return taken
 
 
-def rounds(
-    graph: Graph,
-    pools: Sequence[str],
-    done: Iterable[tuple[str, Configuration]] = (),
-    most: int | None = None,
-) -> Iterator[Round]:
-    """Rounds until every configuration of every op was present in one.
+def sittings(
+    graph: Graph, pools: Sequence[str], done: Iterable[str] = (), most: int | None = None
+) -> Iterator[Sitting]:
+    """Sittings until every op had every configuration (``enumerate.pair_configurations``) in one of them.
 
     Args:
         graph: what is measured.
         pools: the usual one first.
-        done: (op, configuration) pairs that need no round, as where a profile is gone on with.
-        most: tested at a time; None: as many as the rule allows.
+        done: names of ops that need no measurement, as where a profile is gone on with.
+        most: ops that are tested at a time; None: as many as the rule allows.
     """
     near = neighbours(graph)
-    remaining = dict.fromkeys((op.name, made) for op, made in all_configurations(graph, pools))
-    for pair in done:
-        remaining.pop(pair, None)
+    wanted: dict[str, list[Configuration]] = {op.name: [] for op in graph.ops}
+    for op, made in pair_configurations(graph, pools):
+        wanted[op.name].append(made)
     usual = {storage: usual_pool(graph, storage, pools) for storage in graph.storages}
+    remaining = wanted.keys() - {*done}
+    # Those with most configurations first: their neighbours' often come with them.
+    order = sorted((op.name for op in graph.ops), key=lambda name: -len(wanted[name]))
     while remaining:
-        tested = pick(remaining, near, most)
-        placed = _placed(graph, tested, usual)
-        present = {op.name: configuration(graph, op, (usual | placed).__getitem__) for op in graph.ops}
-        for pair in present.items():
-            remaining.pop(pair, None)
-        yield Round(tested, present, placed)
+        taken = pick(((name, wanted[name]) for name in order if name in remaining), near, most)
+        found = tuple(_round(graph, tested, usual) for tested in _together(taken))
+        seen: dict[str, set[Configuration]] = {name: {each.present[name] for each in found} for name in remaining}
+        ops = tuple(op.name for op in graph.ops if op.name in remaining and seen[op.name] >= {*wanted[op.name]})
+        remaining -= {*ops}
+        yield Sitting(ops, found)
 
 
-def _placed(graph: Graph, tested: Mapping[str, Configuration], usual: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _together(taken: Mapping[str, Sequence[Configuration]]) -> Iterator[dict[str, Configuration]]:
+    """Everything in its usual place, then each op in its next configuration; those with fewer begin anew."""
+    for number in range(max(map(len, taken.values()))):
+        yield {name: found[number % len(found)] for name, found in taken.items()}
+
+
+def _round(graph: Graph, tested: Mapping[str, Configuration], usual: Mapping[str, str]) -> Round:
+    placed: dict[str, str] = {}
     for name, made in tested.items():
         op = graph.ops[graph.index[name]]
         for tensor, pool in zip(op.tensors, made.pools, strict=True):
             storage = graph.tensor[tensor].storage
             if pool != usual[storage]:
-                found[storage] = pool
-    return found
+                placed[storage] = pool
+    present = {op.name: configuration(graph, op, ({**usual, **placed}).__getitem__) for op in graph.ops}
+    return Round(tested, present, placed)

@@ -15,7 +15,7 @@ from memtui.placement.model_names import check_model, is_own
 from memtui.placement.plan import Plan
 from memtui.placement.worker_process import BUSY, PlacementProcess
 from memtui.probes.energy_source import lock_path
-from memtui.units import duration, size
+from memtui.units import duration_ns, percent, size
 
 REPEATS = 30
 
@@ -113,7 +113,7 @@ def lines(ran: Ran, baseline: Ran | None) -> list[str]:
     """For people."""
     plan = ran.plan
     found = [
-        f"executed: {duration(ran.actual_ns / 1e9)}, predicted {duration(plan.predicted_ns / 1e9)} ({ran.error:+.1%})",
+        f"executed: {duration_ns(ran.actual_ns)}, {against_prediction(ran)}",
         f"  {size(ran.fast_bytes)} taken of {plan.fast}, {size(ran.slow_bytes)} of {plan.slow}",
         "  results are those of the unplaced step, "
         + ("bit by bit" if ran.equal else f"but for {ran.worst or 0:.1g} of their largest number"),
@@ -127,9 +127,29 @@ def lines(ran: Ran, baseline: Ran | None) -> list[str]:
             baseline.plan.predicted_ns / plan.predicted_ns,
         )
         found.append(f"  first touch takes {actual:.3f} times as long, predicted {predicted:.3f}")
+        if slower := not_worth(ran, baseline):
+            found.append(f"  {slower}")
     if plan.emulated:
         found.append(f"  {plan.slow} is emulated: this checks the solver, and tells nothing of a machine")
     return found
+
+
+def against_prediction(ran: Ran) -> str:
+    """How the time that was taken lies to the one that was predicted."""
+    predicted = f"predicted {duration_ns(ran.plan.predicted_ns)}"
+    if not ran.actual_ns or not ran.plan.predicted_ns:
+        return predicted
+    times = ran.actual_ns / ran.plan.predicted_ns
+    how = f"took {times:.2f} times as long" if times >= 1 else f"was {1 / times:.2f} times as fast"
+    return f"{predicted}: it {how} as predicted"
+
+
+def not_worth(ran: Ran, baseline: Ran) -> str:
+    """One line where a plan is slower than first touch though it was to be faster; empty otherwise."""
+    if ran.plan.predicted_ns >= baseline.plan.predicted_ns or ran.actual_ns <= baseline.actual_ns:
+        return ""
+    by = ran.actual_ns / baseline.actual_ns - 1
+    return f"slower than first touch by {percent(by)} though predicted faster: here this plan does not pay"
 
 
 def _model(about: Mapping[str, Any], model: str | None) -> str:

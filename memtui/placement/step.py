@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from memtui.nearest import nearest
 from memtui.placement.model_names import OWN, is_own
 
 LEARNING_RATE = 0.1
@@ -39,8 +41,13 @@ class Step:
     def __call__(
         self, parameters: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], inputs: Sequence[torch.Tensor]
     ) -> list[torch.Tensor]:
-        """The parameters after the step; buffers are changed where they lie."""
+        """The parameters after the step; buffers are changed where they lie. Raises NoStep."""
         loss = self.loss(torch.func.functional_call(self.model, {**parameters, **buffers}, tuple(inputs)))
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            what = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+            raise NoStep(f"the loss has to be a tensor of one number, and is {what}")
+        if not loss.requires_grad:
+            raise NoStep("nothing to train: the loss does not depend on any parameter")
         learning = [p for p in parameters.values() if p.requires_grad]
         gradients = torch.autograd.grad(loss, learning, allow_unused=True)
         return [p - LEARNING_RATE * g for p, g in zip(learning, gradients, strict=True) if g is not None]
@@ -124,9 +131,16 @@ def _own(name: str) -> Step:
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
+        if not callable(getattr(module, function, None)):
+            raise NoStep(f"{path} has no function {function}; {_meant(function, module)}")
         made = getattr(module, function)()
+    except NoStep:
+        raise
     except Exception as error:
-        raise NoStep(f"{name}: {type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
+        from memtui.placement.hindrance import where
+
+        line = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise NoStep(f"{name}: {line}{where(error.__traceback__)}") from error
     try:
         model, inputs, loss = made
         inputs = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
@@ -138,3 +152,10 @@ def _own(name: str) -> Step:
             f"{name} has to return a torch.nn.Module, its input tensors, and a function from its output to the loss"
         )
     return Step(model, inputs, loss)
+
+
+def _meant(function: str, module: ModuleType) -> str:
+    """The functions of a file that could be meant."""
+    own = [name for name, value in vars(module).items() if isinstance(value, FunctionType) and name[:1] != "_"]
+    own = [name for name in own if getattr(module, name).__module__ == module.__name__]
+    return nearest(function, own) if own else "it has none"

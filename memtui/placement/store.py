@@ -65,12 +65,7 @@ class ProfileFile:
                 raise UserError(f"{path}: {what}")
             for old in (path, *beside(path)):
                 old.unlink(missing_ok=True)
-        meta = {
-            "graph": graph.to_plain(),
-            "pools": [pool.to_plain() for pool in pools],
-            "resolution_ns": resolution_ns,
-            "about": about or {},
-        }
+        meta = {"graph": graph.to_plain(), **_of_machine(pools, resolution_ns, about)}
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -87,8 +82,25 @@ class ProfileFile:
         seal(path)
         return cls(path)
 
+    def renew(
+        self, pools: Sequence[Pool], resolution_ns: float, about: dict[str, str | int | float] | None = None
+    ) -> None:
+        """Forget all samples, plans and curves, to measure the same graph with the same pools anew."""
+        rows = [(_json(value), key) for key, value in _of_machine(pools, resolution_ns, about).items()]
+        with self._writing() as connection:
+            for table in ("sample", "plan", "curve"):
+                connection.execute(f"DELETE FROM {table}")
+            connection.executemany("UPDATE meta SET value = ? WHERE key = ?", rows)
+
     def add(self, samples: Iterable[Samples]) -> None:
         """Take in what a round measured: all of it or nothing. Samples of one key add up."""
+        self._add(samples, ())
+
+    def replace(self, samples: Sequence[Samples]) -> None:
+        """The same with whole ops, in place of what there was of them: of one sitting, or none."""
+        self._add(samples, {(s.op, s.mode) for s in samples})
+
+    def _add(self, samples: Iterable[Samples], instead_of: Iterable[tuple[str, str]]) -> None:
         rows = [
             (
                 s.op,
@@ -100,6 +112,7 @@ class ProfileFile:
             for s in samples
         ]
         with self._writing() as connection:
+            connection.executemany("DELETE FROM sample WHERE op = ? AND mode = ?", instead_of)
             connection.executemany(
                 "INSERT INTO sample(op, configuration, mode, time_ns, run) VALUES (?, ?, ?, ?, ?)", rows
             )
@@ -193,6 +206,12 @@ class ProfileFile:
             raise UserError(
                 f"{self.path}: is no placement profile: its tables are not those of format {SCHEMA_VERSION}"
             )
+
+
+def _of_machine(
+    pools: Sequence[Pool], resolution_ns: float, about: dict[str, str | int | float] | None
+) -> dict[str, Any]:
+    return {"pools": [pool.to_plain() for pool in pools], "resolution_ns": resolution_ns, "about": about or {}}
 
 
 def _json(value: Any) -> str:

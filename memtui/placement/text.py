@@ -11,13 +11,14 @@ from memtui.placement.measured import Profile
 from memtui.placement.plan import ASYNC, BASELINE, OPTIMAL, Move, Plan
 from memtui.placement.slowdown import Effect
 from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.problem import PAGE_BYTES
 from memtui.units import duration_ns, percent, size, span
 
 MOST_ROWS = 20  # of a list; JSON has all of them
 BAR = 30
 COLUMNS = 100  # that sentences are wrapped to
 PLOT_WIDTH, PLOT_HEIGHT = 56, 12
-PLAN, TOUCH, BOTH = "o", "x", "#"
+PLAN, TOUCH, BOTH, ALL_FAST = "o", "x", "#", "."
 EMULATED = "emulated: fast memory with waits in it, so these figures check the solver and tell nothing of a machine"
 
 
@@ -108,7 +109,7 @@ class Against:
 def plan(found: Plan, against: Against) -> Iterator[str]:
     """A plan: what it costs, what may live in slow memory, what is moved."""
     limit = f"at most {_exactly(found.limit_bytes)} in {found.fast}"
-    yield f"{found.formulation}, {limit} of {size(against.peak_bytes)} alive"
+    yield f"{found.formulation}, {limit} of {size(against.peak_bytes)} alive, in pages of {size(PAGE_BYTES)}"
     yield ""
     yield from _bars(found, against)
     yield ""
@@ -148,7 +149,8 @@ def _quality(found: Plan) -> str:
         return f"no placement of this kind is faster by more than {100 * (found.gap or 0):.2f} % ({by})"
     if found.gap is None:
         return f"the best that was found; how far it is from the optimum is not known ({by})"
-    return f"the best that was found: no placement of this kind is faster by more than {percent(found.gap)} ({by})"
+    why = f"; {found.why}" if found.why else ""
+    return f"the best that was found: no placement of this kind is faster by more than {percent(found.gap)} ({by}){why}"
 
 
 def _slow(found: Plan, against: Against) -> Iterator[str]:
@@ -192,21 +194,28 @@ def _when(move: Move) -> str:
     return f"{'during' if move.overlapped else 'before'} op {move.op}"
 
 
-def curve(points: Sequence[Point], formulation: str) -> Iterator[str]:
-    """The curve as a picture of characters, and its points below."""
+def curve(points: Sequence[Point], formulation: str, fast: str, all_fast_ns: float | None) -> Iterator[str]:
+    """The curve as a picture of characters, and its points below; all in the fast pool is a line behind them."""
     if not points:
         return
-    yield f"time of a step by fast memory: {PLAN} {formulation} plan, {TOUCH} first touch, {BOTH} both"
-    times = [ns for p in points for ns in (p.predicted_ns, p.first_touch_ns) if ns is not None]
+    behind = "" if all_fast_ns is None else f", {ALL_FAST} all in {fast}"
+    yield f"time of a step by fast memory: {PLAN} {formulation} plan, {TOUCH} first touch, {BOTH} both{behind}"
+    times = [ns for p in points for ns in (p.predicted_ns, p.first_touch_ns, all_fast_ns) if ns is not None]
     low, high = min(times), max(times)
+
+    def row_of(ns: float) -> int:
+        return PLOT_HEIGHT - 1 - round((ns - low) / (high - low or 1) * (PLOT_HEIGHT - 1))
+
     cells = [[" "] * PLOT_WIDTH for _ in range(PLOT_HEIGHT)]
+    if all_fast_ns is not None:
+        cells[row_of(all_fast_ns)] = [ALL_FAST] * PLOT_WIDTH
     most = max(point.limit_bytes for point in points) or 1
     for point in points:
         x = round(point.limit_bytes / most * (PLOT_WIDTH - 1))
         for ns, mark in ((point.predicted_ns, PLAN), (point.first_touch_ns, TOUCH)):
             if ns is not None:
-                y = PLOT_HEIGHT - 1 - round((ns - low) / (high - low or 1) * (PLOT_HEIGHT - 1))
-                cells[y][x] = mark if cells[y][x] in (" ", mark) else BOTH
+                y = row_of(ns)
+                cells[y][x] = mark if cells[y][x] in (" ", ALL_FAST, mark) else BOTH
     for y, row in enumerate(cells):
         label = duration_ns(high) if not y else duration_ns(low) if y == PLOT_HEIGHT - 1 else ""
         yield f"  {label:>9} |{''.join(row)}".rstrip()

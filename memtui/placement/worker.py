@@ -24,6 +24,7 @@ from memtui.placement.pool_names import parse_pool
 from memtui.probes.host import processor_name
 from memtui.units import size
 
+SWITCH_S = 1e-4  # a thread that moves tensors waits no longer for one that computes in Python, or waits busily
 ROOM = 0.8  # of the memory that is free may be taken
 
 
@@ -145,6 +146,7 @@ def main() -> int:
     options = parser.parse_args()
     # From here on the standard streams are the user's model's, and lead nowhere.
     asked, told = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    sys.setswitchinterval(SWITCH_S)
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(nothing, stream)

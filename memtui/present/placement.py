@@ -8,6 +8,7 @@ from functools import cached_property
 
 from memtui.errors import UserError
 from memtui.placement.compare import WITHIN, Comparison, compare, modes_of
+from memtui.placement.enumerate import pair_configurations
 from memtui.placement.measured import SINGLE, Profile
 from memtui.placement.model import Configuration
 from memtui.placement.plan import Plan
@@ -31,8 +32,9 @@ from memtui.views_placement import (
     TimelineRow,
     TimelineView,
 )
+from memtui.widgets import text
 
-EMULATED = "EMULATED: checks the solver, no machine"
+EMULATED, EMULATED_SHORT = "EMULATED: checks the solver, no machine", "EMULATED"
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,40 @@ class Loaded:
         return modes_of(self.profile)
 
     @cached_property
+    def configurations(self) -> int:
+        """To be measured in each way of timing."""
+        return len(pair_configurations(self.profile.graph, [pool.name for pool in self.profile.pools]))
+
+    @cached_property
     def pairs(self) -> list[tuple[str, str]]:
         """Ways of timing that can be held against each other: (asked about, reference)."""
         reference = SINGLE if SINGLE in self.modes else self.modes[0] if self.modes else ""
         return [(mode, reference) for mode in reversed(self.modes) if mode != reference]
 
 
-def head(loaded: Loaded) -> str:
-    """What was measured, in a line."""
+def head(loaded: Loaded, cells: int) -> str:
+    """What was measured, in a line of so many cells. That a pool is emulated is said in any."""
     profile = loaded.profile
-    pools = ", ".join(f"{pool.name} ({EMULATED})" if pool.emulated else pool.name for pool in profile.pools)
-    return f"{pools}   {profile.graph.name}: {len(profile.graph.ops)} ops"
+    model, ops = profile.graph.name, f"{len(profile.graph.ops)} ops"
+    pools = [
+        ", ".join(f"{pool.name} ({words})" if pool.emulated else pool.name for pool in profile.pools)
+        for words in (EMULATED, EMULATED_SHORT)
+    ]
+    pools.append(f"{len(profile.pools)} pools" + (f" ({EMULATED_SHORT})" if profile.emulated else ""))
+    lines = [(model, f"{ops}   {each}") for each in pools]
+    lines.append((model.rpartition("/")[2], lines[-1][1]))
+    chosen = next((line for line in lines if sum(map(text.width, line)) + 2 <= cells), lines[-1])
+    room = max(1, min(text.width(chosen[0]), cells - text.width(chosen[1]) - 2))
+    return f"{text.fit(chosen[0], room)}: {chosen[1]}"
+
+
+def far(loaded: Loaded) -> str:
+    """How many configurations are measured of how many, where some are missing; empty otherwise."""
+    of = loaded.configurations
+    counts = {mode: sum(s.mode == mode for s in loaded.profile.samples) for mode in loaded.modes or ["measured"]}
+    if all(count >= of for count in counts.values()):
+        return ""
+    return "unfinished: " + ", ".join(f"{mode} {count} of {of}" for mode, count in counts.items()) + " configurations"
 
 
 def matrix(loaded: Loaded, slow: str, mode: str) -> MatrixView:
@@ -94,7 +119,7 @@ def scatter(loaded: Loaded, number: int) -> ScatterView:
     if not loaded.pairs:
         only = f"only {loaded.modes[0]} times are" if loaded.modes else "no times are"
         note = f"{only} in this profile: profile with another --mode, too, to compare them"
-        return ScatterView("", "", (), "", note)
+        return ScatterView("", "", (), (), note)
     up, across = loaded.pairs[number % len(loaded.pairs)]
     found = compare(loaded.profile, up, across)
     points = sorted(found.pairs, key=lambda pair: pair.second_ns)
@@ -106,25 +131,27 @@ def scatter(loaded: Loaded, number: int) -> ScatterView:
     )
 
 
-def _verdict(found: Comparison) -> str:
-    """In a line of a small screen."""
+def _verdict(found: Comparison) -> tuple[str, ...]:
+    """In a line, the longest first."""
     near, correlation = found.within(WITHIN), found.correlation
     if near is None:
-        return f"{found.verdict}: no time is above the noise floor"
-    order = "" if correlation is None else f" · logarithms correlate by {correlation:.3f}"
-    return f"{found.verdict} · {percent(near)} within {percent(WITHIN)}{order}"
+        return (f"{found.verdict}: no time is above the noise floor",)
+    said = f"{found.verdict} · {percent(near)} within {100 * WITHIN:.0f} %"
+    if correlation is None:
+        return (said,)
+    return f"{said} · logarithms correlate by {correlation:.3f}", f"{said} · log r {correlation:.3f}", said
 
 
 def timeline(loaded: Loaded, number: int) -> TimelineView:
     """One of the plans that are kept."""
     if not loaded.plans:
         note = "no plan is kept in this profile yet: memtui place solve FILE --ratio 1:1 finds one"
-        return TimelineView("", "", (), (), (), 0, note)
+        return TimelineView("", (), (), (), (), 0, note)
     plan = loaded.plans[number % len(loaded.plans)]
     try:
         problem = problem_of(loaded.profile, plan.slow, plan.mode, plan.limit_bytes)
     except UserError as error:
-        return TimelineView("", "", (), (), (), 0, f"the plan is not of this profile: {error}")
+        return TimelineView("", (), (), (), (), 0, f"the plan is not of this profile: {error}")
     ops, fast = len(problem.steps), list(problem.fixed_bytes)
     rows = []
     for item in problem.items:
@@ -138,20 +165,26 @@ def timeline(loaded: Loaded, number: int) -> TimelineView:
             arriving = any(op == k and into and meanwhile for op, into, meanwhile in moves)
             fast[k] += item.size_bytes if place == HERE_FAST or arriving else 0
         rows.append(TimelineRow(item.name, item.size_bytes, "".join(where), moves))
-    title = f"{plan.formulation}, {size(plan.limit_bytes)} in {plan.fast}"
-    words = f"{duration_ns(plan.predicted_ns)} predicted{_against(problem.all_fast_ns, plan)}"
+    title = f"{plan.formulation}, {size(plan.limit_bytes)} in {plan.fast}, {plan.mode} times"
+    more = _more(problem.all_fast_ns, plan)
+    words = [
+        [f"{duration_ns(plan.predicted_ns)} predicted{against}"]
+        for against in (f"{more} against all in {plan.fast}" if more else "", more)
+    ]
     if plan.gap is not None:
-        words += f" · at most {percent(plan.gap)} from the optimum"
+        words[0].append(f"at most {percent(plan.gap)} from the optimum")
+        words[1].append(f"gap {percent(plan.gap)}")
     if plan.moves:
-        words += f" · {len(plan.moves)} moves, ops wait {duration_ns(plan.move_ns)}"
+        for each in words:
+            each.append(f"{len(plan.moves)} moves, ops wait {duration_ns(plan.move_ns)}")
     names = tuple(step.name for step in problem.steps)
-    return TimelineView(title, words, names, tuple(rows), tuple(fast), plan.limit_bytes)
+    return TimelineView(
+        title, tuple(" · ".join(each) for each in words), names, tuple(rows), tuple(fast), plan.limit_bytes
+    )
 
 
-def _against(all_fast_ns: float | None, plan: Plan) -> str:
-    if not all_fast_ns:
-        return ""
-    return f", {100 * (plan.predicted_ns / all_fast_ns - 1):+.1f} % against all in {plan.fast}"
+def _more(all_fast_ns: float | None, plan: Plan) -> str:
+    return f", {100 * (plan.predicted_ns / all_fast_ns - 1):+.1f} %" if all_fast_ns else ""
 
 
 def curve(loaded: Loaded, number: int) -> CurveView:

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from memtui.screens.lists import ListScreen
+from memtui.screens.lists import ListScreen, fitting
 from memtui.screens.terminal_app import TerminalApp
 from memtui.views_bench import BenchRow, BenchView, Drawn
 from memtui.widgets import text
@@ -24,7 +24,12 @@ REFRESH_S = 0.5
 KEEP_DRAWN = 400  # readings of the power, two a second
 WORDS = 3  # lines about the selected row
 PHASES = ("idle", "data", "warm-up", "window")
-_KEYS = "↑ ↓ choose a row · q ends (finished rows stay) · the same command goes on later"
+_KEYS = (
+    ("↑ ↓ choose a row", 3),
+    ("End the newest", 4),
+    ("? help", 1),
+    ("q ends (finished rows stay, and the same command goes on later)", 1),
+)
 _NAMES = (
     "phase", "number", "of", "skipped", "window", "windows", "left_s", "power_w", "source", "sensor", "configuration",
 )  # fmt: skip
@@ -70,6 +75,7 @@ def grown(view: BenchView, word: dict[str, Any]) -> BenchView:
 class BenchScreen(ListScreen):
     """The finished rows have the cursor; it follows the newest until it is moved."""
 
+    HELP = "bench"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("end", "newest", "the newest row"),
         Binding("q,escape", "leave", "end"),
@@ -137,9 +143,8 @@ class BenchScreen(ListScreen):
         self.rows.show(ListingView("finished", self._columns, rows, _NONE))
         self._tell()
         self.said.show(f" {view.said[-1]}" if view.said else "")
-        self.foot.show(
-            f" {_KEYS}" if view.phase != "over" else " it is over: q leaves and prints what the rows amount to"
-        )
+        over = "it is over: q leaves and prints what the rows amount to"
+        self.foot.show(f" {fitting(_KEYS, width - 2) if view.phase != 'over' else over}")
 
     def _tell(self) -> None:
         """What there is to say of the selected row."""

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from memtui.learning.results import FAILED
 from memtui.learning.table import COLUMNS, figures
 from memtui.present.output import OutputLog
-from memtui.screens.lists import ListScreen
+from memtui.screens.lists import ListScreen, fitting
 from memtui.screens.terminal_app import TerminalApp
 from memtui.views_grid import INTERRUPTED, RUNNING, WAITING, GridRow, GridView
 from memtui.widgets import text
@@ -64,6 +64,7 @@ class _Seen(Message):
 class GridScreen(ListScreen):
     """The table has the cursor, which is on the run that goes on until it is moved; Enter shows what a run printed."""
 
+    HELP = "grid"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "what it printed"),
         Binding("tab", "other", "its output, or what it complained of"),
@@ -136,7 +137,7 @@ class GridScreen(ListScreen):
         order = f"sorted by {name} {'▲' if self._rising else '▼'}"
         self.rows.show(ListingView(f"runs, {order}", columns, shown, "looking ..."))
         self._tell(made.get(self.rows.selected))
-        self.foot.show(f" {_keys(view, self._log is not None)}")
+        self.foot.show(f" {fitting(_keys(view, self._log is not None), width - 2)}")
         self._show_output()
 
     @property
@@ -314,14 +315,20 @@ def _count(view: GridView) -> str:
     return f"{view.ended} of {len(view.rows)}{failed}{left}"
 
 
-def _keys(view: GridView, opened: bool) -> str:
+def _keys(view: GridView, opened: bool) -> list[tuple[str, int]]:
     """What q does first: it is what somebody in doubt wants to know."""
     if opened:
-        return "Esc back to the table · Tab its other file · ↑ ↓ PgUp PgDn scroll · q leaves"
+        return [
+            ("Esc back to the table", 1),
+            ("Tab its other file", 2),
+            ("↑ ↓ PgUp PgDn scroll", 3),
+            ("? help", 1),
+            ("q leaves", 1),
+        ]
     if view.own:
         leave = "q ends the run (the same command goes on later)"
     elif view.holder:
         leave = f"q leaves (process {view.holder} goes on)"
     else:
         leave = "q leaves"
-    return f"{leave} · Enter output · s S sort · End the run that goes on"
+    return [(leave, 1), ("Enter output", 2), ("s S sort", 3), ("? help", 1), ("End the run that goes on", 4)]

@@ -14,6 +14,8 @@ from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBarRender
 from textual.widgets import Static
 
+from memtui.screens.help_alone import ALONE
+
 _MARGIN, _COLUMN = " " * 2, 16  # of a sentence, and where the words for a key begin
 _HEADING = re.compile(r"(\S+(?: \S+)*) {2,}(\S.*)")  # a heading and what is said beside it
 ABOUT = {
@@ -45,22 +47,6 @@ Allocations                             of training steps (memtui trace) or of a
   Enter         on a layer: tensors and events of it and of what is below it; Esc: of all again
   space  +  -   fold or unfold the chosen layer, unfold all, fold all
   b             what it is made of, by kind of tensor or by the rules of MXNet's memory profiler (memtui breakdown)
-""",
-    "comparison": """\
-Sessions over one another               of memtui compare; A is the one that others have more or less than
-  Tab           memory of the programs, or their trainings, where there are both
-  x             seconds since each session began, or its share; of trainings iterations or seconds
-  m             below: RSS or VM; of trainings one recorded iteration, or all of them
-  r             touches that a memory holds for sure (LRU), or those that it misses at most
-  i             windows of one length, where theirs differ: neighbours are merged. That is known of stored pages of the
-                process with the most of them, so both sides are of that process alone.
-  d             the figures of each, or a line for each figure and condition that differs; left and right go
-                through the sessions where not all have room
-  n             the next note: what is to be known before they are held against one another
-  c  q          other colours; leave
-  WSS and RSS are medians over windows; reuse 95 %: within so much memory 95 % of returning touches came back; knee:
-  where the curve of touches bends, n/a where it has no clear one. Figures of windows of different lengths are not held
-  against each other.
 """,
     "reuse": """\
 Reuse distance, miss ratio              of all touches from the start of the session to the cursor
@@ -152,7 +138,6 @@ Pictures
   1-4  Tab      choose where and when, reuse, ranges, power; a small screen shows the one that is chosen
 """,
 }
-ALONE = ("comparison",)  # screens without the keys of the others
 REST = """\
 Recording                               of the recording itself, while it runs, whoever else looks at it
   M             put a mark on the time axis, with a text
@@ -190,15 +175,18 @@ A saved session opens at its end, paused, with all of it in sight: space plays i
 
 
 def help_for(panel: str) -> str:
-    """All of the help, beginning with the panel that is chosen and the keys for it."""
+    """All of the help, beginning with the panel that is chosen and the keys for it.
+
+    A screen with keys of its own has words of its own, too, and nothing else.
+    """
+    if panel in ALONE:
+        return ALONE[panel]
     sections = dict(SECTIONS)
     first = [ABOUT[panel]]
     if own := sections.pop(panel, ""):
         heading, _, keys = own.partition("\n")
         # The panel's own heading stands above already; one that says more than a name stays.
         first.append(own if _HEADING.match(heading) else keys)
-    if panel in ALONE:
-        return "\n".join([*first, REST[REST.index("Words\n") : REST.index("A saved session")].rstrip()])
     return "\n".join([*first, *sections.values(), REST])
 
 

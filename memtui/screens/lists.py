@@ -1,4 +1,4 @@
-"""What the screens of lists share: a thread that keeps them up to date, a cursor, a sentence where there is no room."""
+"""What the screens of lists share: a thread that keeps them up to date, a cursor, help, a sentence without room."""
 
 from __future__ import annotations
 
@@ -16,15 +16,28 @@ from memtui.widgets.notice import Notice
 from memtui.widgets.rows import RowPanel
 
 
-class ListScreen(Screen[None]):
-    """``follow`` runs in the thread until ``ended`` is set, and posts what it sees."""
+def fitting(keys: Sequence[tuple[str, int]], cells: int) -> str:
+    """Words about keys, as many as have room: those of the highest rank give way first, those of rank 1 never."""
+    kept = list(keys)
+    while len(" · ".join(words for words, _ in kept)) > cells and (most := max(rank for _, rank in kept)) > 1:
+        kept.pop(max(at for at, (_, rank) in enumerate(kept) if rank == most))
+    return " · ".join(words for words, _ in kept)
 
+
+class ListScreen(Screen[None]):
+    """``follow`` runs in the thread until ``ended`` is set, and posts what it sees.
+
+    ``HELP``: what ``screens.help`` has to say of the screen; without one it takes ? as any other key.
+    """
+
+    HELP: ClassVar[str] = ""
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "move(1)", "next"),
         Binding("up", "move(-1)", "previous"),
         Binding("pagedown", "page(1)", "next page"),
         Binding("pageup", "page(-1)", "previous page"),
+        Binding("question_mark,f1", "help", "help"),
     ]
 
     def __init__(self) -> None:
@@ -78,3 +91,11 @@ class ListScreen(Screen[None]):
 
     def action_page(self, by: int) -> None:
         self.action_move(by * self.active.in_sight)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return bool(self.HELP) if action == "help" else super().check_action(action, parameters)
+
+    def action_help(self) -> None:
+        from memtui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen(self.HELP))

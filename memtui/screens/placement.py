@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -16,11 +17,13 @@ from memtui.placement.model import Configuration
 from memtui.placement.store import ProfileFile
 from memtui.present import placement as present
 from memtui.present.placement import Loaded
-from memtui.screens.lists import ListScreen
+from memtui.screens.arrange import LARGE_COLUMNS
+from memtui.screens.lists import ListScreen, fitting
 from memtui.screens.terminal_app import TerminalApp
 from memtui.session.store import beside
 from memtui.units import duration_ns, percent, size
 from memtui.views_placement import HERE_FAST, HERE_SLOW, CurveView, MatrixView, ScatterView, TimelineView
+from memtui.widgets import text
 from memtui.widgets.cursor_panel import CursorPanel
 from memtui.widgets.listing import Column, Listing, ListingView, Row
 from memtui.widgets.notice import Words
@@ -30,9 +33,10 @@ from memtui.widgets.placement_scatter import PlacementScatter
 from memtui.widgets.placement_timeline import PlacementTimeline
 from memtui.widgets.rows import RowPanel
 
-REFRESH_S = 1.0
+REFRESH_S, LISTEN_S = 1.0, 0.2
 WORDS = 2  # lines about what is under the cursor
 NAMES = ("matrix", "timings", "plan", "curve")
+Hear = Callable[[float], tuple[str, str]]  # waits at most so long; how far measuring is, and a role of words
 _SAMPLES = (Column("mode", 16), Column("run", 10, right=True), Column("time", 14, right=True))
 
 
@@ -44,9 +48,18 @@ class _Read(Message):
         self.loaded, self.error = loaded, error
 
 
+class _Far(Message):
+    """How far measuring is."""
+
+    def __init__(self, words: str, role: str) -> None:
+        super().__init__()
+        self.words, self.role = words, role
+
+
 class PlacementScreen(ListScreen):
     """One panel at a time has the screen; the matrix is the first."""
 
+    HELP = "placement"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(n), f"panel({n - 1})", name) for n, name in enumerate(NAMES, 1)),
         Binding("tab", "next_panel(1)", "next panel"),
@@ -61,20 +74,22 @@ class PlacementScreen(ListScreen):
         Binding("q,escape", "leave", "leave"),
     ]
 
-    def __init__(self, file: ProfileFile) -> None:
+    def __init__(self, file: ProfileFile, hear: Hear | None = None) -> None:
         super().__init__()
-        self._file = file
+        self._file, self._hear = file, hear
         self._loaded: Loaded | None = None
         self._at = 0
         self._picked = {"mode": 0, "pair": 0, "slow": 0, "plan": 0, "curve": 0}
         self._sampling = False
         reading = "reading the profile"
         self.matrix = PlacementMatrix(MatrixView((), "", "", 0, 0, reading))
-        self.scatter = PlacementScatter(ScatterView("", "", (), "", reading))
-        self.timeline = PlacementTimeline(TimelineView("", "", (), (), (), 0, reading))
+        self.scatter = PlacementScatter(ScatterView("", "", (), (), reading))
+        self.timeline = PlacementTimeline(TimelineView("", (), (), (), (), 0, reading))
         self.curve = PlacementCurve(CurveView("", (), None, reading))
         self.samples = Listing(ListingView("samples", _SAMPLES), id="samples")
         self.head, self.tabs = Words("title", id="header"), Words("dim")
+        self.far = Words("live")
+        self._said_far = ("", "")  # by the one who measures
         self.words = [Words("text") for _ in range(WORDS)]
         self.foot = Words("dim", id="footer")
 
@@ -84,7 +99,7 @@ class PlacementScreen(ListScreen):
 
     @property
     def parts(self) -> Sequence[Widget]:
-        return self.head, self.tabs, *self.panels, self.samples, *self.words, self.foot
+        return self.head, self.tabs, self.far, *self.panels, self.samples, *self.words, self.foot
 
     @property
     def active(self) -> RowPanel | CursorPanel:
@@ -105,7 +120,20 @@ class PlacementScreen(ListScreen):
                     seen = now
                 except UserError as error:
                     self.post_message(_Read(None, str(error)))
-            self.ended.wait(REFRESH_S)
+            self._wait(time.monotonic() + REFRESH_S)
+
+    def _wait(self, until_s: float) -> None:
+        """And tell what the one who measures says meanwhile."""
+        while (left_s := until_s - time.monotonic()) > 0 and not self.ended.is_set():
+            if self._hear is None:
+                self.ended.wait(left_s)
+            else:
+                self.post_message(_Far(*self._hear(min(left_s, LISTEN_S))))
+
+    def on__far(self, message: _Far) -> None:
+        if self._said_far != (message.words, message.role):
+            self._said_far = message.words, message.role
+            self._show_far()
 
     def on__read(self, message: _Read) -> None:
         self._loaded = message.loaded or self._loaded
@@ -114,17 +142,29 @@ class PlacementScreen(ListScreen):
         else:
             self.fill()
 
+    def _show_far(self) -> None:
+        """How far a profile is that grows, or was broken off; no line of it where it is whole."""
+        words, role = self._said_far
+        if not words and self._loaded is not None:
+            words, role = present.far(self._loaded), "dim"
+        self.far.show(f" {words}", role)
+        if self.far.display != bool(words and not self.notice.display):
+            self.far.display = not self.far.display
+            self.share_rows(self.app.size.height)
+
     def share_rows(self, height: int) -> None:
         for panel in (*self.panels, self.samples):
-            panel.styles.height = max(3, height - 3 - WORDS)
+            panel.styles.height = max(3, height - 3 - WORDS - self.far.display)
 
     def fill(self) -> None:
+        self._show_far()
         for panel in (*self.panels, self.samples):
             panel.display = panel is self.active and not self.notice.display
             panel.choose(panel is self.active)
         loaded = self._loaded
         if loaded is not None:
-            self.head.show(f" memtui place   {present.head(loaded)}")
+            name = " memtui place   "
+            self.head.show(name + present.head(loaded, self.app.size.width - len(name) - 1))
             self._fill_from(loaded)
         self._tell()
 
@@ -158,16 +198,20 @@ class PlacementScreen(ListScreen):
         if found is None or loaded is None:
             return
         row, cell = found
-        slower = "" if cell.ratio is None else f", {cell.ratio:.2f} times as long as all in {loaded.profile.fast.name}"
-        yield f"{row.op}  {cell.label}: {duration_ns(cell.time_ns)}{slower}"
+        slower = ("", "")
+        if cell.ratio is not None:
+            all_fast = f"all in {loaded.profile.fast.name}"
+            slower = f", {cell.ratio:.2f} times as long as {all_fast}", f", {cell.ratio:.2f} x {all_fast}"
+        yield self._cut(f"{row.op}  {cell.label}", *(f": {duration_ns(cell.time_ns)}{words}" for words in slower))
         made = self._configuration()
-        parts = []
+        parts = {}
         for mode in loaded.modes:
             samples = loaded.profile.times.get((row.op, made, mode)) if made is not None else None
             if samples is not None and samples.time_ns:
                 low, high = min(samples.time_ns), max(samples.time_ns)
-                parts.append(f"{mode} {len(samples.time_ns)}: {duration_ns(low)} to {duration_ns(high)}")
-        yield f"{row.kind} · " + (" · ".join(parts) or "not measured")
+                parts[mode] = f"{mode} {len(samples.time_ns)}: {duration_ns(low)} to {duration_ns(high)}"
+        shown = parts.get(self.matrix.view.mode, "not measured")
+        yield self._cut(row.kind, f" · {' · '.join(parts.values()) or shown}", f" · {shown}")
 
     def _configuration(self) -> Configuration | None:
         """That of the cell under the cursor."""
@@ -181,20 +225,23 @@ class PlacementScreen(ListScreen):
 
     def _of_pair(self) -> Iterator[str]:
         view, point = self.scatter.view, self.scatter.selected
-        yield view.verdict
+        yield self._fitting(*view.verdict or ("",))
         if point is not None:
             ratio = f", ratio {point.y_ns / point.x_ns:.2f}" if point.x_ns else ""
             times = f"{view.across} {duration_ns(point.x_ns)}, {view.up} {duration_ns(point.y_ns)}{ratio}"
-            yield f"{point.label}: {times}"
+            yield self._cut(point.label, f": {times}")
 
     def _of_tensor(self) -> Iterator[str]:
         view, row = self.timeline.view, self.timeline.selected
-        yield view.words
+        yield self._fitting(*view.words or ("",))
         if row is not None:
             op = min(self.timeline.op, len(view.ops) - 1)
             where = {HERE_FAST: "in fast memory", HERE_SLOW: "in slow memory"}.get(row.where[op], "not alive")
             held = f"{size(view.fast_bytes[op])} fast in all"
-            yield f"{row.name}, {size(row.size_bytes)}: {where} while op {op} {view.ops[op]} runs, {held}"
+            what = f"{row.name}, {size(row.size_bytes)}: {where}"
+            yield self._fitting(
+                f"{what} while op {op} {view.ops[op]} runs, {held}", f"{what} in op {op}, {held}", f"{what} in op {op}"
+            )
 
     def _of_point(self) -> Iterator[str]:
         point = self.curve.selected
@@ -204,16 +251,47 @@ class PlacementScreen(ListScreen):
             first = "breaks the limit, or was not measured" if point.touch_ns is None else duration_ns(point.touch_ns)
             yield f"first touch {first}"
 
+    def _fitting(self, *sentences: str) -> str:
+        """The first that has room, or else the last."""
+        room = self.app.size.width - 2
+        return next((words for words in sentences if text.width(text.clean(words)) <= room), sentences[-1])
+
+    def _cut(self, name: str, *ends: str) -> str:
+        """A name, cut in its middle where that is needed, with the first of these ends that leaves half of the line."""
+        room = self.app.size.width - 2
+        name = text.clean(name)
+        end = next((end for end in ends if text.width(name + end) <= room), ends[-1])
+        return text.fit(name, min(text.width(name), max(8, room - text.width(end)))) + end
+
     def _keys(self) -> str:
+        narrow = self.app.size.width < LARGE_COLUMNS
+        own: list[tuple[str, int]] = []
+        loaded = self._loaded
         if self._sampling:
-            return "↑ ↓ samples · Esc back to the matrix"
-        own = (
-            "arrows a cell · Enter its samples · m timing · s slow pool",
-            "↑ ↓ a pair · m other timings",
-            "arrows a tensor and an op · n next plan",
-            "← → a limit · n next curve",
-        )[self._at]
-        return f"1-4 Tab panel · {own} · c colours · q leave"
+            own = [("↑ ↓ samples", 2), ("Esc back to the matrix", 1)]
+        elif loaded is not None:
+            own = (self._matrix_keys, self._pair_keys, self._plan_keys, self._curve_keys)[self._at](loaded, narrow)
+        panels = [] if self._sampling else [("1-4 panel" if narrow else "1-4 Tab panel", 2)]
+        keys = [*panels, *own, ("c colours", 5), ("? help", 1), ("q leave", 1)]
+        return fitting(keys, self.app.size.width - 2)
+
+    def _matrix_keys(self, loaded: Loaded, narrow: bool) -> list[tuple[str, int]]:
+        keys = [("arrows a cell", 3), ("Enter samples" if narrow else "Enter its samples", 2)]
+        keys += [("m timing", 2)] if len(loaded.modes) > 1 else []
+        keys += [("s pool" if narrow else "s slow pool", 2)] if len(loaded.slow_pools) > 1 else []
+        return keys if self.matrix.view.rows else []
+
+    def _pair_keys(self, loaded: Loaded, narrow: bool) -> list[tuple[str, int]]:
+        keys = [("m other timings", 2)] if len(loaded.pairs) > 1 else []
+        return [("↑ ↓ a pair", 3), *keys] if self.scatter.view.points else keys
+
+    def _plan_keys(self, loaded: Loaded, narrow: bool) -> list[tuple[str, int]]:
+        keys = [("n next plan", 2)] if len(loaded.plans) > 1 else []
+        return [("arrows a tensor and an op", 3), *keys] if self.timeline.view.rows else keys
+
+    def _curve_keys(self, loaded: Loaded, narrow: bool) -> list[tuple[str, int]]:
+        keys = [("n next curve", 2)] if len(loaded.curves) > 1 else []
+        return [("← → a limit", 3), *keys] if self.curve.view.points else keys
 
     # Keys
 
@@ -273,10 +351,16 @@ class PlacementApp(TerminalApp[None]):
     """Shows one profile."""
 
     def __init__(
-        self, file: ProfileFile, *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark"
+        self,
+        file: ProfileFile,
+        hear: Hear | None = None,
+        *,
+        color: str = "256",
+        ascii_only: bool = False,
+        theme_name: str = "dark",
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
-        self._file = file
+        self._parts = file, hear
 
     def get_default_screen(self) -> PlacementScreen:
-        return PlacementScreen(self._file)
+        return PlacementScreen(*self._parts)

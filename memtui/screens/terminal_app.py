@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import ClassVar, TypeVar
 
 from rich.control import Control
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 
 from memtui import terminal
 from memtui.widgets.look import look
@@ -17,6 +18,8 @@ from memtui.widgets.panel import Painted
 from memtui.widgets.themes import THEMES
 
 T = TypeVar("T")
+# Where the terminal was resized, tmux folds the lines of a screen that is left and puts them above the prompt.
+CLEAR = "\x1b[2J"
 
 # Textual asks Rich for these few escape codes again for every line it writes, and Rich makes each in five steps: a
 # tenth of what the screen took.
@@ -46,6 +49,10 @@ class TerminalApp(App[T]):
         # Our colours are palette indices: let them through as they are.
         super().__init__(ansi_color=True)
         self.look = look(color, ascii_only, theme_name)
+
+    def get_driver_class(self) -> type[Driver]:
+        """The usual one, which leaves nothing behind."""
+        return _clearing(super().get_driver_class())
 
     def on_mount(self) -> None:
         self.set_class(self.look.color != "256", "few-colours")
@@ -83,6 +90,18 @@ class TerminalApp(App[T]):
     def export_svg(self) -> str:
         """The screen as an SVG picture."""
         return self.export_screenshot(title="memtui")
+
+
+@cache
+def _clearing(usual: type[Driver]) -> type[Driver]:
+    """A driver that empties the other screen before it is left."""
+
+    class Clearing(usual):  # type: ignore[misc, valid-type]
+        def stop_application_mode(self) -> None:
+            self.write(CLEAR)
+            super().stop_application_mode()
+
+    return Clearing
 
 
 def _settle() -> None:

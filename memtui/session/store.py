@@ -18,6 +18,7 @@ from memtui.errors import UserError
 from memtui.foreign import visible
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
+PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is no session
 SCHEMA_VERSION = 9
 _TABLES_SINCE = {  # by format: what the one before it had not
     7: frozenset(("allocation_step", "tensor_ranges")),
@@ -84,6 +85,9 @@ def check_file(path: Path) -> None:
 def check_header(path: Path) -> tuple[bytes, int]:
     """The first 100 bytes of a file that begins like a session of any version, and its size. Raises SessionError."""
     head, size = sqlite_header(path, "session")
+    if application_id(head) == PLACEMENT_ID:
+        reads = "memtui place compare, solve and show read it"
+        raise SessionError(f"{path}: is a placement profile, and not a memtui session: {reads}")
     if application_id(head) != APPLICATION_ID:
         raise SessionError(f"{path}: is an SQLite file, but not a memtui session")
     return head, size

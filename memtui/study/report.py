@@ -17,6 +17,7 @@ from memtui.study.draw import svg
 from memtui.study.files import made_folder, write_safely
 from memtui.study.findings import Findings
 from memtui.study.page import page
+from memtui.study.plan import CONTAINER
 from memtui.study.studies.base import Observed, Setting, Study
 from memtui.units import span
 
@@ -116,11 +117,11 @@ def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any
         "The repeat's seed is that of data, weights and order of images.",
         "Data: " + (_data(setting, redact) if not setting.command else "the program's own") + ".",
     ]
-    if machine.get("container"):
+    if machine.get("container") and any(one.run.place == CONTAINER for one in observed):
         cgroup = " and a memory cgroup" if any(one.told.get("cgroup") for one in observed) else ""
         method.append(f"A container here is: {machine['container']}{cgroup}.")
-    if machine.get("container_why") and not redact:  # an engine's words may name its socket
-        method.append(f"Not used for it: {machine['container_why']}.")
+        if machine.get("container_why") and not redact:  # an engine's words may name its socket
+            method.append(f"Not used for it: {machine['container_why']}.")
     runs = [
         {
             "group": one.run.group,

@@ -69,13 +69,13 @@ class Look:
         """The text in glyphs this terminal has (one cell for one cell), also that of others."""
         if not self.ascii_only or text.isascii():
             return text
-        text = text.translate(_ASCII)
+        text = text.replace(" · ", " | ").translate(_ASCII)
         return text if text.isascii() else "".join(map(_ascii, text))
 
 
 _ASCII = str.maketrans(
     {
-        "─": "-", "│": "|", "┌": "+", "┐": "+", "└": "+", "┘": "+", "┈": ".", "┄": ".", "·": ",", "…": "~", "●": "*",
+        "─": "-", "│": "|", "┌": "+", "┐": "+", "└": "+", "┘": "+", "┈": ".", "┄": ".", "·": ".", "…": "~", "●": "*",
         "❚": "|", "■": "#", "▶": ">", "▼": "v", "▲": "^", "━": "=", "╸": "=", "┃": "|", "╵": "'", "┊": ":", "├": "+",
         "┤": "+", "▮": "#", "⏎": ">", "–": "-", "×": "x", "→": ">", "←": "<", "↑": "^", "↓": "v", "║": "|", "▏": "|",
         "▸": ">", "█": "#", "−": "-",

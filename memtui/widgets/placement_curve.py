@@ -13,7 +13,7 @@ from memtui.widgets.cursor_panel import CursorPanel
 from memtui.widgets.raster import Line
 
 AXIS = 10
-_FAST, _STEP, _PLAN, _TOUCH, _HERE = range(5)
+_FAST, _STEP, _PLAN, _TOUCH, _BOTH, _HERE = range(6)
 
 
 class PlacementCurve(CursorPanel):
@@ -40,13 +40,17 @@ class PlacementCurve(CursorPanel):
 
     def heading_right(self, width: int) -> Line:
         look = self.look
-        _, step, plan, touch, _ = _glyphs(look.ascii_only)
+        fast, step, plan, touch, both, _ = _glyphs(look.ascii_only)
+        if not self.view.points:
+            return []
         return [
             (plan + step, look["focus"]),
             (" plan  ", look["dim"]),
             (touch, look["warning"]),
             (" first touch  ", look["dim"]),
-            (_glyphs(look.ascii_only)[_FAST], look["cool"]),
+            (both, look["focus"]),
+            (" both  ", look["dim"]),
+            (fast, look["cool"]),
             (" all fast", look["dim"]),
         ]
 
@@ -69,7 +73,7 @@ class PlacementCurve(CursorPanel):
         def column_of(limit_bytes: int) -> int:
             return min(columns - 1, round(limit_bytes / most * (columns - 1)))
 
-        fast, step, plan, touch, here = (ord(glyph) for glyph in _glyphs(look.ascii_only))
+        fast, step, plan, touch, both, here = (ord(glyph) for glyph in _glyphs(look.ascii_only))
         codes = np.full((rows, columns), ord(" "), np.uint32)
         styles = np.zeros((rows, columns), np.int64)
         if view.all_fast_ns:
@@ -82,12 +86,14 @@ class PlacementCurve(CursorPanel):
             x = column_of(point.limit_bytes)
             if point.touch_ns is not None:
                 codes[row_of(point.touch_ns), x], styles[row_of(point.touch_ns), x] = touch, _TOUCH
-            codes[row_of(point.plan_ns), x], styles[row_of(point.plan_ns), x] = plan, _PLAN
+            y = row_of(point.plan_ns)
+            as_touch = point.touch_ns is not None and row_of(point.touch_ns) == y
+            codes[y, x], styles[y, x] = (both, _BOTH) if as_touch else (plan, _PLAN)
         chosen = self.selected
         if chosen is not None:
             spot = row_of(chosen.plan_ns), column_of(chosen.limit_bytes)
             codes[spot], styles[spot] = here, _HERE
-        lines = raster.lines(codes, styles, [look[r] for r in ("cool", "faint", "focus", "warning", "cursor")])
+        lines = raster.lines(codes, styles, [look[r] for r in ("cool", "faint", "focus", "warning", "focus", "cursor")])
         labels = [""] * rows
         labels[0], labels[rows // 2], labels[-1] = (duration_ns(ns) for ns in (high, (low + high) / 2, low))
         painted = [[(f"{label:>{AXIS - 1}} ", look["dim"]), *line] for label, line in zip(labels, lines, strict=True)]
@@ -97,5 +103,5 @@ class PlacementCurve(CursorPanel):
 
 
 def _glyphs(ascii_only: bool) -> tuple[str, ...]:
-    """All fast, between two points, plan, first touch, cursor."""
-    return tuple(".-ox@" if ascii_only else "┈─●×◉")
+    """All fast, between two points, plan, first touch, both, cursor."""
+    return tuple(".-ox#@" if ascii_only else "┈─●×■◉")

@@ -13,10 +13,12 @@ from memtui.views_placement import MatrixCell, MatrixRow, MatrixView
 from memtui.widgets import raster, text
 from memtui.widgets.cursor_panel import CursorPanel
 from memtui.widgets.look import Look
+from memtui.widgets.panel import line_width
 from memtui.widgets.raster import Line
 
 CELL = 5
 TIME = 9
+SHORT_TITLE = "slow-down"
 HOTTEST = 16.0  # times as slow, and more
 _UNKNOWN = "·"
 
@@ -55,14 +57,31 @@ class PlacementMatrix(CursorPanel):
         """Rows there is room for."""
         return max(1, self.size.height - 3)
 
+    def heading(self) -> Line:
+        """In fewer words where the pool and the way of timing would have no room beside it."""
+        wide = self.size.width - line_width(self.heading_right(self.size.width)) - 8 >= len(self.title)
+        return [(self.title if wide else SHORT_TITLE, self.look["title"])]
+
     def heading_right(self, width: int) -> Line:
+        """Pool and way of timing; the scale and what is measured where there is room for them."""
         view, look = self.view, self.look
-        line: Line = [(f"{view.slow} · {view.mode} · ", look["dim"])]
-        if view.measured < view.of:
-            line.append((f"{view.measured} of {view.of} measured · ", look["warning"]))
-        for ratio in (1, 2, 4, 8, 16):
-            line.append((f" {ratio}{'+' if ratio == HOTTEST else ''} ", on_heat(look, level(ratio))))
-        return line
+        if not view.rows:
+            return []
+        room = width - 8 - len(SHORT_TITLE)
+        pool = text.fit(
+            text.clean(view.slow), min(text.width(text.clean(view.slow)), max(8, room - len(view.mode) - 6))
+        )
+        line: Line = [(f"{pool} · {view.mode} · ", look["dim"])]
+        known: Line = (
+            [(f"{view.measured} of {view.of} measured · ", look["warning"])] if view.measured < view.of else []
+        )
+        scale: Line = [
+            (f" {ratio}{'+' if ratio == HOTTEST else ''} ", on_heat(look, level(ratio))) for ratio in (1, 2, 4, 8, 16)
+        ]
+        for more in ([*known, *scale], scale):
+            if line_width([*line, *more]) <= room:
+                return [*line, *more]
+        return [(f"{pool} · {view.mode}", look["dim"])]
 
     def footing_right(self, width: int) -> Line:
         rows = len(self.view.rows)

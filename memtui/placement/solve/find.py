@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from memtui.errors import UserError
-from memtui.placement.measured import MODES, Profile
+from memtui.placement.measured import ISOLATED, SIMULTANEOUS, SINGLE, Profile
 from memtui.placement.plan import ASYNC, BASELINE, FEASIBLE, FIRST_TOUCH, OPTIMAL, STATIC, SYNC, Plan
 from memtui.placement.solve.exact import TooLarge, exact
 from memtui.placement.solve.first_touch import first_touch
@@ -27,6 +27,7 @@ TIME_LIMIT_S = 60.0
 SIMPLER = {SYNC: STATIC, ASYNC: SYNC}  # what a formulation can do, too
 MANY = 5000  # moves during ops to choose from: then those during the nearest ops are looked at alone first
 NEAREST = 8  # ops after one that touches a tensor, and before the next one
+PREFERRED = (SINGLE, ISOLATED, SIMULTANEOUS)  # ways of timing, where they have as much
 _LAYOUTS = 4  # tries to find a plan without too many holes
 _TOLERANCE = 1e-9
 _NEEDS = "needs the solver of scipy: pip install 'memtui[place]'"
@@ -57,12 +58,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """What a solver made of a problem: paths, a bound, whether that is the end, and its name."""
+    """What a solver made of a problem: paths, a bound, whether that is the end, its name, and whether it has holes."""
 
     paths: list[Path]
     bound_ns: float | None
     finished: bool
     solver: str
+    holes: bool = False
 
 
 def slow_pool(profile: Profile, name: str | None) -> str:
@@ -78,10 +80,11 @@ def slow_pool(profile: Profile, name: str | None) -> str:
 def mode_of(profile: Profile, slow: str) -> str:
     """The way of timing to rely upon: of those that have every op with these pools, the one with most configurations.
 
-    Raises UserError where none has.
+    In doubt that is single: between the ops of a step caches go cold and Python runs, which is in its times and in
+    those of a step that is executed, but not in those of an op that is repeated. Raises UserError where none has.
     """
     pools, best, most = {profile.fast.name, slow}, "", 0
-    for mode in MODES:
+    for mode in PREFERRED:
         found = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
         if len({samples.op for samples in found}) == len(profile.graph.ops) and len(found) > most:
             best, most = mode, len(found)
@@ -131,6 +134,7 @@ def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float)
     solved = optimum(problem, formulation, _part_of(deadline_s, 2) - time.monotonic(), gap, known)
     found.append(solved.paths)
     tight = problem
+    holes = any(map(int.__gt__, laid_out(problem, solved.paths), problem.limit_bytes))
     for _ in range(_LAYOUTS):
         extents = laid_out(problem, found[-1])
         if all(map(int.__le__, extents, problem.limit_bytes)):
@@ -142,7 +146,7 @@ def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float)
             found.append(optimum(tight, formulation, left_s, gap, _known(tight)).paths)
         except UserError:
             break
-    return replace(solved, paths=min(found, key=lambda paths: _order(problem, paths)))
+    return replace(solved, paths=min(found, key=lambda paths: _order(problem, paths)), holes=holes)
 
 
 def _part_of(deadline_s: float, parts: int) -> float:
@@ -267,7 +271,17 @@ def _plan(problem: Problem, ask: Ask, solved: Solved, begin_s: float) -> Plan:
         solve_s=time.monotonic() - begin_s,
         solver=solved.solver,
         address_bytes=max(laid_out(problem, solved.paths)),
+        why=_why(solved) if status == FEASIBLE else "",
     )
+
+
+def _why(solved: Solved) -> str:
+    """What kept a plan from being as near to the bound as was asked for."""
+    if not solved.finished:
+        return "its part of the time limit was over"
+    if solved.holes:
+        return "laid out in memory the optimum has holes and does not fit, and this is the best found that does"
+    return "the rest is what the solver's tolerance rounds away"
 
 
 def _is_optimal(solved: Solved, gap: float | None, ask: Ask) -> bool:

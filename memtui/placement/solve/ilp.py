@@ -39,6 +39,7 @@ class Program:
                 route = staying(self._linear, item)
             for op, variable, ns in route.overlapped():
                 self._meanwhile[op].append((variable, ns))
+                self._linear.pay(variable, item.async_start_ns)
             self._routes.append(route)
         self.overlapped = sum(map(len, self._meanwhile))
         for k in range(len(problem.steps)):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from memtui.errors import UserError
 from memtui.placement.enumerate import configuration, free_storages, usual_pool
 from memtui.placement.measured import Pool, Profile
 from memtui.placement.model import Storage
 from memtui.placement.plan import STATIC
+from memtui.placement.worth import counted_ns
 from memtui.units import size
 
 PAGE_BYTES = 4096  # what memory is given out in
@@ -23,7 +24,8 @@ class Item:
 
     Attributes:
         name: of the storage.
-        size_bytes: rounded up to whole pages.
+        size_bytes: that it takes, in whole pages.
+        copied_bytes: that a move copies.
         first: index of the op from which on it is alive; it writes it.
         last: of the op until which it is, included.
         accesses: of the ops that touch it, rising.
@@ -32,10 +34,12 @@ class Item:
         in_ns: of a copy into fast memory.
         async_out_ns: of a copy into slow memory while an op runs; None: cannot be done.
         async_in_ns: the same into fast memory.
+        async_start_ns: by how much an op is longer in any case while which it is copied.
     """
 
     name: str
     size_bytes: int
+    copied_bytes: int
     first: int
     last: int
     accesses: tuple[int, ...]
@@ -44,6 +48,7 @@ class Item:
     in_ns: float | None
     async_out_ns: float | None
     async_in_ns: float | None
+    async_start_ns: float
 
     @property
     def movable(self) -> bool:
@@ -61,7 +66,8 @@ class Step:
     Attributes:
         name: of the op.
         items: indices of what it touches that has a choice.
-        time_ns: by whether each of these is in fast memory; what was not measured is missing, and not allowed.
+        time_ns: by whether each of these is in fast memory (``worth.counted_ns``); what was not measured is missing,
+            and not allowed.
     """
 
     name: str
@@ -177,7 +183,7 @@ def problem_of(profile: Profile, slow: str, mode: str, limit_bytes: int, page_by
         for where in itertools.product((True, False), repeat=len(touched)):
             placed = {s: pools[not fast] for s, fast in zip(touched, where, strict=True)}
             made = configuration(graph, op, lambda s, placed=placed: placed.get(s) or usual_pool(graph, s, pools))  # type: ignore[misc]
-            if (ns := profile.typical_ns(op.name, made, mode)) is not None:
+            if (ns := counted_ns(profile, op.name, made, slow, mode)) is not None:
                 times[where] = ns
         if not times:
             raise UserError(f"op {op.name} has no {mode} sample with {slow}: profile it to its end first")
@@ -198,12 +204,21 @@ def check(problem: Problem, formulation: str) -> None:
 
 
 def _item(storage: Storage, slow: Pool, page_bytes: int) -> Item:
-    rates = (
-        slow.write_bytes_per_s, slow.read_bytes_per_s, slow.async_write_bytes_per_s, slow.async_read_bytes_per_s
-    )  # fmt: skip
-    rounded = _rounded(storage.size_bytes, page_bytes)
-    costs = (None if rate is None else storage.size_bytes * 1e9 / rate for rate in rates)
-    return Item(storage.name, rounded, storage.first, storage.last, storage.accesses, frozenset(storage.writes), *costs)
+    moved = partial(slow.move_ns, storage.size_bytes)
+    return Item(
+        storage.name,
+        _rounded(storage.size_bytes, page_bytes),
+        storage.size_bytes,
+        storage.first,
+        storage.last,
+        storage.accesses,
+        frozenset(storage.writes),
+        out_ns=moved(into_fast=False),
+        in_ns=moved(into_fast=True),
+        async_out_ns=moved(into_fast=False, meanwhile=True),
+        async_in_ns=moved(into_fast=True, meanwhile=True),
+        async_start_ns=slow.async_start_ns or 0.0,
+    )
 
 
 def _rounded(size_bytes: int, page_bytes: int) -> int:

@@ -141,8 +141,9 @@ def _gap(linear: Linear, item: Item, ops: range, longest_ns: Sequence[float] | N
     """Of the ops from one that touches the item to the next one, both included."""
     leaves, comes, copied = {}, {}, {}
     if longest_ns is not None:
-        leaves = {op: linear.binary() for op in _worth(item.async_out_ns, item.out_ns, ops, longest_ns)[:nearest]}
-        coming = _worth(item.async_in_ns, item.in_ns, ops, longest_ns)
+        leaving = _worth(item.async_out_ns, item.async_start_ns, item.out_ns, ops, longest_ns)
+        coming = _worth(item.async_in_ns, item.async_start_ns, item.in_ns, ops, longest_ns)
+        leaves = {op: linear.binary() for op in leaving[:nearest]}
         comes = {op: linear.binary() for op in coming[-nearest if nearest else None :]}
     if ops[-1] not in item.writes and ops[-1] != item.last:
         copied = {op: linear.binary() for op in leaves}
@@ -150,15 +151,18 @@ def _gap(linear: Linear, item: Item, ops: range, longest_ns: Sequence[float] | N
     return Gap(linear.binary(), leaves, comes, copied, to_leave, _so_far(linear, comes))
 
 
-def _worth(ns: float | None, between_ns: float | None, ops: range, longest_ns: Sequence[float]) -> list[int]:
+def _worth(
+    ns: float | None, start_ns: float, between_ns: float | None, ops: range, longest_ns: Sequence[float]
+) -> list[int]:
     """Ops between two others during which a copy may pay.
 
-    An op takes as long as the longer of it and its moves. Without a move that is longer than the op, this is less by at
-    least the difference: where the same move between ops takes no more than that, it is better, and needs no more room.
+    An op takes as long as the longer of it and its moves, and what starting each of them takes. Without a move that is
+    longer than the op, this is less by at least the difference, and what starting takes: where the same move between
+    ops takes no more than that, it is better, and needs no more room.
     """
     if ns is None:
         return []
-    return [op for op in ops[1:-1] if between_ns is None or ns - longest_ns[op] < between_ns]
+    return [op for op in ops[1:-1] if between_ns is None or start_ns + max(0.0, ns - longest_ns[op]) < between_ns]
 
 
 def _between(gap: Gap | None, op: int, before: State, values: np.ndarray) -> tuple[State, State]:

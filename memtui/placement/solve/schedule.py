@@ -83,7 +83,7 @@ def cost(problem: Problem, paths: Sequence[Path]) -> Cost:
             moves.append(move)
             if move.overlapped:
                 meanwhile_ns[move.op] += move.time_ns
-    total_ns = sum(move.time_ns for move in moves if not move.overlapped)
+    total_ns = sum(move.start_ns if move.overlapped else move.time_ns for move in moves)
     for k, step in enumerate(problem.steps):
         where = tuple(paths[i][k - problem.items[i].first][0] != S for i in step.items)
         ns = step.time_ns.get(where)
@@ -121,5 +121,6 @@ def _moves(problem: Problem, item: Item, path: Path) -> Iterator[Move]:
                 if way == "in":
                     source, target = target, source
                 ns = times[way, meanwhile]
-                yield Move(item.name, source, target, k, item.size_bytes, -1.0 if ns is None else ns, meanwhile)
+                ns, start_ns = -1.0 if ns is None else ns, item.async_start_ns if meanwhile else 0.0
+                yield Move(item.name, source, target, k, item.copied_bytes, ns, meanwhile, start_ns)
         before = end
