@@ -41,6 +41,7 @@ def test_a_key_changes_with_what_decides_a_run_and_with_nothing_else():
         replace(RUN, place="container"),
         replace(RUN, needs_steps=True),
         replace(RUN, needs_steps=True, memory_share=0.5),
+        replace(RUN, other_interval_s=0.5),
     ]
     assert len({key, RUN.key(["kernel=7"]), *(run.key(["kernel=6"]) for run in others)}) == 2 + len(others)
 

@@ -19,7 +19,7 @@ from memtui.errors import UserError
 from memtui.samples import Options
 from memtui.study import draw, report
 from memtui.study.findings import Chart, HeatChart, Line
-from memtui.study.plan import BLOCKS, Run
+from memtui.study.plan import ALTERNATE, BLOCKS, Run
 from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Observed, Setting
 from memtui.study.trace import Trace
@@ -62,6 +62,11 @@ def told(run: Run) -> dict:
     if run.kind == BLOCKS:
         found["blocks"] = [
             asdict(Block(pair, on, 0.0, 1.0, 10.0 - on, 1.0, 20, 5 * on)) for pair in range(6) for on in (True, False)
+        ]
+    if run.kind == ALTERNATE:
+        half_s = SAMPLES * interval_ns / 2e9
+        found["blocks"] = [
+            asdict(Block(0, fine, half_s * (not fine), half_s * (2 - fine), 9.0, 1.0, 9)) for fine in (True, False)
         ]
     return found
 

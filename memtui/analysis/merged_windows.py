@@ -1,9 +1,9 @@
 """Longer windows made of shorter ones: what a window of k times the length would have seen.
 
 A page was touched in a long window when it was touched in one of the short ones that it consists of, so the union of k
-neighbours is the page set of the long window, exactly, as far as sampling does not change what the program does. What
-a recording at the longer interval has beyond that is what the method itself adds: pauses, marks that were not cleared,
-and a program that got on differently.
+neighbours is the page set of the long window, exactly, as far as sampling does not change what the program does and
+the program gives no page back. A window reports pages that are there when it ends: of those that are given back before,
+short windows see more, and their union is larger than what a recording at the longer interval has.
 """
 
 from __future__ import annotations

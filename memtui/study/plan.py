@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-RECORD, BLOCKS = "record", "blocks"
+RECORD, BLOCKS, ALTERNATE = "record", "blocks", "alternate"
 BARE, CONTAINER = "", "container"
 
 
@@ -31,8 +31,11 @@ class Run:
         place: ``BARE``, or in a ``CONTAINER``.
         limit_s: its end, so long after its first step (or its start, where it counts none); None: it ends by itself.
         kind: ``RECORD``: recorded from begin to end. ``BLOCKS``: in some blocks of time, and left alone in others.
+            ``ALTERNATE``: recorded from begin to end, with windows of ``interval_s`` in some blocks of time, and of
+            ``other_interval_s`` in others.
         pairs: of such blocks.
         block_s: length of a block.
+        other_interval_s: see ``kind``.
         environment: variables that the program gets besides.
         memory_share: it may keep so much of the working set of ``memory_of`` from its first step on; 0: no limit, but
             its faults are counted; None: neither.
@@ -59,6 +62,7 @@ class Run:
     memory_share: float | None = None
     memory_of: str = ""
     needs_steps: bool = False
+    other_interval_s: float | None = None
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -74,6 +78,8 @@ class Run:
         fixed.pop("expected_s")
         if not self.needs_steps:  # as it was before there were such runs
             del fixed["memory_share"], fixed["memory_of"], fixed["needs_steps"]
+        if self.other_interval_s is None:
+            del fixed["other_interval_s"]
         text = json.dumps([fixed, *surroundings], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -33,13 +33,15 @@ from memtui.study import lead
 from memtui.study.container import memory_cgroup
 from memtui.study.engine import PREFIX, Engine, boxed
 from memtui.study.limited import Limited, limited
-from memtui.study.plan import BLOCKS, CONTAINER
+from memtui.study.plan import ALTERNATE, BLOCKS, CONTAINER
 from memtui.supervise import Supervisor
 
 LOOK_SECONDS = 0.02  # how often steps are looked for
 TELL_SECONDS = 0.5
 GRACE_SECONDS = 3.0  # for a program to end when it is told to
 FIRST_STEP_SECONDS = 300.0  # without one, blocks cannot begin, nor a limit on memory
+NO_STEPS_SECONDS = 15.0  # without one, blocks of another window begin all the same: they need no steps
+SWITCH_SECONDS = 0.2  # after another window was asked for, before a window counts: more than the shortest of them
 MOST_STEPS = 5000  # whose times are told
 
 
@@ -57,10 +59,15 @@ class _Followed:
         self.limited = False
         run = order["run"]
         self.blocks: Blocks | None = None
-        if run["kind"] == BLOCKS:
+        if run["kind"] in (BLOCKS, ALTERNATE):
             plan = Plan(0, _options(run), "steps", log, run["pairs"], run["block_s"])
             chance = random.Random(run["seed"])
-            self.blocks = Blocks(plan, lambda on: observation.pause(not on), SETTLE_SECONDS, chance)
+            switch, settle_s = (
+                (self._switch_interval, SWITCH_SECONDS)
+                if run["kind"] == ALTERNATE
+                else (lambda on: observation.pause(not on), SETTLE_SECONDS)
+            )
+            self.blocks = Blocks(plan, switch, settle_s, chance)
 
     def look(self) -> bool:
         """True: end it."""
@@ -81,6 +88,9 @@ class _Followed:
         if self._limit is not None and self._limit.look(self.steps.total, first_s is not None):
             return True
         if self.blocks is not None:
+            alternates = self._run["kind"] == ALTERNATE
+            if first_s is None and alternates and now_s > self.began_s + NO_STEPS_SECONDS:
+                first_s = self.began_s
             if first_s is not None and now_s > first_s + SETTLE_SECONDS:
                 self.blocks.step(now_s)
             return self.blocks.done or (first_s is None and now_s > self.began_s + FIRST_STEP_SECONDS)
@@ -89,6 +99,10 @@ class _Followed:
             limit_s = max(limit_s, FIRST_STEP_SECONDS)
         self.limited = limit_s is not None and now_s > (first_s or self.began_s) + limit_s
         return self.limited
+
+    def _switch_interval(self, fine: bool) -> None:
+        seconds = self._run["interval_s" if fine else "other_interval_s"]
+        self._observation.set_interval(round(seconds * 1e9))
 
     @property
     def first_s(self) -> float | None:

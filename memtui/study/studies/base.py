@@ -137,6 +137,12 @@ def training(
     }
 
 
+def without_end(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The bundled network, until it is ended."""
+    at = words.index("--epochs")
+    return (*words[: at + 1], "0", *words[at + 2 :])
+
+
 def thread_counts(setting: Setting) -> list[int]:
     """One, and all."""
     return [1] if setting.cpus == 1 else [1, setting.cpus]

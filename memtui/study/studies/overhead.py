@@ -11,7 +11,15 @@ from memtui.analysis.slow_down import Block, doubts, slow_down
 from memtui.errors import UserError
 from memtui.study.findings import Chart, Findings, Line, Table
 from memtui.study.plan import BLOCKS, Run
-from memtui.study.studies.base import Observed, Setting, by_group, interval_words, plain_interval, training
+from memtui.study.studies.base import (
+    Observed,
+    Setting,
+    by_group,
+    interval_words,
+    plain_interval,
+    training,
+    without_end,
+)
 
 WAYS = (("auto", True), ("auto", False), ("referenced", True))
 INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -42,7 +50,7 @@ class Overhead:
                 fields = training(setting, setting.seed, batch=BATCH)
                 fields |= {"limit_s": None, "expected_s": fields["expected_s"] + 2 * pairs * (length_s + SETTLE_S)}
                 if not setting.command:
-                    fields["program"] = _without_end(fields["program"])
+                    fields["program"] = without_end(fields["program"])
                     fields["expected_s"] = 8.0 + 2 * pairs * (length_s + SETTLE_S)
                 runs.append(
                     Run(
@@ -162,9 +170,3 @@ def cheap_from(points: Sequence[Mapping[str, Any]]) -> float | None:
 def _without_options(text: str) -> str:
     """A doubt without the words of ``memtui calibrate``'s command line."""
     return re.sub(r" \(--[a-z]+( \d+)?\)", "", text)
-
-
-def _without_end(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The bundled network, until it is ended."""
-    at = words.index("--epochs")
-    return (*words[: at + 1], "0", *words[at + 2 :])
