@@ -16,8 +16,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memtui.placement.profile_command import Shown, lines
+from memtui.placement.measured import Pool, Profile, Samples
+from memtui.placement.model import Configuration
+from memtui.placement.profile_text import about, lines
+from memtui.placement.profiling import Step
+from memtui.placement.shown import Shown
 from memtui.placement.store import ProfileFile
+from tests.placements import graph_of
 from tests.terminals import Terminal, terminals
 
 pytest.importorskip("torch")
@@ -285,9 +290,9 @@ def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: p
         assert b"isolated: 490 configurations" in terminal.output
 
 
-class Step:
-    def __init__(self, mode: str, samples: int, cached: int = 0, left_s: float | None = None) -> None:
-        self.mode, self.samples, self.cached, self.left_s = mode, range(samples), cached, left_s
+def found(mode: str, ops: range, cached: int = 0, left_s: float | None = None) -> Step:
+    samples = tuple(Samples(f"op{n}", Configuration(("dram",), ("dram",)), mode, (1.0,), (0,)) for n in ops)
+    return Step(mode, samples, cached, 0, 0, left_s, (7,) * cached)
 
 
 def test_progress_in_words() -> None:
@@ -298,25 +303,28 @@ def test_progress_in_words() -> None:
     assert said[-1] == "starting PyTorch ..."
     shown.tick()
     assert re.fullmatch(r"starting PyTorch \(0(\.\d)? s\)", said[-1])
-    shown.count({"isolated": (3, 148), "single": (0, 148)})
+    known = [(s.op, s.configuration, s.mode) for s in found("isolated", range(3)).samples]
+    shown.count(known, {"isolated": 148, "single": 148})
     shown.tick()  # before the first measurement there is nothing more to say
     assert said[-1] == "measuring 296 configurations (isolated, single), 3 of them known" == begun[-1]
-    shown.step(Step("isolated", 5, 5))  # type: ignore[arg-type]
+    shown.step(found("isolated", range(3, 8), cached=5))
     assert said[-1] == "isolated (1 of 2): 8 of 148 configurations, 5 known before"
-    shown.step(Step("single", 8, left_s=200.0))  # type: ignore[arg-type]
+    shown.step(found("single", range(8), left_s=200.0))
     assert said[-1] == "single (2 of 2): 8 of 148 configurations, 3.3 min left, 5 known before"
     assert len(begun) == 1
+    assert (shown.before, shown.cached, shown.measured) == (3, 5, 8)
 
 
-def test_a_table_of_pools_with_long_names_and_one_op() -> None:
-    speeds = dict.fromkeys(("read", "written", "copied_from", "copied_to"), 5e9)
-    rates = {f"{way}_bytes_per_s": speed for way, speed in speeds.items()}
-    pools = [{"name": name, "note": "", **rates} for name in ("dram", "file:/mnt/pmem0/a-folder-of-its-own")]
-    plain = {"model": "m", "ops": 3, "peak_bytes": 1, "pools": pools, "configurations": {}, "results_copied": 1}
-    found = lines(plain | {"emulated": [], "file": "p"})
-    table = [line for line in found if line.startswith(("pool", "dram", "file:"))]
+def test_a_table_of_pools_with_long_names_and_one_op(tmp_path: Path) -> None:
+    long = "file:/mnt/pmem0/a-folder-of-its-own"
+    ways = {f"{pool} {way}": 5e9 for pool in ("dram", long) for way in ("read", "written")}
+    profile = Profile(
+        graph_of({"n": ("x", "t")}, {"t": 8}), (Pool("dram"), Pool(long)), (), 0.0, ways | {"results_copied": 1}
+    )
+    said = lines(about(profile, tmp_path / "p", Shown()))
+    table = [line for line in said if line.startswith(("pool", "dram", "file:"))]
     assert len({len(line.removesuffix("  GB/s")) for line in table}) == 1
-    assert "1 op cannot write where it is told to: its times have a copy in them" in found
+    assert "1 op cannot write where it is told to: its times have a copy in them" in said
 
 
 def running(pid: int) -> list[psutil.Process]:

@@ -52,7 +52,6 @@ class Shown:
             self._begin(text)
 
     def step(self, step: Step) -> None:
-        self.cached += step.cached
         self._known.update((each.op, each.configuration, each.mode) for each in step.samples)
         self.cached += step.cached
         self.moments.update(step.measured_ns)
