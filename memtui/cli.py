@@ -182,7 +182,7 @@ def _replay(args: argparse.Namespace) -> int:
 
         return show(args, ProfileFile(args.file))
     check_file(args.file)
-    _require_terminal("use `memtui report`, which prints the numbers of a session")
+    _require_terminal("use `memtui report`, which prints its numbers, or `memtui record` to measure without a screen")
     _prepare_screen(args)
     return _view(args.file, live=False)
 
