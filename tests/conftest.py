@@ -8,6 +8,11 @@ from __future__ import annotations
 import types
 
 import pytest
+from hypothesis import settings
+
+# A test says what is true, and not how fast: on a machine with other work any example may take long.
+settings.register_profile("memtui", deadline=None)
+settings.load_profile("memtui")
 
 LANES = ("processes", "others")
 # What a test module that starts processes imports, or takes something from.
