@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from memtui.allocations import allocation_words, allocations
+from memtui.analysis.given_back import NOTABLE_GIVEN_BACK, given_back_bytes
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.tensor_pages import tensor_name
@@ -68,6 +69,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)) | _approximate(reader),
         "shared_bytes": _shared(reader),
         "rss_bytes": _summary(samples.rss_bytes, "no sample was taken"),
+        "given_back_bytes": _given_back(rows),
         "reuse": _reuse(reader),
         "budgeted_s": intervals_s(samples.intervals_ns(), 0)
         if allowed(hello.options.max_overhead_ppm) and len(samples)
@@ -162,6 +164,15 @@ def _shared(reader: SessionReader) -> dict[str, Any]:
         return _summary(values * np.nan, "page frames of all processes were seen in no window")
     lost = int(np.isnan(values).sum())
     return _summary(values, "") | {"status": Status.APPROXIMATE, "reason": f"not known in {lost} windows"}
+
+
+def _given_back(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What went in a window, at most, and in a second."""
+    found = given_back_bytes(rows)
+    values = np.array(list(found.values()), np.float64)
+    spans = {row["sample"]: row["end_ns"] - row["start_ns"] for row in rows if row["sample"] in found}
+    per_s = float(values.sum()) / (sum(spans.values()) / SECOND_NS) if spans else None
+    return _summary(values, "faults and RSS of two windows in a row are known of no process") | {"per_s": per_s}
 
 
 def _median(values: np.ndarray) -> float | None:
@@ -393,6 +404,7 @@ def _recorded_words(report: dict[str, Any]) -> list[str]:
         f"working set  {_sizes(wss)}",
         *_shared_words(report),
         f"resident     {_sizes(rss)}",
+        *_given_back_words(report),
     ]
     if reuse["median_bytes"] is not None:
         median, p95 = reuse["median_bytes"], reuse["p95_bytes"]
@@ -467,6 +479,17 @@ def _shared_words(report: dict[str, Any]) -> list[str]:
     if shared["mean"] is None:
         return [f"shared       n/a: {shared['reason']}"]
     return [f"shared       {_sizes(shared)} of the working set, counted once"]
+
+
+def _given_back_words(report: dict[str, Any]) -> list[str]:
+    """Where it may be a notable part of what is touched."""
+    found, wss = report["given_back_bytes"], report["wss_bytes"]["median"]
+    if found["median"] is None or wss is None or found["median"] < NOTABLE_GIVEN_BACK * wss:
+        return []
+    return [
+        f"given back   up to {size(found['median'])} in a window (median), {size(found['per_s'])}/s: pages that were "
+        "touched and given back in one window are not in its working set"
+    ]
 
 
 def _of_it_shared(process: dict[str, Any]) -> str:

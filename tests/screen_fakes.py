@@ -175,6 +175,9 @@ class FakeSession:
                 "wss_bytes": self._size_of(n, p.key) if self.hello.wss.ok else None,
                 "shared_bytes": self._shared_of(p.key) if self.hello.wss.ok else None,
                 "rss_bytes": (1030 if p.key == 1 else 100 * p.key) * MIB,
+                "minor_faults": 0,
+                "major_faults": 0,
+                "faulted_in_bytes": None,
             }
             for n in range(first_sample, last_sample + 1)
             for p in self.processes()

@@ -14,11 +14,11 @@ from memtui.pageset import PAGE_BYTES, PageSet
 from memtui.samples import Window
 from memtui.session.reader import SessionReader
 from memtui.study import container
-from memtui.study.alternating import Stretch, merge_error, stretches_of
+from memtui.study.alternating import Stretch, is_as_long, merge_error, stretches_of
 from memtui.study.plan import ALTERNATE, Run
 from memtui.study.runner import perform
 from memtui.study.studies.base import Setting
-from memtui.study.studies.sample_time_turns import conclude_turns, turns
+from memtui.study.studies.sample_time_turns import conclude_turns, keeps, turns
 from memtui.study.trace import Trace
 from tests.live import needs_tracker
 from tests.sessions import MS, messages, write_session
@@ -141,10 +141,11 @@ def test_what_is_left_where_no_memory_is_given_back_is_held_against_the_ordinary
     assert len(conclude_turns([point(-0.15, -0.19, -0.14, 0.5), kept], 1)) == 1, "other intervals are not compared"
 
 
-@pytest.mark.parametrize(("quick", "lengths"), [(True, 1), (False, 4)])
-def test_there_are_pairs_enough_for_an_interval_and_windows_in_each_block(quick, lengths):
-    runs = turns(Setting(quick, 2), 2, 0.1)
+@pytest.mark.parametrize(("quick", "threads", "lengths"), [(True, 1, 2), (True, 2, 1), (False, 1, 4), (False, 2, 4)])
+def test_there_are_pairs_enough_for_an_interval_and_windows_in_each_block(quick, threads, lengths):
+    runs = turns(Setting(quick, 2), threads, 0.1)
     assert len(runs) == lengths
+    assert sum(map(keeps, runs)) == (lengths > 1)
     for run in runs:
         assert run.kind == ALTERNATE
         assert run.pairs >= 9
@@ -156,7 +157,7 @@ def test_there_are_pairs_enough_for_an_interval_and_windows_in_each_block(quick,
 
 
 def error_of(tmp_path, words, pages: int, run: Run):
-    """The error within the program's own mapping of so many pages."""
+    """The error within the program's own mapping of so many pages, and what a long window gave back (median)."""
     run = replace(run, program=(sys.executable, *words))
     told = perform(run, tmp_path / "turns", sorted(os.sched_getaffinity(0)), container.means(), lambda word: None)
     assert len(told["blocks"]) == 2 * run.pairs
@@ -166,12 +167,13 @@ def error_of(tmp_path, words, pages: int, run: Run):
     reader.close()
     stretches, _ = stretches_of(trace, told["blocks"], run.interval_s, run.other_interval_s)
     assert {round(length, -8) for length in trace.samples.asked_ns.tolist()} == {100 * MS, 400 * MS}
+    given_back = float(np.nanmedian(trace.given_back_bytes[trace.training & is_as_long(trace, run.other_interval_s)]))
     trace.close()
     inside = [
         replace(one, windows=[None if p is None else select(p, [row.start], [row.end], [True]) for p in one.windows])
         for one in stretches
     ]
-    return merge_error(inside, 4)
+    return merge_error(inside, 4), given_back
 
 
 TURNS = Run("turns", (), 20.0, interval_s=0.1, other_interval_s=0.4, kind=ALTERNATE, pairs=6, block_s=1.4)
@@ -202,10 +204,11 @@ def test_in_one_run_the_union_of_fine_windows_is_the_coarse_one(tmp_path):
     """A ring of 1000 pages in 0.1 s: a union of four windows goes round it, and so does one of 0.4 s."""
     order = ("cyclic", "--pages", "1000", "--per-step", "250", "--pause-seconds", "0.02")
     words = ("-m", "memtui.workloads.touches", *order)
-    found = error_of(tmp_path, words, 1000, TURNS)
+    found, given_back = error_of(tmp_path, words, 1000, TURNS)
     assert found is not None
     assert found.beyond.median == 0
     assert found.coarse_bytes == pytest.approx(1000 * PAGE_BYTES, rel=0.02)
+    assert given_back < 1 << 18
 
 
 @needs_tracker
@@ -215,10 +218,12 @@ def test_memory_that_is_given_back_is_seen_by_fine_windows_alone(tmp_path, lose)
     """A turn takes 0.4 s. Without giving back both see all four quarters; with it a coarse one sees one or two."""
     path = tmp_path / "quarters.py"
     path.write_text(QUARTERS)
-    found = error_of(tmp_path, (str(path), *(["--lose"] if lose else [])), 1024, TURNS)
+    found, given_back = error_of(tmp_path, (str(path), *(["--lose"] if lose else [])), 1024, TURNS)
     assert found is not None
     if lose:
         assert found.beyond.median < -0.3
         assert found.beyond.high < -0.05
+        assert given_back > 2 << 20
     else:
         assert abs(found.beyond.median) < 0.15
+        assert given_back < 1 << 18

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from memtui.analysis.given_back import NOTABLE_GIVEN_BACK, given_back_bytes
 from memtui.analysis.lean import median
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import NOTABLE_SHARE
@@ -466,6 +467,10 @@ class Presenter:
             parts.append(f"{gaps} gap" + "s" * (gaps > 1))
         if samples.faulted_in_bytes[at] > 0:
             parts.append(f"first mapped {size(float(samples.faulted_in_bytes[at]))}")
+        sample = int(samples.sample[at])
+        given_back = given_back_bytes(self.reader.process_samples(sample - 1, sample)).get(sample, 0)
+        if given_back > NOTABLE_GIVEN_BACK * samples.wss_bytes[at]:
+            parts.append(f"up to {size(given_back)} given back")
         if np.isnan(samples.shared_bytes[at]) and not np.isnan(samples.wss_bytes[at]):
             parts.append("shared pages count for each process")
         return tuple(parts)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.analysis.merged_windows import merge_windows
 from memtui.analysis.statistics import MedianInterval, mean, ratio_of_pairs
@@ -97,14 +98,17 @@ def stretches_of(
         coarse_s: of the coarse ones.
     """
     samples = trace.samples
-    length_ns = samples.end_ns - samples.start_ns
     undisturbed = np.array([not text for text in samples.disturbed], bool)
     found, left_out = [], 0
     for block in blocks:
-        asked_ns = (fine_s if block["observed"] else coarse_s) * 1e9
-        good = undisturbed & trace.training & (np.abs(length_ns / asked_ns - 1) <= OFF)
+        good = undisturbed & trace.training & is_as_long(trace, fine_s if block["observed"] else coarse_s)
         within = (samples.start_ns >= block["begin_s"] * 1e9) & (samples.end_ns <= block["end_s"] * 1e9)
         windows = [trace.pages[at] if good[at] else None for at in np.flatnonzero(within).tolist()]
         left_out += sum(pages is None for pages in windows)
         found.append(Stretch(block["pair"], block["observed"], windows))
     return found, left_out
+
+
+def is_as_long(trace: Trace, seconds: float) -> NDArray[np.bool_]:
+    """bool[n]: the windows that are as long as was asked, but for ``OFF``."""
+    return np.abs((trace.samples.end_ns - trace.samples.start_ns) / (seconds * 1e9) - 1) <= OFF

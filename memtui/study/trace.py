@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.filters import parse_filter
+from memtui.analysis.given_back import given_back_bytes
 from memtui.analysis.mapped_bytes import mapped_bytes
 from memtui.analysis.merged_windows import merge_windows, reuse_of
 from memtui.analysis.reuse_histogram import ExactReuse
@@ -66,6 +67,14 @@ class Trace:
     def mapped_bytes(self) -> Floats:
         """f8[n]: address space of the tree in each window; a range counts with the extent it has over the session."""
         return mapped_bytes(self._reader.vma_rows(), self.samples.sample)
+
+    @cached_property
+    def given_back_bytes(self) -> Floats:
+        """f8[n]: what the tree gave back in each window, at most; see ``analysis.given_back``. NaN: not known."""
+        if not len(self.samples):
+            return np.empty(0)
+        found = given_back_bytes(self._reader.process_samples(0, self.samples.newest))
+        return np.array([found.get(sample, np.nan) for sample in self.samples.sample.tolist()])
 
     @cached_property
     def main(self) -> Process | None:

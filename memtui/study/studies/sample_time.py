@@ -56,8 +56,8 @@ class SampleTime:
         "window in which the length changed is in no block.",
         "There is a part of it that is no chance. A window reports pages that are still there when it ends. What a "
         "program touches and gives back before (munmap, and malloc with large pieces) a long window misses, and the "
-        "short ones in it see more of it: then their union is larger. At full length it is tried with a malloc that "
-        "keeps everything, too (glibc, MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_ of 4 GB).",
+        "short ones in it see more of it: then their union is larger. It is tried with a malloc that keeps "
+        "everything, too (glibc, MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_ of 4 GB).",
         "Compared are windows between the first and the last step, of the process with most pages.",
     )
 

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from memtui.study.alternating import merge_error, stretches_of
+import numpy as np
+
+from memtui.analysis.statistics import mean
+from memtui.study.alternating import is_as_long, merge_error, stretches_of
 from memtui.study.findings import Table
 from memtui.study.plan import ALTERNATE, Run
 from memtui.study.studies.base import (
@@ -33,14 +36,15 @@ ENOUGH = 0.05  # an error that is still called small
 
 
 def turns(setting: Setting, threads: int, fine_s: float) -> list[Run]:
-    """A run for each coarse interval, and at full length one with a malloc that keeps what it has.
+    """A run for each coarse interval, and one with a malloc that keeps what it has (quick: on one thread only).
 
     The bundled network is ended after the last block.
     """
-    if setting.quick:
-        return [_turn(setting, threads, fine_s, coarse_s, QUICK_PAIRS) for coarse_s in QUICK_S]
-    found = [_turn(setting, threads, fine_s, coarse_s, PAIRS) for coarse_s in COARSE_S]
-    kept = _turn(setting, threads, fine_s, KEPT_S, PAIRS)
+    coarse, kept_s, pairs = (QUICK_S, QUICK_S[0], QUICK_PAIRS) if setting.quick else (COARSE_S, KEPT_S, PAIRS)
+    found = [_turn(setting, threads, fine_s, coarse_s, pairs) for coarse_s in coarse]
+    if setting.quick and threads > 1:
+        return found
+    kept = _turn(setting, threads, fine_s, kept_s, pairs)
     return [*found, replace(kept, group=f"{kept.group}, malloc keeps", environment=(*kept.environment, *KEEPS))]
 
 
@@ -77,6 +81,7 @@ def turn_points(observed: Sequence[Observed], threads: int) -> list[dict[str, An
         try:
             needs_pages(trace)
             stretches, left_out = stretches_of(trace, one.told["blocks"], one.run.interval_s, coarse_s)
+            given_back = trace.given_back_bytes[trace.training & is_as_long(trace, coarse_s)]
         finally:
             trace.close()
         error = merge_error(stretches, round(coarse_s / one.run.interval_s))
@@ -92,6 +97,7 @@ def turn_points(observed: Sequence[Observed], threads: int) -> list[dict[str, An
                 "coarse_windows": error.coarse_windows if error else 0,
                 "merged_windows": error.merged_windows if error else 0,
                 "left_out": left_out,
+                "given_back_bytes": mean(given_back[~np.isnan(given_back)].tolist()),
             }
         )
     return found
@@ -152,6 +158,7 @@ def turn_table(points: Mapping[int, Sequence[Mapping[str, Any]]]) -> Table:
             f"{point['interval_s']:g} s" + (", malloc keeps" if point["malloc_keeps"] else ""),
             size(point["coarse_bytes"]),
             size(point["merged_bytes"]),
+            size(point["given_back_bytes"]),
             point["words"],
             f"{point['coarse_windows']} and {point['merged_windows']}",
             str(point["left_out"]),
@@ -159,9 +166,11 @@ def turn_table(points: Mapping[int, Sequence[Mapping[str, Any]]]) -> Table:
         for threads, mine in points.items()
         for point in mine
     ]
-    heads = ("", "window", "WSS of long ones", "WSS of merged ones", "beyond [95 % interval]", "windows", "left out")
+    heads = ("", "window", "WSS of long ones", "WSS of merged ones", "given back", "beyond [95 % interval]", "windows")
     note = (
+        "Given back is what went in a long window, by page faults and RSS: what was touched of it is not in that "
+        "window, and may have come and gone several times. "
         "Left out are windows that were disturbed, are not of training, or are more than 10 % off the length that was "
         "asked for."
     )
-    return Table("Long windows and merged ones in turn, within one run", heads, rows, note)
+    return Table("Long windows and merged ones in turn, within one run", (*heads, "left out"), rows, note)
