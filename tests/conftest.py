@@ -1,6 +1,7 @@
 """What test modules share, and which lane each is in: ``pytest --lane processes``, see ``tests/lanes.py``.
 
-Those that watch, pause or kill real processes are one lane; all others, and those that train or bench, the other.
+Those that watch, pause or kill real processes are one lane, those that press keys on a screen without a terminal
+another (they wait for most of their time); all others, and those that train or bench, the third.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from hypothesis import settings
 settings.register_profile("memtui", deadline=None)
 settings.load_profile("memtui")
 
-LANES = ("processes", "others")
+LANES = ("processes", "others", "screens")
 # What a test module that starts processes imports, or takes something from.
 _PROCESSES = {"subprocess", "signal", "pty", "tests.live", "tests.pagetable_targets", "tests.terminals", "tests.users"}
 # They start programs, too, but hold no clock against them; two benches at once would refuse each other.
 _TRAINING = ("test_trace_", "test_watch", "test_bench_", "test_predict_", "test_workloads", "test_screen_bench")
 _TRAINING += ("test_operators", "test_train_", "test_tune_", "test_learning_", "test_placement_", "test_import_")
 _TRAINING += ("test_screen_placement",)
+_SCREENS = ("test_screen_", "test_widgets_")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,7 +45,7 @@ def _lane(module: pytest.Module | None) -> str:
         origin = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", "")
         if origin in _PROCESSES or str(origin).startswith("memtui.probes.pages"):
             return "processes"
-    return "others"
+    return "screens" if module.path.name.startswith(_SCREENS) else "others"
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""``python -m tests.lanes``: all tests, in two lanes beside each other, which takes two thirds of the time.
+"""``python -m tests.lanes``: all tests, in lanes beside each other, which takes half of the time.
 
-One writes as it goes, what the other said follows. ``--again``: only what failed, one lane after the other, for
+One writes as it goes, what the others said follows. ``--again``: only what failed, one lane after the other, for
 machines on which something else runs, too. All other words are those of pytest.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
+from typing import IO
 
 from tests.conftest import LANES
 
@@ -25,18 +27,24 @@ def main(words: list[str]) -> int:
     ]
     if again:
         return max(_code(subprocess.run(command).returncode) for command in commands)
-    first, second = commands
-    with tempfile.TemporaryFile() as said:
-        with subprocess.Popen(second, stdout=said, stderr=subprocess.STDOUT) as beside:
-            try:
-                code = subprocess.run(first).returncode
-                codes = _code(code), _code(beside.wait())
-            finally:
-                beside.terminate()
-        said.seek(0)
-        sys.stdout.flush()
-        sys.stdout.buffer.write(said.read())
+    first, *others = commands
+    with ExitStack() as stack:
+        beside = [_beside(command, stack) for command in others]
+        codes = [_code(subprocess.run(first).returncode)]
+        for child, said in beside:
+            codes.append(_code(child.wait()))
+            said.seek(0)
+            sys.stdout.flush()
+            sys.stdout.buffer.write(said.read())
     return max(codes)
+
+
+def _beside(command: list[str], stack: ExitStack) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """A lane that runs, and what it has said; it ends with the stack."""
+    said = stack.enter_context(tempfile.TemporaryFile())
+    child = stack.enter_context(subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT))
+    stack.callback(child.terminate)
+    return child, said
 
 
 def _code(code: int) -> int:

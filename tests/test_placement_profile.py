@@ -258,7 +258,7 @@ def test_the_command_line_imports_no_torch(folder: Path) -> None:
 def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     file = folder / "p.memtui"
-    words = ("place", "profile", "transformer", "--pools", POOLS, "--threads", "1", "-o", file, "--no-config")
+    words = ("place", "profile", "mlp", "--pools", POOLS, "--threads", "1", "-o", file, "--no-config")
 
     def count() -> int:
         return len(ProfileFile(file).profile().samples)
@@ -266,7 +266,7 @@ def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: p
     with terminals() as start:
         terminal = start(*words, "--batch", "16", "--seconds", "0.2")
         terminal.read(120, "EMULATED")
-        terminal.read(60, " of 490 configurations, ")
+        terminal.read(60, " of 148 configurations, ")
         assert "isolated (1 of 3): " in terminal.text
         first = count()
         until(lambda: count() > first, terminal)
@@ -277,17 +277,17 @@ def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: p
         assert terminal.restored()
         assert not psutil.wait_procs(children, timeout=20)[1]
         kept = count()
-        assert first < kept < 3 * 490
-        said = f"broken off, unfinished: {file} has {kept} of 1470 configurations; the same command goes on from there"
+        assert first < kept < 3 * 148
+        said = f"broken off, unfinished: {file} has {kept} of 444 configurations; the same command goes on from there"
         assert said.encode() in terminal.output.replace(b"\r\n", b"")
         terminal = start(*words, "--batch", "16", "--seconds", "0.001")
         terminal.read(120, "EMULATED")
-        until(lambda: count() == 1470, terminal)
+        until(lambda: count() == 444, terminal)
         terminal.read(60, "finished; q leaves")
         until(lambda: not running(terminal.process.pid), terminal)
         terminal.send("q")
         assert terminal.end(30) == 0
-        assert b"isolated: 490 configurations" in terminal.output
+        assert b"isolated: 148 configurations" in terminal.output
 
 
 def found(mode: str, ops: range, cached: int = 0, left_s: float | None = None) -> Step:

@@ -63,7 +63,7 @@ async def test_the_screen_in_ascii_is_the_picture():
 
 
 @pytest.mark.slow
-async def test_a_thousand_keys_and_resizes_break_nothing(monkeypatch):
+async def test_hundreds_of_keys_and_resizes_break_nothing(monkeypatch):
     """All keys of the screen, those of prompts, and some that mean nothing, live on a tree that grows."""
 
     async def stay(self) -> None:
@@ -77,7 +77,7 @@ async def test_a_thousand_keys_and_resizes_break_nothing(monkeypatch):
     session = FakeSession(60, growing=True, children=2)
     session.events = lambda first, last: []
     async with running(session, live=True) as d:
-        for _ in range(100):
+        for _ in range(50):
             await d.pilot.press(*(str(random.choice(keys)) for _ in range(10)))
             lines = screen_lines(d.app)
             assert {len(line) for line in lines} == {d.app.size.width}

@@ -23,7 +23,7 @@ from memtui.analysis.touch_orders import lru_misses, touch_order
 from memtui.errors import UserError
 from memtui.pageset import PAGE_BYTES, PageSet
 from memtui.session.reader import VmaRow
-from memtui.study import command, limit_group, limited, loop_swap
+from memtui.study import command, limit_group, limited, loop_swap, runner
 from memtui.study.limit_group import LimitGroup, counts_of
 from memtui.study.limited_runs import seen
 from memtui.study.miss_curve import MissCurve, swappable
@@ -120,6 +120,49 @@ def test_a_limit_is_written_to_the_files_of_its_version(tmp_path):
         LimitGroup(version, group).limit(60 * MIB, 20 * MIB, 1.0)
         assert (group / limit).read_text() == str(60 * MIB)
         assert (group / swap[0]).read_text() == str(swap[1] if version == 2 else 80 * MIB)
+
+
+def test_whether_swap_was_full_is_read_from_both_versions(tmp_path):
+    one, _ = tree(tmp_path / "1", 1, V1_STAT)
+    two, _ = tree(tmp_path / "2", 2, V2_STAT)
+    assert (LimitGroup(1, one).swap_was_full(), LimitGroup(2, two).swap_was_full()) == (None, None), "nothing tells it"
+    for failures, full in (("0", False), ("3", True)):
+        (one / "memory.memsw.failcnt").write_text(f"{failures}\n")
+        assert LimitGroup(1, one).swap_was_full() is full
+        for name in ("max", "fail"):
+            (two / "memory.swap.events").write_text(f"high 9\n{name} {failures}\n")
+            assert LimitGroup(2, two).swap_was_full() is full
+
+
+@pytest.mark.parametrize(
+    ("kills", "swap_was_full", "starts", "says"),
+    [
+        ([1, 0], False, 2, None),
+        ([1, 1, 0], False, 3, None),
+        ([1, 1, 1], False, 3, "found nothing to put out, though 2.00 MiB of swap had room"),
+        ([1], True, 1, "1.00 MiB of memory and 2.00 MiB of swap were full"),
+        ([1], None, 1, "1.00 MiB of memory and 2.00 MiB of swap were full"),
+    ],
+)
+def test_a_program_that_was_killed_though_swap_had_room_is_tried_again(
+    tmp_path, monkeypatch, kills, swap_was_full, starts, says
+):
+    """The kernel gives up now and then where all pages are touched again and again."""
+    memory = {"limit_bytes": MIB, "swap_bytes": 2 * MIB, "swap_was_full": swap_was_full}
+    told = iter(kills)
+    ended = {"limited": False, "exit": 0, "seconds": 9.0, "windows": 9, "ending": ""}
+    monkeypatch.setattr(runner, "_worker", lambda order, log: contextlib.nullcontext(0))
+    monkeypatch.setattr(
+        runner, "_listen", lambda fd, show: {"done": ended | {"memory": memory | {"kills": next(told)}}}
+    )
+    run = Run("x", ("python", "train.py"), 5.0)
+    if says is None:
+        done = runner.perform(run, tmp_path / "run", [0], (), lambda word: None)
+        assert done["attempts"] == starts
+    else:
+        with pytest.raises(UserError, match=says):
+            runner.perform(run, tmp_path / "run", [0], (), lambda word: None)
+    assert next(told, "all asked") == "all asked"
 
 
 def test_a_limit_that_does_not_come_down_is_told(tmp_path):

@@ -222,7 +222,7 @@ def test_memory_that_is_given_back_is_seen_by_fine_windows_alone(tmp_path, lose)
     assert found is not None
     if lose:
         assert found.beyond.median < -0.3
-        assert found.beyond.high < -0.05
+        assert found.beyond.high is None or found.beyond.high < -0.05  # None: fewer than six pairs were whole
         assert given_back > 2 << 20
     else:
         assert abs(found.beyond.median) < 0.15

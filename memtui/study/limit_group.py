@@ -110,9 +110,21 @@ class LimitGroup:
         return counts_of(self.version, self.folder, proc)
 
     def kills(self) -> int:
-        """How many of its processes were killed because limit and swap were full."""
+        """How many of its processes the kernel killed for want of memory."""
         name = "memory.oom_control" if self.version == 1 else "memory.events"
         return numbers_of(text_of(self.folder / name)).get("oom_kill", 0)
+
+    def swap_was_full(self) -> bool | None:
+        """Whether it ever wanted more swap than it may have; None where that is not told.
+
+        Version 1 counts what hit the limit of memory and swap together, version 2 (since Linux 4.20) what hit that of
+        swap or found the swap of the machine full.
+        """
+        if self.version == 1:
+            text = text_of(self.folder / "memory.memsw.failcnt")
+            return int(text) > 0 if text else None
+        found = numbers_of(text_of(self.folder / "memory.swap.events"))
+        return found.get("max", 0) + found.get("fail", 0) > 0 if found else None
 
     def processes(self) -> list[int]:
         return [int(word) for word in text_of(self.folder / "cgroup.procs").split()]

@@ -19,6 +19,7 @@ from memtui.study import limit_group, loop_swap
 from memtui.study.limit_group import LimitGroup, counts_of
 
 MOST_MARKS = 1000
+NEARLY_FULL = 0.75  # of the swap: the rest may go between the last mark and the end of the program
 QUIET_SECONDS = 0.25  # without a step, a mark is made all the same
 START_SECONDS, END_SECONDS = 60.0, 15.0
 _TRY_BYTES = 4 << 20
@@ -74,15 +75,18 @@ class Limited:
         """What became of it. Raises UserError where the limit could not be set."""
         if self.failed:
             raise UserError(self.failed, FAILURE)
+        group, swap_bytes = LimitGroup(self._version, self._folder), self._ready["swap_bytes"]
+        nearly_full = any((mark["swap_bytes"] or 0) > NEARLY_FULL * swap_bytes for mark in self._marks)
         return {
             "version": self._version,
             "limit_bytes": self._limit_bytes,
             "swap": self._ready["swap"],
-            "swap_bytes": self._ready["swap_bytes"],
+            "swap_bytes": swap_bytes,
             "reached_ns": self.reached_ns,
             "swapped_in_is_its_own": limit_group.tells_swapped_in(self._folder),
             "page_cluster": _page_cluster(),
-            "kills": LimitGroup(self._version, self._folder).kills(),
+            "kills": group.kills(),
+            "swap_was_full": nearly_full or group.swap_was_full(),
             "marks": self._marks,
         }
 

@@ -22,6 +22,9 @@ from memtui.units import size
 
 STOP_SECONDS = 20.0  # for a worker to end its program and its recording
 _WORD_CHARACTERS = 200
+# Where a program touches all that it has again and again, the kernel may find nothing to put out and kill it although
+# swap has room. That is chance.
+_ATTEMPTS = 3
 
 Show = Callable[[dict[str, Any]], object]
 
@@ -61,15 +64,24 @@ def perform(
         **(means.plain() if run.place == CONTAINER else {"before": [], "engine": None}),
     }
     begin_s = time.monotonic()
-    with _worker(order, log) as told:
-        last = _listen(told, show)
-    if "failed" in last:
-        raise UserError(f"{run.group}: {last['failed']}", last["code"])
-    if "done" not in last:
-        raise UserError(f"{run.group}: the worker ended without a word ({_last_words(log)})", FAILURE)
-    done: dict[str, Any] = last["done"]
+    attempts, again = 0, True
+    while again:
+        attempts += 1
+        with _worker(order, log) as told:
+            last = _listen(told, show)
+        if "failed" in last:
+            raise UserError(f"{run.group}: {last['failed']}", last["code"])
+        if "done" not in last:
+            raise UserError(f"{run.group}: the worker ended without a word ({_last_words(log)})", FAILURE)
+        done: dict[str, Any] = last["done"]
+        again = attempts < _ATTEMPTS and _was_killed(done) and done["memory"]["swap_was_full"] is False
     _check(run, done, log)
-    return done | {"took_s": time.monotonic() - begin_s}
+    return done | {"took_s": time.monotonic() - begin_s, "attempts": attempts}
+
+
+def _was_killed(done: dict[str, Any]) -> bool:
+    """By the kernel, for want of memory."""
+    return bool(done.get("memory") and done["memory"]["kills"] and not done["limited"])
 
 
 @contextmanager
@@ -135,13 +147,15 @@ def _check(run: Run, done: dict[str, Any], log: Path) -> None:
     program = visible(short_command(mask_secrets(shlex.join(run.program)), 80))
     said = _last_words(log)
     words = f"; it said: {said}" if said else ""
-    if done.get("memory") and done["memory"]["kills"] and not done["limited"]:
-        both = f"{size(done['memory']['limit_bytes'])} of memory and {size(done['memory']['swap_bytes'])} of swap"
-        raise UserError(
-            f"{run.group}: {program} was killed by the kernel: {both} were full{words}; it needs more than in the "
-            "recording",
-            FAILURE,
+    if _was_killed(done):
+        memory, swap = (size(done["memory"][name]) for name in ("limit_bytes", "swap_bytes"))
+        why = (
+            f"in {memory} of memory it found nothing to put out, though {swap} of swap had room{words}; a higher limit "
+            "or another try may do"
+            if done["memory"]["swap_was_full"] is False
+            else f"{memory} of memory and {swap} of swap were full{words}; it needs more than in the recording"
         )
+        raise UserError(f"{run.group}: {program} was killed by the kernel: {why}", FAILURE)
     if done["exit"] and not done["limited"]:
         raise UserError(f"{run.group}: {program} failed with status {done['exit']}{words}", FAILURE)
     if done["seconds"] < run.interval_s or not done["windows"]:

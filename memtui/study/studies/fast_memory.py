@@ -158,7 +158,11 @@ class FastMemory:
             "a step takes",
         )
         tables = [Table(f"Misses a step, predicted from {windows}, and seen (median of the runs)", heads, rows)]
-        return Findings(numbers, conclude(numbers), charts, tables, doubts + doubts_of(numbers, told))
+        doubts += doubts_of(numbers, told)
+        again = sum(one.told.get("attempts", 1) > 1 for one in observed)
+        if again:
+            doubts.append(f"{again} runs were done again, as the kernel had killed the program though swap had room")
+        return Findings(numbers, conclude(numbers), charts, tables, doubts)
 
 
 def group(name: str, share: float | None) -> str:
