@@ -146,7 +146,7 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
     words = ("mlp", "--pools", ",".join(reversed(POOLS.split(",", 1))), "--batch", "8", "--seconds", "0.001")
     out, _ = place(folder, "profile", *words, "--threads", "1", "--mode", "isolated", "-o", "r.memtui", "--json")
     turned = {pool["name"]: pool["bandwidth_bytes_per_s"] for pool in json.loads(out)["pools"]}
-    assert turned["emulated:2,1"]["written"] < turned["dram"]["written"]
+    assert turned["emulated:2,1"]["written"] < min(1e9, turned["dram"]["written"])
     assert json.loads(out)["bandwidths_cached"] is None
     _, error = place(folder, "profile", "mlp", "--pools", POOLS, "--batch", "9", "-o", "p.memtui", code=2)
     assert error.startswith("memtui place: p.memtui: is a profile of something else")

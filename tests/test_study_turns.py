@@ -218,11 +218,13 @@ def test_memory_that_is_given_back_is_seen_by_fine_windows_alone(tmp_path, lose)
     """A turn takes 0.4 s. Without giving back both see all four quarters; with it a coarse one sees one or two."""
     path = tmp_path / "quarters.py"
     path.write_text(QUARTERS)
-    found, given_back = error_of(tmp_path, (str(path), *(["--lose"] if lose else [])), 1024, TURNS)
+    words = (str(path), *(["--lose"] if lose else []))
+    # An interval takes six whole pairs, and a busy machine spoils some.
+    found, given_back = error_of(tmp_path, words, 1024, replace(TURNS, pairs=9))
     assert found is not None
     if lose:
         assert found.beyond.median < -0.3
-        assert found.beyond.high is None or found.beyond.high < -0.05  # None: fewer than six pairs were whole
+        assert found.beyond.high < -0.05
         assert given_back > 2 << 20
     else:
         assert abs(found.beyond.median) < 0.15
