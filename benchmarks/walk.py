@@ -42,6 +42,7 @@ def _rows(readers: SplitWalker, gib: float, walks: int) -> Iterator[Row]:
 
 def _walk(readers: SplitWalker, pid: int, cuts: Cuts, want_resident: bool, pages: int) -> float:
     """Seconds for one walk, the target standing still as in a window."""
+    readers.open_ahead(pid, cuts)
     os.kill(pid, signal.SIGSTOP)
     time.sleep(0.01)
     try:

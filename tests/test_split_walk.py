@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -112,3 +114,39 @@ def test_every_window_is_exact(eager, target, kind, pages, touched):
     finally:
         observer.close()
         tracker.close()
+
+
+def test_what_was_opened_ahead_sees_what_is_touched_afterwards(eager, target):
+    """And leaves no descriptor behind: when it ran, when it never did, when the process is forgotten."""
+
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    target.do("a = anonymous(4000, align=1 << 21); v = view(a, 4000)")
+    first = Walker()
+    split = SplitWalker(first)
+    try:
+        split.open_ahead(target.pid, ())  # nothing is linked yet
+        before = first.walk(target.pid).pages.page_count
+        linked = descriptors()
+        for _ in range(3):
+            split.open_ahead(target.pid, ())
+            split.open_ahead(target.pid, ())
+            assert descriptors() == linked + 1
+        target.do("v[:] = 1")
+        assert first.walk(target.pid).pages.page_count >= before + 3900, "DAMON, where it runs, takes some marks"
+        split.open_ahead(target.pid, ())
+        assert descriptors() == linked + 1, "the one that ran is closed"
+        split.forget(target.pid)
+        assert descriptors() == linked - 1
+    finally:
+        split.close()
+
+
+def test_a_process_that_ended_after_it_was_opened_is_told(target):
+    with closing(Walker()) as walker:
+        walker.walk(target.pid)
+        walker.open_ahead(target.pid)
+        target.close()
+        with pytest.raises(ProcessLookupError):
+            walker.walk(target.pid)

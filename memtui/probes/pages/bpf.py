@@ -153,16 +153,17 @@ class Program:
         self.close()
 
 
-def run_iterator(link: int) -> None:
-    """Run the program once over everything that the link names."""
-    fd, _ = _bpf(_ITERATOR_CREATE, struct.pack("<II", link, 0), "start the walk")
-    try:
-        while True:
-            try:
-                # The program prints nothing: an empty answer means that it has seen everything.
-                if not os.read(fd, 4096):
-                    return
-            except BlockingIOError:
-                continue  # the kernel takes a breath every million mappings
-    finally:
-        os.close(fd)
+def open_iterator(link: int) -> int:
+    """A descriptor on which the program runs once over everything that the link names then. The caller closes it."""
+    return _bpf(_ITERATOR_CREATE, struct.pack("<II", link, 0), "start the walk")[0]
+
+
+def run_iterator(fd: int) -> None:
+    """Run the program, once for each descriptor."""
+    while True:
+        try:
+            # The program prints nothing: an empty answer means that it has seen everything.
+            if not os.read(fd, 4096):
+                return
+        except BlockingIOError:
+            continue  # the kernel takes a breath every million mappings

@@ -199,6 +199,8 @@ class PageTableTracker:
             for held in self._held.values():
                 held.take_in()
         self._split.prepare(1 + max((len(held.cuts) for held in self._held.values()), default=0))
+        for pid, held in self._held.items():
+            self._split.open_ahead(pid, held.cuts)
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the marks, flush, clear the marks. The process should be paused over this call.

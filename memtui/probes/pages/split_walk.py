@@ -39,6 +39,11 @@ class SplitWalker:
             other.reserve(self.first.slots)
             other.second_look = self.first.second_look
 
+    def open_ahead(self, pid: int, cuts: tuple[int, ...]) -> None:
+        """As ``Walker.open_ahead``, for a walk with these cuts."""
+        for walker in self._walkers[: 1 + len(cuts)]:
+            walker.open_ahead(pid)
+
     def walk(self, pid: int, cuts: tuple[int, ...], *, want_resident: bool, want_tables: bool) -> Walk:
         """As ``Walker.walk``, over a process that stands still.
 
