@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
 
 from benchmarks.run import Run, say
 from benchmarks.table import Row, Skip, slower
 from memtui.bench.configuration import Configuration, make
-from memtui.bench.plan import Plan, Window
+from memtui.bench.plan import CPU_BLOCK_NS, Plan, Window
+from memtui.bench.quiet import quiet_blocks
 from memtui.bench.result import Conditions, Series, evaluate
 from memtui.bench.worker_process import WorkerProcess
+from memtui.bench.yardstick import Yardstick
 
 PLAN = Plan(windows=3, seconds=0.5, warm_up_s=4.0)
 TORCH_S = 1.5  # as much load as the windows of the plan
+BLOCK_S = CPU_BLOCK_NS / 1e9
 # As the other tool calls them: with the same tensors every time, which lie in the cache.
 GIVEN = {"cache": "warm", "weights": "same"}
 CHOSEN = (
@@ -23,7 +31,7 @@ CHOSEN = (
 
 
 def measure(run: Run) -> Iterator[Row]:
-    """Pairs of both, one after the other, one thread each; who is first takes turns."""
+    """Pairs of both, one after the other, one thread each; who is first takes turns. Only quiet blocks count."""
     try:
         import torch
         from torch.utils.benchmark import Timer
@@ -31,7 +39,7 @@ def measure(run: Run) -> Iterator[Row]:
         raise Skip("torch is not installed") from None
     torch.set_num_threads(1)
     pairs = 3 if run.quick else 10
-    worker = WorkerProcess("cpu", 1)
+    worker, yardstick = WorkerProcess("cpu", 1), Yardstick(torch, 1)
     try:
         for op, given in CHOSEN:
             configuration = make(op, {**given, **GIVEN})
@@ -48,11 +56,24 @@ def measure(run: Run) -> Iterator[Row]:
                         ours.append(_ours(worker, configuration))
                     else:
                         with torch.inference_mode():
-                            theirs.append(timer.blocked_autorange(min_run_time=TORCH_S).median * 1e9)
+                            theirs.append(_theirs(timer, yardstick))
                 say(f"operators: {op}, pair {pair + 1} of {pairs}: {ours[-1]:.0f} {theirs[-1]:.0f} ns")
             yield slower(f"{configuration.title}: time by memtui against torch.utils.benchmark", ours, theirs)
     finally:
         worker.close()
+
+
+def _theirs(timer: Any, yardstick: Yardstick) -> float:
+    """Median nanoseconds of a call, while the CPU ran at its full speed, as for ours."""
+    calls = max(1, round(BLOCK_S / timer.blocked_autorange().median))
+    blocks: list[float] = []
+    readings = [yardstick.read()]
+    end = time.monotonic() + TORCH_S
+    while time.monotonic() < end:
+        blocks.append(timer.timeit(calls).median * 1e9)
+        readings.append(yardstick.read())
+    quiet = quiet_blocks(blocks, [max(pair) for pair in pairwise(readings)], yardstick.limit_ns())
+    return float(np.median(quiet if len(quiet) else blocks))
 
 
 def _ours(worker: WorkerProcess, configuration: Configuration) -> float:
@@ -63,6 +84,8 @@ def _ours(worker: WorkerProcess, configuration: Configuration) -> float:
             raise RuntimeError(f"the worker: {word}")
         if word["at"] == "done":
             windows = [Window.from_plain(w) for w in word["windows"]]
-            found = evaluate(configuration, PLAN, windows, Series(), Conditions()).call_ns
+            found = evaluate(
+                configuration, PLAN, windows, Series(), Conditions(yard_limit_ns=word["yard_limit_ns"])
+            ).call_ns
             assert found is not None
             return found

@@ -161,7 +161,7 @@ def another_column(path):
 @pytest.mark.parametrize(
     ("make_it", "words"),
     [
-        (another_column, "its tables are not those of format 1"),
+        (another_column, "its tables are not those of format 2"),
         (foreign, "cannot be used"),
         (another, "is not a database of memtui bench"),
         (newer, "has format 99, and this memtui knows"),
@@ -189,3 +189,38 @@ def test_half_a_row_is_none(database):
     with pytest.raises(IndexError):
         add(database, broken)
     assert database.counts()["measurement"] == 0
+
+
+def as_format_1(path):
+    """The file as the first format had it."""
+    with closing(sqlite3.connect(path)) as file:
+        for table, column in (("measurement", "quiet"), ("measurement", "yard_limit_ns"), ("window", "yard_ns")):
+            file.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        file.execute("PRAGMA user_version=1")
+
+
+def test_a_file_of_the_first_format_goes_on(tmp_path, database):
+    """Its rows stay as they are, and say that they know nothing of neighbours; also where it is merged."""
+    path = tmp_path / "old.db"
+    with closing(Database(path)) as old:
+        add(old, row(CONFIGURATIONS[1]))
+    as_format_1(path)
+    assert database.merge(path) == 1
+    with closing(Database(path)) as old:
+        (found,) = old.rows()
+        assert (found["quiet"], found["yard_limit_ns"]) == (None, None)
+        assert found["call_ns"] == row().call_ns
+        assert len(old.window_means(found["id"])) == 3
+        add(old, row(CONFIGURATIONS[2]))
+    assert database.merge(path) == 1
+
+
+def test_of_a_disturbed_cpu_windows_are_compared_by_their_quiet_blocks(database):
+    yards = (40.0,) * 10 + (70.0,) * 40
+    some = [replace(w, block_ns=(1e6,) * 10 + (1.5e6,) * 40, yard_ns=yards) for w in windows((1.4e6, 1.4e6, 1.4e6))]
+    made = evaluate(CONFIGURATIONS[0], PLAN, some, series(lambda t: 250.0), Conditions(yard_limit_ns=44.0))
+    add(database, made)
+    (found,) = database.rows()
+    assert (found["call_ns"], found["quiet"], found["flags"]) == (1e6, 0.2, "")
+    assert found["mean_ns"] == pytest.approx(1.4e6, rel=1e-3)
+    assert database.window_means(found["id"]) == [1e6] * 3

@@ -93,7 +93,7 @@ class TestRun:
         options = (slurm / "submitted.sh").read_text()
         assert "#SBATCH --array=0-1" in options
         assert "#SBATCH --exclusive\n" in options
-        assert "#SBATCH --time=2\n" in options
+        assert "#SBATCH --time=3\n" in options, "if all windows are disturbed"
         assert "#SBATCH --job-name=memtui-relu\n" in options
 
     def test_an_interrupt_ends_the_jobs(self, tmp_path, here):

@@ -16,6 +16,7 @@ from memtui.privilege import invoker, state_directory
 from memtui.workloads.operators import CATALOGUE
 
 QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
+PATIENCE = 4  # times the windows, where something else works on the cores that are measured
 VERBS = ("list", "resolution", "compare", "predict", "db")
 
 
@@ -53,7 +54,8 @@ def plan(args: argparse.Namespace) -> Plan:
     """How long and how often."""
     changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
     given = {key: value for key, value in changes.items() if value is not None}
-    return replace(QUICK if args.quick else Plan(), **given)
+    found = replace(QUICK if args.quick else Plan(), **given)
+    return replace(found, most_windows=PATIENCE * found.windows)
 
 
 def database_path(args: argparse.Namespace, shard: tuple[int, int] | None = None) -> Path:

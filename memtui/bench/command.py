@@ -102,7 +102,7 @@ def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     if len(configurations) != 1:
         raise UserError(f"the study is of one configuration, not of {len(configurations)}")
     lengths_s = resolution.QUICK_LENGTHS_S if args.quick else resolution.LENGTHS_S
-    plan = replace(asked.plan(args), windows=args.windows or (5 if args.quick else 10))
+    plan = replace(asked.plan(args), windows=args.windows or (5 if args.quick else 10), most_windows=0)
     if plan.windows < 2:
         raise UserError("the study needs two windows of each length at least")
     request = Request(
@@ -132,7 +132,11 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     except ValueError as error:
         raise UserError(str(error)) from None
     plan = replace(
-        asked.plan(args), windows=1, warm_up_s=args.warm_up or 4.0, seconds=args.seconds or (0.3 if args.quick else 1.0)
+        asked.plan(args),
+        windows=1,
+        most_windows=0,
+        warm_up_s=args.warm_up or 4.0,
+        seconds=args.seconds or (0.3 if args.quick else 1.0),
     )
     rounds = args.windows or (2 if args.quick else 3)
     request = Request([network, *counts], plan, args.device, args.threads, args.assume_watts, again=True, rounds=rounds)

@@ -7,13 +7,29 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
+
+import numpy as np
 
 from memtui.bench.configuration import Configuration
 from memtui.bench.data import Data
-from memtui.bench.plan import BLOCK_NS, CALIBRATION_NS, FIRST_CALLS, FIRST_NS, SETTLED, SETTLING_NS, Plan, Window
+from memtui.bench.plan import (
+    BLOCK_NS,
+    CALIBRATION_NS,
+    CPU_BLOCK_NS,
+    FIRST_CALLS,
+    FIRST_NS,
+    SETTLED,
+    SETTLING_NS,
+    SPAN_PARTS,
+    Plan,
+    Window,
+)
+from memtui.bench.quiet import counted, enough, quiet_blocks
+from memtui.bench.yardstick import Yardstick
 
+MEDIAN_ERROR = 0.93  # standard error of a median by the interquartile range and 1 / sqrt(n): sqrt(pi / 2) / 1.349
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -66,7 +82,9 @@ class Load:
         return self._mode()
 
 
-def measure(load: Load, plan: Plan, tell: Tell, settled: Callable[[], bool]) -> tuple[list[Window], bool]:
+def measure(
+    load: Load, plan: Plan, tell: Tell, settled: Callable[[], bool], yardstick: Yardstick | None = None
+) -> tuple[list[Window], bool]:
     """Warm up, then measure.
 
     Args:
@@ -74,23 +92,35 @@ def measure(load: Load, plan: Plan, tell: Tell, settled: Callable[[], bool]) -> 
         plan: how long and how often.
         tell: is told of phases and of every window.
         settled: whether the one who asked sees that the power has settled. Asked between blocks; raises Interrupted.
+        yardstick: of the CPU that is measured.
 
     Returns:
         The windows, and whether the load had settled before them.
     """
+    if yardstick:
+        yardstick.begin()
     with load.recording():
         _first_calls(load)
         call_ns = _calibrate(load)
-        at_once = max(1, round(BLOCK_NS / call_ns))
-        quiet, call_ns = _warm_up(load, plan, at_once, tell, settled)
+        at_once = max(1, round((CPU_BLOCK_NS if yardstick else BLOCK_NS) / call_ns))
+        alike, call_ns = _warm_up(load, plan, at_once, tell, settled, yardstick)
         chance = random.Random(plan.seed)
-        windows = []
-        for number in range(plan.windows):
-            tell({"at": "window", "number": number, "of": plan.windows, "seconds": plan.seconds})
-            windows.append(_window(load, math.ceil(plan.seconds * 1e9 / call_ns), at_once, settled))
+        windows: list[Window] = []
+        while len(windows) < plan.windows or (len(windows) < plan.most_windows and _lacks(windows, plan, yardstick)):
+            number = len(windows)
+            tell({"at": "window", "number": number, "of": max(number + 1, plan.windows), "seconds": plan.seconds})
+            windows.append(_window(load, math.ceil(plan.seconds * 1e9 / call_ns), at_once, settled, yardstick))
             # The sensor makes its next step under the same load, and the next window begins anywhere between two.
             _run_on(load, plan.tail_ns + int(chance.random() * plan.phase_ns), at_once, settled)
-        return windows, quiet
+        return windows, alike
+
+
+def _lacks(windows: list[Window], plan: Plan, yardstick: Yardstick | None) -> bool:
+    """Whether more windows could make the time better known than it is."""
+    if yardstick is None:
+        return False
+    found = counted(windows, plan.windows, yardstick.limit_ns())
+    return found.disturbed or found.wide or not found.sheltered
 
 
 def _first_calls(load: Load) -> None:
@@ -112,41 +142,83 @@ def _calibrate(load: Load) -> float:
         calls *= 2 if took * 4 > CALIBRATION_NS else 4
 
 
-def _warm_up(load: Load, plan: Plan, at_once: int, tell: Tell, settled: Callable[[], bool]) -> tuple[bool, float]:
-    """Run until three spans in a row are alike; whether they were, and the time of a call in the last one."""
+def _warm_up(
+    load: Load, plan: Plan, at_once: int, tell: Tell, settled: Callable[[], bool], yardstick: Yardstick | None
+) -> tuple[bool, float]:
+    """Run until three spans in a row are alike; False when some were not, and the time of a call in the last span.
+
+    A span lasts until it has enough quiet blocks.
+    """
     begin = time.monotonic_ns()
-    spans: list[float] = []
+    spans: list[tuple[float, float]] = []
+    blocks: list[float] = []
+    quiet: list[float] = []
     tell({"at": "warm-up", "seconds": plan.warm_up_s})
     while True:
         # The median of its blocks: what other guests of the machine take now and then is no warm-up.
-        took, blocks = 0, []
+        took, first = 0, len(blocks)
+        yards = [yardstick.read()] if yardstick else []
         told = False
         while took < SETTLING_NS:
             told = settled() or told
             block_ns, _ = load.block(at_once)
             took += block_ns
             blocks.append(block_ns / at_once)
-        spans.append(statistics.median(blocks))
+            if yardstick:
+                yards.append(yardstick.read())
+        if yardstick:
+            quiet += quiet_blocks(blocks[first:], _beside(yards), yardstick.limit_ns()).tolist()
+        if not yardstick or enough(len(blocks), len(quiet), SPAN_PARTS):
+            spans.append(_median(quiet if yardstick else blocks))
+            blocks, quiet = [], []
         last = spans[-3:]
-        alike = len(last) == 3 and max(last) - min(last) <= SETTLED * statistics.median(last)
-        if (told or not plan.power) and alike:
-            return True, spans[-1]
+        if (told or not plan.power) and _alike(last):
+            return True, spans[-1][0]
         if time.monotonic_ns() - begin > plan.warm_up_s * 1e9:
-            return False, spans[-1]
+            unknown = yardstick is not None and len(last) < 3 and (told or not plan.power)
+            return unknown, spans[-1][0] if spans else statistics.median(blocks)
 
 
-def _window(load: Load, calls: int, at_once: int, settled: Callable[[], bool]) -> Window:
+def _median(blocks: list[float]) -> tuple[float, float]:
+    """Median, and how far chance moves it: two standard errors, by the interquartile range."""
+    low, median, high = np.percentile(blocks, (25, 50, 75)).tolist()
+    return median, 2 * MEDIAN_ERROR * (high - low) / math.sqrt(len(blocks))
+
+
+def _alike(spans: list[tuple[float, float]]) -> bool:
+    """Whether three spans have the same median, but for some percent or what chance does."""
+    if len(spans) < 3:
+        return False
+    lowest, highest = min(spans), max(spans)
+    middle = sorted(spans)[1][0]
+    return highest[0] - lowest[0] <= max(SETTLED * middle, math.hypot(lowest[1], highest[1]))
+
+
+def _beside(readings: list[int]) -> tuple[int, ...]:
+    """For each block the longer one of the readings before and after it."""
+    return tuple(map(max, pairwise(readings)))
+
+
+def _window(load: Load, calls: int, at_once: int, settled: Callable[[], bool], yardstick: Yardstick | None) -> Window:
     blocks: list[float] = []
     busy: float | None = 0.0
+    load_ns = 0
+    yards = [yardstick.read()] if yardstick else []
     cpu = time.process_time_ns()
     begin = time.monotonic_ns()
     for first in range(0, calls, at_once):
         settled()
         count = min(at_once, calls - first)
         took, worked = load.block(count)
+        load_ns += took
         blocks.append(took / count)
         busy = None if busy is None or worked is None else busy + worked
-    return Window(begin, time.monotonic_ns(), calls, tuple(blocks), busy, time.process_time_ns() - cpu)
+        if yardstick:
+            yards.append(yardstick.read())
+    end, cpu_ns = time.monotonic_ns(), time.process_time_ns() - cpu
+    if yardstick is None:
+        return Window(begin, end, calls, tuple(blocks), busy, cpu_ns)
+    return Window(begin, end, calls, tuple(blocks), busy, cpu_ns, _beside(yards), load_ns)
 
 
 def _run_on(load: Load, ns: int, at_once: int, settled: Callable[[], bool]) -> None:

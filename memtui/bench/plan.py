@@ -7,10 +7,14 @@ from typing import Any
 
 MS = 1_000_000
 BLOCK_NS = 20 * MS  # of load between two looks at the clock: a call may be shorter than it takes to look
+CPU_BLOCK_NS = 5 * MS  # short, because neighbours come and go: some blocks lie between them
 CALIBRATION_NS = 100 * MS
 FIRST_CALLS = 10  # before anything counts: libraries choose their algorithms, memory is mapped
 FIRST_NS = 2000 * MS  # no more of them then, however few they were
 SETTLING_NS = 500 * MS  # a span of the warm-up; three of them have to be alike
+SPAN_PARTS = (
+    4  # quiet blocks of such a span on a CPU, by those that a median needs: few of them are not alike by chance
+)
 SETTLED = 0.03  # how far the times of those three may be apart, of a device without a power sensor
 SETTLED_POWER = 0.01  # and their mean powers, with one
 
@@ -21,6 +25,7 @@ class Plan:
 
     Attributes:
         windows: measured one after another under the same load.
+        most_windows: up to so many, where too few of their blocks on a CPU are quiet, or vary.
         seconds: each.
         warm_up_s: at most so long until the load has settled; then the row says that it has not.
         tail_ns: the load goes on for so long after a window: until an energy counter has made its next step.
@@ -36,6 +41,7 @@ class Plan:
     phase_ns: int = 20 * MS
     power: bool = False
     seed: int = 0
+    most_windows: int = 0
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -50,8 +56,10 @@ class Window:
         end_ns: of the last call in it.
         calls: in it.
         block_ns: duration of a call, of each block of calls that one look at the clock lies between.
+        yard_ns: what the yardstick took beside each block, the longer of two readings; empty without one.
         busy_ns: time the device itself worked, where it has a clock of its own.
         cpu_ns: CPU time of the worker.
+        load_ns: time in calls, where something else was done between them.
     """
 
     begin_ns: int
@@ -60,12 +68,19 @@ class Window:
     block_ns: tuple[float, ...]
     busy_ns: float | None = None
     cpu_ns: int = 0
+    yard_ns: tuple[float, ...] = ()
+    load_ns: int | None = None
+
+    @property
+    def wall_ns(self) -> int:
+        """Time in calls."""
+        return self.end_ns - self.begin_ns if self.load_ns is None else self.load_ns
 
     @property
     def call_ns(self) -> float:
         """Mean duration of a call."""
-        return (self.end_ns - self.begin_ns) / self.calls
+        return self.wall_ns / self.calls
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Window:
-        return cls(**{**plain, "block_ns": tuple(plain["block_ns"])})
+        return cls(**{**plain, "block_ns": tuple(plain["block_ns"]), "yard_ns": tuple(plain["yard_ns"])})

@@ -13,11 +13,12 @@ from memtui.analysis.averages import Averages, averages, mean_interval
 from memtui.analysis.energy import Energy, agreement, from_counter, from_power
 from memtui.bench.configuration import Configuration
 from memtui.bench.plan import Plan, Window
+from memtui.bench.quiet import Counted, counted
 
 SPREAD = 0.25  # interquartile range by median: more is a noisy row (torch.utils.benchmark warns there, too)
-WIDE = 0.05  # half an interval by its middle: more is a row to repeat
 LAUNCH_BOUND = 0.05  # of the time the device does nothing: the host cannot call fast enough
 STOLEN = 0.02  # of the CPU time, by other guests of the machine
+DISTURBED = "disturbed"  # the flag of a row with too few quiet windows
 MEASURED, INTEGRATED, UNAVAILABLE = "measured", "integrated", "unavailable"
 
 
@@ -48,12 +49,21 @@ class Series:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What was seen around the windows. ``stolen``: share of the CPU time that other guests of the machine took."""
+    """What was seen around the windows.
+
+    Attributes:
+        settled: False: the load had not after the warm-up.
+        stolen: share of the CPU time that other guests of the machine took.
+        flags: more.
+        states: of the device, one for each window.
+        yard_limit_ns: what the yardstick takes at most while the CPU runs at its full speed; None: there was none.
+    """
 
     settled: bool = True
     stolen: float = 0.0
     flags: tuple[str, ...] = ()
-    states: tuple[dict[str, Any], ...] = ()  # of the device, one for each window
+    states: tuple[dict[str, Any], ...] = ()
+    yard_limit_ns: float | None = None
 
 
 @dataclass(frozen=True)
@@ -93,11 +103,18 @@ class Row:
     estimate_model: str = ""
     walked_bytes: int | None = None
     copies: int | None = None
+    quiet: float | None = None
+    yard_limit_ns: float | None = None
     flags: tuple[str, ...] = ()
     reference: bool = False
     windows: tuple[Window, ...] = ()
     energies: tuple[WindowEnergy, ...] = ()
     states: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def median_ns(self) -> float | None:
+        """Median over all blocks, those with a neighbour at work among them."""
+        return float(np.median(np.concatenate([w.block_ns for w in self.windows]))) if self.windows else None
 
     @property
     def tflops(self) -> float | None:
@@ -158,14 +175,15 @@ def evaluate(
         copies: sets of weights.
         assumed_w: the user's own figure for an estimate; it goes into no other column.
     """
-    blocks = np.concatenate([np.asarray(w.block_ns) for w in windows])
-    low, median, high = np.percentile(blocks, (25, 50, 75)).tolist()
-    interval = mean_interval([float(np.median(w.block_ns)) for w in windows])
+    blocks = counted(windows, plan.windows, conditions.yard_limit_ns)
+    low, median, high = np.percentile(np.concatenate(blocks.parts), (25, 50, 75)).tolist()
+    interval = blocks.interval
     energies = tuple(_energy(w, series) for w in windows)
     sensor = _sensor(windows, series)
     flags = (
         *conditions.flags,
-        *_time_flags(windows, conditions, (high - low) / median, interval),
+        *((DISTURBED,) if blocks.disturbed else ()),
+        *_time_flags(windows, conditions, (high - low) / median, blocks),
         *_energy_flags(energies, sensor),
     )
     return Row(
@@ -185,6 +203,8 @@ def evaluate(
         estimate_model="" if assumed_w is None else f"assumed {assumed_w:g} W x time",
         walked_bytes=walked_bytes,
         copies=copies,
+        quiet=blocks.quiet,
+        yard_limit_ns=conditions.yard_limit_ns,
         flags=tuple(dict.fromkeys(flags)),
         windows=tuple(windows),
         energies=energies,
@@ -248,18 +268,21 @@ def _energy_flags(energies: Sequence[WindowEnergy], sensor: Averages | None) -> 
 
 
 def _time_flags(
-    windows: Sequence[Window], conditions: Conditions, spread: float, interval: tuple[float, float, float] | None
+    windows: Sequence[Window],
+    conditions: Conditions,
+    spread: float,
+    blocks: Counted,
 ) -> list[str]:
     found = []
     if not conditions.settled:
         found.append("not_settled")
     if spread > SPREAD:
         found.append("noisy")
-    if interval is not None and interval[2] - interval[0] > WIDE * interval[0]:
+    if blocks.wide:
         found.append("wide_interval")
     busy = [w.busy_ns / (w.end_ns - w.begin_ns) for w in windows if w.busy_ns is not None]
     if busy and 1 - float(np.mean(busy)) > LAUNCH_BOUND:
         found.append("launch_bound")
-    if conditions.stolen > STOLEN:
+    if conditions.stolen > STOLEN and (blocks.quiet is None or blocks.disturbed):
         found.append("stolen_time")
     return found

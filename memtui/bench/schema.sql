@@ -17,19 +17,22 @@ CREATE TABLE measurement( -- one row per configuration that was measured, or tha
     environment INTEGER NOT NULL, t_wall_ns INTEGER NOT NULL, reference INTEGER NOT NULL, -- 1: repeated to see drift
     windows INTEGER NOT NULL, seconds REAL NOT NULL, -- as planned
     status TEXT NOT NULL, reason TEXT NOT NULL, -- ok, or failed and why
-    call_ns REAL, iqr_ns REAL, -- median and interquartile range over blocks of calls
-    mean_ns REAL, low_ns REAL, high_ns REAL, -- mean; 95 % interval over the medians of the windows
+    call_ns REAL, iqr_ns REAL, -- median and interquartile range over quiet blocks of calls
+    mean_ns REAL, low_ns REAL, high_ns REAL, -- mean of all calls; 95 % interval over the medians of the windows
     energy_status TEXT NOT NULL, energy_reason TEXT NOT NULL, energy_source TEXT NOT NULL, energy_scope TEXT NOT NULL,
     energy_j REAL, energy_low_j REAL, energy_high_j REAL, above_idle_j REAL, -- of a call
     power_w REAL, power_3s_w REAL, power_median_w REAL, power_verdict TEXT NOT NULL,
     estimate_j REAL, estimate_model TEXT NOT NULL, -- never a measurement
     flops INTEGER NOT NULL, moved_bytes INTEGER, walked_bytes INTEGER, copies INTEGER,
-    flags TEXT NOT NULL); -- separated by blanks
+    flags TEXT NOT NULL, -- separated by blanks
+    quiet REAL, -- share of the blocks in which the CPU ran at its full speed: they make call_ns, iqr_ns and the interval
+    yard_limit_ns REAL); -- what the yardstick takes at most then; NULL: there was none, and all blocks count
 CREATE INDEX measurement_configuration ON measurement(configuration, device, environment);
 
 CREATE TABLE window(
-    measurement INTEGER NOT NULL, number INTEGER NOT NULL, calls INTEGER NOT NULL, wall_ns INTEGER NOT NULL,
+    measurement INTEGER NOT NULL, number INTEGER NOT NULL, calls INTEGER NOT NULL, wall_ns INTEGER NOT NULL, -- in calls
     busy_ns REAL, cpu_ns INTEGER NOT NULL, block_ns BLOB NOT NULL, -- f8: duration of a call in each block
     counter_j REAL, counter_ns INTEGER, integral_j REAL, -- energy, and the time it belongs to
     reason TEXT NOT NULL, state TEXT NOT NULL, -- JSON: clocks, temperature, why the clock was held down
+    yard_ns BLOB NOT NULL DEFAULT x'', -- f8: what the yardstick took beside each block; empty without one
     PRIMARY KEY(measurement, number)) WITHOUT ROWID;

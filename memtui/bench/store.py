@@ -19,12 +19,18 @@ import numpy as np
 
 from memtui.bench.configuration import canonical
 from memtui.bench.plan import Plan
+from memtui.bench.quiet import quiet_blocks
 from memtui.bench.result import Row
 from memtui.errors import UserError
 from memtui.foreign import visible
 
 APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_SINCE_1 = (
+    "measurement ADD COLUMN quiet REAL",
+    "measurement ADD COLUMN yard_limit_ns REAL",
+    "window ADD COLUMN yard_ns BLOB NOT NULL DEFAULT x''",
+)
 _TABLES = ("device", "environment", "configuration", "run", "measurement", "window")
 
 
@@ -62,6 +68,9 @@ class Database:
             except sqlite3.OperationalError:  # another one made it meanwhile
                 connection.rollback()
             identity, version, tables = self._identity()
+        if (identity, version) == (APPLICATION_ID, 1):
+            self._bring_up()
+            identity, version, tables = self._identity()
         why = ""
         if identity != APPLICATION_ID:
             why = "is not a database of memtui bench"
@@ -73,6 +82,16 @@ class Database:
             self.close()
             raise DatabaseError(f"{self.path}: {why}")
         connection.execute("PRAGMA synchronous=NORMAL")
+
+    def _bring_up(self) -> None:
+        """Give a file of format 1 what it lacks, unless another one just did."""
+        connection = self._connection
+        with connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            if self._one("PRAGMA user_version") == 1:
+                for change in _SINCE_1:
+                    connection.execute(f"ALTER TABLE {change}")
+                connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
     def _identity(self) -> tuple[int, int, int]:
         """(application, format, number of tables) at one moment."""
@@ -126,10 +145,11 @@ class Database:
                     "measurement": measurement,
                     "number": n,
                     "calls": window.calls,
-                    "wall_ns": window.end_ns - window.begin_ns,
+                    "wall_ns": window.wall_ns,
                     "busy_ns": window.busy_ns,
                     "cpu_ns": window.cpu_ns,
                     "block_ns": np.asarray(window.block_ns, "<f8").tobytes(),
+                    "yard_ns": np.asarray(window.yard_ns, "<f8").tobytes(),
                     "counter_j": counter.energy_j,
                     "counter_ns": None if counter.energy_j is None else counter.end_ns - counter.begin_ns,
                     "integral_j": integral.energy_j,
@@ -160,9 +180,18 @@ class Database:
             yield dict(row)
 
     def window_means(self, measurement: int) -> list[float]:
-        """Mean nanoseconds of a call in each window of a measurement."""
-        query = "SELECT wall_ns, calls FROM window WHERE measurement = ? ORDER BY number"
-        return [wall_ns / calls for wall_ns, calls in self._connection.execute(query, (measurement,))]
+        """Mean nanoseconds of a call in each window of a measurement, in its quiet blocks where it has some."""
+        query = (
+            "SELECT w.wall_ns, w.calls, w.block_ns, w.yard_ns, m.yard_limit_ns FROM window w "
+            "JOIN measurement m ON m.id = w.measurement WHERE w.measurement = ? ORDER BY w.number"
+        )
+        means, quiet = [], []
+        for wall_ns, calls, block_ns, yard_ns, limit_ns in self._connection.execute(query, (measurement,)):
+            means.append(wall_ns / calls)
+            if limit_ns is not None:
+                blocks = quiet_blocks(np.frombuffer(block_ns, "<f8"), np.frombuffer(yard_ns, "<f8"), limit_ns)
+                quiet.extend([float(blocks.mean())] if len(blocks) else [])
+        return quiet if len(quiet) > 1 else means
 
     def counts(self) -> dict[str, int]:
         """Rows of each table."""

@@ -15,7 +15,7 @@ from typing import Any
 from memtui.bench.configuration import Configuration
 from memtui.bench.plan import MS, Plan, Window
 from memtui.bench.poller import Poller
-from memtui.bench.result import Conditions, Row, Series, evaluate, failed
+from memtui.bench.result import DISTURBED, Conditions, Row, Series, evaluate, failed
 from memtui.bench.store import Database
 from memtui.bench.worker_process import WorkerProcess
 from memtui.child import WorkerEnded
@@ -242,7 +242,13 @@ class Sweep:
             plan,
             [Window.from_plain(w) for w in word["windows"]],
             series,
-            Conditions(word["settled"], _stolen(before, _steal()), self._flags(worker, states), tuple(states)),
+            Conditions(
+                word["settled"],
+                _stolen(before, _steal()),
+                self._flags(worker, states),
+                tuple(states),
+                word["yard_limit_ns"],
+            ),
             walked_bytes=word["walked_bytes"],
             copies=word["copies"],
             assumed_w=self._request.assumed_w,
@@ -268,7 +274,7 @@ class Sweep:
                 return word
             if word["at"] == "window" and self._source is not None:
                 states.append(self._source.state())
-            self._show(word["at"], window=int(word.get("number", -1)) + 1, windows=plan.windows)
+            self._show(word["at"], window=int(word.get("number", -1)) + 1, windows=int(word.get("of", plan.windows)))
 
     def _show_power(self) -> None:
         """Twice a second."""
@@ -287,7 +293,7 @@ class Sweep:
         return tuple(found)
 
     def _see_drift(self, row: Row) -> None:
-        if row.call_ns is None:
+        if row.call_ns is None or DISTURBED in row.flags:
             return
         if self._first_reference_ns is None:
             self._first_reference_ns = row.call_ns

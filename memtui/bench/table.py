@@ -12,6 +12,7 @@ from memtui.units import energy, three_digits
 NONE = "n/a"
 FLAGS = {
     "not_settled": "the load had not settled after the warm-up",
+    "disturbed": "the CPU ran at its full speed too rarely: something else worked on its cores",
     "noisy": "its blocks vary: the interquartile range of the time is above 25 %",
     "wide_interval": "half of the interval of its time is above 5 %",
     "launch_bound": "the GPU waited for more than 5 % of the time: this tells of Python, not of the operator",

@@ -22,6 +22,7 @@ import psutil
 from memtui.bench import data, loop
 from memtui.bench.configuration import Configuration, from_text
 from memtui.bench.plan import Plan
+from memtui.bench.yardstick import Yardstick
 from memtui.probes.host import processor_name
 
 ROOM = 0.8  # of the memory that is free may be taken
@@ -40,6 +41,7 @@ class Worker:
         # One CPU is left to the rest of the machine: threads that wait for each other at the end of every call all wait
         # for the one that was disturbed.
         torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) - 1))
+        self._yardstick: Yardstick | None = None
         if device.startswith("cuda"):
             if not torch.cuda.is_available():
                 raise RuntimeError(f"{device}: this PyTorch ({torch.__version__}) finds no CUDA device")
@@ -47,6 +49,7 @@ class Worker:
             self._cache_bytes = int(torch.cuda.get_device_properties(device).L2_cache_size)
         else:
             self._cache_bytes = last_level_cache_bytes()
+            self._yardstick = Yardstick(torch, torch.get_num_threads())
 
     def serve(self) -> None:
         """Answer until the input ends."""
@@ -77,11 +80,12 @@ class Worker:
         self._check_room(configuration)
         made = data.Data(torch, self._device, configuration, self._cache_bytes, plan.seed)
         load = loop.Load(torch, self._device, configuration, made)
-        windows, settled = loop.measure(load, plan, self._tell, self._settled)
+        windows, settled = loop.measure(load, plan, self._tell, self._settled, self._yardstick)
         self._tell({
             "at": "done",
             "windows": [asdict(window) for window in windows],
             "settled": settled,
+            "yard_limit_ns": self._yardstick.limit_ns() if self._yardstick else None,
             "walked_bytes": made.walked_bytes,
             "copies": made.copies,
         })  # fmt: skip

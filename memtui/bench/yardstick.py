@@ -1,0 +1,63 @@
+"""Whether the CPU ran at its full speed: a small piece of work, always the same, timed before and after every block.
+
+On a shared machine a guest on the other thread of a core takes up to half of its speed, for milliseconds or minutes,
+and no counter inside the machine says so. The same work takes longer then; so blocks between two slow readings tell of
+the neighbour and not of the operator.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+SIDE = 64  # of its matrices, which fit into the first cache: nothing but the core itself is asked
+READING_NS = 45_000  # a hundredth of a block, and as much again that is not timed
+KEPT = 200_000  # readings, some quarter of an hour
+BEST_PERCENT = 1.0  # of the readings are as fast as the CPU gets
+FLOOR_PERCENT = 2.0  # of those beside one load are as fast as it gets there
+SLACK = 1.05  # of that floor above the best: some loads leave the CPU at a lower clock
+QUIET = 1.08  # times the floor; with a neighbour on the core a reading takes 1.3 to 2 times as long (measured)
+
+
+class Yardstick:
+    """Matrix products on as many threads as the load has."""
+
+    def __init__(self, torch: Any, threads: int) -> None:
+        self._torch = torch
+        self._a, self._b = (torch.randn(threads, SIDE, SIDE) for _ in range(2))
+        self._out = torch.empty(threads, SIDE, SIDE)
+        self._seen: deque[int] = deque(maxlen=KEPT)
+        self._beside: list[int] = []
+        self._times = 1
+        self._read()  # libraries choose their ways
+        self._times = max(1, READING_NS // min(self._read() for _ in range(20)))
+
+    def begin(self) -> None:
+        """Another load comes."""
+        self._beside = []
+
+    def read(self) -> int:
+        """Nanoseconds that the work takes now."""
+        took = self._read()
+        self._seen.append(took)
+        self._beside.append(took)
+        return took
+
+    def _read(self) -> int:
+        bmm, a, b, out = self._torch.bmm, self._a, self._b, self._out
+        for _ in range(self._times):  # what the load left, in the caches and of the clock, fades
+            bmm(a, b, out=out)
+        begin = time.monotonic_ns()
+        for _ in range(self._times):
+            bmm(a, b, out=out)
+        return time.monotonic_ns() - begin
+
+    def limit_ns(self) -> float:
+        """What a reading takes at most while the CPU runs at its full speed, by all that was seen so far."""
+        if not self._beside:
+            return 0.0
+        best, floor = np.percentile(self._seen, BEST_PERCENT), np.percentile(self._beside, FLOOR_PERCENT)
+        return QUIET * float(min(floor, SLACK * best))
