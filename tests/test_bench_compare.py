@@ -50,6 +50,26 @@ def test_verdicts(paths):
     assert found[CONFIGURATIONS[3]].time is None
 
 
+@pytest.mark.parametrize(("known", "verdict"), [(True, SAME), (False, SLOWER)])
+def test_a_neighbour_of_b_is_no_difference(tmp_path, known, verdict):
+    """Quiet blocks are held against quiet blocks; where A knows of none, all against all."""
+    calm, yard = (1.00e6, 1.01e6, 0.99e6), 40.0
+    one = [replace(w, yard_ns=(yard,) * 50) for w in windows(calm)]
+    other = [
+        replace(w, block_ns=(ns,) * 10 + (1.5 * ns,) * 40, yard_ns=(yard,) * 10 + (70.0,) * 40)
+        for w, ns in zip(windows([1.4 * ns for ns in calm]), calm, strict=True)
+    ]
+    limits = (44.0 if known else None, 44.0)
+    databases = []
+    for name, some, limit_ns in zip("ab", (one, other), limits, strict=True):
+        databases.append(Database(tmp_path / f"{name}.db"))
+        add(databases[-1], evaluate(CONFIGURATIONS[0], PLAN, some, Series(), Conditions(yard_limit_ns=limit_ns)))
+    (found,) = compare(*databases)[0]
+    for database in databases:
+        database.close()
+    assert found.verdict == verdict
+
+
 def test_what_another_version_wrote_is_left_out_and_told(paths):
     for path in paths:
         with closing(sqlite3.connect(path)) as file:

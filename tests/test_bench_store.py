@@ -211,11 +211,12 @@ def test_a_file_of_the_first_format_goes_on(tmp_path, database):
         assert (found["quiet"], found["yard_limit_ns"]) == (None, None)
         assert found["call_ns"] == row().call_ns
         assert len(old.window_means(found["id"])) == 3
+        assert old.quiet_means(found["id"]) == []
         add(old, row(CONFIGURATIONS[2]))
     assert database.merge(path) == 1
 
 
-def test_of_a_disturbed_cpu_windows_are_compared_by_their_quiet_blocks(database):
+def test_of_a_disturbed_cpu_windows_have_their_quiet_blocks(database):
     yards = (40.0,) * 10 + (70.0,) * 40
     some = [replace(w, block_ns=(1e6,) * 10 + (1.5e6,) * 40, yard_ns=yards) for w in windows((1.4e6, 1.4e6, 1.4e6))]
     made = evaluate(CONFIGURATIONS[0], PLAN, some, series(lambda t: 250.0), Conditions(yard_limit_ns=44.0))
@@ -223,4 +224,5 @@ def test_of_a_disturbed_cpu_windows_are_compared_by_their_quiet_blocks(database)
     (found,) = database.rows()
     assert (found["call_ns"], found["quiet"], found["flags"]) == (1e6, 0.2, "")
     assert found["mean_ns"] == pytest.approx(1.4e6, rel=1e-3)
-    assert database.window_means(found["id"]) == [1e6] * 3
+    assert database.quiet_means(found["id"]) == [1e6] * 3
+    assert database.window_means(found["id"]) == pytest.approx([1.4e6] * 3, rel=1e-3)

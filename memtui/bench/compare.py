@@ -49,7 +49,11 @@ def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
         second = newest[1].get(key)
         if second is None:
             continue
-        time = ratio_interval(b.window_means(second["id"]), a.window_means(first["id"]))
+        sides = ((b, second["id"]), (a, first["id"]))
+        means = [side.quiet_means(number) for side, number in sides]
+        if min(map(len, means)) < 2:  # like with like
+            means = [side.window_means(number) for side, number in sides]
+        time = ratio_interval(means[0], means[1])
         verdict = UNKNOWN if time is None else SLOWER if time[1] > 1 else FASTER if time[2] < 1 else SAME
         alike = first["energy_source"] == second["energy_source"] and first["energy_j"] and second["energy_j"]
         energy = second["energy_j"] / first["energy_j"] if alike else None

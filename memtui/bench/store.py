@@ -180,18 +180,20 @@ class Database:
             yield dict(row)
 
     def window_means(self, measurement: int) -> list[float]:
-        """Mean nanoseconds of a call in each window of a measurement, in its quiet blocks where it has some."""
+        """Mean nanoseconds of a call in each window of a measurement."""
+        query = "SELECT wall_ns, calls FROM window WHERE measurement = ? ORDER BY number"
+        return [wall_ns / calls for wall_ns, calls in self._connection.execute(query, (measurement,))]
+
+    def quiet_means(self, measurement: int) -> list[float]:
+        """The same of the quiet blocks of the windows that have some; empty where there was no yardstick."""
         query = (
-            "SELECT w.wall_ns, w.calls, w.block_ns, w.yard_ns, m.yard_limit_ns FROM window w "
-            "JOIN measurement m ON m.id = w.measurement WHERE w.measurement = ? ORDER BY w.number"
+            "SELECT w.block_ns, w.yard_ns, m.yard_limit_ns FROM window w JOIN measurement m ON m.id = w.measurement "
+            "WHERE w.measurement = ? AND m.yard_limit_ns IS NOT NULL AND length(w.block_ns) = length(w.yard_ns) "
+            "ORDER BY w.number"
         )
-        means, quiet = [], []
-        for wall_ns, calls, block_ns, yard_ns, limit_ns in self._connection.execute(query, (measurement,)):
-            means.append(wall_ns / calls)
-            if limit_ns is not None:
-                blocks = quiet_blocks(np.frombuffer(block_ns, "<f8"), np.frombuffer(yard_ns, "<f8"), limit_ns)
-                quiet.extend([float(blocks.mean())] if len(blocks) else [])
-        return quiet if len(quiet) > 1 else means
+        found = self._connection.execute(query, (measurement,))
+        quiet = [quiet_blocks(np.frombuffer(block, "<f8"), np.frombuffer(yard, "<f8"), ns) for block, yard, ns in found]
+        return [float(blocks.mean()) for blocks in quiet if len(blocks)]
 
     def counts(self) -> dict[str, int]:
         """Rows of each table."""
