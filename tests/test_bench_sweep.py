@@ -140,7 +140,8 @@ def test_a_worker_ends_with_the_one_who_started_it(database):
         owner.kill()
     import select
 
-    assert select.select([worker], [], [], 10)[0], "it is still there"
+    # It looks between blocks: on a busy machine a gigabyte of random numbers comes first.
+    assert select.select([worker], [], [], 30)[0], "it is still there"
     os.close(worker)
 
 
