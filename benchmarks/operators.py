@@ -18,7 +18,7 @@ from memtui.bench.result import Conditions, Series, evaluate
 from memtui.bench.worker_process import WorkerProcess
 from memtui.bench.yardstick import Yardstick
 
-PLAN = Plan(windows=3, seconds=0.5, warm_up_s=4.0)
+PLAN = Plan(windows=3, most_windows=12, seconds=0.5, warm_up_s=4.0)
 TORCH_S = 1.5  # as much load as the windows of the plan
 BLOCK_S = CPU_BLOCK_NS / 1e9
 # As the other tool calls them: with the same tensors every time, which lie in the cache.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,11 +39,11 @@ class Machine:
 
 
 class Load:
-    def __init__(self, machine, call_ns=CALL_NS):
-        self._machine, self._call_ns = machine, call_ns
+    def __init__(self, machine, call_ns, drift):
+        self._machine, self._call_ns, self._drift = machine, call_ns, drift
 
     def block(self, calls):
-        return self._machine.work(calls * self._call_ns), None
+        return self._machine.work(calls * self._call_ns * self._drift(self._machine.now)), None
 
     def recording(self):
         return nullcontext()
@@ -57,10 +58,10 @@ class Stick(Yardstick):
         return self._machine.work(READING_NS)
 
 
-def measured(slow, monkeypatch, plan=PLAN, call_ns=CALL_NS):
+def measured(slow, monkeypatch, plan=PLAN, call_ns=CALL_NS, drift=lambda t: 1.0):
     machine = Machine(slow, monkeypatch)
     stick = Stick(machine)
-    windows, settled = loop.measure(Load(machine, call_ns), plan, lambda word: None, lambda: False, stick)
+    windows, settled = loop.measure(Load(machine, call_ns, drift), plan, lambda word: None, lambda: False, stick)
     conditions = Conditions(settled, yard_limit_ns=stick.limit_ns())
     return evaluate(CONFIGURATION, plan, windows, Series(reason="none"), conditions)
 
@@ -97,6 +98,16 @@ def test_a_neighbour_that_stays_is_told(monkeypatch):
     assert row.quiet == 0
     assert len(row.windows) == PLAN.most_windows
     assert row.call_ns == row.median_ns == pytest.approx(1.5 * CALL_NS, rel=1e-2)
+
+
+def test_what_never_settles_is_told_and_what_only_seemed_so_is_not(monkeypatch):
+    """The load itself becomes slower by 10 % a second; or it does so for the first second only."""
+    plan = replace(PLAN, warm_up_s=3.0)
+    assert "not_settled" in measured(lambda t: 1.0, monkeypatch, plan, drift=lambda t: 1 + 0.1 * t / 1e9).flags
+    short = replace(PLAN, warm_up_s=1.6)
+    row = measured(lambda t: 1.0, monkeypatch, short, drift=lambda t: 1 + 0.2 * min(t / 1e9, 1.0))
+    assert "not_settled" not in row.flags
+    assert row.call_ns == pytest.approx(1.2 * CALL_NS, rel=0.01)
 
 
 def test_no_more_windows_than_planned_where_nobody_asked(monkeypatch):
