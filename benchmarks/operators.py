@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from memtui.bench.plan import CPU_BLOCK_NS, Plan, Window
 from memtui.bench.quiet import quiet_blocks
 from memtui.bench.result import Conditions, Series, evaluate
 from memtui.bench.worker_process import WorkerProcess
-from memtui.bench.yardstick import Yardstick
+from memtui.bench.yardstick import Yardstick, beside
 
-PLAN = Plan(windows=3, most_windows=12, seconds=0.5, warm_up_s=4.0)
+PLAN = Plan(windows=3, patience=4, seconds=0.5, warm_up_s=4.0)
 TORCH_S = 1.5  # as much load as the windows of the plan
 BLOCK_S = CPU_BLOCK_NS / 1e9
 # As the other tool calls them: with the same tensors every time, which lie in the cache.
@@ -72,7 +71,7 @@ def _theirs(timer: Any, yardstick: Yardstick) -> float:
     while time.monotonic() < end:
         blocks.append(timer.timeit(calls).median * 1e9)
         readings.append(yardstick.read())
-    quiet = quiet_blocks(blocks, [max(pair) for pair in pairwise(readings)], yardstick.limit_ns())
+    quiet = quiet_blocks(blocks, beside(readings), yardstick.limit_ns())
     return float(np.median(quiet if len(quiet) else blocks))
 
 

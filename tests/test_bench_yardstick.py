@@ -18,7 +18,7 @@ from memtui.bench.yardstick import QUIET, Yardstick
 from tests.test_bench_result import CONFIGURATION
 
 CALL_NS, READING_NS, MS = 100_000, 50_000, 1_000_000
-PLAN = Plan(windows=5, seconds=0.2, warm_up_s=10.0, phase_ns=0, most_windows=15)
+PLAN = Plan(windows=5, seconds=0.2, warm_up_s=10.0, phase_ns=0, patience=3)
 
 
 class Machine:

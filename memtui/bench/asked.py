@@ -54,8 +54,7 @@ def plan(args: argparse.Namespace) -> Plan:
     """How long and how often."""
     changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
     given = {key: value for key, value in changes.items() if value is not None}
-    found = replace(QUICK if args.quick else Plan(), **given)
-    return replace(found, most_windows=PATIENCE * found.windows)
+    return replace(QUICK if args.quick else Plan(), patience=PATIENCE, **given)
 
 
 def database_path(args: argparse.Namespace, shard: tuple[int, int] | None = None) -> Path:

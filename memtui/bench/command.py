@@ -102,7 +102,7 @@ def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     if len(configurations) != 1:
         raise UserError(f"the study is of one configuration, not of {len(configurations)}")
     lengths_s = resolution.QUICK_LENGTHS_S if args.quick else resolution.LENGTHS_S
-    plan = replace(asked.plan(args), windows=args.windows or (5 if args.quick else 10), most_windows=0)
+    plan = replace(asked.plan(args), windows=args.windows or (5 if args.quick else 10), patience=1)
     if plan.windows < 2:
         raise UserError("the study needs two windows of each length at least")
     request = Request(
@@ -134,7 +134,7 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     plan = replace(
         asked.plan(args),
         windows=1,
-        most_windows=0,
+        patience=1,
         warm_up_s=args.warm_up or 4.0,
         seconds=args.seconds or (0.3 if args.quick else 1.0),
     )

@@ -7,7 +7,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from memtui.bench.plan import (
     Window,
 )
 from memtui.bench.quiet import counted, enough, quiet_blocks
-from memtui.bench.yardstick import Yardstick
+from memtui.bench.yardstick import Yardstick, beside
 
 MEDIAN_ERROR = 0.93  # standard error of a median by the interquartile range and 1 / sqrt(n): sqrt(pi / 2) / 1.349
 Tell = Callable[[dict[str, Any]], None]
@@ -175,7 +175,7 @@ def _warm_up(
             if yardstick:
                 yards.append(yardstick.read())
         if yardstick:
-            quiet += quiet_blocks(blocks[first:], _beside(yards), yardstick.limit_ns()).tolist()
+            quiet += quiet_blocks(blocks[first:], beside(yards), yardstick.limit_ns()).tolist()
         if not yardstick or enough(len(blocks), len(quiet), SPAN_PARTS):
             spans.append(_median(quiet if yardstick else blocks))
             blocks, quiet = [], []
@@ -202,11 +202,6 @@ def _alike(spans: list[tuple[float, float]]) -> bool:
     return highest[0] - lowest[0] <= max(SETTLED * middle, math.hypot(lowest[1], highest[1]))
 
 
-def _beside(readings: list[int]) -> tuple[int, ...]:
-    """For each block the longer one of the readings before and after it."""
-    return tuple(map(max, pairwise(readings)))
-
-
 def _window(load: Load, calls: int, at_once: int, settled: Callable[[], bool], yardstick: Yardstick | None) -> Window:
     blocks: list[float] = []
     busy: float | None = 0.0
@@ -224,9 +219,7 @@ def _window(load: Load, calls: int, at_once: int, settled: Callable[[], bool], y
         if yardstick:
             yards.append(yardstick.read())
     end, cpu_ns = time.monotonic_ns(), time.process_time_ns() - cpu
-    if yardstick is None:
-        return Window(begin, end, calls, tuple(blocks), busy, cpu_ns)
-    return Window(begin, end, calls, tuple(blocks), busy, cpu_ns, _beside(yards), load_ns)
+    return Window(begin, end, calls, tuple(blocks), busy, cpu_ns, beside(yards), load_ns=load_ns if yardstick else None)
 
 
 def _run_on(load: Load, ns: int, at_once: int, settled: Callable[[], bool]) -> None:

@@ -12,9 +12,7 @@ CALIBRATION_NS = 100 * MS
 FIRST_CALLS = 10  # before anything counts: libraries choose their algorithms, memory is mapped
 FIRST_NS = 2000 * MS  # no more of them then, however few they were
 SETTLING_NS = 500 * MS  # a span of the warm-up; three of them have to be alike
-SPAN_PARTS = (
-    4  # quiet blocks of such a span on a CPU, by those that a median needs: few of them are not alike by chance
-)
+SPAN_PARTS = 4  # times the quiet blocks of a median make such a span on a CPU: few of them are not alike by chance
 SETTLED = 0.03  # how far the times of those three may be apart, of a device without a power sensor
 SETTLED_POWER = 0.01  # and their mean powers, with one
 
@@ -25,13 +23,13 @@ class Plan:
 
     Attributes:
         windows: measured one after another under the same load.
-        most_windows: up to so many, where too few of their blocks on a CPU are quiet, or vary.
         seconds: each.
         warm_up_s: at most so long until the load has settled; then the row says that it has not.
         tail_ns: the load goes on for so long after a window: until an energy counter has made its next step.
         phase_ns: up to so long, by chance, is between two windows: they must not keep step with a sensor.
         power: the one who asks says when the power has settled.
         seed: of random numbers.
+        patience: up to so many times the windows, where too few of their blocks on a CPU are quiet, or vary.
     """
 
     windows: int = 5
@@ -41,7 +39,11 @@ class Plan:
     phase_ns: int = 20 * MS
     power: bool = False
     seed: int = 0
-    most_windows: int = 0
+    patience: int = 1
+
+    @property
+    def most_windows(self) -> int:
+        return self.patience * self.windows
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)

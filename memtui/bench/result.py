@@ -182,7 +182,6 @@ def evaluate(
     sensor = _sensor(windows, series)
     flags = (
         *conditions.flags,
-        *((DISTURBED,) if blocks.disturbed else ()),
         *_time_flags(windows, conditions, (high - low) / median, blocks),
         *_energy_flags(energies, sensor),
     )
@@ -274,6 +273,8 @@ def _time_flags(
     blocks: Counted,
 ) -> list[str]:
     found = []
+    if blocks.disturbed:
+        found.append(DISTURBED)
     if not conditions.settled:
         found.append("not_settled")
     if spread > SPREAD:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -61,3 +63,8 @@ class Yardstick:
             return 0.0
         best, floor = np.percentile(self._seen, BEST_PERCENT), np.percentile(self._beside, FLOOR_PERCENT)
         return QUIET * float(min(floor, SLACK * best))
+
+
+def beside(readings: Sequence[int]) -> tuple[int, ...]:
+    """For each block the longer one of the readings before and after it."""
+    return tuple(map(max, pairwise(readings)))
