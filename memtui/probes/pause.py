@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from memtui.probes.seize import EXEC, NotPaused, Pause, PauseError, PauseRefused, Seizure
+from memtui.probes.seize import BUSY, EXEC, NotPaused, Pause, PauseError, PauseRefused, Seizure
 
 __all__ = ["DEADLINE_S", "NotPaused", "Pause", "PauseError", "PauseRefused", "Pauser"]
 
@@ -28,7 +28,6 @@ DEADLINE_S = 0.1
 _SLACK_S = 0.04  # for the answer of a tracing thread that kept the deadline
 _END_S = 0.005  # a thread that is not caught in the kernel ends in less
 _BURY_EVERY_S = 0.001
-BUSY = "this machine was too busy to stop it in time"
 _PR_SET_TIMERSLACK = 29
 
 _libc = ctypes.CDLL(None, use_errno=True)

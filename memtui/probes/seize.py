@@ -22,6 +22,7 @@ _WALL, _WNOTHREAD = 0x40000000, 0x20000000
 _GROUP_STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 _POLL_S = 30e-6
 EXEC = "the process is starting another program (exec)"
+BUSY = "this machine was too busy to stop it in time"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -133,7 +134,7 @@ class Seizure:
         seized: list[int] = []
         while new := [tid for tid in _threads(self.pid) if tid not in known]:
             if time.monotonic_ns() > self._deadline_ns:
-                raise NotPaused("it starts threads faster than they can be stopped")
+                raise NotPaused("it starts threads faster than they can be stopped" if known else BUSY)
             known.update(new)
             for tid in new:
                 if _seize(tid):
