@@ -15,7 +15,7 @@ import signal
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.probes.pages.page_frames import BITMAP
+from memtui.probes.pages.idle_bitmap import BITMAP
 from memtui.probes.vmas import parse_maps, read_maps
 
 Numbers = NDArray[np.uint64]

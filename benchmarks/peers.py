@@ -35,7 +35,7 @@ from benchmarks.table import Skip, columns, number
 from benchmarks.targets import pattern_of
 from memtui.probes.pages.base import PageTracker
 from memtui.probes.pages.idle import IdleTracker
-from memtui.probes.pages.page_frames import BITMAP
+from memtui.probes.pages.idle_bitmap import BITMAP
 from memtui.probes.pages.pagetable import PageTableTracker
 from memtui.probes.pause import NotPaused
 from memtui.probes.process import read_stat
@@ -48,7 +48,8 @@ RESIDENT_EVERY = 2  # windows: memtui asks for residents about once a second
 TIMES = {"idle": 5, "pagetable": 15}
 """How many times cheaper than a sample of MemSnoop's procedure one of memtui's has to be."""
 MEMSNOOP = "MemSnoop's procedure"
-# The peers read the idle bits of all memory, so their cost grows with the machine. This is a small one.
+# The peers read the idle bits of all memory, so their cost grows with the machine. This is a small one; of a larger one
+# only what is used has to be there.
 GUEST_MEMORY = "12G"
 _ATTEMPTS = 20
 _BEGIN, _END = "begin-of-figures", "end-of-figures"
@@ -211,14 +212,14 @@ def both(mib: int, samples: int) -> dict[str, list[Cost]]:
     return {name: list(measure(mib, samples, scattered=scattered)) for name, scattered in kinds}
 
 
-def in_guest(kernel: str, *words: str) -> str:
-    """What this program prints on another kernel. Raises Skip."""
+def in_guest(kernel: str, memory: str, *words: str) -> str:
+    """What this program prints on another kernel, in a guest with that memory. Raises Skip."""
     environment = {PROGRAMS: str(find("wss-v2").parent), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     command = ["env", *(f"{name}={value}" for name, value in environment.items())]
     command += [sys.executable, "-m", "benchmarks.peers", *words]
     with tempfile.TemporaryDirectory(prefix="memtui-guest-") as folder:
         script = f"echo {_BEGIN}; {shlex.join(command)}; echo {_END}"
-        said = boot(kernel, script, Path(folder) / "console", memory=GUEST_MEMORY)
+        said = boot(kernel, script, Path(folder) / "console", memory=memory)
     found = re.search(rf"^{_BEGIN}\s*^(.*)^{_END}", said.replace("\r", ""), re.M | re.S)
     if not found:
         raise RuntimeError(f"the guest did not get so far: {said[-2000:]}")
@@ -233,7 +234,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--mib", type=int, default=MIB, help="resident memory of the target (%(default)s)")
     parser.add_argument("--samples", type=int, default=SAMPLES, help="of each tool (%(default)s)")
     parser.add_argument("--json", action="store_true", help="the figures as one line")
-    parser.add_argument("--kernel", metavar="IMAGE", help=f"measure on this kernel, in a guest of {GUEST_MEMORY}")
+    parser.add_argument("--kernel", metavar="IMAGE", help="measure on this kernel, in a guest")
+    parser.add_argument("--memory", default=GUEST_MEMORY, help="of that guest (%(default)s)")
     parser.add_argument("--into", type=Path, metavar="DOC.md", help="put the tables into their place there")
     given = parser.parse_args(arguments)
     if given.into and not documents.has_place(given.into, "peers"):
@@ -241,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given.kernel:
             words = ["--mib", str(given.mib), "--samples", str(given.samples), *(["--json"] if given.json else [])]
-            text = in_guest(given.kernel, *words)
+            text = in_guest(given.kernel, given.memory, *words)
         elif given.json:
             found = both(given.mib, given.samples)
             text = json.dumps({name: [asdict(cost) for cost in costs] for name, costs in found.items()})

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.probes.pages import idle, page_frames
+from memtui.probes.pages import idle, idle_bitmap, page_frames
 from memtui.probes.pages.base import TrackerError
+from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.idle import IdleTracker, _whole_blocks
-from memtui.probes.pages.page_frames import BitPlaces, IdleBitmap, flags_of
+from memtui.probes.pages.idle_bitmap import BitPlaces, IdleBitmap
+from memtui.probes.pages.page_frames import flags_of
 from memtui.session.reader import SessionReader
 from tests.live import needs_root, pattern, truth_in
 from tests.pagetable_targets import Observer, Target, drawn, within
@@ -36,7 +38,7 @@ def test_marking_sets_the_bits_of_these_frames_and_no_others(tmp_path_factory, f
     path = tmp_path_factory.mktemp("idle") / "bitmap"
     path.write_bytes(bytes(40_960 // 8))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_frames, "BITMAP", path)
+        patch.setattr(idle_bitmap, "BITMAP", path)
         bitmap = IdleBitmap()
         # A file keeps what is written, the kernel adds to it: one call must not touch another's bits in a word twice.
         bitmap.mark(BitPlaces(numbers(sorted(first))))
@@ -81,10 +83,29 @@ def test_a_page_that_moved_is_not_the_same():
 def test_frames_beyond_memory_are_not_idle(tmp_path, monkeypatch):
     path = tmp_path / "bitmap"
     path.write_bytes(b"\xff" * 8)
-    monkeypatch.setattr(page_frames, "BITMAP", path)
+    monkeypatch.setattr(idle_bitmap, "BITMAP", path)
     bitmap = IdleBitmap()
     assert bitmap.idle(BitPlaces(numbers([3, 64, 1 << 30]))).tolist() == [True, False, False]
     bitmap.close()
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_several_hands_find_and_mark_the_same(tmp_path_factory, data):
+    """Enough words for each to have some, with gaps between them."""
+    first = data.draw(st.integers(0, 63))
+    frames = np.unique(np.arange(first, 200_000, data.draw(st.integers(1, 130)), np.uint64))
+    chosen = frames[np.random.default_rng(data.draw(st.integers(0, 99))).random(len(frames)) < 0.5]
+    path = tmp_path_factory.mktemp("idle") / "bitmap"
+    path.write_bytes(bytes(200_000 // 8))
+    hands = Hands(3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(idle_bitmap, "BITMAP", path)
+        bitmap = IdleBitmap(hands)
+        bitmap.mark(BitPlaces(chosen))
+        assert np.array_equal(bitmap.idle(BitPlaces(frames)), np.isin(frames, chosen))
+        bitmap.close()
+    hands.close()
 
 
 def test_flags_and_the_first_frame_of_a_folio(tmp_path):
@@ -174,7 +195,7 @@ def frames_of(places: BitPlaces) -> list[int]:
 @needs_root
 def test_what_is_kept_between_windows_follows_pages_that_come_go_and_move(target, monkeypatch):
     bits, pages = IdleBits(), 3000
-    monkeypatch.setattr(idle, "IdleBitmap", lambda: bits)
+    monkeypatch.setattr(idle, "IdleBitmap", lambda hands: bits)
     tracker = IdleTracker()
 
     def window(*touched: int) -> list[int]:

@@ -200,11 +200,15 @@ class TestFitted:
             found = plain[target]["features"]
             assert sum(one["importance"] for one in found) == pytest.approx(1)
             assert found == sorted(found, key=lambda one: -one["importance"])
-            assert {"log2 flops", "log2 bytes", "conv2d.depthwise"} <= {one["name"] for one in found}
+            assert {"log2 flops", "log2 bytes", "way=conv2d depthwise"} <= {one["name"] for one in found}
             assert all(one["low"] < one["high"] for one in found)
         text = memtui("bench", "predict", "fit", "--db", path, timeout=120).stdout
         assert "fitted to 200 rows of" in text
-        assert "line of conv2d: flops^" in text
+        assert "conv2d depthwise: ns for each\n" in text
+        assert "conv2d depthwise: nJ for each\n" in text
+        units = plain["time"]["steps"]["conv2d blocks of channels"]
+        assert all(value >= 0 for value in units.values())
+        assert units["operations, filled"] > 0
 
     def test_eval_puts_the_model_beside_baselines(self, path):
         add(path, [*rows(CONVOLUTIONS[:80], energy_reason="no RAPL"),
@@ -216,10 +220,10 @@ class TestFitted:
         plain = json.loads(found.stdout)
         sections = {(s["kind"], s["op"]): s for s in plain["time"]["sections"]}
         shapes = sections["shapes", ""]["scores"]
-        assert set(shapes) == {"line and trees", "log-linear", "nearest"}
-        assert shapes["line and trees"]["rows"] == 175
-        assert shapes["line and trees"]["mape"] < min(shapes["log-linear"]["mape"], shapes["nearest"]["mape"])
-        assert shapes["line and trees"]["coverage"] == pytest.approx(0.9, abs=0.08)
+        assert set(shapes) == {"steps and trees", "log-linear", "nearest"}
+        assert shapes["steps and trees"]["rows"] == 175
+        assert shapes["steps and trees"]["mape"] < min(shapes["log-linear"]["mape"], shapes["nearest"]["mape"])
+        assert shapes["steps and trees"]["coverage"] == pytest.approx(0.9, abs=0.08)
         assert sections["unflagged", ""]["scores"]["nearest"]["rows"] == 95
         assert sections["of operator", "relu"]["scores"]["log-linear"]["rows"] == 15
         assert sections["left out", "relu"]["scores"]["nearest"]["rows"] == 15
@@ -227,7 +231,7 @@ class TestFitted:
         assert "the others have 15 rows" in sections["left out", "conv2d"]["reason"]
         assert plain["energy"]["reason"] == "it was not measured: no RAPL"
         text = memtui("bench", "predict", "eval", "conv2d", "--unflagged", "--db", path, timeout=240).stdout
-        assert text.count("line and trees") == 1 + ("outside" in text)
+        assert text.count("steps and trees") == 1 + ("outside" in text)
         assert "rows: 80, 0 of them flagged; left out: 80 flagged" in text
 
     def test_run_predicts_with_a_range(self, path):

@@ -53,38 +53,8 @@ def test_a_convolution_by_hand():
         "log2 conv2d.cin in steps of": 16, "log2 conv2d.cout in steps of": 32, "log2 conv2d.k": 4,
     }  # fmt: skip
     assert {name: found[name] for name in expected} == pytest.approx({k: log2(v) for k, v in expected.items()})
-    assert (found["conv2d.depthwise"], found["number bytes"], found["backward"]) == (0, 4, 0)
+    assert (found["way=conv2d blocks of channels"], found["number bytes"], found["backward"]) == (1, 4, 0)
     assert (found["dtype=fp32"], found["cache=cold"], found["op=conv2d"]) == (1, 1, 1)
-
-
-def test_channels_that_leave_registers_empty_by_hand():
-    def unfilled(**given):
-        found = describe(make("conv2d", {"n": 2, "k": 3, **given})).features
-        return found["log2 conv2d.cin unfilled"], found["log2 conv2d.cout unfilled"]
-
-    assert unfilled(cin=3, cout=48) == pytest.approx((log2(16 / 3), 0))
-    assert unfilled(cin=40, cout=64, groups=4) == pytest.approx((log2(16 / 10), 0))
-    assert unfilled(cin=24, groups="depthwise", cout=24) == (0, 0), "channels of several groups are taken together"
-
-
-@given(convolutions())
-def test_what_pytorch_leaves_to_its_own_loops(configuration):
-    torch = pytest.importorskip("torch")
-    select = getattr(torch._C, "_select_conv_backend", None)
-    if select is None:
-        pytest.skip("this PyTorch does not say which way it takes")
-    p, dtype = configuration.parameters, {"fp32": torch.float32, "bf16": torch.bfloat16}[configuration.dtype]
-    image = torch.empty(p["n"], p["cin"], p["h"], p["w"], dtype=dtype)
-    weights = torch.empty(p["cout"], p["cin"] // p["groups"], p["k"], p["k"], dtype=dtype)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        way = select(image, weights, None, [p["s"]] * 2, [p["p"]] * 2, [1, 1], False, [0, 0], p["groups"], None)
-    finally:
-        torch.set_num_threads(threads)
-    own = describe(configuration).features["conv2d.own loops"]
-    assert bool(own) == ("Slow" in str(way))
-    assert describe(configuration).features["log2 conv2d.calls"] == own * log2(p["n"] * p["groups"])
 
 
 @given(convolutions(), convolutions())
@@ -127,7 +97,7 @@ def test_what_was_measured_is_not_outside(configurations):
         ({"k": 5}, "log2 conv2d.k"),
         ({"dtype": "bf16"}, "dtype=bf16"),
         ({"mode": "forward-backward"}, "backward"),
-        ({"groups": "depthwise"}, "conv2d.depthwise"),
+        ({"groups": "depthwise"}, "way=conv2d depthwise"),
         ({"bias": True}, "conv2d.bias"),
         ({"input_zeros": 50}, "log2 input_zeros"),
     ],

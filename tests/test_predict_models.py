@@ -16,7 +16,8 @@ from memtui.bench.predict.baselines import LogLinear, fit_nearest
 from memtui.bench.predict.evaluation import MODEL, across_operators, across_shapes, score, without
 from memtui.bench.predict.features import describe
 from memtui.bench.predict.ranges import LEVEL, Ranged, calibrated, folds, upper_quantile
-from memtui.bench.predict.trees import LineAndTrees
+from memtui.bench.predict.sum_of_steps import SumOfSteps
+from memtui.bench.predict.trees import StepsAndTrees
 from memtui.bench.spaces import in_space
 from tests.synthetic_device import NOISE, as_samples, call_ns, samples
 
@@ -86,24 +87,24 @@ def test_repeated_shapes_do_not_make_the_range_small():
 
 def test_the_same_rows_make_the_same_model(measured):
     asked = [describe(c) for c in in_space("small", "conv2d", {})]
-    one, other = (calibrated(LineAndTrees, measured)(asked) for _ in range(2))
+    one, other = (calibrated(StepsAndTrees, measured)(asked) for _ in range(2))
     assert (one.log == other.log).all()
     assert (one.high == other.high).all()
 
 
 def test_beyond_the_largest_it_goes_on_with_the_work(measured):
     large = make("conv2d", {"n": 64, "cin": 512, "cout": 512, "h": 56, "k": 3})
-    model = LineAndTrees(measured.rows, measured.log)
+    model = StepsAndTrees(measured.rows, measured.log)
     found = float(model([describe(large)]).log[0])
     assert model.space.outside(describe(large))
     assert measured.log.max() + 1 < found < np.log(call_ns(large)) + 1, "trees alone know nothing above the largest"
 
 
 def test_importances_are_of_what_matters(measured):
-    found = LineAndTrees(measured.rows, measured.log).importances
+    found = StepsAndTrees(measured.rows, measured.log).importances
     assert sum(found.values()) == pytest.approx(1)
     ranks = sorted(found, key=found.__getitem__, reverse=True)
-    assert "conv2d.depthwise" in ranks[:5]
+    assert "log2 conv2d.groups" in ranks[:5]
     assert "conv2d.p" not in ranks[:5]
 
 
@@ -114,6 +115,28 @@ def test_a_line_finds_a_law_of_powers():
     line = LogLinear.fitted(rows, true)
     assert line.at(rows) == pytest.approx(true)
     assert line.lines["linear"][:2] / np.log(2) == pytest.approx([0.5, 0.25])
+
+
+def test_steps_find_what_each_takes():
+    """A law of each way; the depthwise ones are too few, and share that of their operator."""
+    law = {"call": 3000.0, "operations, filled": 0.01, "numbers read": 0.2, "weights": 0.5}
+    kinds = {"n": [16], "cin": [32, 64, 128], "cout": [16, 48], "h": [14, 28], "k": [1, 3]}
+    blocks = [describe(c) for c in product("conv2d", kinds)]
+    true = np.log([sum(law.get(step, 0) * amount for step, amount in row.steps.amounts.items()) for row in blocks])
+    few = [describe(make("conv2d", {"n": 2, "cin": 64, "groups": "depthwise", "h": h})) for h in (14, 28)]
+    steps = SumOfSteps.fitted([*blocks, *few], np.append(true, [12.0, 13.0]))
+    assert set(steps.ways) == {"conv2d blocks of channels"}
+    assert steps.at(blocks) == pytest.approx(true, abs=0.01)
+    assert steps.ways["conv2d blocks of channels"]["operations, filled"] == pytest.approx(0.01, rel=0.02)
+    assert np.isfinite(steps.at(few)).all()
+
+
+@given(st.lists(st.floats(1, 1e9), min_size=4, max_size=20), st.integers(4, 30))
+def test_more_work_never_takes_less_by_its_steps(costs, size):
+    rows = [describe(make("relu", {"elements": 1 << n})) for n in range(4, 4 + len(costs))]
+    steps = SumOfSteps.fitted(rows, np.log(costs))
+    less, more = steps.at([describe(make("relu", {"elements": n})) for n in (1 << size, (1 << size) + 99)])
+    assert less <= more
 
 
 def test_an_operator_with_few_rows_shares_the_line():

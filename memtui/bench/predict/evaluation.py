@@ -13,10 +13,10 @@ from memtui.bench.predict.baselines import fit_log_linear, fit_nearest
 from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Fit, Reals, Samples
 from memtui.bench.predict.features import Space
 from memtui.bench.predict.ranges import Ranged, calibrated, folds
-from memtui.bench.predict.trees import LineAndTrees
+from memtui.bench.predict.trees import StepsAndTrees
 
-MODEL = "line and trees"
-FITS: Mapping[str, Fit] = {MODEL: LineAndTrees, "log-linear": fit_log_linear, "nearest": fit_nearest}
+MODEL = "steps and trees"
+FITS: Mapping[str, Fit] = {MODEL: StepsAndTrees, "log-linear": fit_log_linear, "nearest": fit_nearest}
 Mask = NDArray[np.bool_]
 
 

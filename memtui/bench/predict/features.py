@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.bench.configuration import Configuration
+from memtui.bench.predict.steps import Steps, steps_of
 from memtui.workloads.operators.base import Tensor, Value
 
 Matrix = NDArray[np.float64]
 FLOPS, BYTES = "log2 flops", "log2 bytes"
 WIDEST_STEP = 32  # numbers in the widest registers, or in a tile of a matrix unit
-REGISTER = 16  # numbers of 4 bytes in a register of 512 bits
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,12 @@ class Described:
     Attributes:
         op: name of the operator.
         features: by name; one that is missing is 0.
+        steps: what a call consists of.
     """
 
     op: str
     features: Mapping[str, float]
+    steps: Steps
 
 
 def describe(configuration: Configuration) -> Described:
@@ -45,6 +47,7 @@ def describe(configuration: Configuration) -> Described:
     op, operator, p = configuration.op, configuration.operator, configuration.parameters
     output = prod(operator.output(p))
     moved_bytes = operator.moved_bytes(p, configuration.item_bytes)
+    steps = steps_of(configuration)
     found = {
         FLOPS: _log2(configuration.flops),
         BYTES: _log2(moved_bytes),
@@ -57,11 +60,13 @@ def describe(configuration: Configuration) -> Described:
         "backward": float(configuration.both_ways),
         f"op={op}": 1.0,
     }
+    if steps.amounts is not steps.general:
+        found[f"way={steps.way}"] = 1.0
     for key, value in configuration.conditions.items():
         found |= _own(key, value)
     for key, value in p.items():
         found |= _own(f"{op}.{key}", value)
-    return Described(op, found | _FURTHER.get(op, _nothing)(p, operator.output(p), configuration.item_bytes))
+    return Described(op, found | _FURTHER.get(op, _nothing)(p, operator.output(p)), steps)
 
 
 @dataclass(frozen=True)
@@ -125,44 +130,23 @@ def _elements(tensors: Sequence[Tensor]) -> int:
     return sum(t.elements for t in tensors)
 
 
-def _conv2d(p: Any, output: tuple[int, ...], item_bytes: int) -> dict[str, float]:
-    """The matrix product that a convolution is, of each group: rows x columns, each the sum of so many products.
-
-    Libraries take channels 8 or 16 at a time, another way where their number is no multiple of it, and where there is
-    room in a register for more than a group has, that is left empty: ``unfilled`` is by how much (of a group a
-    channel, channels of several groups are taken together). On a CPU, PyTorch leaves few convolutions to its own loops,
-    which take one image and group after another: ``calls``.
-    """
+def _conv2d(p: Any, output: tuple[int, ...]) -> dict[str, float]:
+    """The matrix product that a convolution is, of each group: rows x columns, each the sum of so many products."""
     n, _, high, wide = output
     by_group = {side: p[side] // p["groups"] for side in ("cin", "cout")}
-    depthwise = 1 < p["groups"] == p["cin"]
     found = {
-        "conv2d.depthwise": float(depthwise),
         "log2 conv2d.rows": _log2(n * high * wide),
         "log2 conv2d.columns": _log2(by_group["cout"]),
         "log2 conv2d.summed": _log2(by_group["cin"] * p["k"] ** 2),
     }
-    for side, channels in by_group.items():
+    for side, channels in by_group.items():  # libraries take them so many at a time
         found[f"log2 conv2d.{side} in steps of"] = _log2(min(channels & -channels, WIDEST_STEP))
-        room = -(-channels // REGISTER) * REGISTER
-        found[f"log2 conv2d.{side} unfilled"] = 0.0 if depthwise else _log2(room / channels)
-    own = takes_own_loops(p, item_bytes)
-    return found | {"conv2d.own loops": float(own), "log2 conv2d.calls": _log2(n * p["groups"]) if own else 0.0}
+    return found
 
 
-def takes_own_loops(p: Any, item_bytes: int) -> bool:
-    """Whether PyTorch (2.x) computes it by itself on one thread of a CPU instead of by oneDNN.
-
-    As ``ConvParams::use_mkldnn`` in its ``aten/src/ATen/native/Convolution.cpp`` has it, for single precision.
-    """
-    small = p["k"] <= 3 and p["groups"] == p["n"] == 1 and p["cin"] * p["h"] * p["w"] <= 20480
-    pointwise = p["k"] == p["s"] == 1 and p["n"] < 16
-    return item_bytes == 4 and (small or pointwise)
-
-
-def _nothing(p: Any, output: tuple[int, ...], item_bytes: int) -> dict[str, float]:
+def _nothing(p: Any, output: tuple[int, ...]) -> dict[str, float]:
     return {}
 
 
 # What parameters of an operator mean together, where that is more than work and sizes.
-_FURTHER: Mapping[str, Callable[[Any, tuple[int, ...], int], dict[str, float]]] = {"conv2d": _conv2d}
+_FURTHER: Mapping[str, Callable[[Any, tuple[int, ...]], dict[str, float]]] = {"conv2d": _conv2d}

@@ -14,7 +14,7 @@ from memtui.bench.predict.evaluation import MODEL, Score, sections
 from memtui.bench.predict.features import Space, describe
 from memtui.bench.predict.ranges import LEVEL, Ranged, calibrated
 from memtui.bench.predict.training import Training
-from memtui.bench.predict.trees import LineAndTrees
+from memtui.bench.predict.trees import StepsAndTrees
 from memtui.bench.table import NONE, duration
 from memtui.units import energy
 
@@ -38,20 +38,19 @@ def fit(training: Training) -> Report:
             lines.append(f"{target}: {NONE}: {training.energy_reason}")
             plain[target] = {"rows": 0, "reason": training.energy_reason}
             continue
-        model = LineAndTrees(samples.rows, samples.log)
+        model = StepsAndTrees(samples.rows, samples.log)
         importances = sorted(model.importances.items(), key=lambda pair: -pair[1])
         shapes = len(set(samples.groups))
-        # A base-2 logarithm times this is the natural logarithm of the cost, so by ln 2 it is an exponent.
-        exponents = {op: (line[:2] / np.log(2)).tolist() for op, line in model.line.lines.items()}
+        unit, per = _UNITS[target]
         lines += [
             f"{target}: {MODEL}, fitted to {len(samples.rows)} rows of {shapes} shapes, {len(importances)} features",
-            *(f"  line of {op}: flops^{a:.2f} * bytes^{b:.2f}" for op, (a, b) in exponents.items()),
+            *(line for name, units in model.steps.each.items() for line in _step_lines(name, units, unit, per)),
             "  importance        from          to  feature",
             *(f"  {share:10.3f}  {_span(model.space, name)}  {name}" for name, share in importances),
             "",
         ]
         plain[target] = {
-            "model": MODEL, "rows": len(samples.rows), "shapes": shapes, "exponents": exponents,
+            "model": MODEL, "rows": len(samples.rows), "shapes": shapes, "steps": model.steps.each,
             "features": [
                 {"name": name, "importance": share, "low": _low(model.space, name), "high": _high(model.space, name)}
                 for name, share in importances
@@ -88,7 +87,7 @@ def run(training: Training, wanted: Sequence[Configuration]) -> Report:
     """What configurations would cost."""
     rows = [describe(c) for c in wanted]
     ranged = {
-        target: None if samples is None else calibrated(LineAndTrees, samples)(rows)
+        target: None if samples is None else calibrated(StepsAndTrees, samples)(rows)
         for target, samples in _targets(training)
     }
     space = Space.of([describe(row.configuration) for row in training.rows])
@@ -121,6 +120,16 @@ def run(training: Training, wanted: Sequence[Configuration]) -> Report:
 def _targets(training: Training) -> Iterator[tuple[str, Samples | None]]:
     yield "time", training.time()
     yield "energy", training.energy()
+
+
+_UNITS = {"time": ("ns", 1.0), "energy": ("nJ", 1e9)}  # of what one of a step takes
+
+
+def _step_lines(name: str, units: Mapping[str, float], unit: str, per: float) -> Iterator[str]:
+    yield f"  {name}: {unit} for each"
+    for step, one in units.items():
+        value = one * per
+        yield f"  {f'{value:,.0f}' if value >= 100 else f'{value:.3g}':>10}  {step}"
 
 
 def _low(space: Space, name: str) -> float:

@@ -23,9 +23,11 @@ from memtui.pageset import PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
 from memtui.probes.pages import address_space, page_frames
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.flush import SOFT_DIRTY
+from memtui.probes.pages.hands import Hands
+from memtui.probes.pages.idle_bitmap import BITMAP, BitPlaces, IdleBitmap
 from memtui.probes.pages.new_pages import NewPages
 from memtui.probes.pages.own_pages import misjudged, own_pages
-from memtui.probes.pages.page_frames import BITMAP, KPAGEFLAGS, BitPlaces, Entries, IdleBitmap, Numbers, has
+from memtui.probes.pages.page_frames import KPAGEFLAGS, Entries, Numbers, has
 from memtui.probes.pages.referenced import prove_flush
 from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
@@ -121,7 +123,8 @@ class IdleTracker:
         self._held: dict[int, _Held] = {}
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice
-        self._bitmap = IdleBitmap()
+        self._hands = Hands()
+        self._bitmap = IdleBitmap(self._hands)
         try:
             self._kpageflags = os.open(KPAGEFLAGS, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -216,8 +219,8 @@ class IdleTracker:
                 [(v.start >> PAGE_SHIFT, v.end >> PAGE_SHIFT) for v in parse_maps(text)], np.uint64
             ).reshape(-1, 2)
             held.entries, held.dense = None, False
-        last, held.entries = held.entries, page_frames.read_entries(held.pagemap, held.ranges, dense=held.dense)
-        before = held.pages
+        last, before = held.entries, held.pages
+        held.entries = page_frames.read_entries(held.pagemap, held.ranges, dense=held.dense, hands=self._hands)
         if last is not None and last.same_as(held.entries):
             before.born[:] = False
             self._look_again(before, np.flatnonzero((before.kinds != _SMALL) | ~before.marked))
@@ -296,6 +299,7 @@ class IdleTracker:
         """Release everything."""
         for pid in tuple(self._held):
             self.forget(pid)
+        self._hands.close()
         self._bitmap.close()
         os.close(self._kpageflags)
         self._new_pages.close()

@@ -1,23 +1,26 @@
-"""The page frames behind a process's pages, their flags and their idle bits: /proc/PID/pagemap, /proc/kpageflags and
-/sys/kernel/mm/page_idle/bitmap (Documentation/admin-guide/mm/pagemap.rst and idle_page_tracking.rst).
+"""The page frames behind a process's pages, and their flags: /proc/PID/pagemap and /proc/kpageflags
+(Documentation/admin-guide/mm/pagemap.rst).
 
-All are arrays of 64-bit words that are read in long pieces; nothing here goes from page to page in Python.
+Both are arrays of 64-bit words that are read in long pieces; nothing here goes from page to page in Python.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import itertools
 import os
 import struct
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-BITMAP, KPAGEFLAGS = Path("/sys/kernel/mm/page_idle/bitmap"), Path("/proc/kpageflags")
+from memtui.probes.pages.hands import Hands
+from memtui.probes.pages.word_files import Run, by_all, read
+
+KPAGEFLAGS = Path("/proc/kpageflags")
 Numbers = NDArray[np.uint64]
 
 # Bits of a word of pagemap.
@@ -32,10 +35,8 @@ _SCAN = struct.Struct("<12Q")
 _IS_PRESENT = 1 << 3
 _REGIONS, _REGION_WORDS = 4096, 3
 _GAP_PAGES = 64  # pages in between that cost less to read than another call
-_CHUNK_PAGES = 1 << 18
+_CHUNK_PAGES = _PART_PAGES = 1 << 15  # of pagemap: for less, another CPU is not worth waking
 _GROUPS = 4096  # 16 MiB of flags at a time
-_BLOCK_WORDS = 512  # the bitmap gives and takes 4096 bytes at a time
-_GAP_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,17 +56,26 @@ class Entries:
         return np.array_equal(self.spans, other.spans) and np.array_equal(self.words, other.words)
 
 
-def read_entries(pagemap: int, ranges: NDArray[np.uint64], *, dense: bool = False) -> Entries:
+def read_entries(
+    pagemap: int, ranges: NDArray[np.uint64], *, dense: bool = False, hands: Hands | None = None
+) -> Entries:
     """Read pagemap.
 
     Args:
         pagemap: a descriptor of /proc/PID/pagemap, opened with CAP_SYS_ADMIN, or frames are 0.
         ranges: u8[n, 2], rising; start and end of the mappings, in page numbers.
         dense: most of the ranges is present, so that to look first where costs more than it saves.
+        hands: that share long work.
     """
     spans = _near(ranges) if dense else _populated(pagemap, ranges)
-    parts = [_read_pagemap(pagemap, first, last) for first, last in spans.tolist()]
-    words = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    runs: list[Run] = []
+    size = 0
+    for first, last in spans.tolist():
+        for page in range(first, last, _CHUNK_PAGES):
+            runs.append((page, size, size := size + min(_CHUNK_PAGES, last - page)))
+    words = np.zeros(size, np.uint64)  # it stays 0 beyond the end of the address space
+    files = [pagemap] * (hands.count if hands else 1)
+    by_all(hands, files, runs, _PART_PAGES, partial(read, words.data.cast("B")))
     words &= np.negative(words >> np.uint64(63)) & (_PRESENT | _EXCLUSIVE | _FRAME)
     return Entries(spans, words)
 
@@ -125,18 +135,6 @@ def present_runs(pagemap: int, start: int, end: int) -> NDArray[np.uint64]:
     return np.concatenate(parts) if parts else np.empty((0, 2), np.uint64)
 
 
-def _read_pagemap(pagemap: int, first: int, last: int) -> Numbers:
-    """The words of a range of page numbers; 0 beyond the end of the address space."""
-    words = np.zeros(last - first, np.uint64)
-    for begin in range(0, len(words), _CHUNK_PAGES):
-        count = min(len(words) - begin, _CHUNK_PAGES)
-        found = np.frombuffer(os.pread(pagemap, count * 8, (first + begin) * 8), np.uint64)
-        words[begin : begin + len(found)] = found
-        if len(found) < count:
-            break
-    return words
-
-
 def flags_of(kpageflags: int, frames: Numbers) -> tuple[Numbers, Numbers]:
     """(flags, first frame of its folio) of page frames, which need not be in order.
 
@@ -166,75 +164,3 @@ def flags_of(kpageflags: int, frames: Numbers) -> tuple[Numbers, Numbers]:
 def has(flags: Numbers, bit: int) -> NDArray[np.bool_]:
     """Whether a flag is set."""
     return flags >> np.uint64(bit) & np.uint64(1) != 0
-
-
-class BitPlaces:
-    """Where the idle bits of some page frames lie. To find that takes longer than to read them, so it can be kept."""
-
-    def __init__(self, frames: Numbers) -> None:
-        self.words, self._place = np.unique(frames >> np.uint64(6), return_inverse=True)
-        self._bit = frames & np.uint64(63)
-
-    def of(self, values: Numbers) -> NDArray[np.bool_]:
-        """Whether the bit of each frame is set, from the values of ``words``."""
-        return values[self._place] >> self._bit & np.uint64(1) != 0
-
-    def masks(self) -> Numbers:
-        """For each of ``words`` the bits of these frames."""
-        masks = np.zeros(len(self.words), np.uint64)
-        np.bitwise_or.at(masks, self._place, np.uint64(1) << self._bit)
-        return masks
-
-    def part(self, which: NDArray[np.bool_]) -> BitPlaces:
-        """Those of some of the frames."""
-        found = BitPlaces.__new__(BitPlaces)
-        place = self._place[which]
-        used = np.zeros(len(self.words), bool)
-        used[place] = True
-        found.words, found._place = self.words[used], (np.cumsum(used) - 1)[place]
-        found._bit = self._bit[which]
-        return found
-
-
-class IdleBitmap:
-    """The idle bits of page frames. Setting one clears the accessed bits of the page, in all its mappings."""
-
-    def __init__(self) -> None:
-        """Raises OSError where the kernel has none, or to others than root."""
-        self._fd = os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC)
-
-    def idle(self, frames: BitPlaces) -> NDArray[np.bool_]:
-        """Whether the bit that was set is still set: nobody touched the page since."""
-        wanted, words = frames.words, np.zeros(len(frames.words), np.uint64)
-        for first, last in _runs(wanted):
-            begin, end = int(wanted[first]), int(wanted[last - 1]) + 1
-            found = np.frombuffer(os.pread(self._fd, (end - begin) * 8, begin * 8), np.uint64)
-            at = (wanted[first:last] - np.uint64(begin)).astype(np.intp)
-            known = at < len(found)
-            words[first:last][known] = found[at[known]]
-        return frames.of(words)
-
-    def mark(self, frames: BitPlaces) -> None:
-        """Set the bits of these frames and of no others. One that cannot be tracked stays as it is."""
-        wanted, words = frames.words, frames.masks()
-        for first, last in _runs(wanted):
-            begin, end = int(wanted[first]), int(wanted[last - 1]) + 1
-            block = np.zeros(end - begin, np.uint64)
-            block[(wanted[first:last] - np.uint64(begin)).astype(np.intp)] = words[first:last]
-            try:
-                os.pwrite(self._fd, block.tobytes(), begin * 8)
-            except OSError as error:
-                if error.errno != errno.ENXIO:  # beyond the last page frame: device memory
-                    raise
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-
-def _runs(words: Numbers) -> list[tuple[int, int]]:
-    """Slices of rising word numbers that are read at once: near each other and inside one block."""
-    if not len(words):
-        return []
-    block = words // np.uint64(_BLOCK_WORDS)
-    breaks = np.flatnonzero((np.diff(words) > _GAP_WORDS) | (block[1:] != block[:-1])) + 1
-    return list(itertools.pairwise([0, *breaks.tolist(), len(words)]))
