@@ -25,7 +25,7 @@ def data(op: str, cache_bytes: int = 0, **given) -> Data:
 
 def test_inputs_are_walked_in_a_line_and_again_from_the_begin():
     made = data("relu", elements=1000)
-    places = [x[0].data_ptr() for x, _ in islice(made.walk(), len(made.inputs) + 1)]
+    places = [x[0].data_ptr() for x in islice(made.walk()[0], len(made.inputs) + 1)]
     assert all(b - a == 4096 for a, b in pairwise(places[:-1])), "4000 bytes, and the next multiple"
     assert places[-1] == places[0]
     assert len(made.inputs) == MIB // 4096
@@ -50,7 +50,7 @@ def test_weights_take_turns_and_are_distinct_memory():
     assert made.copies == data_module.COPIES
     seen = [w.data_ptr() for copy in made.weights for w in copy]
     assert len(set(seen)) == len(seen) == 2 * made.copies
-    in_turn = [w[0].data_ptr() for _, w in islice(made.walk(), made.copies + 1)]
+    in_turn = [w[0].data_ptr() for w in islice(made.walk()[1], made.copies + 1)]
     assert len(set(in_turn)) == made.copies
     assert in_turn[0] == in_turn[-1]
     assert data("conv2d", cin=8, cout=8, h=8, weights="same").copies == 1

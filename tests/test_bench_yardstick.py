@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +30,7 @@ class Machine:
     """Time that passes by work alone: ``slow(t_ns)`` is how much longer everything takes at that time."""
 
     def __init__(self, slow, monkeypatch):
-        self.now, self.slow = 0, slow
+        self.now, self.slow, self.waited = 0, slow, 0
         monkeypatch.setattr(loop.time, "monotonic_ns", lambda: int(self.now))
         monkeypatch.setattr(loop.time, "process_time_ns", lambda: int(self.now))
 
@@ -39,11 +44,14 @@ class Machine:
 
 
 class Load:
-    def __init__(self, machine, call_ns, drift):
-        self._machine, self._call_ns, self._drift = machine, call_ns, drift
+    def __init__(self, machine, call_ns, drift, waits):
+        self._machine, self._call_ns, self._drift, self._waits = machine, call_ns, drift, waits
 
     def block(self, calls):
-        return self._machine.work(calls * self._call_ns * self._drift(self._machine.now)), None
+        waited = self._waits(self._machine.now)
+        self._machine.waited += waited
+        self._machine.now += waited
+        return waited + self._machine.work(calls * self._call_ns * self._drift(self._machine.now)), None
 
     def recording(self):
         return nullcontext()
@@ -53,15 +61,19 @@ class Stick(Yardstick):
     def __init__(self, machine):
         self._machine = machine
         self._seen, self._beside = [], []
+        self._last_ns = self._waited_ns = 0
 
     def _read(self):
         return self._machine.work(READING_NS)
 
+    def _waited(self):
+        return self._machine.waited
 
-def measured(slow, monkeypatch, plan=PLAN, call_ns=CALL_NS, drift=lambda t: 1.0):
+
+def measured(slow, monkeypatch, plan=PLAN, call_ns=CALL_NS, drift=lambda t: 1.0, waits=lambda t: 0):
     machine = Machine(slow, monkeypatch)
     stick = Stick(machine)
-    windows, settled = loop.measure(Load(machine, call_ns, drift), plan, lambda word: None, lambda: False, stick)
+    windows, settled = loop.measure(Load(machine, call_ns, drift, waits), plan, lambda word: None, lambda: False, stick)
     conditions = Conditions(settled, yard_limit_ns=stick.limit_ns())
     return evaluate(CONFIGURATION, plan, windows, Series(reason="none"), conditions)
 
@@ -89,6 +101,20 @@ def test_a_neighbour_that_comes_and_goes(monkeypatch, share):
     assert row.mean_ns > (1 + share / 4) * CALL_NS
     if share > 0.5:
         assert row.median_ns > 1.1 * CALL_NS, "without the yardstick it would be wrong"
+
+
+def test_programs_of_this_machine_that_take_the_cpu_away(monkeypatch):
+    """For 3 ms of most blocks, and seldom between them: the readings themselves are fast."""
+    chance = np.random.default_rng(3)
+    row = measured(lambda t: 1.0, monkeypatch, waits=lambda t: 3 * MS * int(chance.random() < 0.6))
+    assert row.call_ns == pytest.approx(CALL_NS, rel=1e-3)
+    assert row.flags == ()
+    assert row.quiet < 0.3
+    assert row.median_ns > 1.3 * CALL_NS
+    row = measured(lambda t: 1.0, monkeypatch, waits=lambda t: 3 * MS)
+    assert "disturbed" in row.flags
+    row = measured(lambda t: 1.0, monkeypatch, waits=lambda t: MS // 30)
+    assert (row.quiet, row.flags) == (1.0, ()), "what is too short to matter"
 
 
 def test_a_neighbour_that_stays_is_told(monkeypatch):
@@ -161,6 +187,32 @@ def test_blocks_among_quiet_ones_are_preferred():
 )  # fmt: skip
 def test_how_many_are_enough(blocks, quiet, parts, verdict):
     assert enough(blocks, quiet, parts) is verdict
+
+
+def test_the_kernel_says_how_long_one_waited(tmp_path):
+    """Three spinning threads on one CPU: two thirds of the time are waiting."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("a kernel without CONFIG_SCHED_INFO")
+    assert Yardstick(torch, 1, str(tmp_path / "missing")).read() > 0
+    cpus = os.sched_getaffinity(0)
+    spin = [sys.executable, "-S", "-c", "while True: pass"]
+    os.sched_setaffinity(0, {min(cpus)})
+    others = [subprocess.Popen(spin) for _ in range(2)]
+    try:
+        stick = Yardstick(torch, 1)
+        readings = []
+        for _ in range(100):
+            end = time.monotonic() + 0.01
+            while time.monotonic() < end:
+                pass
+            readings.append(stick.read())
+    finally:
+        os.sched_setaffinity(0, cpus)
+        for other in others:
+            other.kill()
+            other.wait()
+    assert np.median(readings) > 10 * stick.limit_ns()
 
 
 def test_the_real_one_is_steady_and_short():

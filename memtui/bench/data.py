@@ -54,9 +54,9 @@ class Data:
         self.inputs = self._inputs(operator.inputs(p), wanted)
         self.walked_bytes = len(self.inputs) * sum(t.size_bytes(self._item_bytes) for t in operator.inputs(p))
 
-    def walk(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    def walk(self) -> tuple[Iterator[tuple[Any, ...]], Iterator[tuple[Any, ...]]]:
         """Inputs and weights of one call after another, without end."""
-        return zip(itertools.cycle(self.inputs), itertools.cycle(self.weights), strict=False)
+        return itertools.cycle(self.inputs), itertools.cycle(self.weights)
 
     def _inputs(self, tensors: tuple[Tensor, ...], wanted: int) -> list[tuple[Any, ...]]:
         one = sum(_aligned(t.size_bytes(self._item_bytes)) for t in tensors)

@@ -6,6 +6,7 @@ import math
 import random
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -41,7 +42,8 @@ class Load:
     """Calls of one configuration, one after another, for as long as wanted."""
 
     def __init__(self, torch: Any, device: str, configuration: Configuration, data: Data) -> None:
-        self._torch, self._walk = torch, data.walk()
+        self._torch = torch
+        self._inputs, self._weights = data.walk()
         self._gpu = device.startswith("cuda")
         call = configuration.operator.bind(torch, configuration.parameters)
         self._call = self._both_ways(call, data) if configuration.both_ways else call
@@ -61,18 +63,17 @@ class Load:
 
     def block(self, calls: int) -> tuple[int, float | None]:
         """Call so often, and wait until the device is done: (nanoseconds by the clock, those the device worked)."""
-        call = self._call
+        # A loop of Python's would take a tenth of a microsecond more for each call.
+        each = map(self._call, islice(self._inputs, calls), self._weights)
         if not self._gpu:
             begin = time.monotonic_ns()
-            for x, w in islice(self._walk, calls):
-                call(x, w)
+            deque(each, 0)
             return time.monotonic_ns() - begin, None
         cuda = self._torch.cuda
         first, last = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         begin = time.monotonic_ns()
         first.record()
-        for x, w in islice(self._walk, calls):
-            call(x, w)
+        deque(each, 0)
         last.record()
         last.synchronize()
         return time.monotonic_ns() - begin, first.elapsed_time(last) * 1e6
