@@ -45,7 +45,9 @@ def boot(
     where = console.with_suffix(".sh")
     where.write_text(script)
     machine = ["--disable-kvm", "--force-9p", "--cpus", "2", "--memory", memory, "--verbose", "--cwd", str(ROOT)]
-    machine += [f"--qemu-opts=-cpu {_PROCESSOR}"]
+    # Memory that is not used need not be there.
+    promised = f"-object memory-backend-ram,id=promised,size={memory},reserve=off -machine memory-backend=promised"
+    machine += [f"--qemu-opts=-cpu {_PROCESSOR} {promised}"]
     machine += ["--rwdir", str(scratch)] if scratch else []
     machine += ["--append", words] if words else []
     # The guest's console comes out on either stream, depending on whether there is a terminal.

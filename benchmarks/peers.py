@@ -48,9 +48,9 @@ RESIDENT_EVERY = 2  # windows: memtui asks for residents about once a second
 TIMES = {"idle": 5, "pagetable": 15}
 """How many times cheaper than a sample of MemSnoop's procedure one of memtui's has to be."""
 MEMSNOOP = "MemSnoop's procedure"
-# The peers read the idle bits of all memory, so their cost grows with the machine. This is a small one; of a larger one
-# only what is used has to be there.
-GUEST_MEMORY = "12G"
+# The peers read the idle bits of all memory, so their cost grows with the machine: a small one, and one to train on.
+# Only what is used has to be there.
+GUEST_MEMORY = ("12G", "64G")
 _ATTEMPTS = 20
 _BEGIN, _END = "begin-of-figures", "end-of-figures"
 
@@ -235,7 +235,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--samples", type=int, default=SAMPLES, help="of each tool (%(default)s)")
     parser.add_argument("--json", action="store_true", help="the figures as one line")
     parser.add_argument("--kernel", metavar="IMAGE", help="measure on this kernel, in a guest")
-    parser.add_argument("--memory", default=GUEST_MEMORY, help="of that guest (%(default)s)")
+    parser.add_argument(
+        "--memory", nargs="+", default=GUEST_MEMORY, help="of that guest, one after the other (%(default)s)"
+    )
     parser.add_argument("--into", type=Path, metavar="DOC.md", help="put the tables into their place there")
     given = parser.parse_args(arguments)
     if given.into and not documents.has_place(given.into, "peers"):
@@ -243,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given.kernel:
             words = ["--mib", str(given.mib), "--samples", str(given.samples), *(["--json"] if given.json else [])]
-            text = in_guest(given.kernel, given.memory, *words)
+            text = "\n\n".join(in_guest(given.kernel, memory, *words) for memory in given.memory)
         elif given.json:
             found = both(given.mib, given.samples)
             text = json.dumps({name: [asdict(cost) for cost in costs] for name, costs in found.items()})
