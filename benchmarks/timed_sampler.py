@@ -79,7 +79,7 @@ def attach(watch: Stopwatch) -> None:
     watch.part(walk.Walker, "noted", "walk")  # what another observer of accessed bits left in the page frames
     watch.part(rearm.Rearmer, "rearm", "re-arm")  # flush, clear, read once more
     watch.part(reading, "read_maps", "maps")
-    watch.part(watched, "parse_maps", "maps")
+    watch.part(watched.MapsParser, "parse", "maps")
     watch.part(UsageProbe, "read", "usage")
     put = outbox.Outbox.put
 

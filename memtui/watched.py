@@ -10,7 +10,7 @@ from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.pause import NotPaused, PauseError
 from memtui.probes.process import Usage
 from memtui.probes.reading import FIRST_THREAD_ENDED, Lost, Outcome, Reading, Subject
-from memtui.probes.vmas import parse_maps
+from memtui.probes.vmas import MapsParser
 from memtui.samples import Process, ProcessWindow, Status, Vma
 
 APPROXIMATE = "the target ran on while its pages were read"
@@ -33,6 +33,7 @@ class Watched:
     stopped: bool = False  # by somebody else: SIGSTOP, ^Z
     trouble: str = ""  # why the last window was lost; told once, not every window
     first_mappings: FirstMappings = field(default_factory=FirstMappings)
+    parser: MapsParser = field(default_factory=MapsParser)
 
     def faulted_in_bytes(self, window: PageWindow | None) -> int | None:
         if window is None or window.pages is None:
@@ -46,7 +47,7 @@ class Watched:
     def note_maps(self, maps: bytes) -> None:
         """Take a new table of VMAs, if it is one."""
         if maps != self.maps:
-            self.maps, self.vmas, self.table_due = maps, parse_maps(maps), True
+            self.maps, self.vmas, self.table_due = maps, self.parser.parse(maps), True
 
     def window(
         self,

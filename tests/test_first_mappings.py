@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.pageset import PageSet
-from memtui.probes.pages.first_mappings import FirstMappings, file_extents, pages_within
+from memtui.probes.pages.first_mappings import FirstMappings, file_edges
 from memtui.probes.pages.pagetable import PageTableTracker
 from memtui.samples import Vma
 from tests.pagetable_targets import Observer, Target, need_pagetable, vmas_of, within
@@ -24,14 +24,18 @@ def pages(*numbers) -> PageSet:
 
 
 @given(
-    st.sets(st.integers(0, 5000), max_size=50),
-    st.lists(st.integers(0, 5000), max_size=8, unique=True).map(sorted),
+    st.lists(st.sets(st.integers(0, 3000), max_size=50), min_size=1, max_size=4),
+    st.lists(st.integers(0, 3000), max_size=8, unique=True).map(sorted),
 )
-def test_pages_within_extents(numbers, edges):
+def test_as_many_as_counted_one_by_one(windows, edges):
     extents = list(zip(edges[::2], edges[1::2], strict=False))
-    starts, ends = (np.array([pair[i] * 4096 for pair in extents], np.uint64) for i in (0, 1))
-    wanted = sorted(n for n in numbers if any(a <= n < b for a, b in extents))
-    assert pages_within(pages(*numbers), starts, ends).tolist() == wanted
+    vmas = tuple(Vma(a * 4096, b * 4096, "r--p", "/x" if n % 3 else "") for n, (a, b) in enumerate(extents))
+    first, known = FirstMappings(), None
+    for numbers in windows:
+        touched = {n for n in numbers for v in vmas if v.name and v.start <= n * 4096 < v.end}
+        wanted = None if known is None else 4096 * len(touched - known)
+        assert first.note(pages(*numbers), None, vmas, 0) == wanted
+        known = touched | (known or set())
 
 
 def test_only_files_are_counted_and_only_once():
@@ -55,8 +59,8 @@ def test_after_an_exec_every_file_page_is_new():
     assert first.note(pages(0x10, 0x11), None, (FILE,), 1) == 2 * 4096
 
 
-def test_extents_of_files():
-    assert [e.tolist() for e in file_extents((FILE, HEAP))] == [[0x10000], [0x90000]]
+def test_edges_of_files():
+    assert file_edges((FILE, HEAP)).tolist() == [0x10000, 0x90000]
 
 
 @pytest.mark.parametrize("folder", ["/dev/shm", "/var/tmp"])

@@ -104,8 +104,16 @@ def test_large_tensors_take_new_memory():
     assert amounts["numbers in new memory"] == 2 * written
 
 
-@pytest.mark.parametrize("given", [{"dtype": "bf16"}, {"mode": "forward-backward"}])
-def test_ways_that_are_not_known_are_one(given):
+@pytest.mark.parametrize(
+    ("given", "way"),
+    [
+        ({"dtype": "bf16"}, "conv2d bf16"),
+        ({"mode": "forward-backward"}, "conv2d with backward pass"),
+        ({"format": "channels_last"}, "conv2d"),
+    ],
+)
+def test_ways_that_are_not_known_are_one(given, way):
     found = steps_of(make("conv2d", {"n": 2, "cin": 64, **given}))
+    assert found.way == way
     assert found.amounts is found.general
     assert set(found.general) == {"call", "operations", "bytes"}

@@ -13,7 +13,7 @@ import pytest
 from memtui.probes.host import read_clock, read_host
 from memtui.probes.process import UsageProbe, children_of, command_of, read_stat
 from memtui.probes.tree import ProcessTree
-from memtui.probes.vmas import parse_maps, read_maps
+from memtui.probes.vmas import MapsParser, parse_maps, read_maps
 from memtui.samples import Vma
 
 MAPS = b"""\
@@ -122,3 +122,13 @@ def test_host_and_clock():
     assert host.cpu_count >= 1
     assert clock.wall_ns > 1.7e18
     assert len(clock.boot_id) == 36
+
+
+def test_a_table_that_changed_keeps_what_it_had():
+    parser = MapsParser()
+    before = parser.parse(MAPS)
+    lines = MAPS.split(b"\n")
+    after = parser.parse(b"\n".join([lines[0], b"7f0000000000-7f0000001000 rw-p 00000000 00:00 0 ", *lines[2:]]))
+    assert after == parse_maps(b"\n".join([lines[0], b"7f0000000000-7f0000001000 rw-p 00000000 00:00 0 ", *lines[2:]]))
+    assert after[0] is before[0]
+    assert before == parser.parse(MAPS) == parse_maps(MAPS)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memtui.pageset import BLOCK_BYTES, BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
+from memtui.page_ranges import TAILS, inside
+from memtui.pageset import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
 
 NOTABLE_SHARE = 0.001  # of a working set; less does not change the digits that are shown
 _U = np.uint64
-_ONES = _U(0xFFFF_FFFF_FFFF_FFFF)
 
 
 def bytes_by_range(pages: PageSet, starts: ArrayLike, ends: ArrayLike) -> NDArray[np.int64]:
@@ -58,16 +58,7 @@ def select(pages: PageSet, starts: ArrayLike, ends: ArrayLike, keep: ArrayLike) 
     pairs = _edges(starts, ends).reshape(-1, 2)
     if kept.shape != (len(pairs),):
         raise ValueError(f"keep has shape {kept.shape}, expected ({len(pairs)},)")
-    # A page is inside when an odd number of edges lies at or below it; edges of touching ranges cancel.
-    edges = pairs[kept & (pairs[:, 0] < pairs[:, 1])].ravel()
-    bits = pages.bits & _inside_masks(pages.blocks, edges)
-    used = bits.any(axis=1)
-    return PageSet(
-        pages.blocks[used],
-        bits[used],
-        pages.huge[_overlaps(pages.huge, BLOCK_SHIFT, edges)],
-        pages.giant[_overlaps(pages.giant, GIANT_SHIFT, edges)],
-    )
+    return inside(pages, pairs[kept & (pairs[:, 0] < pairs[:, 1])].ravel())
 
 
 def block_counts(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -106,7 +97,7 @@ def _bytes_below(pages: PageSet, addresses: NDArray[np.uint64]) -> NDArray[np.in
         cut = np.flatnonzero(pages.blocks[np.minimum(row, len(pages.blocks) - 1)] == block)
         if len(cut):
             page = ((addresses[cut] >> _U(PAGE_SHIFT)) & _U(PAGES_PER_BLOCK - 1)).astype(np.intp)
-            below[cut] += block_counts(pages.bits[row[cut]] & ~_TAILS[page])
+            below[cut] += block_counts(pages.bits[row[cut]] & ~TAILS[page])
         total += below << PAGE_SHIFT
     for numbers, shift in ((pages.huge, BLOCK_SHIFT), (pages.giant, GIANT_SHIFT)):
         if len(numbers):
@@ -116,39 +107,3 @@ def _bytes_below(pages: PageSet, addresses: NDArray[np.uint64]) -> NDArray[np.in
             inside = numbers[np.minimum(row, len(numbers) - 1)] == number
             total += np.where(inside, addresses & _U((1 << shift) - 1), _U(0)).astype(np.int64)
     return total
-
-
-def _tails() -> NDArray[np.uint64]:
-    """u8[512, 8]: row i has the bits of pages i and above."""
-    page = np.arange(PAGES_PER_BLOCK)
-    return np.packbits(page[None, :] >= page[:, None], axis=1, bitorder="little").view("<u8").astype(_U, copy=False)
-
-
-_TAILS = _tails()  # 32 KiB
-
-
-def _inside_masks(blocks: NDArray[np.uint64], edges: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """u8[n, 8]: the pages of each block with an odd number of edges at or below them."""
-    low = blocks << _U(BLOCK_SHIFT)
-    first = np.searchsorted(edges, low, side="right")
-    masks = np.repeat(np.where(first & 1, _ONES, _U(0))[:, None], 8, axis=1)
-    # The block's last page rather than its end, which overflows for the topmost block of 64-bit addresses.
-    stop = np.searchsorted(edges, low + _U(BLOCK_BYTES - PAGE_BYTES), side="right")
-    cut = np.flatnonzero(stop > first)
-    if len(cut):
-        # Every edge inside a block toggles all pages from it on. An edge lies in one block, so the edges of the cut
-        # blocks are disjoint runs of `edges`; concatenated they are reduced run by run.
-        length = (stop - first)[cut]
-        begin = np.cumsum(length) - length
-        which = np.arange(int(length.sum())) + np.repeat(first[cut] - begin, length)
-        page = ((edges[which] >> _U(PAGE_SHIFT)) & _U(PAGES_PER_BLOCK - 1)).astype(np.intp)
-        masks[cut] ^= np.bitwise_xor.reduceat(_TAILS[page], begin, axis=0)
-    return masks
-
-
-def _overlaps(numbers: NDArray[np.uint64], shift: int, edges: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Whether each page of ``1 << shift`` bytes shares a byte with the ranges between odd and even edges."""
-    low = numbers << _U(shift)
-    first = np.searchsorted(edges, low, side="right")
-    stop = np.searchsorted(edges, low + _U((1 << shift) - PAGE_BYTES), side="right")
-    return (first & 1).astype(np.bool_) | (stop > first)

@@ -23,14 +23,29 @@ def read_maps(pid: int, proc: Path = PROC) -> bytes:
 
 def parse_maps(text: bytes) -> tuple[Vma, ...]:
     """Parse a maps table. ``[vsyscall]`` is left out: it is the kernel's page, the same in every process."""
-    vmas = []
-    for line in text.split(b"\n"):  # a name may hold a carriage return; the kernel escapes only line ends
-        fields = line.split(None, 5)
-        if not fields:
-            continue
-        name = fields[5].decode(errors="backslashreplace") if len(fields) > 5 else ""
-        if name == "[vsyscall]":
-            continue
-        start, _, end = fields[0].partition(b"-")
-        vmas.append(Vma(int(start, 16), int(end, 16), fields[1].decode(), name))
-    return tuple(vmas)
+    return MapsParser().parse(text)
+
+
+class MapsParser:
+    """Parses the tables of one process, of which most lines are those of the table before."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Vma | None] = {}
+
+    def parse(self, text: bytes) -> tuple[Vma, ...]:
+        """As ``parse_maps``; a line that was there before is the same object."""
+        known = self._known
+        lines = text.split(b"\n")  # a name may hold a carriage return; the kernel escapes only line ends
+        self._known = {line: known[line] if line in known else _parse_line(line) for line in lines}
+        return tuple(vma for vma in self._known.values() if vma is not None)
+
+
+def _parse_line(line: bytes) -> Vma | None:
+    fields = line.split(None, 5)
+    if not fields:
+        return None
+    name = fields[5].decode(errors="backslashreplace") if len(fields) > 5 else ""
+    if name == "[vsyscall]":
+        return None
+    start, _, end = fields[0].partition(b"-")
+    return Vma(int(start, 16), int(end, 16), fields[1].decode(), name)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from memtui.analysis.filters import Filter
-from memtui.analysis.ranges import RangeMerger
+from memtui.analysis.ranges import RangeMerger, Row
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
 from memtui.analysis.touch_sum import TouchLevels
 from memtui.analysis.working_set import bytes_by_range
@@ -39,10 +39,10 @@ class ObservedProcess:
         self._rows = np.empty(0, np.int64)  # vma row of each vma
         self._kept = np.empty(0, bool)
         self._merger, self._reuse, self._touches = RangeMerger(), ReuseTracker(), TouchLevels()
-        self._reasons: dict[Vma, str | None] = {}  # filter term of each VMA of the newest table
+        self._reasons: dict[int, tuple[Vma, str | None]] = {}  # each VMA of the newest table by start, its filter term
         self._row_ids: dict[int, int] = {}  # id of the merger -> id in the session
         self._filtered: dict[int, str] = {}  # id of the merger -> filter term, or nothing
-        self._written: dict[int, tuple] = {}  # id in the session -> row as last written
+        self._written: dict[int, tuple[Row, str]] = {}  # id in the session -> row as last written, and its filter term
         self._last_sample = 0
 
     def take_table(self, table: VmaTable) -> None:
@@ -50,8 +50,11 @@ class ObservedProcess:
         self._starts = np.array([v.start for v in table.vmas], np.uint64)
         self._ends = np.array([v.end for v in table.vmas], np.uint64)
         known = self._reasons
-        reasons = [known[v] if v in known else self._filter.leaves_out(v) for v in table.vmas]
-        self._reasons = dict(zip(table.vmas, reasons, strict=True))
+        reasons = []
+        for vma in table.vmas:
+            before, reason = known.get(vma.start, (None, None))
+            reasons.append(reason if before == vma else self._filter.leaves_out(vma))
+        self._reasons = {v.start: (v, reason) for v, reason in zip(table.vmas, reasons, strict=True)}
         self._kept = np.array([r is None for r in reasons], bool)
         merged = self._merger.assign(table.vmas, table.sample).tolist()
         self._filtered |= {row: reason or "" for row, reason in zip(merged, reasons, strict=True)}
@@ -110,19 +113,11 @@ class ObservedProcess:
     def _write_rows(self, last_sample: int) -> None:
         """Bring the rows up to date; one that is still mapped has no last sample."""
         for row in self._merger.rows(last_sample):
-            plain = (
-                self._session_row(row.id),
-                self._key,
-                row.start,
-                row.end,
-                row.perms,
-                row.name,
-                row.first_sample,
-                None if row.last_sample == _STILL_MAPPED else row.last_sample,
-                self._filtered[row.id],
-            )
-            if self._written.get(plain[0]) != plain:
-                self._written[plain[0]] = plain
+            number, left_out = self._session_row(row.id), self._filtered[row.id]
+            if self._written.get(number) != (row, left_out):
+                self._written[number] = row, left_out
+                last = None if row.last_sample == _STILL_MAPPED else row.last_sample
+                plain = (number, self._key, row.start, row.end, row.perms, row.name, row.first_sample, last, left_out)
                 self._writer.insert("vma", [plain])
 
     def _session_row(self, merger_row: int) -> int:

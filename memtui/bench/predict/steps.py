@@ -40,13 +40,14 @@ def steps_of(configuration: Configuration) -> Steps:
     Of convolutions in single precision, ways are those of PyTorch 2.x with oneDNN 3.x on one thread of a CPU with
     registers of 512 bits, as ``ONEDNN_VERBOSE=1`` tells them. Where they are others, steps still say how much there is.
     """
-    c = configuration
-    moved_bytes = c.operator.moved_bytes(c.parameters, c.item_bytes)
+    c, p = configuration, configuration.parameters
+    moved_bytes = c.operator.moved_bytes(p, c.item_bytes)
     general = {"call": 1.0, "operations": float(c.flops), "bytes": float(moved_bytes)}
-    if c.op == "conv2d" and c.item_bytes == 4 and not c.both_ways:
-        way, amounts = _convolution(c.parameters, c.operator.output(c.parameters))
+    if c.op == "conv2d" and c.item_bytes == 4 and p["format"] == "contiguous" and not c.both_ways:
+        way, amounts = _convolution(p, c.operator.output(p))
         return Steps(f"conv2d {way}", {"call": 1.0, **amounts}, general)
-    return Steps(c.op + (" with backward pass" if c.both_ways else ""), general, general)
+    how = [*([c.dtype] if c.dtype != "fp32" else []), *(["with backward pass"] if c.both_ways else [])]
+    return Steps(" ".join([c.op, *how]), general, general)
 
 
 def takes_own_loops(p: Any, item_bytes: int) -> bool:
@@ -60,52 +61,64 @@ def takes_own_loops(p: Any, item_bytes: int) -> bool:
 
 
 def _convolution(p: Any, output: tuple[int, ...]) -> tuple[str, Amounts]:
-    n, _, high, wide = output
-    groups, k = p["groups"], p["k"]
-    by_group = p["cin"] // groups, p["cout"] // groups
-    products = n * high * wide * k * k * groups  # of one channel of a group by one
-    read, written, weights = n * p["cin"] * p["h"] * p["w"], prod(output), p["cout"] * by_group[0] * k * k
-    if takes_own_loops(p, 4):  # a matrix product for each image and group
-        return "own loops", {
-            "matrix products": n * groups,
-            "groups": groups if groups > 1 else 0,
-            "operations": 2 * products * prod(by_group),
-            "numbers of columns": 0 if k == p["s"] == 1 else products * by_group[0],
-            "numbers read": read,
-            "numbers written": written,
-        }
-    depthwise = 1 < groups == p["cin"] == p["cout"]
-    block = BLOCK if groups == 1 or depthwise else _common_block(*by_group)
-    if not block:  # one matrix product for each image and group, behind a table of all that is multiplied
-        return "matrix products", {
-            "operations": 2 * products * prod(by_group),
-            "operations, filled": 2 * products * by_group[0] * _filled(by_group[1], BLOCK),
-            "numbers of columns": products * by_group[0],
-            "numbers written": written,
-        }
-    # Channels in blocks: tensors are brought into that order, and the output back.
-    as_it_is = groups == 1 and p["cin"] <= 8 and k > 1  # images and the like are read in their own order
-    filled = tuple(c if groups > 1 else _filled(c, block) for c in by_group)
-    if depthwise:
-        operations = 2 * products // groups * _filled(groups, block)
-    else:
-        operations = 2 * products * (by_group[0] if as_it_is else filled[0]) * filled[1] * BLOCK // block
-    whole = [c % block == 0 and block > 4 for c in (p["cin"], p["cout"])]
-    ordered = [0 if as_it_is else read, written]
-    return "depthwise" if depthwise else "blocks of channels", {
-        "operations, filled": operations,
-        "numbers read": ordered[0] if whole[0] else 0,
-        "numbers read, blocks not full": 0 if whole[0] else ordered[0],
-        "numbers written": ordered[1] if whole[1] else 0,
-        "numbers written, blocks not full": 0 if whole[1] else ordered[1],
-        "weights": weights,
-        "numbers in new memory": sum(some for some in (ordered[0], written, written) if some * 4 > MOST_KEPT_BYTES),
+    cin, cout = p["cin"] // p["groups"], p["cout"] // p["groups"]
+    if takes_own_loops(p, 4):
+        return "own loops", _own_loops(p, output)
+    if 1 < p["groups"] == p["cin"] == p["cout"]:
+        return "depthwise", _blocks(p, output, BLOCK, _products(p, output) * _filled(p["cin"], BLOCK))
+    if p["groups"] == 1:
+        read = cin if _is_read_as_it_is(p) else _filled(cin, BLOCK)
+        return "blocks of channels", _blocks(p, output, BLOCK, _products(p, output) * read * _filled(cout, BLOCK))
+    if block := next((block for block in (BLOCK, 8, 4) if cin % block == cout % block == 0), 0):
+        filled = _products(p, output) * p["groups"] * cin * cout * BLOCK // block  # less of a register is used
+        return "blocks of channels", _blocks(p, output, block, filled)
+    products = _products(p, output) * p["groups"] * cin
+    return "matrix products", {  # one for each image and group, behind a table of all that is multiplied
+        "operations": 2 * products * cout,
+        "operations, filled": 2 * products * _filled(cout, BLOCK),
+        "numbers of columns": products,
+        "numbers written": prod(output),
     }
 
 
-def _common_block(cin: int, cout: int) -> int:
-    """How many channels of a group are taken at once; 0: it is no such number for both sides."""
-    return next((block for block in (BLOCK, 8, 4) if cin % block == cout % block == 0), 0)
+def _products(p: Any, output: tuple[int, ...]) -> int:
+    """Of one channel by one."""
+    n, _, high, wide = output
+    return n * high * wide * p["k"] ** 2
+
+
+def _own_loops(p: Any, output: tuple[int, ...]) -> Amounts:
+    """A matrix product for each image and group."""
+    columns = _products(p, output) * p["cin"]
+    return {
+        "matrix products": p["n"] * p["groups"],
+        "groups": p["groups"] if p["groups"] > 1 else 0,
+        "operations": 2 * columns * p["cout"] // p["groups"],
+        "numbers of columns": 0 if p["k"] == p["s"] == 1 else columns,
+        "numbers read": p["n"] * p["cin"] * p["h"] * p["w"],
+        "numbers written": prod(output),
+    }
+
+
+def _is_read_as_it_is(p: Any) -> bool:
+    """Images and the like, of few channels."""
+    return p["groups"] == 1 and p["cin"] <= 8 and p["k"] > 1
+
+
+def _blocks(p: Any, output: tuple[int, ...], block: int, products: int) -> Amounts:
+    """Channels in blocks: tensors are brought into that order, and the output back."""
+    read = 0 if _is_read_as_it_is(p) else p["n"] * p["cin"] * p["h"] * p["w"]
+    written = prod(output)
+    read_whole, written_whole = (p[side] % block == 0 and block > 4 for side in ("cin", "cout"))
+    return {
+        "operations, filled": 2 * products,
+        "numbers read": read if read_whole else 0,
+        "numbers read, blocks not full": 0 if read_whole else read,
+        "numbers written": written if written_whole else 0,
+        "numbers written, blocks not full": 0 if written_whole else written,
+        "weights": p["cout"] * p["cin"] // p["groups"] * p["k"] ** 2,
+        "numbers in new memory": sum(some for some in (read, written, written) if some * 4 > MOST_KEPT_BYTES),
+    }
 
 
 def _filled(channels: int, block: int) -> int:

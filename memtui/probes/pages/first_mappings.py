@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PAGE_SHIFT, PageSet
+from memtui.page_ranges import inside
+from memtui.pageset import PAGE_BYTES, PageSet
 from memtui.samples import Vma
 
 
@@ -18,8 +19,10 @@ class FirstMappings:
     """Follows the file pages of one process from window to window."""
 
     def __init__(self) -> None:
-        self._known: NDArray[np.uint64] | None = None  # numbers of pages that were mapped before
+        self._known: PageSet | None = None  # pages of 4 KiB that were mapped before
         self._generation = 0
+        self._vmas: tuple[Vma, ...] = ()
+        self._edges = file_edges(())
 
     def note(self, pages: PageSet, resident: PageSet | None, vmas: tuple[Vma, ...], generation: int) -> int | None:
         """Bytes of file pages first mapped in this window; None in the very first one, where nothing is known before.
@@ -30,33 +33,23 @@ class FirstMappings:
             vmas: the mappings at its end.
             generation: number of the address space; a new one has nothing mapped.
         """
-        extents = file_extents(vmas)
+        if vmas is not self._vmas:
+            self._vmas, self._edges = vmas, file_edges(vmas)
         if generation != self._generation:
-            self._generation, self._known = generation, np.empty(0, np.uint64)
-        touched = pages_within(pages, *extents)
-        known = self._known
-        self._known = pages_within(resident, *extents) if resident is not None else None
+            self._generation, self._known = generation, PageSet.empty()
+        touched, known = self._of_files(pages), self._known
+        mapped = self._of_files(resident) if resident is not None else None
         if known is None:
-            self._known = touched if self._known is None else self._known
+            self._known = touched if mapped is None else mapped
             return None
-        new = np.setdiff1d(touched, known, assume_unique=True)
-        if self._known is None:
-            self._known = np.union1d(known, new) if len(new) else known
-        return len(new) * PAGE_BYTES
+        self._known = known.union(touched) if mapped is None else mapped
+        return touched.difference(known).page_count * PAGE_BYTES
+
+    def _of_files(self, pages: PageSet) -> PageSet:
+        none = np.empty(0, np.uint64)
+        return inside(PageSet(pages.blocks, pages.bits, none, none), self._edges)
 
 
-def file_extents(vmas: tuple[Vma, ...]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Start and end addresses of the mappings of files and of shared memory, rising."""
-    kept = [v for v in vmas if v.name.startswith("/")]
-    return np.array([v.start for v in kept], np.uint64), np.array([v.end for v in kept], np.uint64)
-
-
-def pages_within(pages: PageSet, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Numbers (``address >> 12``) of the 4 KiB pages in the extents, rising."""
-    low = pages.blocks * np.uint64(BLOCK_BYTES)
-    # Most blocks are none of files: leave them out before their pages are listed.
-    near = np.searchsorted(starts, low + np.uint64(BLOCK_BYTES)) > np.searchsorted(ends, low, side="right")
-    none = np.empty(0, np.uint64)
-    numbers = PageSet(pages.blocks[near], np.ascontiguousarray(pages.bits[near]), none, none).pages()
-    address = numbers << np.uint64(PAGE_SHIFT)
-    return numbers[np.searchsorted(starts, address, side="right") > np.searchsorted(ends, address, side="right")]
+def file_edges(vmas: tuple[Vma, ...]) -> NDArray[np.uint64]:
+    """Start and end addresses of the mappings of files and of shared memory, in one row, rising."""
+    return np.array([edge for v in vmas if v.name.startswith("/") for edge in (v.start, v.end)], np.uint64)
