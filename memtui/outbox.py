@@ -25,6 +25,11 @@ class Outbox:
 
     What is dropped is counted, and told in a ``gap`` event before the next window; windows also leave their numbers
     (``Window.sample``) missing.
+
+    Attributes:
+        fd: the pipe.
+        waiting_bytes: queued and not sent.
+        holds: windows wait for somebody to ``pump``: their reader is to work while the target stands still.
     """
 
     def __init__(self, fd: int) -> None:
@@ -32,12 +37,13 @@ class Outbox:
         self.fd = fd
         self._queue: deque[memoryview] = deque()
         self.waiting_bytes = 0
+        self.holds = False
         self._dropped_windows = self._dropped_others = 0
         self._gaps = 0  # of the windows that were dropped; the next one takes them over
         self._tables: dict[int, VmaTable] = {}  # the newest of each process: the next window cannot do without it
 
     def put(self, message: Message) -> None:
-        """Queue one message and send what the pipe takes now. Raises RecorderGone."""
+        """Queue one message and, unless it is held, send what the pipe takes now. Raises RecorderGone."""
         if self.waiting_bytes > DROP_BYTES and self._drop(message):
             return
         if isinstance(message, (Window, End)):
@@ -47,7 +53,8 @@ class Outbox:
         if isinstance(message, VmaTable):
             self._tables.pop(message.process, None)
         self._append(message)
-        self.pump()
+        if not (self.holds and isinstance(message, (Window, VmaTable, Power))):
+            self.pump()
 
     def _drop(self, message: Message) -> bool:
         """Whether the message need not be sent. Processes, their ends and the end of all are, at any price."""

@@ -59,6 +59,9 @@ TREE_REST = 49  # looking at the tree is followed by so many times its duration 
 NOTICE_EVERY_NS = 5_000_000_000
 DRAIN_SECONDS = 2.0
 WORDS_BYTES = 4096  # taken at once of what comes after the order
+HOLD_NS = (
+    250_000_000  # windows closer together than this are sent in the next pause: the CPUs of the target are idle then
+)
 HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes the target wait with it
 
 
@@ -95,7 +98,9 @@ class Sampler:
         if os.geteuid() == 0:
             capabilities.keep(capabilities.sampler_needs(self._tracker.name))
         self._tracker.pace(self._options.interval_ns)
-        self._reader = PageReader(self._tracker, pause=self._options.pause, together=self._options.together)
+        self._reader = PageReader(
+            self._tracker, pause=self._options.pause, together=self._options.together, while_held=outbox.pump
+        )
 
     def run(self) -> None:
         """Send Hello, then windows, then End. Raises RecorderGone."""
@@ -215,12 +220,16 @@ class Sampler:
 
     def _wait(self, until_ns: int) -> End | None:
         """Sleep until then, sending what waits; an End when there is a reason to stop. A word ends the sleep, too."""
+        outbox = self._outbox
+        soon = self._paused_since_ns is None and until_ns - time.monotonic_ns() <= HOLD_NS
+        outbox.holds = soon and self._reader.pauses and len(os.sched_getaffinity(0)) > 1
         while True:
             left_ns = until_ns - time.monotonic_ns()
-            writers = [self._outbox.fd] if self._outbox.waiting_bytes else []
+            writers = [outbox.fd] if outbox.waiting_bytes and not outbox.holds else []
             wanted = [self._words_fd, self._stop_fd, self._target_fd]
             ready, _, _ = select.select(wanted, writers, [], max(left_ns, 0) / 1e9)
-            self._outbox.pump()
+            if not outbox.holds:
+                outbox.pump()
             heard = self._words_fd in ready
             if heard:
                 self._wishes.hear(os.read(self._words_fd, WORDS_BYTES))
@@ -316,6 +325,7 @@ class Sampler:
             self._resident_due_ns = time.monotonic_ns() + RESIDENT_EVERY_NS
         round_ = tuple(self._watched.values())
         outcomes = self._reader.read([watched.subject for watched in round_], want_resident=want_resident)
+        self._outbox.pump()  # what did not fit into the pipe, or if nothing could be held
         shared, excess_bytes = shared_pages(outcomes)
         windows = [w for of_one in zip(round_, outcomes, shared, strict=True) if (w := self._window_of(*of_one))]
         budgeted_ns = self._pace.budgeted_ns

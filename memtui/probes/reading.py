@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memtui.probes.guard import Guard
@@ -60,13 +60,32 @@ _ERRORS = (OSError, PauseError, TrackerError)  # whatever happens to one process
 class PageReader:
     """Reads the touched pages of processes, each as still as it can be held."""
 
-    def __init__(self, tracker: PageTracker, *, pause: bool, together: bool = False) -> None:
-        """``together``: one pause over all processes, not one after the other."""
-        self._tracker, self._together = tracker, together
+    def __init__(
+        self,
+        tracker: PageTracker,
+        *,
+        pause: bool,
+        together: bool = False,
+        while_held: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            tracker: that reads.
+            pause: hold them, if the tracker can make use of that.
+            together: one pause over all processes, not one after the other.
+            while_held: is called in every pause, first of all.
+        """
+        self._tracker, self._together, self._while_held = tracker, together, while_held
         self._pause = pause and tracker.pauses
         self._pauser = Pauser()
         self._guard = Guard()
         self._maps: dict[int, tuple[int, bytes]] = {}  # by process: which table it was, and its text
+
+    @property
+    def pauses(self) -> bool:
+        """Whether processes are held."""
+        return self._pause
 
     def begin(self, subject: Subject) -> int:
         """Clear all marks before the first window; how long it was held for that. Raises ``Lost.error``."""
@@ -111,6 +130,7 @@ class PageReader:
         try:
             self._check(subject)
             with self._pauser.paused(subject.pid, subject.pidfd) as pause:
+                self._while_held()
                 taken = self._look(subject, want_resident)
         except _ERRORS as error:
             return self._without_pause(subject, want_resident, error, pause)
@@ -125,6 +145,7 @@ class PageReader:
                 taken[subject.pid] = error
         wanted = {s.pid: s.pidfd for s in subjects if s.pid not in taken}
         with self._pauser.paused_together(wanted) as pauses:
+            self._while_held()
             for subject in subjects:
                 pause = pauses.get(subject.pid)
                 if isinstance(pause, Pause):
