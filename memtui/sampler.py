@@ -59,9 +59,7 @@ TREE_REST = 49  # looking at the tree is followed by so many times its duration 
 NOTICE_EVERY_NS = 5_000_000_000
 DRAIN_SECONDS = 2.0
 WORDS_BYTES = 4096  # taken at once of what comes after the order
-HOLD_NS = (
-    250_000_000  # windows closer together than this are sent in the next pause: the CPUs of the target are idle then
-)
+HOLD_NS = 250_000_000  # windows closer together are sent in the next pause: the target's CPUs are idle then
 HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes the target wait with it
 
 

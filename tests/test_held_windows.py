@@ -72,7 +72,7 @@ def test_windows_close_together_wait_for_the_next_pause(interval_s, held):
             sampler.communicate()
     assert len(delays_s) >= 3
     before_last = sorted(delays_s[:-2])
-    if held:
+    if held and len(os.sched_getaffinity(0)) > 1:  # on one CPU the recorder would work in the pause's time
         assert before_last[0] > interval_s / 2
     else:
         assert before_last[0] < interval_s / 2

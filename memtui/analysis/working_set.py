@@ -104,6 +104,6 @@ def _bytes_below(pages: PageSet, addresses: NDArray[np.uint64]) -> NDArray[np.in
             number = addresses >> _U(shift)
             row = np.searchsorted(numbers, number)
             total += row.astype(np.int64) << shift
-            inside = numbers[np.minimum(row, len(numbers) - 1)] == number
-            total += np.where(inside, addresses & _U((1 << shift) - 1), _U(0)).astype(np.int64)
+            same = numbers[np.minimum(row, len(numbers) - 1)] == number
+            total += np.where(same, addresses & _U((1 << shift) - 1), _U(0)).astype(np.int64)
     return total
