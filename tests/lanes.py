@@ -6,27 +6,46 @@ machines on which something else runs, too. All other words are those of pytest.
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 from typing import IO
 
 from tests.conftest import LANES
 
 NOTHING_TO_DO = 5  # pytest's exit code where no test was selected
+CACHE = Path(".pytest_cache")
+FAILED = CACHE / "failed-lanes.json"  # the lanes to which --again returns
 
 
 def main(words: list[str]) -> int:
-    again = "--again" in words
-    commands = [
-        [sys.executable, "-m", "pytest", "--lane", lane, "-o", f"cache_dir=.pytest_cache/{lane}"]
-        + (["--last-failed", "--last-failed-no-failures", "none"] if again else [])
-        + [word for word in words if word != "--again"]
-        for lane in LANES
-    ]
-    if again:
-        return max(_code(subprocess.run(command).returncode) for command in commands)
+    if "--again" in words:
+        words = [word for word in words if word != "--again"]
+        # A lane that died before it could say what failed is run whole.
+        words += ["--last-failed", "--last-failed-no-failures", "all"]
+        return max((_code(subprocess.run(_command(lane, words)).returncode) for lane in _failed_before()), default=0)
+    for lane in LANES:  # what failed in an earlier run is not what failed in this one
+        shutil.rmtree(CACHE / lane, ignore_errors=True)
+    codes = dict(zip(LANES, _all_beside([_command(lane, words) for lane in LANES]), strict=True))
+    CACHE.mkdir(exist_ok=True)
+    FAILED.write_text(json.dumps([lane for lane, code in codes.items() if code]))
+    return max(codes.values())
+
+
+def _command(lane: str, words: list[str]) -> list[str]:
+    return [sys.executable, "-m", "pytest", "--lane", lane, "-o", f"cache_dir={CACHE / lane}", *words]
+
+
+def _failed_before() -> list[str]:
+    return list(json.loads(FAILED.read_text())) if FAILED.exists() else list(LANES)
+
+
+def _all_beside(commands: list[list[str]]) -> list[int]:
+    """Exit codes; the first command writes at once, what the others said follows."""
     first, *others = commands
     with ExitStack() as stack:
         beside = [_beside(command, stack) for command in others]
@@ -36,7 +55,7 @@ def main(words: list[str]) -> int:
             said.seek(0)
             sys.stdout.flush()
             sys.stdout.buffer.write(said.read())
-    return max(codes)
+    return codes
 
 
 def _beside(command: list[str], stack: ExitStack) -> tuple[subprocess.Popen[bytes], IO[bytes]]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -82,15 +83,16 @@ def profiled(folder: Path, *more: str | Path) -> tuple[str, str]:
 
 
 def cached(path: Path) -> dict[str, str]:
-    """What a cache holds at the moment, by key."""
-    try:
-        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        try:
-            return dict(db.execute("SELECT key, value FROM measured"))
-        finally:
-            db.close()
-    except sqlite3.Error:
+    """What a cache holds at the moment, by key; none before its table is there.
+
+    Opened for writing, as memtui does: the half of a write that a killed process left is undone by who looks next.
+    """
+    if not path.exists():
         return {}
+    with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=10)) as db:
+        if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            return {}
+        return dict(db.execute("SELECT key, value FROM measured"))
 
 
 @pytest.mark.slow

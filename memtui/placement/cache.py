@@ -18,9 +18,6 @@ from memtui.errors import FAILURE, UserError
 _MAGIC = 0x6D706C63  # SQLite's application_id of this file: "mplc"
 _VERSION = 1
 _COLUMNS = "key TEXT PRIMARY KEY, what TEXT NOT NULL, value TEXT NOT NULL"
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS measured(key TEXT PRIMARY KEY, what TEXT NOT NULL, value TEXT NOT NULL) WITHOUT ROWID"
-)
 
 
 def key_of(what: Mapping[str, Any]) -> str:
