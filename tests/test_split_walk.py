@@ -81,7 +81,8 @@ def test_parts_together_are_the_whole(eager, target):
         inside = [(whole.anonymous[0] < cut) & (whole.anonymous[1] > cut) for cut in cuts]
         assert any(one.any() for one in inside), "a mapping lies in two parts"
         split.prepare(HANDS)
-        parts = split.walk(target.pid, cuts, want_resident=True, want_tables=False)
+        parts, noted = split.walk(target.pid, cuts, want_resident=True, want_tables=False)
+        assert not noted.touch_count, "nothing was asked"
         for name in ("blocks", "bits", "huge", "giant"):
             assert np.array_equal(getattr(parts.resident, name), getattr(whole.resident, name)), name
         assert not parts.pages.difference(whole.pages).touch_count
@@ -90,8 +91,63 @@ def test_parts_together_are_the_whole(eager, target):
             assert np.array_equal(parts.anonymous[side], whole.anonymous[side])
         assert (parts.address_space, parts.vmas, parts.mappings) == (whole.address_space, whole.vmas, whole.mappings)
         first.begin_round()
-        tables = split.walk(target.pid, cuts, want_resident=False, want_tables=True).tables
+        tables = split.walk(target.pid, cuts, want_resident=False, want_tables=True)[0].tables
         assert tables is not None, "the page frames of several processes are told all the same"
+    finally:
+        split.close()
+
+
+def test_a_call_beside_is_done_by_another_thread_and_its_error_is_kept():
+    pool = Hands(2)
+
+    def fails() -> None:
+        raise ProcessLookupError("gone")
+
+    beside = pool.beside(threading.get_ident)
+    assert beside.result() == beside.result() != threading.get_ident()
+    beside = pool.beside(fails)
+    beside.wait()
+    with pytest.raises(ProcessLookupError, match="gone"):
+        beside.result()
+    pool.make_way()
+    assert pool.together([threading.get_ident, threading.get_ident])[0] == threading.get_ident()
+    pool.close()
+    assert not any(thread.name == "memtui-hand" for thread in threading.enumerate())
+
+
+def test_hands_are_woken_on_other_cpus_than_this_one():
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("one CPU here")
+    here = min(allowed)
+    pool = Hands(2)
+    try:
+        os.sched_setaffinity(0, {here})  # of this thread only
+        native = pool.beside(threading.get_native_id).result()
+        pool.make_way()
+        assert os.sched_getaffinity(native) == {here}, "nowhere else is allowed"
+        os.sched_setaffinity(0, allowed)
+        pool.make_way()
+        assert len(os.sched_getaffinity(native)) == len(allowed) - 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+        pool.close()
+
+
+def test_what_is_asked_beside_the_walk_is_what_is_asked_after_it(eager, target):
+    """Pages whose mark is set are no answer: whoever asks has them already."""
+    target.do("a = anonymous(4000, align=1 << 21); v = view(a, 4000); v[:] = 1")
+    first = Walker()
+    split = SplitWalker(first)
+    try:
+        split.prepare(2)
+        resident = first.walk(target.pid, want_resident=True).resident
+        walk, noted = split.walk(target.pid, (), want_resident=False, want_tables=False, ask=resident)
+        assert walk.pages.page_count >= 3900, "DAMON, where it runs, takes some marks"
+        assert noted.page_count == noted.difference(walk.pages).page_count
+        after = first.noted(target.pid, resident.difference(walk.pages))
+        assert after.difference(noted).page_count <= 50, "it goes on taking them"
+        assert not noted.difference(after).page_count
     finally:
         split.close()
 

@@ -16,10 +16,11 @@ import ctypes
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from memtui.probes.asked_thread import AskedThread
 from memtui.probes.seize import BUSY, EXEC, NotPaused, Pause, PauseError, PauseRefused, Seizure
 
 __all__ = ["DEADLINE_S", "NotPaused", "Pause", "PauseError", "PauseRefused", "Pauser"]
@@ -33,39 +34,13 @@ _PR_SET_TIMERSLACK = 29
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class PauseThread:
-    """A thread that does what it is given, one call after the other."""
+def _tracing_thread() -> AskedThread:
+    return AskedThread("memtui-pause", _sleep_short)
 
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[tuple[Callable[[], object], queue.SimpleQueue] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, name="memtui-pause", daemon=True)
-        self._thread.start()
 
-    def _serve(self) -> None:
-        # Sleeps of some microseconds are asked for here; by default the kernel adds 50 to each.
-        _libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1000), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
-        while call := self._calls.get():
-            function, answer = call
-            try:
-                answer.put((function(), None))
-            except BaseException as error:
-                answer.put((None, error))
-            del call, function, answer
-
-    def ask(self, function: Callable[[], object]) -> queue.SimpleQueue:
-        """Have it called; the queue gets (what it returned, what it raised)."""
-        answer: queue.SimpleQueue = queue.SimpleQueue()
-        self._calls.put((function, answer))
-        return answer
-
-    def end(self) -> None:
-        """End after the call in progress; the kernel then releases every thread that is still seized."""
-        self._calls.put(None)
-
-    def join(self, timeout_s: float) -> bool:
-        """Whether it has ended."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+def _sleep_short() -> None:
+    """Sleeps of some microseconds are asked for here; by default the kernel adds 50 to each."""
+    _libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1000), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
 @dataclass(slots=True)
@@ -73,7 +48,7 @@ class _Job:
     """A process, and the thread that holds it."""
 
     seizure: Seizure
-    thread: PauseThread
+    thread: AskedThread
     answer: queue.SimpleQueue
     pause: Pause | None = None  # while it is held
     given_up: bool = False
@@ -85,8 +60,8 @@ class Pauser:
     def __init__(self, deadline_s: float = DEADLINE_S) -> None:
         """Give up a pause when not every thread stands still this long after it was asked for."""
         self._deadline_s = deadline_s
-        self._idle: list[PauseThread] = []
-        self._stuck: dict[int, PauseThread] = {}  # threads that were given up and have not ended, by the process
+        self._idle: list[AskedThread] = []
+        self._stuck: dict[int, AskedThread] = {}  # threads that were given up and have not ended, by the process
 
     @contextmanager
     def paused(self, pid: int, pidfd: int | None = None) -> Iterator[Pause]:
@@ -117,7 +92,7 @@ class Pauser:
                 if self._is_stuck(pid):
                     found[pid] = NotPaused(EXEC)
                     continue
-                thread = self._idle.pop() if self._idle else PauseThread()
+                thread = self._idle.pop() if self._idle else _tracing_thread()
                 seizure = Seizure(pid, pidfd, self._deadline_s)
                 jobs[pid] = _Job(seizure, thread, thread.ask(seizure.stop))
             until = time.monotonic() + self._deadline_s + _SLACK_S

@@ -66,7 +66,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define KEY_SHIFT 3
 
 /* What can be asked about pages. */
-#define ABOUT_NOTED 0	 /* accessed, though somebody else took the accessed bit away */
+#define ABOUT_NOTED 0	 /* accessed, though the accessed bit is not set: somebody else took it away */
 #define ABOUT_ACCESSED 1 /* the accessed bit is set */
 #define ABOUT_LARGE 2	 /* a part of a folio of several pages, mapped page by page */
 
@@ -655,7 +655,7 @@ static long answer_page(u32 i, void *context)
 static long answer_word(u32 i, void *context)
 {
 	struct answering *a = context;
-	u64 asked, unused = 0;
+	u64 asked, accessed = 0, unused = 0;
 
 	if (i >= 8)
 		return 1;
@@ -663,11 +663,13 @@ static long answer_word(u32 i, void *context)
 	if (!asked)
 		return 0;
 	a->yes = 0;
+	if (a->about != ABOUT_LARGE)
+		accessed = gather_accessed(&a->table->entry[i * 64], &unused);
 	if (a->about == ABOUT_ACCESSED) {
-		a->yes = asked & gather_accessed(&a->table->entry[i * 64], &unused);
+		a->yes = asked & accessed;
 	} else {
 		a->word = i;
-		a->asked = asked;
+		a->asked = asked & ~accessed;
 		bpf_loop(64, answer_page, a, 0);
 	}
 	a->question->page[i] = a->yes;

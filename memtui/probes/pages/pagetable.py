@@ -30,7 +30,7 @@ _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so t
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
 _RECENT_PAGES = 32768
 _FIRST_PAGES = 8 * _RECENT_PAGES  # asked about once
-_RECENT_WINDOWS = 8  # a page not touched for 8 to 16 windows is not asked about again
+_RECENT_WINDOWS = 4  # a page not touched for 4 to 8 windows is not asked about again
 
 
 @dataclass(slots=True, eq=False)
@@ -201,6 +201,7 @@ class PageTableTracker:
         self._split.prepare(1 + max((len(held.cuts) for held in self._held.values()), default=0))
         for pid, held in self._held.items():
             self._split.open_ahead(pid, held.cuts)
+        self._split.hands.make_way()
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the marks, flush, clear the marks. The process should be paused over this call.
@@ -241,18 +242,31 @@ class PageTableTracker:
         self, held: _Held, pid: int, *, want_resident: bool = False, want_tables: bool = False
     ) -> tuple[Walk, PageSet, Rearmed, int]:
         """Read the marks, flush, clear them: what was met, what was touched, what was done, when the reading ended."""
-        walk = self._split.walk(pid, held.cuts, want_resident=want_resident, want_tables=want_tables)
+        if self._walker.second_look:
+            held.take_in()
+        walk, noted = self._split.walk(
+            pid,
+            held.cuts,
+            want_resident=want_resident,
+            want_tables=want_tables,
+            # Only lately touched ones are asked: all would cost too much.
+            ask=held.known if self._walker.second_look else None,
+        )
         if walk.address_space != held.address_space:
             # A new address space begins without marks, so what is marked was touched since the exec.
             held.address_space = walk.address_space
             held.generation += 1
             held.touched, held.recent = None, PageSet.empty()
-            held.known = held.earlier = held.unknown = held.recent
+            held.known = held.earlier = held.unknown = noted = held.recent
         self._note_resident(held, walk)
-        noted = self._noted(held, pid, walk.pages) if self._walker.second_look else PageSet.empty()
         walked = time.monotonic_ns()
-        pages = walk.pages.union(noted)
-        done = self._rearmer.rearm(held.handle, walk, pages, noted, held.resident_pages)
+        files = self._rearmer.clear_ahead(held.handle)
+        try:
+            pages = walk.pages.union(noted)
+            done = self._rearmer.rearm(held.handle, walk, pages, noted, held.resident_pages, files)
+        finally:
+            if files is not None:
+                files.wait()
         held.touched, held.unknown = pages, done.unknown
         return walk, pages, done, walked
 
@@ -260,11 +274,6 @@ class PageTableTracker:
         if walk.resident is not None:
             held.resident_pages = walk.resident.page_count
             held.cuts = self._split.cuts(walk.resident) if self._paused else ()
-
-    def _noted(self, held: _Held, pid: int, pages: PageSet) -> PageSet:
-        """Pages whose mark another observer took. Only lately touched ones are asked: all would cost too much."""
-        held.take_in()
-        return self._walker.noted(pid, held.known.difference(pages))
 
     def forget(self, pid: int) -> None:
         """Release what is held for a process that ended."""

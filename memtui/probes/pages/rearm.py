@@ -34,6 +34,7 @@ from memtui.probes.pages.flush import (
     madvise_cold_ranges,
     spans,
 )
+from memtui.probes.pages.hands import Asked
 from memtui.probes.pages.new_pages import NewPages
 from memtui.probes.pages.split_walk import SplitWalker
 from memtui.probes.pages.walk import Extents, Walk
@@ -94,6 +95,7 @@ class Rearmer:
         # Who chose another flush than cold may want the order of reclaim left alone.
         self._allowed = asked == WORKING_SET or (asked == "auto" and flusher.choice == COLD)
         self._rest: dict[int, int] = {}  # windows left in which a process is cleared in full
+        self._with_files: set[int] = set()  # processes that touched mapped files in their last window
         self._new_pages = NewPages()
         self.choice = WORKING_SET if self._allowed else FULL
 
@@ -110,6 +112,7 @@ class Rearmer:
 
     def forget(self, pid: int) -> None:
         self._rest.pop(pid, None)
+        self._with_files.discard(pid)
 
     def close(self) -> None:
         self._new_pages.close()
@@ -133,7 +136,26 @@ class Rearmer:
         self._clear(handle.pidfd, cut((starts[there], ends[there])))
         return True
 
-    def rearm(self, handle: Handle, walk: Walk, touched: PageSet, noted: PageSet, resident_pages: int) -> Rearmed:
+    def clear_ahead(self, handle: Handle) -> Asked[None] | None:
+        """Begin to clear what is marked in mapped files, before it is known what is, where that is likely to be wanted.
+
+        Between the last look at the marks and ``rearm``, while the target stands still. To be waited for.
+        """
+        if not (self._paused and self._allowed and self._hands.count > 1):
+            return None
+        if handle.pid in self._rest or handle.pid not in self._with_files:
+            return None
+        return self._hands.beside(handle.clear_mapped_files)
+
+    def rearm(
+        self,
+        handle: Handle,
+        walk: Walk,
+        touched: PageSet,
+        noted: PageSet,
+        resident_pages: int,
+        files: Asked[None] | None = None,
+    ) -> Rearmed:
         """Flush and clear, so that the next walk sees what was touched since.
 
         Args:
@@ -142,12 +164,13 @@ class Rearmer:
             touched: its pages and the noted ones: all that may be marked in any way.
             noted: pages whose marks somebody else took.
             resident_pages: about how many pages a full clear would visit.
+            files: what ``clear_ahead`` began.
         """
         used = ""
         lanes = lanes_of(touched)
         runs = runs_of(lanes)
         if self._is_worth_it(handle.pid, runs, resident_pages):
-            used, left = self._by_working_set(handle, walk, touched, noted, lanes, runs)
+            used, left = self._by_working_set(handle, walk, touched, noted, lanes, runs, files)
             if left.size_bytes <= max(_UNKNOWN_SHARE * touched.size_bytes, _UNKNOWN_BYTES):
                 # A flush looks for marks to clear; those of the first walk are gone.
                 used = used or self._flusher.flush(handle, self._walker.walk(handle.pid))
@@ -172,7 +195,14 @@ class Rearmer:
         return cost / (1 + _HAND_GAIN * (self._parts(cost) - 1)) < resident_pages
 
     def _by_working_set(
-        self, handle: Handle, walk: Walk, touched: PageSet, noted: PageSet, lanes: Lanes, runs: Extents
+        self,
+        handle: Handle,
+        walk: Walk,
+        touched: PageSet,
+        noted: PageSet,
+        lanes: Lanes,
+        runs: Extents,
+        files: Asked[None] | None,
     ) -> tuple[str, PageSet]:
         """(the flush that came with it, or nothing; pages whose marks stayed)."""
         kept = self._clearable(handle.pid, touched, lanes)
@@ -184,14 +214,22 @@ class Rearmer:
         used = "" if len(flushing[0]) else self._flusher.flush(handle, walk)
         if self._paused:
             self._new_pages.settle()
+        if files is not None:
+            files.result()
         self._clear(handle.pidfd, ranges)
-        if not everything:
-            handle.clear_mapped_files()
+        if everything:
+            self._with_files.discard(handle.pid)
+        else:
+            self._with_files.add(handle.pid)
+            if files is None:
+                handle.clear_mapped_files()
         if not self._paused:
             return used or COLD, PageSet.empty()
         left = self._still_marked(handle.pid, touched, noted)
         if not used and flushed_in(flushing, touched, left):
             used = COLD
+        if not left.touch_count:
+            return used, left
         again = intersect(runs_of(_both(lanes_of(left), kept)), walk.anonymous)
         if len(again[0]):
             # Something else (reclaim, compaction, another observer) may have held them for a moment.

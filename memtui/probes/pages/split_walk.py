@@ -33,30 +33,46 @@ class SplitWalker:
 
         Raises OSError and TrackerError as every walker.
         """
+        if self.first.second_look and self.hands.count > 1:
+            parts += 1  # asks meanwhile
         while len(self._walkers) < parts:
             self._walkers.append(Walker(self._skeleton, slots=self.first.slots))
         for other in self._walkers[1:]:
-            other.reserve(self.first.slots)
-            other.second_look = self.first.second_look
+            other.learn(self.first)
 
     def open_ahead(self, pid: int, cuts: tuple[int, ...]) -> None:
-        """As ``Walker.open_ahead``, for a walk with these cuts."""
-        for walker in self._walkers[: 1 + len(cuts)]:
+        """As ``Walker.open_ahead``, for a walk with these cuts and questions meanwhile."""
+        for walker in self._walkers[: 2 + len(cuts)]:
             walker.open_ahead(pid)
 
-    def walk(self, pid: int, cuts: tuple[int, ...], *, want_resident: bool, want_tables: bool) -> Walk:
-        """As ``Walker.walk``, over a process that stands still.
+    def walk(
+        self, pid: int, cuts: tuple[int, ...], *, want_resident: bool, want_tables: bool, ask: PageSet | None = None
+    ) -> tuple[Walk, PageSet]:
+        """As ``Walker.walk``, over a process that stands still; and what ``Walker.noted`` says.
 
         Args:
             pid: of the process.
             cuts: where parts begin, as far as walkers were prepared for them.
             want_resident: pages that are there, too.
             want_tables: page tables, too; the process is read in one part then.
+            ask: pages which another observer may have noted; None: there is none.
         """
-        used = () if want_tables or not self.first.restricted else cuts[: len(self._walkers) - 1]
+        restricted = self.first.restricted
+        used = () if want_tables or not restricted else cuts[: len(self._walkers) - 1]
         walk = partial(Walker.walk, pid=pid, want_resident=want_resident, want_tables=want_tables)
         parts = zip(self._walkers, (0, *used), (*used, TOP), strict=False)
-        return joined(self.hands.together([partial(walk, one, low=low, high=high) for one, low, high in parts]))
+        walks = [partial(walk, one, low=low, high=high) for one, low, high in parts]
+        if ask is None:
+            return joined(self.hands.together(walks)), PageSet.empty()
+        asker = self._walkers[1 + len(used)] if restricted and len(self._walkers) > 1 + len(used) else None
+        if asker is None:
+            return joined(self.hands.together(walks)), self.first.noted(pid, ask)
+        asked = self.hands.beside(partial(asker.noted, pid, ask))
+        try:
+            walked = joined(self.hands.together(walks))
+        finally:
+            asked.wait()
+        return walked, asked.result()
 
     def marked(self, pid: int, pages: PageSet) -> PageSet:
         """As ``Walker.marked``."""

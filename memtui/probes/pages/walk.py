@@ -266,8 +266,14 @@ class Walker:
         """Whether pages can be asked for what their page frames say; known after a walk."""
         return bool(self._get("page_frames"))
 
+    def learn(self, other: Walker) -> None:
+        """Take over what another one was told or found out about this machine, and have as much room."""
+        self.reserve(other.slots)
+        for name in ("second_look", "page_frames"):
+            self._set(name, other._get(name))
+
     def noted(self, pid: int, pages: PageSet) -> PageSet:
-        """Those of the 4 KiB pages whose accessed bit another observer has cleared since the last clear.
+        """Those of the 4 KiB pages whose accessed bit another observer has cleared since the last clear, and is clear.
 
         DAMON and page_idle clear accessed bits and leave a note in the page frame instead. None where page frames
         cannot be asked. Raises as ``walk``.
