@@ -59,7 +59,8 @@ TREE_REST = 49  # looking at the tree is followed by so many times its duration 
 NOTICE_EVERY_NS = 5_000_000_000
 DRAIN_SECONDS = 2.0
 WORDS_BYTES = 4096  # taken at once of what comes after the order
-HOLD_NS = 250_000_000  # windows closer together are sent in the next pause: the target's CPUs are idle then
+HOLD_NS = 250_000_000  # windows closer together may be sent in the next pause: the target's CPUs are idle then
+SPARE_CPUS = 0.5  # with so much left by the target the recorder works beside it; in a pause it makes that longer
 HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes the target wait with it
 
 
@@ -82,6 +83,7 @@ class Sampler:
         self._new: list[Process] = []  # found by the last look at the tree, not watched yet
         self._gone: list[Process] = []
         self._gaps = 0  # processes that were born or ended since the last window
+        self._busy_cpus = 0.0  # by the target, in the last window
         self._sample = 0
         self._resident_due_ns = self._power_due_ns = self._tree_due_ns = self._notice_due_ns = 0
         self._target_fd = os.pidfd_open(order.pid)
@@ -220,7 +222,8 @@ class Sampler:
         """Sleep until then, sending what waits; an End when there is a reason to stop. A word ends the sleep, too."""
         outbox = self._outbox
         soon = self._paused_since_ns is None and until_ns - time.monotonic_ns() <= HOLD_NS
-        outbox.holds = soon and self._reader.pauses and len(os.sched_getaffinity(0)) > 1
+        cpus = len(os.sched_getaffinity(0))
+        outbox.holds = soon and self._reader.pauses and cpus > 1 and cpus - self._busy_cpus < SPARE_CPUS
         while True:
             left_ns = until_ns - time.monotonic_ns()
             writers = [outbox.fd] if outbox.waiting_bytes and not outbox.holds else []
@@ -331,6 +334,7 @@ class Sampler:
             self._event("warning", why)
         if not windows:
             raise ProcessLookupError("every process of the tree ended")
+        self._busy_cpus = sum(w.busy_cpus for w in self._watched.values())
         root_ended: ProcessLookupError | None = None
         try:
             self._look_at_tree()
@@ -392,6 +396,7 @@ class Sampler:
         except ProcessLookupError:
             self._forget(pid)
             return None
+        watched.note_cpu(usage.cpu_ns)
         if watched.table_due:
             self._outbox.put(VmaTable(watched.process.key, self._sample, watched.vmas))
             watched.table_due = False

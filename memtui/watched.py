@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from memtui.probes.pages.base import PageWindow
@@ -32,6 +33,8 @@ class Watched:
     mapping: int = 0  # the tracker's number of the address space; another one means exec
     stopped: bool = False  # by somebody else: SIGSTOP, ^Z
     trouble: str = ""  # why the last window was lost; told once, not every window
+    busy_cpus: float = 0.0  # how many CPUs it kept busy, of late
+    cpu_read: tuple[int, int] | None = None  # when its CPU time was read, and what that was
     first_mappings: FirstMappings = field(default_factory=FirstMappings)
     parser: MapsParser = field(default_factory=MapsParser)
 
@@ -48,6 +51,14 @@ class Watched:
         """Take a new table of VMAs, if it is one."""
         if maps != self.maps:
             self.maps, self.vmas, self.table_due = maps, self.parser.parse(maps), True
+
+    def note_cpu(self, cpu_ns: int) -> None:
+        """Take its CPU time in, and how busy it was since the last time."""
+        now_ns = time.monotonic_ns()
+        if self.cpu_read is not None:
+            then_ns, before_ns = self.cpu_read
+            self.busy_cpus = (cpu_ns - before_ns) / max(now_ns - then_ns, 1)
+        self.cpu_read = now_ns, cpu_ns
 
     def window(
         self,

@@ -15,6 +15,7 @@ from memtui.orders import Order
 from memtui.outbox import Outbox
 from memtui.probes.process import read_stat
 from memtui.samples import End, Event, Options, Power, Window
+from memtui.watched import Watched
 from tests.live import needs_tracker, pattern
 
 
@@ -45,14 +46,28 @@ def test_a_box_that_holds_sends_windows_when_told_and_all_else_at_once():
     os.close(write)
 
 
+def test_how_many_cpus_a_process_keeps_busy():
+    watched = Watched(*[None] * 8)
+    watched.note_cpu(10**9)
+    assert watched.busy_cpus == 0, "what it used before it was watched says nothing"
+    then_ns = watched.cpu_read[0]
+    time.sleep(0.05)
+    watched.note_cpu(10**9 + 10**8)
+    assert watched.busy_cpus == pytest.approx(10**8 / (watched.cpu_read[0] - then_ns))
+
+
+WITH_SPARE = "import sys; from memtui import sampler; sampler.SPARE_CPUS = {}; sys.exit(sampler.main())"
+
+
 @needs_tracker
-@pytest.mark.parametrize(("interval_s", "held"), [(0.1, True), (0.4, False)])
-def test_windows_close_together_wait_for_the_next_pause(interval_s, held):
+@pytest.mark.parametrize(("interval_s", "spare_cpus", "held"), [(0.1, 1e6, True), (0.1, 0, False), (0.4, 1e6, False)])
+def test_windows_close_together_wait_for_the_next_pause_where_no_cpu_is_free(interval_s, spare_cpus, held):
+    """How many CPUs a target leaves free depends on who else runs here, so it is what is enough that differs."""
     delays_s = []
     with pattern("random", "--pages", 512, "--touched", 64) as truth:
         options = Options(int(interval_s * 1e9), "pagetable", duration_ns=int(8 * interval_s * 1e9))
         sampler = subprocess.Popen(
-            [sys.executable, "-m", "memtui.sampler"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", WITH_SPARE.format(spare_cpus)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
             sampler.stdin.write(Order(truth["pid"], read_stat(truth["pid"]).start_ticks, options).to_line())
