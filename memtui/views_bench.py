@@ -50,6 +50,7 @@ class BenchView:
         number: finished rows.
         of: so many will be.
         window: under way, from 1; 0: none.
+        visit: of a configuration that is visited more than once, from 1; 0 for others.
         left_s: until the end; None: not known yet.
         power_w: mean of the last second; None: not known.
         source: what says so; without one, why nothing does.
@@ -64,6 +65,8 @@ class BenchView:
     skipped: int = 0
     window: int = 0
     windows: int = 0
+    visit: int = 0
+    visits: int = 0
     left_s: float | None = None
     power_w: float | None = None
     source: str = ""

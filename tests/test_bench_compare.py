@@ -11,7 +11,7 @@ import pytest
 
 from memtui.bench.compare import FASTER, SAME, SLOWER, UNKNOWN, compare
 from memtui.bench.configuration import make
-from memtui.bench.result import Conditions, Series, evaluate, failed
+from memtui.bench.result import Conditions, Series, Visit, evaluate, failed
 from memtui.bench.store import Database
 from tests.test_bench_result import PLAN, series, windows
 from tests.test_bench_store import add
@@ -21,7 +21,7 @@ CONFIGURATIONS = [make("linear", {"m": m}) for m in range(1, 6)]
 
 
 def row(configuration, call_ns, energy=None):
-    return evaluate(configuration, PLAN, windows(call_ns), energy or Series(), Conditions())
+    return evaluate(configuration, PLAN, Visit(windows(call_ns), energy or Series(), Conditions()))
 
 
 @pytest.fixture
@@ -63,7 +63,10 @@ def test_a_neighbour_of_b_is_no_difference(tmp_path, known, verdict):
     databases = []
     for name, some, limit_ns in zip("ab", (one, other), limits, strict=True):
         databases.append(Database(tmp_path / f"{name}.db"))
-        add(databases[-1], evaluate(CONFIGURATIONS[0], PLAN, some, Series(), Conditions(yard_limit_ns=limit_ns)))
+        add(
+            databases[-1],
+            evaluate(CONFIGURATIONS[0], PLAN, Visit(tuple(some), Series(), Conditions(yard_limit_ns=limit_ns))),
+        )
     (found,) = compare(*databases)[0]
     for database in databases:
         database.close()

@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,7 @@ def test_no_more_jobs_than_configurations():
 def test_the_time_that_is_asked_for_is_enough():
     plan = Plan(windows=5, seconds=2.0, warm_up_s=10.0)
     assert longest_minutes(plan, 60) * 60 > 63 * (10 + 5 * 2)
+    assert longest_minutes(replace(plan, visits=2), 60) * 60 > 63 * (2 * 10 + 5 * 2)
     assert longest_minutes(plan, 120) > 1.9 * longest_minutes(plan, 60) - 2
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from memtui.bench.configuration import from_text, make
 from memtui.bench.plan import Plan
-from memtui.bench.result import Conditions, evaluate, failed
+from memtui.bench.result import Conditions, Visit, evaluate, failed
 from memtui.bench.store import Database, DatabaseError
 from tests.test_bench_result import PLAN, series, windows
 
@@ -22,10 +22,9 @@ ENVIRONMENT = {"torch": "2.13.0", "threads": 2}
 
 
 def row(configuration=CONFIGURATIONS[0], **changes):
-    found = evaluate(
-        configuration, PLAN, windows(), series(lambda t: 250.0), Conditions(states=({"sm_mhz": 1000},) * 3),
-        walked_bytes=1000, copies=8,
-    )  # fmt: skip
+    conditions = Conditions(states=({"sm_mhz": 1000},) * 3)
+    visit = Visit(tuple(windows()), series(lambda t: 250.0), conditions, walked_bytes=1000, copies=8)
+    found = evaluate(configuration, PLAN, visit)
     return replace(found, **changes)
 
 
@@ -219,7 +218,9 @@ def test_a_file_of_the_first_format_goes_on(tmp_path, database):
 def test_of_a_disturbed_cpu_windows_have_their_quiet_blocks(database):
     yards = (40.0,) * 10 + (70.0,) * 40
     some = [replace(w, block_ns=(1e6,) * 10 + (1.5e6,) * 40, yard_ns=yards) for w in windows((1.4e6, 1.4e6, 1.4e6))]
-    made = evaluate(CONFIGURATIONS[0], PLAN, some, series(lambda t: 250.0), Conditions(yard_limit_ns=44.0))
+    made = evaluate(
+        CONFIGURATIONS[0], PLAN, Visit(tuple(some), series(lambda t: 250.0), Conditions(yard_limit_ns=44.0))
+    )
     add(database, made)
     (found,) = database.rows()
     assert (found["call_ns"], found["quiet"], found["flags"]) == (1e6, 0.2, "")

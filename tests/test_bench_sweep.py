@@ -10,15 +10,27 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
+from itertools import pairwise
 from math import nan
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memtui.bench import sweep as sweep_module
 from memtui.bench.configuration import make
 from memtui.bench.plan import Plan
 from memtui.bench.store import Database
-from memtui.bench.sweep import REFERENCE_EVERY, Progress, Request, Sweep, _with_references
+from memtui.bench.sweep import (
+    REFERENCE_EVERY,
+    VISITED_IN_TURN,
+    Progress,
+    Request,
+    Sweep,
+    _in_turn,
+    _with_references,
+)
 from memtui.errors import UserError
 from memtui.exclusive import exclusively
 from memtui.probes.energy_source import EnergySource, NoSource
@@ -74,6 +86,47 @@ def test_rows_are_measured_and_stored(database):
     assert [p.number for p in told if p.row] == [1, 2]
     assert {"data", "warm-up", "window"} <= {p.phase for p in told}
     assert any("none in this test" in p.notice for p in told)
+
+
+def test_visits_of_configurations_take_turns(database):
+    told: list[Progress] = []
+    rows = run(database, tell=told.append, plan=replace(PLAN, windows=3, visits=2))
+    assert [len(row.windows) for row in rows] == [3, 3]
+    first, second = (sorted(w.begin_ns for w in row.windows) for row in rows)
+    assert first[1] < second[0], "two windows in the first visit"
+    assert second[1] < first[2] < second[2]
+    seen = dict.fromkeys((p.configuration, p.visit, p.visits) for p in told if p.phase == "window")
+    order = [row.configuration for row in rows]
+    assert [*seen] == [(c, visit, 2) for visit in (1, 2) for c in order]
+    assert [p.number for p in told if p.row] == [1, 2]
+
+
+def test_what_fails_in_one_visit_is_one_row(database):
+    huge = make("matmul", {"m": 10**6, "n": 10**6, "k": 10**6})
+    rows = run(database, [huge, *TWO], plan=replace(PLAN, visits=2))
+    assert sorted(row.status for row in rows) == ["failed", "ok", "ok"]
+    assert database.counts()["measurement"] == 3
+
+
+@given(st.lists(st.integers(1, 3), max_size=30))
+def test_visits_are_made_in_groups(visits):
+    turns = _in_turn(visits)
+    assert {entry: turns.count(entry) for entry in set(turns)} == dict(enumerate(visits))
+    for first in range(0, len(visits), VISITED_IN_TURN):
+        own = [at for at, entry in enumerate(turns) if first <= entry < first + VISITED_IN_TURN]
+        assert own == [*range(own[0], own[-1] + 1)], "whoever kills the sweep loses one group at most"
+        group = [turns[at] for at in own]
+        if len({visits[entry] for entry in group}) == 1 < len({*group}):
+            assert all(a != b for a, b in pairwise(group)), "somebody else's lies between two of one configuration"
+
+
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 5))
+def test_windows_are_shared_among_visits(windows, visits, medians):
+    plan = Plan(windows=windows, visits=min(visits, windows), medians=medians)
+    parts = [plan.of_visit(number) for number in range(plan.visits)]
+    assert sum(part.windows for part in parts) == windows
+    assert max(part.windows for part in parts) - min(part.windows for part in parts) <= 1
+    assert {(part.visits, part.parts) for part in parts} == {(1, plan.parts)}
 
 
 def test_what_is_there_is_not_measured_again(database):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from memtui.bench import loop
 from memtui.bench.plan import Plan, Window
 from memtui.bench.quiet import counted, enough, quiet_blocks
-from memtui.bench.result import Conditions, Series, evaluate
+from memtui.bench.result import Conditions, Series, Visit, evaluate
 from memtui.bench.yardstick import QUIET, Yardstick
 from tests.test_bench_result import CONFIGURATION
 
@@ -75,7 +75,7 @@ def measured(slow, monkeypatch, plan=PLAN, call_ns=CALL_NS, drift=lambda t: 1.0,
     stick = Stick(machine)
     windows, settled = loop.measure(Load(machine, call_ns, drift, waits), plan, lambda word: None, lambda: False, stick)
     conditions = Conditions(settled, yard_limit_ns=stick.limit_ns())
-    return evaluate(CONFIGURATION, plan, windows, Series(reason="none"), conditions)
+    return evaluate(CONFIGURATION, plan, Visit(tuple(windows), Series(reason="none"), conditions))
 
 
 def test_alone_every_block_counts(monkeypatch):

@@ -17,6 +17,7 @@ from memtui.workloads.operators import CATALOGUE
 
 QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
 PATIENCE = 4  # times the windows, where something else works on the cores that are measured
+VISITS = 2  # of a configuration on a CPU, minutes apart: a shared machine is faster at one time than at another
 VERBS = ("list", "resolution", "compare", "predict", "db")
 
 
@@ -54,7 +55,9 @@ def plan(args: argparse.Namespace) -> Plan:
     """How long and how often."""
     changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
     given = {key: value for key, value in changes.items() if value is not None}
-    return replace(QUICK if args.quick else Plan(), patience=PATIENCE, **given)
+    found = replace(QUICK if args.quick else Plan(), patience=PATIENCE, **given)
+    several = args.device == "cpu" and not args.quick
+    return replace(found, visits=min(VISITS, found.windows) if several else 1)
 
 
 def database_path(args: argparse.Namespace, shard: tuple[int, int] | None = None) -> Path:

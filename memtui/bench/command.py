@@ -102,7 +102,7 @@ def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     if len(configurations) != 1:
         raise UserError(f"the study is of one configuration, not of {len(configurations)}")
     lengths_s = resolution.QUICK_LENGTHS_S if args.quick else resolution.LENGTHS_S
-    plan = replace(asked.plan(args), windows=args.windows or (5 if args.quick else 10), patience=1)
+    plan = replace(asked.plan(args), windows=args.windows or (5 if args.quick else 10), patience=1, visits=1)
     if plan.windows < 2:
         raise UserError("the study needs two windows of each length at least")
     request = Request(
@@ -135,6 +135,7 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
         asked.plan(args),
         windows=1,
         patience=1,
+        visits=1,
         warm_up_s=args.warm_up or 4.0,
         seconds=args.seconds or (0.3 if args.quick else 1.0),
     )
@@ -247,6 +248,7 @@ class _Printer:
         if self._line and progress.phase != "done":
             left = "" if progress.left_s is None else f", {progress.left_s / 60:.0f} min left"
             window = f" {progress.window}" if progress.window else ""
+            window += f" of visit {progress.visit}" if progress.visit else ""
             what = "" if progress.configuration is None else f": {progress.configuration.label()}"
             text = f"{progress.number + 1} of {progress.of}{left}, {progress.phase}{window}{what}"
             print(f"\r\x1b[K{visible(text)[:100]}", end="", file=sys.stderr, flush=True)

@@ -60,5 +60,5 @@ def part_words(args: argparse.Namespace) -> list[str]:
 def longest_minutes(plan: Plan, rows: int) -> int:
     """What a part of so many rows takes at most, as a batch system asks for it."""
     references = 2 + rows // REFERENCE_EVERY
-    row_s = plan.warm_up_s + _LONGER * plan.most_windows * max(plan.seconds, _LEAST_S) + _DATA_S
+    row_s = plan.visits * (plan.warm_up_s + _DATA_S) + _LONGER * plan.most_windows * max(plan.seconds, _LEAST_S)
     return math.ceil((_START_S + (rows + references) * row_s) / 60)

@@ -128,7 +128,7 @@ def _lacks(windows: list[Window], plan: Plan, yardstick: Yardstick | None) -> bo
     """Whether more windows could make the time better known than it is."""
     if yardstick is None:
         return False
-    found = counted(windows, plan.windows, yardstick.limit_ns())
+    found = counted(windows, plan.parts, yardstick.limit_ns())
     return found.disturbed or found.wide or not found.sheltered
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 MS = 1_000_000
@@ -22,7 +22,7 @@ class Plan:
     """How long and how often.
 
     Attributes:
-        windows: measured one after another under the same load.
+        windows: measured one after another under the same load, in each visit a part of them.
         seconds: each.
         warm_up_s: at most so long until the load has settled; then the row says that it has not.
         tail_ns: the load goes on for so long after a window: until an energy counter has made its next step.
@@ -30,6 +30,8 @@ class Plan:
         power: the one who asks says when the power has settled.
         seed: of random numbers.
         patience: up to so many times the windows, where too few of their blocks on a CPU are quiet, or vary.
+        visits: so often a configuration is measured, others in between: a shared machine drifts over minutes.
+        medians: that make the interval of the time; 0: as many as windows.
     """
 
     windows: int = 5
@@ -40,10 +42,22 @@ class Plan:
     power: bool = False
     seed: int = 0
     patience: int = 1
+    visits: int = 1
+    medians: int = 0
 
     @property
     def most_windows(self) -> int:
         return self.patience * self.windows
+
+    @property
+    def parts(self) -> int:
+        """Of the quiet blocks, each of which gives a median."""
+        return self.medians or self.windows
+
+    def of_visit(self, number: int) -> Plan:
+        """What is done in one of the visits, from 0."""
+        share = self.windows // self.visits + (number < self.windows % self.visits)
+        return replace(self, windows=share, visits=1, medians=self.parts)
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,51 @@ class Conditions:
     flags: tuple[str, ...] = ()
     states: tuple[dict[str, Any], ...] = ()
     yard_limit_ns: float | None = None
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What one stay at a configuration gave.
+
+    Attributes:
+        windows: at least one.
+        series: what the energy source said meanwhile.
+        conditions: what else was seen.
+        walked_bytes: of inputs, until the first came again.
+        copies: sets of weights.
+    """
+
+    windows: tuple[Window, ...]
+    series: Series
+    conditions: Conditions
+    walked_bytes: int | None = None
+    copies: int | None = None
+
+
+def joined(visits: Sequence[Visit]) -> Visit:
+    """Visits of one configuration, in the order of time, as one. The CPU's full speed is that of the best of them."""
+    last = visits[-1]
+    if len(visits) == 1:
+        return last
+    each = [visit.series for visit in visits]
+    conditions = [visit.conditions for visit in visits]
+    return replace(
+        last,
+        windows=tuple(window for visit in visits for window in visit.windows),
+        series=replace(
+            last.series,
+            t_ns=np.concatenate([s.t_ns for s in each]),
+            energy_j=np.concatenate([s.energy_j for s in each]),
+            power_w=np.concatenate([s.power_w for s in each]),
+        ),
+        conditions=Conditions(
+            all(c.settled for c in conditions),
+            max(c.stolen for c in conditions),
+            tuple(dict.fromkeys(flag for c in conditions for flag in c.flags)),
+            tuple(state for c in conditions for state in c.states),
+            min((c.yard_limit_ns for c in conditions if c.yard_limit_ns is not None), default=None),
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -155,12 +200,8 @@ def failed(configuration: Configuration, plan: Plan, why: str, text: str) -> Row
 def evaluate(
     configuration: Configuration,
     plan: Plan,
-    windows: Sequence[Window],
-    series: Series,
-    conditions: Conditions,
+    visit: Visit,
     *,
-    walked_bytes: int | None = None,
-    copies: int | None = None,
     assumed_w: float | None = None,
 ) -> Row:
     """The row of a measured configuration.
@@ -168,14 +209,11 @@ def evaluate(
     Args:
         configuration: what was measured.
         plan: how.
-        windows: at least one.
-        series: what the energy source said meanwhile.
-        conditions: what else was seen.
-        walked_bytes: of inputs, until the first came again.
-        copies: sets of weights.
+        visit: what that gave; of several, ``joined``.
         assumed_w: the user's own figure for an estimate; it goes into no other column.
     """
-    blocks = counted(windows, plan.windows, conditions.yard_limit_ns)
+    windows, series, conditions = visit.windows, visit.series, visit.conditions
+    blocks = counted(windows, plan.parts, conditions.yard_limit_ns)
     low, median, high = np.percentile(np.concatenate(blocks.parts), (25, 50, 75)).tolist()
     interval = blocks.interval
     energies = tuple(_energy(w, series) for w in windows)
@@ -200,12 +238,12 @@ def evaluate(
         power_verdict=sensor.verdict if sensor else "",
         estimate_j=None if assumed_w is None else assumed_w * median / 1e9,
         estimate_model="" if assumed_w is None else f"assumed {assumed_w:g} W x time",
-        walked_bytes=walked_bytes,
-        copies=copies,
+        walked_bytes=visit.walked_bytes,
+        copies=visit.copies,
         quiet=blocks.quiet,
         yard_limit_ns=conditions.yard_limit_ns,
         flags=tuple(dict.fromkeys(flags)),
-        windows=tuple(windows),
+        windows=windows,
         energies=energies,
         states=conditions.states,
         **_energies(windows, energies, series),

@@ -15,7 +15,7 @@ from typing import Any
 from memtui.bench.configuration import Configuration
 from memtui.bench.plan import MS, Plan, Window
 from memtui.bench.poller import Poller
-from memtui.bench.result import DISTURBED, Conditions, Row, Series, evaluate, failed
+from memtui.bench.result import DISTURBED, Conditions, Row, Series, Visit, evaluate, failed, joined
 from memtui.bench.store import Database
 from memtui.bench.worker_process import WorkerProcess
 from memtui.child import WorkerEnded
@@ -25,6 +25,7 @@ from memtui.probes.energy_source import SPOILING, EnergySource, NoSource, lock_p
 
 IDLE_S = 3.0  # of doing nothing, to know what that costs
 REFERENCE_EVERY = 20  # rows
+VISITED_IN_TURN = 8  # configurations; a sweep that is killed loses what it saw of so many unfinished rows at most
 POWER_EVERY_S = 0.5
 DRIFT = 0.02  # of the reference: more is told
 SILENT_S = 60.0  # beyond what a phase may take: the worker hangs
@@ -42,6 +43,8 @@ class Progress:
         configuration: that is being measured.
         window: which one, from 1; 0 outside of windows.
         windows: so many there are.
+        visit: of a configuration that is visited more than once, from 1; 0 for others.
+        visits: so many there will be.
         left_s: until the end, as it looks now.
         notice: a word to the user.
         row: that was just finished.
@@ -59,6 +62,8 @@ class Progress:
     configuration: Configuration | None = None
     window: int = 0
     windows: int = 0
+    visit: int = 0
+    visits: int = 0
     left_s: float | None = None
     notice: str = ""
     row: Row | None = None
@@ -147,14 +152,27 @@ class Sweep:
             for entry in _entries(wanted, self._request.rounds, plan.seed)
         ]
         begin = time.monotonic()
-        for number, (configuration, reference, length_s) in enumerate(entries, 1):
-            row = replace(self._measure(configuration, replace(plan, seconds=length_s)), reference=reference)
+        visits = [1 if reference else plan.visits for _, reference, _ in entries]
+        seen: dict[int, list[Visit]] = {}  # of those that are not finished
+        finished: set[int] = set()
+        for number, entry in enumerate(turns := _in_turn(visits), 1):
+            if entry in finished:  # an earlier visit failed
+                continue
+            configuration, reference, length_s = entries[entry]
+            before = seen.setdefault(entry, [])
+            found = self._measure(configuration, replace(plan, seconds=length_s, visits=visits[entry]), before)
+            left_s = (len(turns) - number) * (time.monotonic() - begin) / number
+            if found is None:
+                self._show("done", left_s=left_s)
+                continue
+            del seen[entry]
+            finished.add(entry)
+            row = replace(found, reference=reference)
             self._database.add(row, run, device, environment)
             if reference:
                 self._see_drift(row)
             else:
                 rows.append(row)
-            left_s = (len(entries) - number) * (time.monotonic() - begin) / number
             self._show("done", number=len(rows), row=row, left_s=left_s)
         return rows
 
@@ -219,9 +237,14 @@ class Sweep:
             found["limit_w"] = self._source.limit_w
         return found | {"python": platform.python_version(), "kernel": platform.release()}
 
-    def _measure(self, configuration: Configuration, plan: Plan) -> Row:
-        """One row, whatever happens to the worker."""
-        self._show("data", configuration=configuration)
+    def _measure(self, configuration: Configuration, whole: Plan, visits: list[Visit]) -> Row | None:
+        """The next visit, which is added to the others. The row when that was the last, whatever happens to the worker.
+
+        None: it will be visited again.
+        """
+        plan, several = whole.of_visit(len(visits)), whole.visits > 1
+        visit, of = (len(visits) + 1, whole.visits) if several else (0, 0)
+        self._show("data", configuration=configuration, visit=visit, visits=of)
         worker = self._worker or self._started()
         if self._poller is not None:
             self._poller.forget()
@@ -233,26 +256,22 @@ class Sweep:
         except WorkerEnded as error:
             worker.close()
             self._worker = None  # the next one gets a new worker
-            return failed(configuration, plan, "worker ended", str(error))
+            return failed(configuration, whole, "worker ended", str(error))
         if word["at"] == "failed":
-            return failed(configuration, plan, word["why"], word["text"])
+            return failed(configuration, whole, word["why"], word["text"])
         series = self._poller.series() if self._poller is not None else Series(reason=self._no_energy)
-        return evaluate(
-            configuration,
-            plan,
-            [Window.from_plain(w) for w in word["windows"]],
-            series,
-            Conditions(
-                word["settled"],
-                _stolen(before, _steal()),
-                self._flags(worker, states),
-                tuple(states),
-                word["yard_limit_ns"],
-            ),
-            walked_bytes=word["walked_bytes"],
-            copies=word["copies"],
-            assumed_w=self._request.assumed_w,
+        conditions = Conditions(
+            word["settled"],
+            _stolen(before, _steal()),
+            self._flags(worker, states),
+            tuple(states),
+            word["yard_limit_ns"],
         )
+        windows = tuple(Window.from_plain(w) for w in word["windows"])
+        visits.append(Visit(windows, series, conditions, word["walked_bytes"], word["copies"]))
+        if len(visits) < whole.visits:
+            return None
+        return evaluate(configuration, whole, joined(visits), assumed_w=self._request.assumed_w)
 
     def _follow(self, worker: WorkerProcess, plan: Plan, states: list[dict[str, Any]]) -> dict[str, Any]:
         """Listen until it is done. Raises WorkerEnded, also when it falls silent."""
@@ -338,6 +357,15 @@ def _with_references(order: list[Configuration], reference: Configuration) -> li
             found.append((reference, True))
         found.append((configuration, False))
     return [*found, (reference, True)]
+
+
+def _in_turn(visits: list[int]) -> list[int]:
+    """Numbers of the entries, each as often as it is visited; some neighbours at a time take turns."""
+    found = []
+    for first in range(0, len(visits), VISITED_IN_TURN):
+        some = range(first, min(first + VISITED_IN_TURN, len(visits)))
+        found += [entry for visit in range(max(visits, default=1)) for entry in some if visit < visits[entry]]
+    return found
 
 
 def _steal() -> tuple[int, int]:

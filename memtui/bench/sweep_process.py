@@ -42,6 +42,8 @@ def to_plain(progress: Progress) -> dict[str, Any]:
         "skipped": progress.skipped,
         "window": progress.window,
         "windows": progress.windows,
+        "visit": progress.visit,
+        "visits": progress.visits,
         "left_s": progress.left_s,
         "power_w": progress.power_w,
         "source": progress.source,

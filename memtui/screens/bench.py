@@ -31,7 +31,8 @@ _KEYS = (
     ("q ends (finished rows stay, and the same command goes on later)", 1),
 )
 _NAMES = (
-    "phase", "number", "of", "skipped", "window", "windows", "left_s", "power_w", "source", "sensor", "configuration",
+    "phase", "number", "of", "skipped", "window", "windows", "visit", "visits", "left_s", "power_w", "source", "sensor",
+    "configuration",
 )  # fmt: skip
 _NONE = "no configuration is finished yet"
 Hear = Callable[[float], Sequence[dict[str, Any]]]
@@ -215,7 +216,8 @@ def _phases(view: BenchView) -> str:
     for phase in PHASES[1:] if view.phase != "idle" else PHASES:
         name = f"window {view.window} of {view.windows}" if phase == "window" and view.window else phase
         words.append(f"[{name}]" if phase == view.phase else name)
-    return " > ".join(words)
+    visit = f"visit {view.visit} of {view.visits}: " if view.visit else ""
+    return visit + " > ".join(words)
 
 
 def _bar(view: BenchView, width: int) -> str:
