@@ -160,7 +160,7 @@ def another_column(path):
 @pytest.mark.parametrize(
     ("make_it", "words"),
     [
-        (another_column, "its tables are not those of format 2"),
+        (another_column, "its tables are not those of format 3"),
         (foreign, "cannot be used"),
         (another, "is not a database of memtui bench"),
         (newer, "has format 99, and this memtui knows"),
@@ -190,12 +190,30 @@ def test_half_a_row_is_none(database):
     assert database.counts()["measurement"] == 0
 
 
-def as_format_1(path):
-    """The file as the first format had it."""
+SINCE_2 = tuple(("measurement", column) for column in ("measured_ns", "speed", "follows", "reference_ns"))
+SINCE_1 = (("measurement", "quiet"), ("measurement", "yard_limit_ns"), ("window", "yard_ns"), *SINCE_2)
+
+
+def as_older_format(path, version, since):
+    """The file as it was without those columns."""
     with closing(sqlite3.connect(path)) as file:
-        for table, column in (("measurement", "quiet"), ("measurement", "yard_limit_ns"), ("window", "yard_ns")):
+        for table, column in since:
             file.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        file.execute("PRAGMA user_version=1")
+        file.execute(f"PRAGMA user_version={version}")
+
+
+def test_a_file_of_the_second_format_goes_on(tmp_path, database):
+    """Its rows know nothing of the speed of the CPU."""
+    path = tmp_path / "old.db"
+    with closing(Database(path)) as old:
+        add(old, row(CONFIGURATIONS[1]))
+    as_older_format(path, 2, SINCE_2)
+    assert database.merge(path) == 1
+    with closing(Database(path)) as old:
+        (found,) = old.rows()
+        assert (found["speed"], found["follows"], found["reference_ns"]) == (None, None, None)
+        assert found["call_ns"] == row().call_ns
+        add(old, row(CONFIGURATIONS[2]))
 
 
 def test_a_file_of_the_first_format_goes_on(tmp_path, database):
@@ -203,7 +221,7 @@ def test_a_file_of_the_first_format_goes_on(tmp_path, database):
     path = tmp_path / "old.db"
     with closing(Database(path)) as old:
         add(old, row(CONFIGURATIONS[1]))
-    as_format_1(path)
+    as_older_format(path, 1, SINCE_1)
     assert database.merge(path) == 1
     with closing(Database(path)) as old:
         (found,) = old.rows()

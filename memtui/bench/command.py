@@ -16,6 +16,8 @@ from typing import Any
 
 from memtui.bench import asked, compare, composition, resolution, sbatch, submitted, table
 from memtui.bench.configuration import CONDITIONS, Configuration, make, words
+from memtui.bench.reference import NAME as REFERENCES
+from memtui.bench.reference import References
 from memtui.bench.result import Row
 from memtui.bench.shard import from_environment, part
 from memtui.bench.spaces import SPACES, resnet50_counts
@@ -24,7 +26,7 @@ from memtui.bench.sweep import Progress, Request, Sweep, Tell, look_for_source
 from memtui.bench.sweep_process import SweepProcess
 from memtui.errors import FAILURE, INTERRUPTED, UserError
 from memtui.foreign import visible
-from memtui.privilege import Invoker, become, invoker
+from memtui.privilege import Invoker, become, invoker, state_directory
 from memtui.probes.energy_source import EnergySource, NoSource
 from memtui.workloads.operators import CATALOGUE
 
@@ -170,11 +172,15 @@ def _measure(
     path = asked.database_path(args, shard)
     source = _as_user(args, user)
     shown = _Printer(args.json, say)
-    with closing(Database(path)) as database, Sweep(request, database, shown.tell, source) as sweep:
+    with closing(Database(path)) as database, Sweep(request, database, shown.tell, source, _references(user)) as sweep:
         try:
             return sweep.run(), shown.skipped, path
         finally:
             shown.clear()
+
+
+def _references(user: Invoker) -> References:
+    return References(state_directory(user) / REFERENCES)
 
 
 def _as_user(args: argparse.Namespace, user: Invoker) -> EnergySource | NoSource | None:
@@ -205,7 +211,7 @@ def _screen(
     Database(path).close()  # what is wrong with it is said without a screen
 
     def work(tell: Tell) -> list[str]:
-        with closing(Database(path)) as database, Sweep(request, database, tell, source) as sweep:
+        with closing(Database(path)) as database, Sweep(request, database, tell, source, _references(user)) as sweep:
             return conclude(sweep.run())
 
     process = SweepProcess(work)

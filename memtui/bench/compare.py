@@ -50,7 +50,9 @@ def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
         if second is None:
             continue
         sides = ((b, second["id"]), (a, first["id"]))
-        means = [side.quiet_means(number) for side, number in sides]
+        # One CPU is held against itself at one speed; of two, the speed is a part of what they differ in.
+        reference_ns = first["reference_ns"] if first["device_name"] == second["device_name"] else None
+        means = [side.quiet_means(number, reference_ns) for side, number in sides]
         if min(map(len, means)) < 2:  # like with like
             means = [side.window_means(number) for side, number in sides]
         time = ratio_interval(means[0], means[1])

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memtui.analysis.averages import mean_interval
 from memtui.bench.plan import Window
+from memtui.bench.speed import at_reference, share_that_follows
 
 ENOUGH = 5  # quiet blocks for one of the medians that make an interval
 FEW = 10  # quiet blocks are worth less than all blocks
@@ -26,12 +27,18 @@ class Counted:
         disturbed: there are too few of them.
         sheltered: enough of them lie between others; all that count do then. A neighbour that comes and goes within
             a block, between two fast readings, is not seen.
+        measured_ns: median of them as they were measured, before they were brought to the reference speed.
+        speed: of the CPU, by its reference speed: 1 is that; None where that is not known.
+        follows: share of the time that follows it, by which they were brought there; None: not known, so they were not.
     """
 
     parts: list[NDArray[np.float64]]
     quiet: float | None = None
     disturbed: bool = False
     sheltered: bool = True
+    measured_ns: float | None = None
+    speed: float | None = None
+    follows: float | None = None
 
     @property
     def interval(self) -> tuple[float, float, float] | None:
@@ -45,7 +52,9 @@ class Counted:
         return interval is not None and interval[2] - interval[0] > WIDE * interval[0]
 
 
-def counted(windows: Sequence[Window], parts: int, limit_ns: float | None) -> Counted:
+def counted(
+    windows: Sequence[Window], parts: int, limit_ns: float | None, reference_ns: float | None = None
+) -> Counted:
     """The blocks of a row that count.
 
     Args:
@@ -53,6 +62,7 @@ def counted(windows: Sequence[Window], parts: int, limit_ns: float | None) -> Co
         parts: to make of the quiet blocks, in the order of time; a window may have none.
         limit_ns: what the yardstick takes at most while the CPU runs at its full speed; None: there was none, all
             blocks count and each window is a part.
+        reference_ns: what it takes at the speed to which blocks are brought; the limit's when not given.
     """
     each = [np.asarray(w.block_ns, np.float64) for w in windows]
     if limit_ns is None:
@@ -62,11 +72,23 @@ def counted(windows: Sequence[Window], parts: int, limit_ns: float | None) -> Co
     blocks = np.concatenate(each)
     share = float(np.concatenate(fast).mean())
     sheltered = enough(len(blocks), sum(int(some.sum()) for some in among), parts)
-    quiet = blocks[np.concatenate(among if sheltered else fast)]
+    chosen = np.concatenate(among if sheltered else fast)
+    quiet = blocks[chosen]
     disturbed = not enough(len(blocks), len(quiet), parts)
     if disturbed and len(quiet) < FEW:
         return Counted(each, share, True, False)
-    return Counted(np.array_split(quiet, min(parts, len(quiet))), share, disturbed, sheltered)
+    yards = np.concatenate([np.asarray(w.yard_ns, np.float64) for w in windows])
+    follows = share_that_follows(blocks, yards)
+    same = at_reference(quiet, yards[chosen], reference_ns or limit_ns, follows)
+    return Counted(
+        np.array_split(same, min(parts, len(same))),
+        share,
+        disturbed,
+        sheltered,
+        float(np.median(quiet)),
+        None if reference_ns is None else reference_ns / float(np.median(yards[chosen])),
+        follows,
+    )
 
 
 def _between_others(fast: NDArray[np.bool_]) -> NDArray[np.bool_]:

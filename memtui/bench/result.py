@@ -18,6 +18,7 @@ from memtui.bench.quiet import Counted, counted
 SPREAD = 0.25  # interquartile range by median: more is a noisy row (torch.utils.benchmark warns there, too)
 LAUNCH_BOUND = 0.05  # of the time the device does nothing: the host cannot call fast enough
 STOLEN = 0.02  # of the CPU time, by other guests of the machine
+OFF_SPEED = 0.05  # from the reference speed, where nothing tells what that does to the time
 DISTURBED = "disturbed"  # the flag of a row with too few quiet windows
 MEASURED, INTEGRATED, UNAVAILABLE = "measured", "integrated", "unavailable"
 
@@ -57,6 +58,7 @@ class Conditions:
         flags: more.
         states: of the device, one for each window.
         yard_limit_ns: what the yardstick takes at most while the CPU runs at its full speed; None: there was none.
+        reference_ns: what it takes at the reference speed of this CPU.
     """
 
     settled: bool = True
@@ -64,6 +66,7 @@ class Conditions:
     flags: tuple[str, ...] = ()
     states: tuple[dict[str, Any], ...] = ()
     yard_limit_ns: float | None = None
+    reference_ns: float | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ def joined(visits: Sequence[Visit]) -> Visit:
             tuple(dict.fromkeys(flag for c in conditions for flag in c.flags)),
             tuple(state for c in conditions for state in c.states),
             min((c.yard_limit_ns for c in conditions if c.yard_limit_ns is not None), default=None),
+            last.conditions.reference_ns,
         ),
     )
 
@@ -150,6 +154,10 @@ class Row:
     copies: int | None = None
     quiet: float | None = None
     yard_limit_ns: float | None = None
+    measured_ns: float | None = None
+    speed: float | None = None
+    follows: float | None = None
+    reference_ns: float | None = None
     flags: tuple[str, ...] = ()
     reference: bool = False
     windows: tuple[Window, ...] = ()
@@ -213,7 +221,7 @@ def evaluate(
         assumed_w: the user's own figure for an estimate; it goes into no other column.
     """
     windows, series, conditions = visit.windows, visit.series, visit.conditions
-    blocks = counted(windows, plan.parts, conditions.yard_limit_ns)
+    blocks = counted(windows, plan.parts, conditions.yard_limit_ns, conditions.reference_ns)
     low, median, high = np.percentile(np.concatenate(blocks.parts), (25, 50, 75)).tolist()
     interval = blocks.interval
     energies = tuple(_energy(w, series) for w in windows)
@@ -242,6 +250,10 @@ def evaluate(
         copies=visit.copies,
         quiet=blocks.quiet,
         yard_limit_ns=conditions.yard_limit_ns,
+        measured_ns=median if blocks.measured_ns is None else blocks.measured_ns,
+        speed=blocks.speed,
+        follows=blocks.follows,
+        reference_ns=conditions.reference_ns,
         flags=tuple(dict.fromkeys(flags)),
         windows=windows,
         energies=energies,
@@ -319,6 +331,8 @@ def _time_flags(
         found.append("noisy")
     if blocks.wide:
         found.append("wide_interval")
+    if blocks.speed is not None and blocks.follows is None and abs(blocks.speed - 1) > OFF_SPEED:
+        found.append("off_speed")
     busy = [w.busy_ns / (w.end_ns - w.begin_ns) for w in windows if w.busy_ns is not None]
     if busy and 1 - float(np.mean(busy)) > LAUNCH_BOUND:
         found.append("launch_bound")

@@ -26,7 +26,10 @@ CREATE TABLE measurement( -- one row per configuration that was measured, or tha
     flops INTEGER NOT NULL, moved_bytes INTEGER, walked_bytes INTEGER, copies INTEGER,
     flags TEXT NOT NULL, -- separated by blanks
     quiet REAL, -- share of the blocks in which the CPU ran at its full speed: they make call_ns, iqr_ns and the interval
-    yard_limit_ns REAL); -- what the yardstick takes at most then; NULL: there was none, and all blocks count
+    yard_limit_ns REAL, -- what the yardstick takes at most then; NULL: there was none; all blocks count
+    measured_ns REAL, -- median before blocks were brought to the reference speed of the CPU
+    speed REAL, follows REAL, -- of the CPU (1: the reference); share of the time that follows it (NULL: not known)
+    reference_ns REAL); -- what the yardstick takes at the reference speed
 CREATE INDEX measurement_configuration ON measurement(configuration, device, environment);
 
 CREATE TABLE window(

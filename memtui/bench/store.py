@@ -21,16 +21,18 @@ from memtui.bench.configuration import canonical
 from memtui.bench.plan import Plan
 from memtui.bench.quiet import quiet_blocks
 from memtui.bench.result import Row
+from memtui.bench.speed import at_reference
 from memtui.errors import UserError
 from memtui.foreign import visible
 
 APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _SINCE_1 = (
     "measurement ADD COLUMN quiet REAL",
     "measurement ADD COLUMN yard_limit_ns REAL",
     "window ADD COLUMN yard_ns BLOB NOT NULL DEFAULT x''",
 )
+_SINCE_2 = tuple(f"measurement ADD COLUMN {name} REAL" for name in ("measured_ns", "speed", "follows", "reference_ns"))
 _TABLES = ("device", "environment", "configuration", "run", "measurement", "window")
 
 
@@ -68,7 +70,7 @@ class Database:
             except sqlite3.OperationalError:  # another one made it meanwhile
                 connection.rollback()
             identity, version, tables = self._identity()
-        if (identity, version) == (APPLICATION_ID, 1):
+        if identity == APPLICATION_ID and version in (1, 2):
             self._bring_up()
             identity, version, tables = self._identity()
         why = ""
@@ -84,14 +86,14 @@ class Database:
         connection.execute("PRAGMA synchronous=NORMAL")
 
     def _bring_up(self) -> None:
-        """Give a file of format 1 what it lacks, unless another one just did."""
+        """Give a file of an older format what it lacks, unless another one just did."""
         connection = self._connection
         with connection:
             connection.execute("BEGIN EXCLUSIVE")
-            if self._one("PRAGMA user_version") == 1:
-                for change in _SINCE_1:
-                    connection.execute(f"ALTER TABLE {change}")
-                connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            version = self._one("PRAGMA user_version")
+            for change in (*(_SINCE_1 if version < 2 else ()), *(_SINCE_2 if version < 3 else ())):
+                connection.execute(f"ALTER TABLE {change}")
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
     def _identity(self) -> tuple[int, int, int]:
         """(application, format, number of tables) at one moment."""
@@ -184,16 +186,26 @@ class Database:
         query = "SELECT wall_ns, calls FROM window WHERE measurement = ? ORDER BY number"
         return [wall_ns / calls for wall_ns, calls in self._connection.execute(query, (measurement,))]
 
-    def quiet_means(self, measurement: int) -> list[float]:
-        """The same of the quiet blocks of the windows that have some; empty where there was no yardstick."""
+    def quiet_means(self, measurement: int, reference_ns: float | None = None) -> list[float]:
+        """The same of the quiet blocks of the windows that have some; empty where there was no yardstick.
+
+        At the speed of the CPU at which that takes ``reference_ns``; as measured where that is None.
+        """
         query = (
-            "SELECT w.block_ns, w.yard_ns, m.yard_limit_ns FROM window w JOIN measurement m ON m.id = w.measurement "
+            "SELECT w.block_ns, w.yard_ns, m.yard_limit_ns, m.follows FROM window w "
+            "JOIN measurement m ON m.id = w.measurement "
             "WHERE w.measurement = ? AND m.yard_limit_ns IS NOT NULL AND length(w.block_ns) = length(w.yard_ns) "
             "ORDER BY w.number"
         )
         found = self._connection.execute(query, (measurement,))
-        quiet = [quiet_blocks(np.frombuffer(block, "<f8"), np.frombuffer(yard, "<f8"), ns) for block, yard, ns in found]
-        return [float(blocks.mean()) for blocks in quiet if len(blocks)]
+        means = []
+        for block, yard, limit_ns, follows in found:
+            blocks, yards = np.frombuffer(block, "<f8"), np.frombuffer(yard, "<f8")
+            if reference_ns is not None:
+                blocks = at_reference(blocks, yards, reference_ns, follows)
+            if len(quiet := quiet_blocks(blocks, yards, limit_ns)):
+                means.append(float(quiet.mean()))
+        return means
 
     def counts(self) -> dict[str, int]:
         """Rows of each table."""

@@ -15,6 +15,7 @@ from typing import Any
 from memtui.bench.configuration import Configuration
 from memtui.bench.plan import MS, Plan, Window
 from memtui.bench.poller import Poller
+from memtui.bench.reference import References
 from memtui.bench.result import DISTURBED, Conditions, Row, Series, Visit, evaluate, failed, joined
 from memtui.bench.store import Database
 from memtui.bench.worker_process import WorkerProcess
@@ -100,6 +101,7 @@ class Sweep:
         database: Database,
         tell: Tell,
         source: EnergySource | NoSource | None = None,
+        references: References | None = None,
     ) -> None:
         """What to measure, where rows go, and who is told.
 
@@ -108,7 +110,9 @@ class Sweep:
             database: gets the rows.
             tell: is called with every step.
             source: of energy, or why there is none, as found while this process was root; None: it is looked for here.
+            references: the reference speeds of CPUs, of earlier sweeps; None: this one begins anew.
         """
+        self._references = references or References(None)
         self._request, self._database, self._tell, self._given_source = request, database, tell, source
         self._stack = ExitStack()
         self._worker: WorkerProcess | None = None
@@ -266,12 +270,21 @@ class Sweep:
             self._flags(worker, states),
             tuple(states),
             word["yard_limit_ns"],
+            self._reference_ns(worker, word["yard_ns"]),
         )
         windows = tuple(Window.from_plain(w) for w in word["windows"])
         visits.append(Visit(windows, series, conditions, word["walked_bytes"], word["copies"]))
         if len(visits) < whole.visits:
             return None
         return evaluate(configuration, whole, joined(visits), assumed_w=self._request.assumed_w)
+
+    def _reference_ns(self, worker: WorkerProcess, now_ns: float | None) -> float | None:
+        """Of the yardstick, at the reference speed of the CPU."""
+        if now_ns is None:
+            return None
+        ready = worker.ready
+        words = (ready["name"], f"{ready['threads']} threads", f"torch {ready['torch']}", ready.get("capability", ""))
+        return self._references.of(", ".join(words), now_ns)
 
     def _follow(self, worker: WorkerProcess, plan: Plan, states: list[dict[str, Any]]) -> dict[str, Any]:
         """Listen until it is done. Raises WorkerEnded, also when it falls silent."""

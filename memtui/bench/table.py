@@ -14,6 +14,7 @@ FLAGS = {
     "not_settled": "the load had not settled after the warm-up",
     "disturbed": "the CPU ran at its full speed too rarely: something else worked on its cores",
     "noisy": "its blocks vary: the interquartile range of the time is above 25 %",
+    "off_speed": "the CPU was more than 5 % off its reference speed, and nothing tells what that does to the time",
     "wide_interval": "half of the interval of its time is above 5 %",
     "launch_bound": "the GPU waited for more than 5 % of the time: this tells of Python, not of the operator",
     "stolen_time": "other guests of the machine took more than 2 % of the CPU time",
@@ -24,6 +25,7 @@ FLAGS = {
     "power_two_levels": "the power has two levels",
     "power_outliers": "the power has outliers",
 }
+WORTH_A_WORD = 0.02  # off the reference speed
 COLUMNS = (("time", 10), ("+-", 7), ("IQR", 7), ("watts", 8), ("J/call", 10), ("TFLOP/s", 9), ("GB/s", 8))
 
 
@@ -65,6 +67,11 @@ def words(row: Row) -> list[str]:
     if row.status != "ok":
         return [row.reason]
     said = ["; ".join(FLAGS.get(flag, flag) for flag in row.flags)] if row.flags else []
+    if row.speed is not None and row.follows is not None and abs(row.speed - 1) > WORTH_A_WORD:
+        said.append(
+            f"measured {duration(row.measured_ns)} while the CPU ran at {row.speed:.0%} of its reference speed, which "
+            f"{row.follows:.0%} of this time follows"
+        )
     if row.energy_status == UNAVAILABLE and row.energy_reason:
         said.append(f"energy is {UNAVAILABLE}: {row.energy_reason}")
     return said

@@ -86,6 +86,7 @@ class Worker:
             "windows": [asdict(window) for window in windows],
             "settled": settled,
             "yard_limit_ns": self._yardstick.limit_ns() if self._yardstick else None,
+            "yard_ns": self._yardstick.usual_ns() if self._yardstick else None,
             "walked_bytes": made.walked_bytes,
             "copies": made.copies,
         })  # fmt: skip

@@ -74,6 +74,10 @@ class Yardstick:
             bmm(a, b, out=out)
         return time.monotonic_ns() - begin
 
+    def usual_ns(self) -> float:
+        """Median of the readings beside the present load."""
+        return float(np.median(self._beside))
+
     def limit_ns(self) -> float:
         """What a reading takes at most while the CPU runs at its full speed, by all that was seen so far."""
         if not self._beside:
