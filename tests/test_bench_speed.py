@@ -68,6 +68,11 @@ def test_rows_of_a_fast_and_of_a_slow_minute_agree(share):
     assert ["of its reference speed" in word for word in said] == [True]
 
 
+def test_a_reference_that_no_clock_explains_is_flagged():
+    assert row([1.0, 1.05, 0.95], 1.0, reference_ns=38_000.0).flags == ()
+    assert row([1.0, 1.05, 0.95], 1.0, reference_ns=57_000.0).flags == ("off_speed",)
+
+
 def test_a_steady_row_far_from_the_reference_is_flagged_and_left_as_it_was():
     block_ns, yard_ns = blocks([0.8] * 5, 1.0, noise=0.002)
     window = Window(0, 1, 1, tuple(block_ns), None, 0, tuple(yard_ns))

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from memtui.bench import sweep as sweep_module
 from memtui.bench.configuration import make
 from memtui.bench.plan import Plan
+from memtui.bench.reference import References
 from memtui.bench.store import Database
 from memtui.bench.sweep import (
     REFERENCE_EVERY,
@@ -86,6 +87,18 @@ def test_rows_are_measured_and_stored(database):
     assert [p.number for p in told if p.row] == [1, 2]
     assert {"data", "warm-up", "window"} <= {p.phase for p in told}
     assert any("none in this test" in p.notice for p in told)
+
+
+def test_all_sweeps_have_the_reference_speed_of_the_first(database, tmp_path):
+    request = Request(TWO, PLAN, threads=1, again=True)
+    found = set()
+    for _ in range(2):
+        references = References(tmp_path / "speed.json")
+        with Sweep(request, database, lambda progress: None, None, references) as sweep:
+            found |= {row.reference_ns for row in sweep.run()}
+    (reference_ns,) = found
+    assert 1000 < reference_ns < 1e9, "nanoseconds of a yardstick of 45 us, on a machine that may be busy"
+    assert {r["reference_ns"] for r in database.rows()} == found
 
 
 def test_visits_of_configurations_take_turns(database):

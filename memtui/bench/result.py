@@ -19,6 +19,7 @@ SPREAD = 0.25  # interquartile range by median: more is a noisy row (torch.utils
 LAUNCH_BOUND = 0.05  # of the time the device does nothing: the host cannot call fast enough
 STOLEN = 0.02  # of the CPU time, by other guests of the machine
 OFF_SPEED = 0.05  # from the reference speed, where nothing tells what that does to the time
+FAR_OFF = 0.3  # no clock does that: the reference was measured while something else worked on the core
 DISTURBED = "disturbed"  # the flag of a row with too few quiet windows
 MEASURED, INTEGRATED, UNAVAILABLE = "measured", "integrated", "unavailable"
 
@@ -331,7 +332,7 @@ def _time_flags(
         found.append("noisy")
     if blocks.wide:
         found.append("wide_interval")
-    if blocks.speed is not None and blocks.follows is None and abs(blocks.speed - 1) > OFF_SPEED:
+    if blocks.speed is not None and abs(blocks.speed - 1) > (OFF_SPEED if blocks.follows is None else FAR_OFF):
         found.append("off_speed")
     busy = [w.busy_ns / (w.end_ns - w.begin_ns) for w in windows if w.busy_ns is not None]
     if busy and 1 - float(np.mean(busy)) > LAUNCH_BOUND:

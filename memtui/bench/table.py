@@ -14,7 +14,7 @@ FLAGS = {
     "not_settled": "the load had not settled after the warm-up",
     "disturbed": "the CPU ran at its full speed too rarely: something else worked on its cores",
     "noisy": "its blocks vary: the interquartile range of the time is above 25 %",
-    "off_speed": "the CPU was more than 5 % off its reference speed, and nothing tells what that does to the time",
+    "off_speed": "the CPU was far off its reference speed: 5 % where nothing tells what that does, else 30 %",
     "wide_interval": "half of the interval of its time is above 5 %",
     "launch_bound": "the GPU waited for more than 5 % of the time: this tells of Python, not of the operator",
     "stolen_time": "other guests of the machine took more than 2 % of the CPU time",

@@ -75,8 +75,9 @@ class Yardstick:
         return time.monotonic_ns() - begin
 
     def usual_ns(self) -> float:
-        """Median of the readings beside the present load."""
-        return float(np.median(self._beside))
+        """Median of the readings beside the present load, as far as nothing disturbed them."""
+        beside = np.asarray(self._beside)
+        return float(np.median(beside[beside <= self.limit_ns()]))
 
     def limit_ns(self) -> float:
         """What a reading takes at most while the CPU runs at its full speed, by all that was seen so far."""
