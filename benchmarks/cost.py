@@ -168,7 +168,7 @@ def _some_touched(readers: SplitWalker, cuts: Cuts, rearmer: Rearmer, handle: Ha
 
 
 def _walk(readers: SplitWalker, cuts: Cuts, handle: Handle) -> Walk:
-    return readers.walk(handle.pid, cuts, want_resident=False, want_tables=False)
+    return readers.walk(handle.pid, cuts, want_resident=False, want_tables=False)[0]
 
 
 def table(costs: Sequence[Cost], floor_ns: float) -> str:

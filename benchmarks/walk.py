@@ -47,7 +47,7 @@ def _walk(readers: SplitWalker, pid: int, cuts: Cuts, want_resident: bool, pages
     time.sleep(0.01)
     try:
         begin = time.perf_counter()
-        walk = readers.walk(pid, cuts, want_resident=want_resident, want_tables=False)
+        walk, _ = readers.walk(pid, cuts, want_resident=want_resident, want_tables=False)
         taken = time.perf_counter() - begin
     finally:
         os.kill(pid, signal.SIGCONT)

@@ -8,6 +8,7 @@ import pytest
 
 from memtui.probes.pages.observers import other_observers
 from memtui.probes.pages.pagetable import PageTableTracker
+from memtui.probes.pages.walk import Walker
 from tests.pagetable_targets import Observer, Target, need_pagetable, within
 
 DAMON = Path("/sys/kernel/mm/damon/admin/kdamonds")
@@ -49,7 +50,7 @@ def target():
         yield target
 
 
-def test_pages_that_another_observer_took_are_read_back(target):
+def test_pages_that_another_observer_took_are_read_back(target, monkeypatch):
     """Against the DAMON of this machine: with the second look nothing is missing; that it answers at all is counted."""
     need_pagetable()
     if not other_observers():
@@ -58,14 +59,14 @@ def test_pages_that_another_observer_took_are_read_back(target):
     address = target.touch_for_ever(pages, pages, seed=3)
     with PageTableTracker("auto") as tracker:
         observer, given_back = Observer(tracker), []
-        real = tracker._walker.noted
+        real = Walker.noted
 
-        def counting(pid, asked):
-            answer = real(pid, asked)
+        def counting(walker, pid, asked):
+            answer = real(walker, pid, asked)
             given_back.append(answer.page_count)
             return answer
 
-        tracker._walker.noted = counting
+        monkeypatch.setattr(Walker, "noted", counting)
         observer.begin(target.pid)
         for count in range(200):
             if count >= 40 and sum(given_back):  # DAMON looks at this process when it comes to it
