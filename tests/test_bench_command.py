@@ -196,6 +196,8 @@ def test_databases_are_merged_and_told_of(tmp_path):
             add(database, row(make("linear", {"m": m})))
     found = memtui("bench", "db", "merge", paths[1], "--db", paths[0])
     assert (found.returncode, "1 new rows" in found.stdout) == (0, True)
+    lines = memtui("bench", "db", "info", "--db", paths[0]).stdout.splitlines()
+    assert [lines[0], *(line.partition(":")[0] for line in lines[1:])] == [str(paths[0]), "rows", "measured"]
     plain = json.loads(memtui("bench", "db", "info", "--db", paths[0], "--json").stdout)
     assert plain["measurements"] == {"linear": 2}
     out = tmp_path / "rows.csv"

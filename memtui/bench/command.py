@@ -321,7 +321,8 @@ def _db(args: argparse.Namespace) -> int:
             for row in database.rows():
                 operators[row["op"]] = operators.get(row["op"], 0) + 1
         plain = {"database": str(path), "rows": counts, "measurements": operators}
-        print(json.dumps(plain, indent=2) if args.json else visible(_info(plain)))
+        for text in [json.dumps(plain, indent=2)] if args.json else map(visible, _info(plain)):
+            print(text)
     elif verb == "merge" and words:
         with closing(Database(path)) as database:
             for word in words:
@@ -334,10 +335,10 @@ def _db(args: argparse.Namespace) -> int:
     return 0
 
 
-def _info(plain: dict[str, Any]) -> str:
+def _info(plain: dict[str, Any]) -> list[str]:
     rows = ", ".join(f"{count} {name}" for name, count in plain["rows"].items())
     measured = ", ".join(f"{op} {count}" for op, count in plain["measurements"].items()) or "nothing yet"
-    return f"{plain['database']}\nrows: {rows}\nmeasured: {measured}"
+    return [plain["database"], f"rows: {rows}", f"measured: {measured}"]
 
 
 def _export(database: Database, path: Path, force: bool) -> int:
