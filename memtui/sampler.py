@@ -83,7 +83,6 @@ class Sampler:
         self._new: list[Process] = []  # found by the last look at the tree, not watched yet
         self._gone: list[Process] = []
         self._gaps = 0  # processes that were born or ended since the last window
-        self._busy_cpus = 0.0  # by the target, in the last window
         self._sample = 0
         self._resident_due_ns = self._power_due_ns = self._tree_due_ns = self._notice_due_ns = 0
         self._target_fd = os.pidfd_open(order.pid)
@@ -222,8 +221,8 @@ class Sampler:
         """Sleep until then, sending what waits; an End when there is a reason to stop. A word ends the sleep, too."""
         outbox = self._outbox
         soon = self._paused_since_ns is None and until_ns - time.monotonic_ns() <= HOLD_NS
-        cpus = len(os.sched_getaffinity(0))
-        outbox.holds = soon and self._reader.pauses and cpus > 1 and cpus - self._busy_cpus < SPARE_CPUS
+        cpus, busy = len(os.sched_getaffinity(0)), sum(watched.busy_cpus for watched in self._watched.values())
+        outbox.holds = soon and self._reader.pauses and cpus > 1 and cpus - busy < SPARE_CPUS
         while True:
             left_ns = until_ns - time.monotonic_ns()
             writers = [outbox.fd] if outbox.waiting_bytes and not outbox.holds else []
@@ -334,7 +333,6 @@ class Sampler:
             self._event("warning", why)
         if not windows:
             raise ProcessLookupError("every process of the tree ended")
-        self._busy_cpus = sum(w.busy_cpus for w in self._watched.values())
         root_ended: ProcessLookupError | None = None
         try:
             self._look_at_tree()

@@ -194,20 +194,20 @@ SINCE_2 = tuple(("measurement", column) for column in ("measured_ns", "speed", "
 SINCE_1 = (("measurement", "quiet"), ("measurement", "yard_limit_ns"), ("window", "yard_ns"), *SINCE_2)
 
 
-def as_older_format(path, version, since):
-    """The file as it was without those columns."""
+def of_older_format(path, version, since):
+    """A file of one row, as it was without those columns."""
+    with closing(Database(path)) as old:
+        add(old, row(CONFIGURATIONS[1]))
     with closing(sqlite3.connect(path)) as file:
         for table, column in since:
             file.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         file.execute(f"PRAGMA user_version={version}")
+    return path
 
 
 def test_a_file_of_the_second_format_goes_on(tmp_path, database):
     """Its rows know nothing of the speed of the CPU."""
-    path = tmp_path / "old.db"
-    with closing(Database(path)) as old:
-        add(old, row(CONFIGURATIONS[1]))
-    as_older_format(path, 2, SINCE_2)
+    path = of_older_format(tmp_path / "old.db", 2, SINCE_2)
     assert database.merge(path) == 1
     with closing(Database(path)) as old:
         (found,) = old.rows()
@@ -218,10 +218,7 @@ def test_a_file_of_the_second_format_goes_on(tmp_path, database):
 
 def test_a_file_of_the_first_format_goes_on(tmp_path, database):
     """Its rows stay as they are, and say that they know nothing of neighbours; also where it is merged."""
-    path = tmp_path / "old.db"
-    with closing(Database(path)) as old:
-        add(old, row(CONFIGURATIONS[1]))
-    as_older_format(path, 1, SINCE_1)
+    path = of_older_format(tmp_path / "old.db", 1, SINCE_1)
     assert database.merge(path) == 1
     with closing(Database(path)) as old:
         (found,) = old.rows()
