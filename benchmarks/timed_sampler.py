@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from memtui import outbox, sampler, watched
-from memtui.probes import pause, reading
-from memtui.probes.pages import rearm, walk
+from memtui.probes import pause
+from memtui.probes.pages import pagetable, rearm, walk
 from memtui.probes.process import UsageProbe
 from memtui.samples import Window
 
@@ -78,7 +78,7 @@ def attach(watch: Stopwatch) -> None:
     watch.part(walk.Walker, "walk", "walk")
     watch.part(walk.Walker, "noted", "walk")  # what another observer of accessed bits left in the page frames
     watch.part(rearm.Rearmer, "rearm", "re-arm")  # flush, clear, read once more
-    watch.part(reading, "read_maps", "maps")
+    watch.part(pagetable, "read_maps", "maps")
     watch.part(watched.MapsParser, "parse", "maps")
     watch.part(UsageProbe, "read", "usage")
     put = outbox.Outbox.put

@@ -8,6 +8,7 @@ import pytest
 
 from memtui.pageset import PageSet
 from memtui.probes import reading
+from memtui.probes.pages import pagetable
 from memtui.probes.pages.base import PageWindow
 from memtui.probes.pages.pagetable import PageTableTracker
 from memtui.probes.pages.walk import Walker
@@ -71,7 +72,7 @@ def test_a_name_that_was_given_is_noticed(target):
 
 def test_the_table_is_that_of_the_window_whether_it_was_read_or_not(target, monkeypatch):
     reads = itertools.count()
-    monkeypatch.setattr(reading, "read_maps", lambda pid: (next(reads), read_maps(pid))[1])
+    monkeypatch.setattr(pagetable, "read_maps", lambda pid: (next(reads), read_maps(pid))[1])
     with PageTableTracker() as tracker:
         reader = PageReader(tracker, pause=True)
         subject = Subject(target.pid, None, read_stat(target.pid).start_ticks, ())
@@ -93,7 +94,7 @@ def test_the_table_is_that_of_the_window_whether_it_was_read_or_not(target, monk
         assert next(reads) == 5, "with the residents it is read all the same: a file may have been renamed"
 
 
-def test_a_tracker_that_does_not_look_at_mappings_costs_a_reading_every_time(monkeypatch):
+def test_a_tracker_that_knows_no_table_costs_a_reading_every_time(monkeypatch):
     class Blind:
         name, flush, rearm, reads_running = "blind", "off", "off", True
         wss = pages = Capability("wss", True)

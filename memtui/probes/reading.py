@@ -80,7 +80,6 @@ class PageReader:
         self._pause = pause and tracker.pauses
         self._pauser = Pauser()
         self._guard = Guard()
-        self._maps: dict[int, tuple[int, bytes]] = {}  # by process: which table it was, and its text
 
     @property
     def pauses(self) -> bool:
@@ -117,7 +116,6 @@ class PageReader:
         """Release what is held for a process that ended."""
         self._tracker.forget(pid)
         self._guard.forget(pid)
-        self._maps.pop(pid, None)
 
     def close(self) -> None:
         self._tracker.close()
@@ -180,13 +178,7 @@ class PageReader:
     def _look(self, subject: Subject, want_resident: bool) -> _Taken:
         # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
         window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
-        # Reading it is a tenth of the pause. A file that was renamed changes no hash, so it is read now and then.
-        known, maps = self._maps.get(subject.pid, (None, b""))
-        if window.mappings is None or window.mappings != known or want_resident:
-            maps = read_maps(subject.pid)
-        if window.mappings is not None:
-            self._maps[subject.pid] = window.mappings, maps
-        return window, maps
+        return window, read_maps(subject.pid) if window.maps is None else window.maps
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
         """It could not be held, or not be read while it was."""

@@ -24,7 +24,7 @@ class PageWindow:
     flush: str = "off"  # the flush that was really used this time
     rearm: str = "off"  # how the marks were really cleared
     generation: int = 0  # rises when the process got a new address space (exec)
-    mappings: int | None = None  # another number says that the table of mappings has changed; None: not looked at
+    maps: bytes | None = None  # the text of its table of mappings, where the tracker knows it; None: to be read
     walk_ns: int | None = None
     rearm_ns: int | None = None
     clear_gap_ns: int | None = None  # from the begin of the walk to the end of the clear

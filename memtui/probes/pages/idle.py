@@ -201,6 +201,7 @@ class IdleTracker:
             flush=self.flush,
             rearm=WORKING_SET,
             generation=held.generation,
+            maps=held.maps,
             walk_ns=walked - begin,
             rearm_ns=cleared - walked,
             clear_gap_ns=cleared - begin,

@@ -22,6 +22,7 @@ from memtui.probes.pages.own_pages import misjudged, other_pages, own_pages
 from memtui.probes.pages.rearm import Rearmed, Rearmer
 from memtui.probes.pages.split_walk import SplitWalker
 from memtui.probes.pages.walk import DEFAULT_SLOTS, Walk, Walker, blocks_of
+from memtui.probes.vmas import read_maps
 from memtui.samples import Capability, Status, Vma
 
 NAME = "pagetable"
@@ -40,6 +41,8 @@ class _Held:
     handle: Handle
     address_space: tuple[int, int]
     thinned: bool  # most marks were cleared before the first pause
+    mappings: int | None = None  # as the walk counts them, when they were read last
+    maps: bytes | None = None  # their text, while it holds
     begun: bool = False
     generation: int = 0
     resident_pages: int = 0
@@ -227,7 +230,7 @@ class PageTableTracker:
             flush=done.flush,
             rearm=done.rearm,
             generation=held.generation,
-            mappings=walk.mappings,
+            maps=_maps(held),
             walk_ns=walked - begin,
             rearm_ns=cleared - walked,
             clear_gap_ns=cleared - begin,
@@ -260,6 +263,9 @@ class PageTableTracker:
             held.known = held.earlier = held.unknown = noted = held.recent
         self._note_resident(held, walk)
         walked = time.monotonic_ns()
+        # Reading it is a tenth of the pause. A renamed file changes nothing in them, so it is read now and then.
+        if walk.mappings != held.mappings or want_resident:
+            held.mappings, held.maps = walk.mappings, None
         files = self._rearmer.clear_ahead(held.handle)
         try:
             pages = walk.pages.union(noted)
@@ -295,6 +301,12 @@ class PageTableTracker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _maps(held: _Held) -> bytes:
+    if held.maps is None:
+        held.maps = read_maps(held.handle.pid)
+    return held.maps
 
 
 def prove(skeleton: Skeleton | None = None) -> Capability:
