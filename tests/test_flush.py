@@ -39,7 +39,7 @@ def extents(*anonymous):
 
 
 def walk_of(pages: PageSet) -> Walk:
-    return Walk(pages, None, (0, 0), vmas=1, mappings=1, changed=0, errors=0, anonymous=extents(), hugetlb=extents())
+    return Walk(pages, None, (0, 0), vmas=1, mappings=None, changed=0, errors=0, anonymous=extents(), hugetlb=extents())
 
 
 def test_a_whole_block_is_preferred():

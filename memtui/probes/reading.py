@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from memtui.probes.guard import Guard
 from memtui.probes.pages.base import PageTracker, PageWindow, TrackerError
@@ -53,7 +54,7 @@ class Lost:
 
 Outcome = Reading | Lost
 Shared = tuple[list[TouchedFrames | None], int | None]  # see ``shared_pages``
-_Taken = tuple[PageWindow, bytes]  # pages, and the text of maps
+_Taken = tuple[PageWindow, Callable[[], bytes]]  # pages, and the text of maps, to be asked after the pause
 _ERRORS = (OSError, PauseError, TrackerError)  # whatever happens to one process must not end the whole recording
 
 
@@ -178,7 +179,7 @@ class PageReader:
     def _look(self, subject: Subject, want_resident: bool) -> _Taken:
         # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
         window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
-        return window, read_maps(subject.pid) if window.maps is None else window.maps
+        return window, window.maps or partial(bytes, read_maps(subject.pid))
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
         """It could not be held, or not be read while it was."""
@@ -223,4 +224,4 @@ def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
 
 def _reading(taken: _Taken, pause: Pause, resumed_ns: int) -> Reading:
     window, maps = taken
-    return Reading(window, maps, pause.start_ns, resumed_ns, pause.paused_ns or 0, stopped=pause.stopped)
+    return Reading(window, maps(), pause.start_ns, resumed_ns, pause.paused_ns or 0, stopped=pause.stopped)

@@ -24,13 +24,15 @@ class PageWindow:
     flush: str = "off"  # the flush that was really used this time
     rearm: str = "off"  # how the marks were really cleared
     generation: int = 0  # rises when the process got a new address space (exec)
-    maps: bytes | None = None  # the text of its table of mappings, where the tracker knows it; None: to be read
     walk_ns: int | None = None
     rearm_ns: int | None = None
     clear_gap_ns: int | None = None  # from the begin of the walk to the end of the clear
     unknown_bytes: int | None = None
     status: str = Status.OK
     reason: str = ""
+    # The text of its table of mappings, from a tracker that knows it; to be asked after the pause and before the next
+    # window. None: to be read.
+    maps: Callable[[], bytes] | None = None
     # Of a tracker that counts by VMA and knows no pages, or VMAs of whose pages nothing can be known. Asked for after
     # the pause, as taking text apart takes time.
     vma_wss: Callable[[], VmaSizes] | None = None

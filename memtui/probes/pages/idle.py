@@ -193,7 +193,7 @@ class IdleTracker:
         found = pages.chosen(touched)
         reason = self._reason(pages, unknown)
         self._mark(held, touched)
-        cleared = time.monotonic_ns()
+        cleared, maps = time.monotonic_ns(), held.maps
         hugetlb = _starts_of(held.ranges, pages.numbers[pages.kinds == _HUGETLB])
         return PageWindow(
             found,
@@ -201,7 +201,7 @@ class IdleTracker:
             flush=self.flush,
             rearm=WORKING_SET,
             generation=held.generation,
-            maps=held.maps,
+            maps=lambda: maps,
             walk_ns=walked - begin,
             rearm_ns=cleared - walked,
             clear_gap_ns=cleared - begin,

@@ -65,6 +65,11 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define KEY_TABLE 4
 #define KEY_SHIFT 3
 
+/* Of a mapping: that it has no name, that it is the heap, that it is the stack or perhaps the heap. */
+#define NAME_NONE 0
+#define NAME_HEAP 1
+#define NAME_OTHER 2
+
 /* What can be asked about pages. */
 #define ABOUT_NOTED 0	 /* accessed, though the accessed bit is not set: somebody else took it away */
 #define ABOUT_ACCESSED 1 /* the accessed bit is set */
@@ -100,7 +105,7 @@ struct walk_state {
 	u64 mm;		   /* identity of the address space, opaque */
 	u64 exec_id;	   /* rises with every exec */
 	u64 next;	   /* first address not looked at yet */
-	u64 mappings;	   /* a hash over the table of mappings: another one says that the table has changed */
+	u64 mappings;	   /* those in their map */
 };
 
 struct slot {
@@ -116,6 +121,14 @@ struct bitmap {
 struct extent {
 	u64 start;
 	u64 end;
+};
+
+/* What a line of /proc/PID/maps is made of; a file that was renamed meanwhile is not noticed. */
+struct mapping {
+	u64 start;
+	u64 end;
+	u64 flags;
+	u64 name; /* NAME_..., or a number that is another one for another name */
 };
 
 /* About pages of one block. Answered in place: what stays set is a yes. */
@@ -167,6 +180,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct question);
 } questions SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16);
+	__type(key, u32);
+	__type(value, struct mapping);
+} mappings SEC(".maps"); /* all of them */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -724,18 +745,41 @@ static __always_inline u64 mixed(u64 hash, u64 value)
 	return (hash ^ value) * 0x100000001b3ULL;
 }
 
-/* What a line of /proc/PID/maps is made of; a file that was renamed meanwhile is not noticed. */
-static __always_inline u64 mapping_hash(u64 hash, struct vm_area_struct *vma)
+/* The kernel's own order: the file and what the program called it, then what it is for (vdso, heap, stack). */
+static __always_inline u64 mapping_name(struct vm_area_struct *vma, struct mm_struct *mm)
 {
 	struct vm_area_struct___named *named = (void *)vma;
+	u64 file = (u64)BPF_CORE_READ(vma, vm_file), given = 0, heap, brk, stack;
 
-	hash = mixed(hash, vma->vm_start);
-	hash = mixed(hash, vma->vm_end);
-	hash = mixed(hash, vma->vm_flags);
-	hash = mixed(hash, (u64)BPF_CORE_READ(vma, vm_file));
 	if (bpf_core_field_exists(named->anon_name))
-		hash = mixed(hash, (u64)BPF_CORE_READ(named, anon_name));
-	return hash;
+		given = (u64)BPF_CORE_READ(named, anon_name);
+	if (file | given)
+		return mixed(mixed(0, file), given);
+	if (vma->vm_ops)
+		return (u64)BPF_CORE_READ(vma, vm_ops);
+	heap = BPF_CORE_READ(mm, start_brk);
+	brk = BPF_CORE_READ(mm, brk);
+	stack = BPF_CORE_READ(mm, start_stack);
+	if (vma->vm_start < brk && vma->vm_end > heap)
+		return NAME_HEAP;
+	/* Kernels differ in what they call that which touches the heap. */
+	if ((vma->vm_start <= brk && vma->vm_end >= heap) || (vma->vm_start <= stack && vma->vm_end >= stack))
+		return NAME_OTHER;
+	return NAME_NONE;
+}
+
+static __always_inline void note_mapping(struct walk_state *s, struct vm_area_struct *vma, struct mm_struct *mm)
+{
+	u32 index = s->mappings;
+	struct mapping *mapping = bpf_map_lookup_elem(&mappings, &index);
+
+	if (!mapping)
+		return;
+	mapping->start = vma->vm_start;
+	mapping->end = vma->vm_end;
+	mapping->flags = vma->vm_flags;
+	mapping->name = mapping_name(vma, mm);
+	s->mappings++;
 }
 
 SEC("iter/task_vma")
@@ -761,7 +805,7 @@ int walk(struct bpf_iter__task_vma *context)
 	s->mm = (u64)mm;
 	s->vmas++;
 	s->exec_id = task->self_exec_id;
-	s->mappings = mapping_hash(s->mappings, vma);
+	note_mapping(s, vma, mm);
 
 	/* The verifier forbids arithmetic on a typed pointer, hence no plain mm->pgd. */
 	struct walker w = {

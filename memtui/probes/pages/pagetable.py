@@ -9,6 +9,7 @@ import os
 import platform
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.bpf import BpfError, Skeleton
 from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
+from memtui.probes.pages.mapping_table import MappingTable
 from memtui.probes.pages.observers import other_observers
 from memtui.probes.pages.own_pages import misjudged, other_pages, own_pages
 from memtui.probes.pages.rearm import Rearmed, Rearmer
@@ -41,8 +43,7 @@ class _Held:
     handle: Handle
     address_space: tuple[int, int]
     thinned: bool  # most marks were cleared before the first pause
-    mappings: int | None = None  # as the walk counts them, when they were read last
-    maps: bytes | None = None  # their text, while it holds
+    table: MappingTable = field(default_factory=MappingTable)
     begun: bool = False
     generation: int = 0
     resident_pages: int = 0
@@ -230,7 +231,7 @@ class PageTableTracker:
             flush=done.flush,
             rearm=done.rearm,
             generation=held.generation,
-            maps=_maps(held),
+            maps=self._table(held, walk, anew=want_resident),
             walk_ns=walked - begin,
             rearm_ns=cleared - walked,
             clear_gap_ns=cleared - begin,
@@ -263,9 +264,6 @@ class PageTableTracker:
             held.known = held.earlier = held.unknown = noted = held.recent
         self._note_resident(held, walk)
         walked = time.monotonic_ns()
-        # Reading it is a tenth of the pause. A renamed file changes nothing in them, so it is read now and then.
-        if walk.mappings != held.mappings or want_resident:
-            held.mappings, held.maps = walk.mappings, None
         files = self._rearmer.clear_ahead(held.handle)
         try:
             pages = walk.pages.union(noted)
@@ -275,6 +273,18 @@ class PageTableTracker:
                 files.wait()
         held.touched, held.unknown = pages, done.unknown
         return walk, pages, done, walked
+
+    def _table(self, held: _Held, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
+        """The table of mappings. Reading it is a tenth of the pause, so it is put together, after it, where it can be.
+
+        A file that was renamed changes nothing that the walk sees, so ``anew`` now and then.
+        """
+        mappings, table = walk.mappings, held.table
+        if mappings is None:
+            return partial(bytes, read_maps(held.handle.pid))
+        if anew or not table.knows(mappings):
+            return partial(table.learn, mappings, read_maps(held.handle.pid))
+        return partial(table.text, mappings)
 
     def _note_resident(self, held: _Held, walk: Walk) -> None:
         if walk.resident is not None:
@@ -301,12 +311,6 @@ class PageTableTracker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _maps(held: _Held) -> bytes:
-    if held.maps is None:
-        held.maps = read_maps(held.handle.pid)
-    return held.maps
 
 
 def prove(skeleton: Skeleton | None = None) -> Capability:

@@ -33,11 +33,11 @@ _STATE = (
 )
 _FIELD = {name: index for index, name in enumerate(_STATE)}
 _OUTPUTS = slice(_FIELD["used"], len(_STATE))
-_SLOT_WORDS, _RESIDENT_WORDS, _QUESTION_WORDS = 9, 8, 9
+_SLOT_WORDS, _RESIDENT_WORDS, _QUESTION_WORDS, _MAPPING_WORDS = 9, 8, 9, 4
 _TABLE_WORDS = 512
 _FEW_TABLES, _TABLES = 16, 1024  # page tables that are put out at once: of one process, of several (4 MiB)
 _QUESTIONS = 2048  # blocks that are asked about at once
-_ANONYMOUS = 65536  # no process has more mappings, unless vm.max_map_count was raised
+_MAPPINGS = 65536  # no process has more, unless vm.max_map_count was raised
 _HUGETLB = 4096  # mappings of that kind that are told apart
 _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = range(3)
 _WALK, _ASK = "walk", "ask"  # the programs
@@ -95,7 +95,7 @@ class Walk:
         resident: pages present in the page tables, when asked for.
         address_space: identity that changes with every exec.
         vmas: mappings visited.
-        mappings: a number that is another one once the table of mappings has changed.
+        mappings: u8[n, 4], rising; start, end, flags and name of all mappings (``mapping_table``); None: too many.
         changed: blocks left out because their page table was exchanged while it was read.
         anonymous: start and end addresses of the mappings of private anonymous memory, rising: u8[n] each.
         hugetlb: those of mappings whose accessed bits nobody can clear; their pages are never in ``pages``.
@@ -107,7 +107,7 @@ class Walk:
     resident: PageSet | None
     address_space: tuple[int, int]
     vmas: int
-    mappings: int
+    mappings: NDArray[np.uint64] | None
     changed: int
     errors: int
     anonymous: Extents
@@ -137,6 +137,7 @@ class Walker:
         self._entries: NDArray[np.uint64]
         self._resident: NDArray[np.uint64]
         self._questions: NDArray[np.uint64]
+        self._mappings: NDArray[np.uint64]
         self._anonymous: NDArray[np.uint64]
         self._hugetlb: NDArray[np.uint64]
         self._tables: NDArray[np.uint64]
@@ -150,14 +151,15 @@ class Walker:
     def _load(self, slots: int, tables: int) -> None:
         """(Re)load with room for this many blocks and tables; what the state says of the direct map is kept."""
         sizes = {"slots": slots, "resident": slots, "questions": _QUESTIONS, "tables": tables}
-        sizes |= {"anonymous": _ANONYMOUS, "hugetlb": _HUGETLB}
+        sizes |= {"mappings": _MAPPINGS, "anonymous": _MAPPINGS, "hugetlb": _HUGETLB}
         program = Program(self._skeleton, sizes)
         try:
             state = np.frombuffer(program.view("state", len(_STATE) * 8), np.uint64)[: len(_STATE)]
             entries = np.frombuffer(program.view("slots", slots * _SLOT_WORDS * 8), np.uint64)
             resident = np.frombuffer(program.view("resident", slots * _RESIDENT_WORDS * 8), np.uint64)
             questions = np.frombuffer(program.view("questions", _QUESTIONS * _QUESTION_WORDS * 8), np.uint64)
-            anonymous = np.frombuffer(program.view("anonymous", _ANONYMOUS * 16), np.uint64)
+            mappings = np.frombuffer(program.view("mappings", _MAPPINGS * _MAPPING_WORDS * 8), np.uint64)
+            anonymous = np.frombuffer(program.view("anonymous", _MAPPINGS * 16), np.uint64)
             hugetlb = np.frombuffer(program.view("hugetlb", _HUGETLB * 16), np.uint64)
             put_out = np.frombuffer(program.view("tables", tables * _TABLE_WORDS * 8), np.uint64)
         except BaseException:
@@ -170,7 +172,8 @@ class Walker:
         self._entries = entries[: slots * _SLOT_WORDS].reshape(-1, _SLOT_WORDS)
         self._resident = resident[: slots * _RESIDENT_WORDS].reshape(-1, _RESIDENT_WORDS)
         self._questions = questions[: _QUESTIONS * _QUESTION_WORDS].reshape(-1, _QUESTION_WORDS)
-        self._anonymous = anonymous[: _ANONYMOUS * 2].reshape(-1, 2)
+        self._mappings = mappings[: _MAPPINGS * _MAPPING_WORDS].reshape(-1, _MAPPING_WORDS)
+        self._anonymous = anonymous[: _MAPPINGS * 2].reshape(-1, 2)
         self._hugetlb = hugetlb[: _HUGETLB * 2].reshape(-1, 2)
         self._tables, self._next_table = put_out.reshape(-1, _TABLE_WORDS), 0
 
@@ -329,7 +332,7 @@ class Walker:
             self._program = None
         # A map's memory keeps a descriptor of its own until the last array over it is gone.
         self._state = self._entries = self._resident = self._questions = np.empty(0, np.uint64)
-        self._anonymous = self._hugetlb = self._tables = self._state
+        self._mappings = self._anonymous = self._hugetlb = self._tables = self._state
 
     def _set_part(self, low: int, high: int) -> None:
         self._set("low", low)
@@ -398,12 +401,13 @@ class Walker:
         identity = self._get("mm"), self._get("exec_id")
         anonymous = self._anonymous[: self._get("anonymous")].copy()
         hugetlb = self._hugetlb[: self._get("hugetlb")].copy()
+        vmas, told = self._get("vmas"), self._get("mappings")
         return Walk(
             pages,
             resident,
             identity,
-            vmas=self._get("vmas"),
-            mappings=self._get("mappings"),
+            vmas=vmas,
+            mappings=self._mappings[:told].copy() if told == vmas else None,
             changed=self._get("changed"),
             errors=self._get("errors"),
             anonymous=(anonymous[:, 0], anonymous[:, 1]),
