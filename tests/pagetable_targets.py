@@ -224,5 +224,7 @@ def need_root() -> None:
 def need_pagetable() -> None:
     need_root()
     capability = prove()
+    if "not to be trusted" in capability.reason:
+        pytest.fail(f"a kernel whose page tables can be read, and they are misread: {capability.reason}")
     if not capability.ok:
         pytest.skip(f"no page-table tracker here: {capability.reason}")

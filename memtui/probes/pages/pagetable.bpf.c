@@ -88,8 +88,9 @@ struct walk_state {
 	u64 page_frames;   /* the struct page of physical address 0; found when 0, kept by the reader */
 	u64 asked;	   /* questions to answer */
 	u64 about;	   /* what is asked */
-	u64 known_address; /* arm64: a page of the first process that is walked, ... */
-	u64 known_physical; /* ... and where it lies */
+	u64 known_address; /* a word of the first process that is walked, ... */
+	u64 known_word;	   /* ... what it holds, ... */
+	u64 known_physical; /* ... and on arm64 where it lies */
 	u64 want_tables;   /* put out the tables of blocks with an accessed page that another process may map, too */
 	u64 tables_used;   /* where the next table goes; the reader begins anew at 0 */
 	/* Set by the walk. */
@@ -300,22 +301,28 @@ static __always_inline u64 translate(struct walker *w, u64 address)
 
 /*
  * One candidate for the begin of the direct map. On x86 the page-global directory lies in the direct map and maps it, so
- * a candidate is right when walking with it translates the directory's address back to itself. On arm64 the tables of a
- * process map its own memory only, of which the reader knows a page.
+ * a candidate can be right when walking with it translates the directory's address back to itself. That rests upon one
+ * entry, and behind a wrong candidate lie the data of programs: a page of small integers has many that would do. So the
+ * reader's word has to be found, too. On arm64 the tables of a process map its own memory only.
  */
 static long try_direct_map(u32 i, void *context)
 {
 	struct search *search = context;
 	struct walker *w = &search->walker;
+	u64 word = 0, physical;
 
 	w->direct_map = (w->pgd & ~(GIANT - 1)) - ((u64)i << GIANT_SHIFT);
+	physical = translate(w, w->state->known_address);
 #ifdef __TARGET_ARCH_arm64
-	if (translate(w, w->state->known_address) != w->state->known_physical)
+	if (physical != w->state->known_physical)
 		return 0;
 #else
 	if (w->direct_map + translate(w, w->pgd) != w->pgd)
 		return 0;
 #endif
+	if (bpf_probe_read_kernel(&word, sizeof(word), (void *)(w->direct_map + physical)) ||
+	    word != w->state->known_word)
+		return 0;
 	search->found = w->direct_map;
 	return 1;
 }

@@ -27,7 +27,8 @@ DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
 TOP = (1 << 64) - 1
 _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
-    *("second_look", "page_frames", "asked", "about", "known_address", "known_physical", "want_tables", "tables_used"),
+    *("second_look", "page_frames", "asked", "about", "known_address", "known_word", "known_physical"),
+    *("want_tables", "tables_used"),
     *("used", "skipped", "tables_lost", "errors", "vmas", "foreign", "hugetlb", "changed"),
     *("anonymous", "mm", "exec_id", "next", "mappings"),
 )
@@ -43,7 +44,7 @@ _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = range(3)
 _WALK, _ASK = "walk", "ask"  # the programs
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
-_KNOWN = np.ones(1, np.uint64)
+_KNOWN = np.frombuffer(os.urandom(8), np.uint64).copy()  # a word that is nowhere else
 _KEY_KIND, _KEY_TABLE, _KEY_SHIFT = np.uint64(3), np.uint64(4), np.uint64(3)
 _PRESENT = np.uint64(1)  # of an entry of a page table
 _MAX_SEARCH_STEPS = 1 << 16  # 64 TiB of physical address space in steps of 1 GiB
@@ -181,10 +182,10 @@ class Walker:
         """By walking over no address of this process. The kernel has one direct map, so once is enough."""
         self._set("search_steps", _search_steps())
         for mask in physical_masks():
+            self._set("known_word", int(_KNOWN[0]))
+            self._set("known_address", _KNOWN.ctypes.data)
             if ARM64:
-                address, physical = _known_page()
-                self._set("known_address", address)
-                self._set("known_physical", physical)
+                self._set("known_physical", _known_physical())
             self._set("physical_mask", mask)
             self._set("direct_map", 0)
             self._set_part(0, 0)
@@ -429,8 +430,8 @@ def physical_masks() -> list[int]:
     return list(dict.fromkeys((mask, mask & ~(1 << 47), mask & ~(1 << 51))))
 
 
-def _known_page() -> tuple[int, int]:
-    """(address, physical address) of a word of this process.
+def _known_physical() -> int:
+    """The physical address of a word of this process.
 
     Raises OSError, and TrackerError where page frame numbers are hidden.
     """
@@ -440,7 +441,7 @@ def _known_page() -> tuple[int, int]:
     frame = entry & (1 << 55) - 1
     if not entry >> 63 or not frame:
         raise NotOnThisKernel("page frame numbers are hidden from this process (CAP_SYS_ADMIN)")
-    return address, frame << 12 | address & 0xFFF
+    return frame << 12 | address & 0xFFF
 
 
 def _search_steps() -> int:
