@@ -181,7 +181,7 @@ class Walker:
     def _find_direct_map(self) -> None:
         """By walking over no address of this process. The kernel has one direct map, so once is enough."""
         self._set("search_steps", _search_steps())
-        for mask in physical_masks():
+        for mask in 2 * physical_masks():  # the kernel may move the word's page in just that moment
             self._set("known_word", int(_KNOWN[0]))
             self._set("known_address", _KNOWN.ctypes.data)
             if ARM64:
@@ -424,7 +424,7 @@ def physical_masks() -> list[int]:
     does not.
     """
     if ARM64:  # above lie attributes of the entry, or bits of addresses beyond a PiB
-        return [(1 << 50) - 1 & ~0xFFF] * 3  # the page that is known may have moved meanwhile
+        return [(1 << 50) - 1 & ~0xFFF]
     found = re.search(r"address sizes\s*:\s*(\d+) bits physical", Path("/proc/cpuinfo").read_text())
     mask = (1 << int(found[1] if found else 52)) - 1 & ~0xFFF & (1 << 52) - 1
     return list(dict.fromkeys((mask, mask & ~(1 << 47), mask & ~(1 << 51))))
