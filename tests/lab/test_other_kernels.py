@@ -21,6 +21,8 @@ CHOSEN = {
         "proves_itself or instructions or small_loop or first_window or resident_pages or huge_page or zero_page or "
         "made_inaccessible or two_thousand or growth_loses or older_kernels"
     ),
+    "test_mappings.py": "every_change or allocator or whatever_changes",
+    "test_direct_map.py": "two_walkers",
     "test_flush.py": "both_flushes or either_flush or costs_the_target or longer_span",
     "test_rearm.py": (
         "every_window or not_touched_again or no_list_yet or files_and_shared or cannot_be_cleared or locked or "
