@@ -21,7 +21,6 @@ CHOSEN = {
         "proves_itself or instructions or small_loop or first_window or resident_pages or huge_page or zero_page or "
         "made_inaccessible or two_thousand or growth_loses or older_kernels"
     ),
-    "test_mappings.py": "every_change or allocator or whatever_changes",
     "test_direct_map.py": "two_walkers",
     "test_flush.py": "both_flushes or either_flush or costs_the_target or longer_span",
     "test_rearm.py": (
@@ -33,7 +32,7 @@ CHOSEN = {
     "test_referenced.py": "counts_exactly or flush_is_proved or exec",
     "test_kinds_of_memory.py": "hugetlb or shared",
     "test_disturbance.py": "real_limit",
-    "test_mappings.py": "noticed or table_is",
+    "test_mappings.py": "noticed or table_is or allocator or whatever_changes",
     "test_reclaim.py": "swapped_out",
     "test_damon.py": "real_kernel",
 }
