@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -193,7 +194,7 @@ class IdleTracker:
         found = pages.chosen(touched)
         reason = self._reason(pages, unknown)
         self._mark(held, touched)
-        cleared, maps = time.monotonic_ns(), held.maps
+        cleared = time.monotonic_ns()
         hugetlb = _starts_of(held.ranges, pages.numbers[pages.kinds == _HUGETLB])
         return PageWindow(
             found,
@@ -201,7 +202,7 @@ class IdleTracker:
             flush=self.flush,
             rearm=WORKING_SET,
             generation=held.generation,
-            maps=lambda: maps,
+            maps=partial(bytes, held.maps),
             walk_ns=walked - begin,
             rearm_ns=cleared - walked,
             clear_gap_ns=cleared - begin,

@@ -54,10 +54,8 @@ class MappingTable:
         return text
 
     def _places(self, mappings: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Where each of them lies among the known ones; -1: it is new."""
+        """Where each of them lies among the known ones, of which there are some; -1: it is new."""
         known = self._mappings
-        if not len(known):
-            return np.full(len(mappings), -1, np.intp)
         place = np.minimum(np.searchsorted(known[:, START], mappings[:, START]), len(known) - 1)
         return np.where((known[place] == mappings).all(axis=1), place, -1)
 
