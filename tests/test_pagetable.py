@@ -115,6 +115,7 @@ def test_the_verifier_looks_at_few_instructions(skeleton):
         assert {name: verified_instructions(fd) < 50_000 for name, fd in walker._program.programs.items()} == {
             "walk": True,
             "ask": True,
+            "walk_extents": True,
         }
     finally:
         walker.close()

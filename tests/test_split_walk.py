@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from contextlib import closing
@@ -12,10 +13,12 @@ import pytest
 
 from memtui.pageset import PageSet
 from memtui.probes.pages import hands, rearm, split_walk
+from memtui.probes.pages.flush import Handle
 from memtui.probes.pages.hands import Hands
 from memtui.probes.pages.pagetable import PageTableTracker
 from memtui.probes.pages.split_walk import SplitWalker
 from memtui.probes.pages.walk import Walker
+from memtui.probes.pause import Pauser
 from tests.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable
 
 HANDS = 3
@@ -153,6 +156,97 @@ def test_what_is_asked_beside_the_walk_is_what_is_asked_after_it(eager, target):
         split.close()
 
 
+# Beside one another: a file, and private memory in the same block of 2 MiB and far from it.
+_BESIDE = (
+    "a = anonymous(1024, align=1 << 21); v = view(a, 1024); f = open('/usr/bin/env', 'rb'); "
+    "libc.mmap(ctypes.c_void_p(a + 100 * 4096), 8 * 4096, 1, 0x12, f.fileno(), 0); b = anonymous(9000); "
+    "w = view(b, 9000); c = view(a + 100 * 4096, 8); v[:100] = 1; c[::2].sum(); v[108::3] = 1; w[::5] = 1; answer = a"
+)
+
+
+def test_what_a_walk_leaves_out_is_found_without_the_lock(target):
+    """Also where there is too little room at first, and in a block that a file shares with private memory."""
+    shared_block = target.do(_BESIDE) >> 21
+    for want_resident in (True, False):
+        with closing(Walker(slots=8)) as walker, Pauser().paused(target.pid):
+            files = walker.walk(target.pid, want_resident=want_resident, leave_anonymous=True)
+            rest = walker.walk_extents(target.pid, files.anonymous, want_resident=want_resident)
+            again = walker.walk_extents(target.pid, files.anonymous, want_resident=want_resident)
+            whole = walker.walk(target.pid, want_resident=want_resident)
+        assert (rest.errors, rest.changed, rest.mappings) == (0, 0, None)
+        assert shared_block in files.pages.blocks, "a file lies in it"
+        assert shared_block in rest.pages.blocks
+        assert rest.pages.page_count >= 1800
+        assert rest.pages.difference(again.pages).page_count <= 50, "DAMON, where it runs, takes some marks"
+        assert_same(whole.pages, files.pages.union(rest.pages), but=100)
+        if want_resident:
+            assert_same(whole.resident, files.resident.union(rest.resident), but=0)
+        for side in (0, 1):
+            assert np.array_equal(files.anonymous[side], whole.anonymous[side])
+        assert np.array_equal(files.mappings, whole.mappings)
+
+
+def assert_same(one: PageSet, other: PageSet, *, but: int) -> None:
+    assert one.difference(other).touch_count + other.difference(one).touch_count <= but
+
+
+def test_files_are_cleared_while_the_rest_is_read(target):
+    """What is found is what a walk finds; what was asked is answered, of files before they are cleared."""
+    target.do(_BESIDE)
+    handle, split = Handle.open(target.pid), SplitWalker(Walker())
+    began: list[str] = []
+
+    def clear():
+        began.append("clear")
+        return split.hands.beside(handle.clear_mapped_files)
+
+    for ask in (False, True):
+        with Pauser().paused(target.pid):
+            whole = split.first.walk(target.pid, want_resident=True)
+            known = PageSet.from_blocks(whole.resident.blocks, whole.resident.bits)
+            half = len(known.blocks) // 2
+            parts = tuple(
+                PageSet(known.blocks[part], known.bits[part], known.huge, known.giant)
+                for part in (slice(None, half), slice(half, None))
+            )
+            expected = split.first.noted(target.pid, known)
+            split.prepare(2)
+            walk, noted, clearing = split.walk_and_clear(
+                target.pid, clear, want_resident=True, ask=parts if ask else None
+            )
+            clearing.result()
+            after = split.first.walk(target.pid)
+        assert_same(whole.pages, walk.pages, but=100)
+        assert_same(whole.resident, walk.resident, but=0)
+        assert expected.difference(noted).touch_count == 0 if ask else noted.touch_count == 0
+        files = split.first.walk(target.pid, leave_anonymous=True).pages
+        assert files.page_count < whole.pages.page_count
+        assert after.pages.page_count < walk.pages.page_count, "marks of files are gone"
+    assert began == ["clear", "clear"]
+    split.close()
+    handle.close()
+
+
+def test_an_error_beside_the_clearing_waits_for_its_end(target):
+    """Whoever lets the target go after it must not have somebody clear its marks then."""
+    ended = threading.Event()
+    split = SplitWalker(Walker())
+
+    def slow() -> None:
+        time.sleep(0.1)
+        ended.set()
+
+    def clear():
+        os.kill(target.pid, signal.SIGKILL)
+        target.wait_for_end()
+        return split.hands.beside(slow)
+
+    with pytest.raises(ProcessLookupError):
+        split.walk_and_clear(target.pid, clear, want_resident=False)
+    assert ended.is_set()
+    split.close()
+
+
 @pytest.mark.parametrize("kind", ["full", "working-set"])
 @pytest.mark.parametrize(("pages", "touched"), [(20000, 17), (65536, 5000), (65536, 65536)])
 def test_every_window_is_exact(eager, target, kind, pages, touched):
@@ -189,7 +283,7 @@ def test_what_was_opened_ahead_sees_what_is_touched_afterwards(eager, target):
         for _ in range(3):
             split.open_ahead(target.pid, ())
             split.open_ahead(target.pid, ())
-            assert descriptors() == linked + 1
+            assert descriptors() == linked + 1, "no question was asked yet"
         target.do("v[:] = 1")
         assert first.walk(target.pid).pages.page_count >= before + 3900, "DAMON, where it runs, takes some marks"
         split.open_ahead(target.pid, ())

@@ -86,13 +86,14 @@ struct walk_state {
 	u64 direct_map;	   /* where the kernel maps physical address 0; found when 0, kept by the reader */
 	u64 second_look;   /* somebody else clears accessed bits: find the page frames and ask them about leaves */
 	u64 page_frames;   /* the struct page of physical address 0; found when 0, kept by the reader */
-	u64 asked;	   /* questions to answer */
+	u64 asked;	   /* questions to answer, or extents to read */
 	u64 about;	   /* what is asked */
 	u64 known_address; /* a word of the first process that is walked, ... */
 	u64 known_word;	   /* ... what it holds, ... */
 	u64 known_physical; /* ... and on arm64 where it lies */
 	u64 want_tables;   /* put out the tables of blocks with an accessed page that another process may map, too */
 	u64 tables_used;   /* where the next table goes; the reader begins anew at 0 */
+	u64 leave_anonymous; /* so many mappings of that kind are noted, and not read */
 	/* Set by the walk. */
 	u64 used;	   /* slots filled */
 	u64 skipped;	   /* slots that did not fit */
@@ -196,7 +197,7 @@ struct {
 	__uint(max_entries, 16);
 	__type(key, u32);
 	__type(value, struct extent);
-} anonymous SEC(".maps"); /* private anonymous memory that reclaim could take */
+} anonymous SEC(".maps"); /* private anonymous memory that reclaim could take; set by the reader for walk_extents */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -641,6 +642,28 @@ static long step(u32 i, void *context)
 	return 0;
 }
 
+/* What of [start, end) the reader asked for and no earlier range has reported, in whole blocks. */
+static __always_inline void read_range(struct walker *w, u64 start, u64 end)
+{
+	struct walk_state *s = w->state;
+	u64 first;
+
+	if (start < s->low)
+		start = s->low;
+	if (end > s->high)
+		end = s->high;
+	first = start & ~(BLOCK - 1);
+	/* Ranges that share a block: the first one has reported it. */
+	if (first < s->next)
+		first = s->next;
+	if (first >= end)
+		return;
+	w->address = first;
+	w->end = end;
+	bpf_loop(1 << 23, step, w, 0);
+	s->next = w->address;
+}
+
 struct answering {
 	struct walker *walker;
 	struct table *table;
@@ -789,6 +812,13 @@ static __always_inline void note_mapping(struct walk_state *s, struct vm_area_st
 	s->mappings++;
 }
 
+/* Private anonymous memory that reclaim could take, where the reader wants to look. */
+static __always_inline bool is_anonymous(struct walk_state *s, struct vm_area_struct *vma)
+{
+	return !vma->vm_ops && !(vma->vm_flags & (VMA_HUGETLB | VMA_LOCKED | VMA_IO | VMA_MIXEDMAP)) &&
+	       vma->vm_start < s->high && vma->vm_end > s->low;
+}
+
 SEC("iter/task_vma")
 int walk(struct bpf_iter__task_vma *context)
 {
@@ -796,7 +826,7 @@ int walk(struct bpf_iter__task_vma *context)
 	struct vm_area_struct *vma = context->vma;
 	struct mm_struct *mm;
 	struct walk_state *s;
-	u64 start, first, end, flags;
+	u64 flags, end;
 	u32 zero = 0;
 
 	if (!task || !vma)
@@ -845,30 +875,48 @@ int walk(struct bpf_iter__task_vma *context)
 	if (flags & VMA_PFNMAP)
 		return 0;
 	w.frozen = flags & VMA_HUGETLB;
-	start = vma->vm_start;
+	w.start = vma->vm_start;
+	w.shared = flags & VMA_SHARED;
 	end = vma->vm_end;
-	if (start < s->low)
-		start = s->low;
-	if (end > s->high)
-		end = s->high;
-	first = start & ~(BLOCK - 1);
-	/* Mappings that share a block: the first one has reported it. */
-	if (first < s->next)
-		first = s->next;
-	if (first < end) {
-		w.address = first;
-		w.end = end;
-		w.start = vma->vm_start;
-		w.shared = flags & VMA_SHARED;
-		bpf_loop(1 << 23, step, &w, 0);
-		s->next = w.address;
-	}
-	/* After the loop: older verifiers go through it once more for every way that leads to it. */
-	if (flags & VMA_HUGETLB)
+	if (is_anonymous(s, vma) && s->anonymous < s->leave_anonymous)
+		end = vma->vm_start;
+	/* Older verifiers go through the loop once for every way that leads to it, so all is asked once more after it. */
+	barrier_var(end);
+	read_range(&w, vma->vm_start, end);
+	barrier();
+	if (vma->vm_flags & VMA_HUGETLB)
 		note(&hugetlb, &s->hugetlb, vma->vm_start, vma->vm_end);
-	else if (!vma->vm_ops && !(flags & (VMA_LOCKED | VMA_IO | VMA_MIXEDMAP)) && start < end)
+	else if (is_anonymous(s, vma))
 		note(&anonymous, &s->anonymous, vma->vm_start, vma->vm_end);
 	return 0;
+}
+
+/*
+ * The memory of a task, without its lock, once: the other threads have nothing to add; other processes are met where the
+ * kernel ignores the link's task. False: there is nothing to do.
+ */
+static __always_inline bool enter(struct walker *w, struct walk_state *s, struct task_struct *task)
+{
+	u64 mm;
+
+	if (!s || (s->tgid && s->tgid != (u64)task->tgid))
+		return false;
+	mm = (u64)BPF_CORE_READ(task, mm);
+	if (!mm || s->mm == mm)
+		return false;
+	if (s->mm) {
+		s->foreign++;
+		return false;
+	}
+	s->mm = mm;
+	s->vmas = 1;
+	s->exec_id = task->self_exec_id;
+	w->pgd = (u64)BPF_CORE_READ(task, mm, pgd);
+	w->direct_map = s->direct_map;
+	w->mask = s->physical_mask;
+	w->five_levels = (w->pgd >> 48) != 0xffff;
+	w->state = s;
+	return s->direct_map;
 }
 
 /* Answers questions about pages. Not in the walk, which the kernel calls for every mapping. */
@@ -876,35 +924,46 @@ SEC("iter/task")
 int ask(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
+	struct walker w = {};
 	struct walk_state *s;
-	u64 mm;
 	u32 zero = 0;
 
-	if (!task)
-		return 0;
 	s = bpf_map_lookup_elem(&state, &zero);
-	if (!s || (s->tgid && s->tgid != (u64)task->tgid))
-		return 0;
-	mm = (u64)BPF_CORE_READ(task, mm);
-	/* The other threads have nothing to add; other processes are met where the kernel ignores the link's task. */
-	if (!mm || s->mm == mm)
-		return 0;
-	if (s->mm) {
-		s->foreign++;
-		return 0;
-	}
-	s->mm = mm;
-	s->vmas = 1;
-	s->exec_id = task->self_exec_id;
-
-	struct walker w = {
-		.pgd = (u64)BPF_CORE_READ(task, mm, pgd),
-		.direct_map = s->direct_map,
-		.mask = s->physical_mask,
-		.state = s,
-	};
-	w.five_levels = (w.pgd >> 48) != 0xffff;
-	if (s->direct_map && (s->page_frames || s->about == ABOUT_ACCESSED))
+	if (task && enter(&w, s, task) && (s->page_frames || s->about == ABOUT_ACCESSED))
 		bpf_loop(s->asked, answer, &w, 0);
+	return 0;
+}
+
+static long read_extent(u32 i, void *context)
+{
+	struct extent *extent = bpf_map_lookup_elem(&anonymous, &i);
+	struct walker *w = context;
+
+	if (!extent)
+		return 1;
+	w->start = extent->start;
+	read_range(w, extent->start, extent->end);
+	return 0;
+}
+
+/*
+ * What walk() has left out, in a process that stands still, so that nothing of it comes or goes: without the lock, which
+ * the kernel holds against all readers while it clears mapped files.
+ */
+SEC("iter/task")
+int walk_extents(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct walker w = {};
+	struct walk_state *s;
+	u32 zero = 0;
+
+	s = bpf_map_lookup_elem(&state, &zero);
+	if (!task || !enter(&w, s, task))
+		return 0;
+	bpf_loop(s->asked, read_extent, &w, 0);
+	/* It was killed meanwhile: what was read may be anything. */
+	if ((u64)BPF_CORE_READ(task, mm) != s->mm)
+		s->errors++;
 	return 0;
 }

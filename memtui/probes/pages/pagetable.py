@@ -18,10 +18,12 @@ from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.bpf import BpfError, Skeleton
 from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
+from memtui.probes.pages.hands import Asked
 from memtui.probes.pages.mapping_table import MappingTable
 from memtui.probes.pages.observers import other_observers
 from memtui.probes.pages.own_pages import misjudged, other_pages, own_pages
 from memtui.probes.pages.rearm import Rearmed, Rearmer
+from memtui.probes.pages.recent_pages import RecentPages
 from memtui.probes.pages.split_walk import SplitWalker
 from memtui.probes.pages.walk import DEFAULT_SLOTS, Walk, Walker, blocks_of
 from memtui.probes.vmas import read_maps
@@ -31,9 +33,6 @@ NAME = "pagetable"
 _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
-_RECENT_PAGES = 32768
-_FIRST_PAGES = 8 * _RECENT_PAGES  # asked about once
-_RECENT_WINDOWS = 4  # a page not touched for 4 to 8 windows is not asked about again
 
 
 @dataclass(slots=True, eq=False)
@@ -43,27 +42,13 @@ class _Held:
     handle: Handle
     address_space: tuple[int, int]
     thinned: bool  # most marks were cleared before the first pause
+    recent: RecentPages
     table: MappingTable = field(default_factory=MappingTable)
     begun: bool = False
     generation: int = 0
     resident_pages: int = 0
     cuts: tuple[int, ...] = ()  # where another walker goes on
     unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose marks could not be cleared
-    touched: PageSet | None = None  # of the last window, not among the following yet
-    recent: PageSet = field(default_factory=PageSet.empty)  # touched in the last windows, the newest half ...
-    earlier: PageSet = field(default_factory=PageSet.empty)  # ... and the one before it
-    known: PageSet = field(default_factory=PageSet.empty)  # both; in the first window, what was touched before it
-    recent_windows: int = 0
-
-    def take_in(self) -> None:
-        """Add what the last window saw to the recent ones. It takes a while: best when nothing is paused."""
-        if self.touched is None:
-            return
-        self.recent_windows += 1
-        if self.recent_windows % _RECENT_WINDOWS == 0:
-            self.earlier, self.recent = self.recent, PageSet.empty()
-        self.recent = self.recent.union(self.touched)
-        self.known, self.touched = self.earlier.union(self.recent), None
 
 
 class PageTableTracker:
@@ -162,14 +147,9 @@ class PageTableTracker:
             handle.close()
             self._walker.forget(pid)
             raise
-        held = self._held[pid] = _Held(handle, walk.address_space, thinned)
+        held = self._held[pid] = _Held(handle, walk.address_space, thinned, RecentPages(walk.pages))
         self._note_resident(held, walk)
         self._split.prepare(1 + len(held.cuts))
-        # What was touched before may be all that is resident: too much to ask about in every window.
-        if walk.pages.page_count <= _RECENT_PAGES:
-            held.recent = held.known = walk.pages
-        elif walk.pages.page_count <= _FIRST_PAGES:
-            held.known = walk.pages
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency.
@@ -181,7 +161,7 @@ class PageTableTracker:
         held = self._held[pid]
         try:
             if held.thinned:
-                self._read(held, pid)
+                self._read(held, pid)  # not noted: the first window asks about all that was touched before
                 # How much of all that was ever touched could not be cleared singly says nothing about a window.
                 self._rearmer.forget(pid)
             else:
@@ -192,7 +172,7 @@ class PageTableTracker:
         except BaseException:
             self.forget(pid)
             raise
-        held.begun, held.touched = True, None  # the first window asks about all that was touched before
+        held.begun = True
 
     def begin_round(self, processes: int) -> None:
         """Of several processes, the page frames behind touched pages will be told. Nothing should be paused."""
@@ -201,7 +181,7 @@ class PageTableTracker:
             self._walker.begin_round()
         if self._walker.second_look:
             for held in self._held.values():
-                held.take_in()
+                held.recent.take_in()
         self._split.prepare(1 + max((len(held.cuts) for held in self._held.values()), default=0))
         for pid, held in self._held.items():
             self._split.open_ahead(pid, held.cuts)
@@ -221,7 +201,8 @@ class PageTableTracker:
         begin, unknown = time.monotonic_ns(), held.unknown
         walk, pages, done, walked = self._read(held, pid, want_resident=want_resident, want_tables=self._several)
         cleared = time.monotonic_ns()
-        unknown_bytes = pages.size_bytes - pages.difference(unknown).size_bytes if unknown.touch_count else 0
+        held.recent.note(pages, walk)
+        unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # of what was touched
 
         hugetlb = walk.hugetlb[0].tolist()
         reason = f"{walk.errors} page tables could not be read" if walk.errors else ""
@@ -246,32 +227,42 @@ class PageTableTracker:
         self, held: _Held, pid: int, *, want_resident: bool = False, want_tables: bool = False
     ) -> tuple[Walk, PageSet, Rearmed, int]:
         """Read the marks, flush, clear them: what was met, what was touched, what was done, when the reading ended."""
-        if self._walker.second_look:
-            held.take_in()
-        walk, noted = self._split.walk(
-            pid,
-            held.cuts,
-            want_resident=want_resident,
-            want_tables=want_tables,
-            # Only lately touched ones are asked: all would cost too much.
-            ask=held.known if self._walker.second_look else None,
-        )
-        if walk.address_space != held.address_space:
-            # A new address space begins without marks, so what is marked was touched since the exec.
-            held.address_space = walk.address_space
-            held.generation += 1
-            held.touched, held.recent = None, PageSet.empty()
-            held.known = held.earlier = held.unknown = noted = held.recent
-        self._note_resident(held, walk)
+        recent = held.recent if self._walker.second_look else None
+        if recent is not None:
+            recent.take_in()
+        files: Asked[None] | None = None
+        ahead = self._rearmer.clears_ahead(pid)
+        if ahead and not (want_tables or held.cuts) and self._walker.restricted:
+            walk, noted, files = self._split.walk_and_clear(
+                pid,
+                partial(self._rearmer.clear_ahead, held.handle),
+                want_resident=want_resident,
+                ask=(recent.in_files, recent.elsewhere) if recent is not None else None,
+            )
+        else:
+            walk, noted = self._split.walk(
+                pid,
+                held.cuts,
+                want_resident=want_resident,
+                want_tables=want_tables,
+                ask=recent.known if recent is not None else None,
+            )
+            if ahead:
+                files = self._rearmer.clear_ahead(held.handle)
         walked = time.monotonic_ns()
-        files = self._rearmer.clear_ahead(held.handle)
         try:
+            if walk.address_space != held.address_space:
+                # A new address space begins without marks, so what is marked was touched since the exec.
+                held.address_space = walk.address_space
+                held.generation += 1
+                held.recent, held.unknown, noted = RecentPages(), PageSet.empty(), PageSet.empty()
+            self._note_resident(held, walk)
             pages = walk.pages.union(noted)
             done = self._rearmer.rearm(held.handle, walk, pages, noted, held.resident_pages, files)
         finally:
             if files is not None:
                 files.wait()
-        held.touched, held.unknown = pages, done.unknown
+        held.unknown = done.unknown
         return walk, pages, done, walked
 
     def _table(self, held: _Held, walk: Walk, *, anew: bool) -> Callable[[], bytes]:

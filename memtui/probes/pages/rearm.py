@@ -56,7 +56,7 @@ _FLUSHING_PAGES = FULL_FLUSH_PAGES + 2 * (2 * _LANE_PAGES - 1)
 _UNKNOWN_SHARE, _UNKNOWN_BYTES = 0.01, 8 * PAGE_BYTES  # more than both is cleared in full
 _PAGE_COST, _RANGE_COST = 1.5, 20  # of MADV_COLD, where clear_refs takes 1 for a page (measured: 85 ns, 1.1 us, 57 ns)
 _HAND_GAIN = 0.6  # of every CPU more that clears at once (measured with two: 0.6 to 1.2)
-_PART_COST = 20_000  # that is worth another thread: some ms
+_PART_COST = 10_000  # that is worth another thread: half a ms
 THIN_PAGES = 1 << 18  # a GiB: less is cleared in full within some 15 ms
 _HOPELESS_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
 _REST_WINDOWS = 16  # so many windows go by before it is tried again
@@ -136,15 +136,17 @@ class Rearmer:
         self._clear(handle.pidfd, cut((starts[there], ends[there])))
         return True
 
-    def clear_ahead(self, handle: Handle) -> Asked[None] | None:
-        """Begin to clear what is marked in mapped files, before it is known what is, where that is likely to be wanted.
+    def clears_ahead(self, pid: int) -> bool:
+        """Whether marks in mapped files can be cleared before it is known what else is marked, as they will have to be.
 
-        Between the last look at the marks and ``rearm``, while the target stands still. To be waited for.
+        By another thread, and only while the target stands still.
         """
         if not (self._paused and self._allowed and self._hands.count > 1):
-            return None
-        if handle.pid in self._rest or handle.pid not in self._with_files:
-            return None
+            return False
+        return pid in self._with_files and pid not in self._rest
+
+    def clear_ahead(self, handle: Handle) -> Asked[None]:
+        """Begin with that, after the last look at these marks and before ``rearm``. To be waited for."""
         return self._hands.beside(handle.clear_mapped_files)
 
     def rearm(

@@ -1,7 +1,11 @@
-"""Reads the page tables of a large process in several parts at once: a walk is by address, and waits for memory."""
+"""Reads page tables in parts, at once with one another or with the clearing of what was read.
+
+A walk waits for memory most of the time.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -9,7 +13,7 @@ import numpy as np
 
 from memtui.pageset import BLOCK_SHIFT, PageSet
 from memtui.probes.pages.bpf import Skeleton
-from memtui.probes.pages.hands import Hands
+from memtui.probes.pages.hands import Asked, Hands
 from memtui.probes.pages.walk import TOP, Extents, Walk, Walker
 
 _PART_TABLES = 1024  # 2 GiB: waking an idle CPU takes longer than it saves for less (measured)
@@ -34,7 +38,7 @@ class SplitWalker:
         Raises OSError and TrackerError as every walker.
         """
         if self.first.second_look and self.hands.count > 1:
-            parts += 1  # asks meanwhile
+            parts += 1  # to ask meanwhile
         while len(self._walkers) < parts:
             self._walkers.append(Walker(self._skeleton, slots=self.first.slots))
         for other in self._walkers[1:]:
@@ -74,6 +78,46 @@ class SplitWalker:
             asked.wait()
         return walked, asked.result()
 
+    def walk_and_clear(
+        self,
+        pid: int,
+        clear: Callable[[], Asked[None]],
+        *,
+        want_resident: bool,
+        ask: tuple[PageSet, PageSet] | None = None,
+    ) -> tuple[Walk, PageSet, Asked[None]]:
+        """As ``walk``, where another thread can clear the marks in mapped files as soon as those were read.
+
+        Args:
+            pid: of the process, which stands still.
+            clear: begins that. It may hold the lock of all mappings: what is left to be read does not need it.
+            want_resident: pages that are there, too.
+            ask: as ``walk``; those that may lie in mapped files, and others.
+
+        Returns:
+            as ``walk``, and what ``clear`` began, to be waited for.
+        """
+        noted = PageSet.empty()
+        asked = None
+        if ask is not None and len(self._walkers) > 1:
+            asked = self.hands.beside(partial(self._walkers[-1].noted, pid, ask[0]))
+        try:
+            files = self.first.walk(pid, want_resident=want_resident, leave_anonymous=True)
+        finally:
+            if asked is not None:
+                asked.wait()
+        if ask is not None:
+            noted = asked.result() if asked is not None else self.first.noted(pid, ask[0])
+        clearing = clear()
+        try:
+            rest = self.first.walk_extents(pid, files.anonymous, want_resident=want_resident)
+            if ask is not None:
+                noted = noted.union(self.first.noted(pid, ask[1]))
+            return _both(files, rest), noted, clearing
+        except BaseException:
+            clearing.wait()
+            raise
+
     def marked(self, pid: int, pages: PageSet) -> PageSet:
         """As ``Walker.marked``."""
         parts = min(len(self._walkers), self.hands.count, len(pages.blocks) // _PART_TABLES)
@@ -111,6 +155,20 @@ def joined(walks: list[Walk]) -> Walk:
         errors=sum(walk.errors for walk in walks),
         anonymous=_either([walk.anonymous for walk in walks]),
         hugetlb=_either([walk.hugetlb for walk in walks]),
+    )
+
+
+def _both(files: Walk, rest: Walk) -> Walk:
+    """The walk over all of a process, from one that left out anonymous memory and one over that."""
+    resident = None
+    if files.resident is not None and rest.resident is not None:
+        resident = files.resident.union(rest.resident)
+    return replace(
+        files,
+        pages=files.pages.union(rest.pages),  # a block with mappings of both kinds is in both
+        resident=resident,
+        changed=files.changed + rest.changed,
+        errors=files.errors + rest.errors,
     )
 
 

@@ -28,7 +28,7 @@ TOP = (1 << 64) - 1
 _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
     *("second_look", "page_frames", "asked", "about", "known_address", "known_word", "known_physical"),
-    *("want_tables", "tables_used"),
+    *("want_tables", "tables_used", "leave_anonymous"),
     *("used", "skipped", "tables_lost", "errors", "vmas", "foreign", "hugetlb", "changed"),
     *("anonymous", "mm", "exec_id", "next", "mappings"),
 )
@@ -41,7 +41,8 @@ _QUESTIONS = 2048  # blocks that are asked about at once
 _MAPPINGS = 65536  # no process has more, unless vm.max_map_count was raised
 _HUGETLB = 4096  # mappings of that kind that are told apart
 _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = range(3)
-_WALK, _ASK = "walk", "ask"  # the programs
+_WALK, _EXTENTS, _ASK = "walk", "walk_extents", "ask"  # the programs
+_RUNS_AHEAD = {_WALK: 1, _EXTENTS: 1, _ASK: 2}  # that a window needs
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
 _KNOWN = np.frombuffer(os.urandom(8), np.uint64).copy()  # a word that is nowhere else
@@ -130,7 +131,7 @@ class Walker:
         self._skeleton = skeleton or Skeleton.read()
         self._restrict = restrict
         self._links: dict[tuple[int, str], int] = {}  # by process and program; process 0: a link that visits every one
-        self._ahead: dict[tuple[int, str], int] = {}  # iterators that were opened before they are needed
+        self._ahead: dict[tuple[int, str], list[int]] = {}  # iterators that were opened before they are needed
         self._spent: list[int] = []  # those of them that ran
         self._program: Program | None = None
         self._next_table = self._tables_missing = 0  # where the next one goes; those that did not fit in this round
@@ -210,16 +211,18 @@ class Walker:
         self._next_table = self._tables_missing = 0
 
     def open_ahead(self, pid: int) -> None:
-        """Open what the next walk and the next question of a process run on. Nothing should be paused.
+        """Open what the next walk and the next questions of a process run on. Nothing should be paused.
 
         Opening and closing take about a tenth of a millisecond together, more than a small process is walked in.
         """
         self._close_spent()
-        for program in (_WALK, _ASK):
+        for program, wanted in _RUNS_AHEAD.items():
             key = pid if self._restrict else 0, program
-            if key in self._links and key not in self._ahead:
+            if key in self._links:
+                opened = self._ahead.setdefault(key, [])
                 with suppress(BpfError):  # who needs it opens it, and says what is wrong
-                    self._ahead[key] = open_iterator(self._links[key])
+                    while len(opened) < wanted:
+                        opened.append(open_iterator(self._links[key]))
 
     def _close_spent(self) -> None:
         for fd in self._spent:
@@ -227,29 +230,69 @@ class Walker:
         self._spent.clear()
 
     def walk(
-        self, pid: int, *, want_resident: bool = False, want_tables: bool = False, low: int = 0, high: int = TOP
+        self,
+        pid: int,
+        *,
+        want_resident: bool = False,
+        want_tables: bool = False,
+        leave_anonymous: bool = False,
+        low: int = 0,
+        high: int = TOP,
     ) -> Walk:
         """Accessed pages of a process in ``[low, high)``, rounded out to 2 MiB.
+
+        Args:
+            pid: of the process.
+            want_resident: pages that are there, too.
+            want_tables: page tables, too.
+            leave_anonymous: without the mappings in ``Walk.anonymous``, but for blocks of 2 MiB that others share.
+            low: where it begins.
+            high: where it ends.
 
         Raises:
             ProcessLookupError: the process ended.
             TrackerError: no mapping was met, so nothing is known.
         """
+        self._set("leave_anonymous", _MAPPINGS if leave_anonymous else 0)
         while True:
             self._set_part(low, high)
             self._set("want_resident", int(want_resident))
             self._set("want_tables", int(want_tables))
             self._visit(pid)
-            skipped = self._get("skipped")
-            if not skipped:
+            if not self._grew():
                 break
-            # Nothing was lost but time: with more room, walk again. Tables that others hold stay in the old memory.
-            self._load((self._get("used") + skipped) * 5 // 4, len(self._tables))
         # Tables are not worth the tenth of a second that loading adds to a pause: there is room in the next round.
         lost = self._get("tables_lost")
         self._tables_missing += lost
         first_table, self._next_table = self._next_table, self._get("tables_used")
         return self._result(want_resident, first_table if want_tables and not lost else None)
+
+    def walk_extents(self, pid: int, extents: Extents, *, want_resident: bool = False) -> Walk:
+        """Accessed pages of a process that stands still, in the 2 MiB around these; says nothing of its mappings.
+
+        For what a walk has left out. It needs no lock that somebody may hold. Raises as ``walk``.
+        """
+        count = len(extents[0])
+        while True:
+            self._anonymous[:count, 0], self._anonymous[:count, 1] = extents
+            self._set_part(0, TOP)
+            self._set("want_resident", int(want_resident))
+            self._set("want_tables", 0)
+            self._set("asked", count)
+            self._visit(pid, _EXTENTS)
+            if not self._grew():
+                break
+        return self._result(want_resident, None)
+
+    def _grew(self) -> bool:
+        """Have more room if what was met did not fit. Nothing was lost but time then.
+
+        Tables that others hold stay in the old memory.
+        """
+        skipped = self._get("skipped")
+        if skipped:
+            self._load((self._get("used") + skipped) * 5 // 4, len(self._tables))
+        return bool(skipped)
 
     @property
     def restricted(self) -> bool:
@@ -317,17 +360,16 @@ class Walker:
             self._load(slots, len(self._tables))
 
     def forget(self, pid: int) -> None:
-        for program in (_WALK, _ASK):
-            for opened in (self._ahead, self._links):
-                if (fd := opened.pop((pid, program), None)) is not None:
-                    os.close(fd)
+        for program in _RUNS_AHEAD:
+            for fd in self._ahead.pop((pid, program), ()):
+                os.close(fd)
+            if (link := self._links.pop((pid, program), None)) is not None:
+                os.close(link)
 
     def close(self) -> None:
         self._close_spent()
-        for opened in (self._ahead, self._links):
-            for fd in opened.values():
-                os.close(fd)
-            opened.clear()
+        for pid in {pid for pid, _ in self._links}:
+            self.forget(pid)
         if self._program:
             self._program.close()
             self._program = None
@@ -363,7 +405,8 @@ class Walker:
         if link not in self._links:
             pid, program = link
             self._links[link] = self._program.attach(program, pid)
-        if (fd := self._ahead.pop(link, None)) is not None:
+        if opened := self._ahead.get(link):
+            fd = opened.pop()
             self._spent.append(fd)
             run_iterator(fd)
             return

@@ -1,0 +1,97 @@
+"""Which pages are asked about where another observer takes marks away: those of the last windows, by what is mapped."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.pageset import PageSet
+from memtui.probes.pages.recent_pages import RecentPages
+
+BLOCK = 1 << 21
+
+
+def walk(mappings, anonymous=()):
+    """Of (start, end) of all mappings, and which of them are private anonymous memory."""
+    table = np.array([(start, end, 0, 0) for start, end in mappings], np.uint64).reshape(-1, 4)
+    chosen = np.array([mappings[n] for n in anonymous], np.uint64).reshape(-1, 2)
+    return SimpleNamespace(mappings=table, anonymous=(chosen[:, 0], chosen[:, 1]))
+
+
+def pages(*numbers) -> PageSet:
+    return PageSet.from_pages(numbers)
+
+
+def test_a_page_is_known_for_four_to_eight_windows():
+    asked = []
+    for windows_before in range(4):
+        recent = RecentPages()
+        for n in range(windows_before + 1):
+            recent.note(pages(7) if n == windows_before else pages(), walk([]))
+            recent.take_in()
+        asked.append(0)
+        while recent.known.page_count:
+            asked[-1] += 1
+            recent.note(pages(), walk([]))
+            recent.take_in()
+    assert sorted(asked) == [5, 6, 7, 8]
+
+
+def test_what_was_touched_before_the_first_window_is_known_unless_it_is_too_much():
+    assert RecentPages(pages(1, 2)).known.page_count == 2
+    assert RecentPages(pages(1, 2)).in_files.page_count == 2, "what is mapped there is not known yet"
+    once = RecentPages(PageSet.from_pages(np.arange(40_000)))
+    assert once.known.page_count == 40_000
+    once.note(pages(50_000), walk([]))
+    once.take_in()
+    assert once.known.page_count == 1
+    assert RecentPages(PageSet.from_pages(np.arange(300_000))).known.page_count == 0
+
+
+def test_nothing_is_taken_in_twice():
+    recent = RecentPages()
+    recent.note(pages(7), walk([]))
+    for _ in range(20):
+        recent.take_in()
+    assert recent.known.page_count == 1
+
+
+def test_a_block_with_a_file_in_it_is_asked_about_before_files_are_cleared():
+    file, heap, far = (3 * BLOCK - 4096, 3 * BLOCK + 4096), (3 * BLOCK + 4096, 5 * BLOCK), (9 * BLOCK, 10 * BLOCK)
+    recent = RecentPages()
+    recent.note(pages(2 * 512, 3 * 512, 4 * 512, 9 * 512, 20 * 512), walk([file, heap, far], anonymous=(1, 2)))
+    recent.take_in()
+    assert (recent.in_files.blocks.tolist(), recent.elsewhere.blocks.tolist()) == ([2, 3], [4, 9, 20])
+    unknown = walk([file])
+    unknown.mappings = None
+    recent.note(pages(), unknown)
+    recent.take_in()
+    assert recent.in_files.page_count == 5
+
+
+@given(
+    st.lists(st.integers(0, 40 * 512), min_size=1),
+    st.lists(st.tuples(st.integers(0, 40 * 512), st.integers(1, 1500), st.booleans()), max_size=8),
+)
+def test_by_mapping_is_as_looked_up_one_by_one(numbers, drawn):
+    mappings, anonymous, at = [], [], 0
+    for gap, length, is_anonymous in drawn:
+        start = at + gap
+        at = start + length
+        if is_anonymous:
+            anonymous.append(len(mappings))
+        mappings.append((start << 12, at << 12))
+    recent = RecentPages()
+    recent.note(pages(*numbers), walk(mappings, anonymous))
+    recent.take_in()
+    others = [mapping for n, mapping in enumerate(mappings) if n not in anonymous]
+    beside = {
+        number
+        for number in numbers
+        if any(start < ((number >> 9) + 1) * BLOCK and end > (number >> 9) * BLOCK for start, end in others)
+    }
+    assert set(recent.in_files.pages().tolist()) == beside
+    assert set(recent.elsewhere.pages().tolist()) == set(numbers) - beside
