@@ -118,10 +118,13 @@ def test_one_that_does_not_stop_costs_the_others_no_window(tmp_path):
 def _is_tracked(sampler: int, pid: int) -> bool:
     """Whether its marks were cleared for a first window."""
     with suppress(OSError):
-        folder = f"/proc/{sampler}/fd"
-        links = [os.readlink(f"{folder}/{name}") for name in os.listdir(folder)]
-        return links.count(f"/proc/{pid}/clear_refs") > 1  # the first is the claim
+        return _open_files(sampler).count(f"/proc/{pid}/clear_refs") > 1  # the first is the claim
     return False
+
+
+def _open_files(pid: int) -> list[str]:
+    folder = f"/proc/{pid}/fd"
+    return [os.readlink(f"{folder}/{name}") for name in os.listdir(folder)]
 
 
 @needs_tracker
@@ -149,7 +152,7 @@ def test_a_storm_of_short_children(together):
         target.stdin.flush()
         assert target.stdout.readline() == "done\n", "a child was held back or killed"
         time.sleep(0.5)
-        files = os.listdir(f"/proc/{sampler.pid}/fd")
+        files = _open_files(sampler.pid)
         threads = os.listdir(f"/proc/{sampler.pid}/task")
         assert psutil.Process(target.pid).children() == [], "a zombie was left"
         sampler.stdin.write(STOP)
@@ -163,7 +166,9 @@ def test_a_storm_of_short_children(together):
         assert len(busy) > 1, "children came and went"
         assert len(busy) > (busy[-1] - busy[0]) / 3
         assert stream.windows[-1].gaps == 0
-        assert len(files) < 64, "files of 1,000 children that ended are open"
+        # The walkers have some 30 each, and are as many as it takes.
+        left = [link for link in files if not link.startswith("anon_inode:bpf")]
+        assert len(left) < 32, "files of 1,000 children that ended are open"
         assert len(threads) < 24
         assert tracer(target.pid) == "0"
         assert state(target.pid) == "S"
