@@ -15,8 +15,9 @@ none: their pages stay for the full clear. Several CPUs clear at once, which ``c
 from __future__ import annotations
 
 import glob
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,7 @@ _UNKNOWN_SHARE, _UNKNOWN_BYTES = 0.01, 8 * PAGE_BYTES  # more than both is clear
 _PAGE_COST, _RANGE_COST = 1.5, 20  # of MADV_COLD, where clear_refs takes 1 for a page (measured: 85 ns, 1.1 us, 57 ns)
 _HAND_GAIN = 0.6  # of every CPU more that clears at once (measured with two: 0.6 to 1.2)
 _PART_COST = 10_000  # that is worth another thread: half a ms
+_PIECES = 4  # for each thread
 THIN_PAGES = 1 << 18  # a GiB: less is cleared in full within some 15 ms
 _HOPELESS_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
 _REST_WINDOWS = 16  # so many windows go by before it is tried again
@@ -133,7 +135,7 @@ class Rearmer:
             np.concatenate(sides) for sides in ((starts, np.maximum(starts, last)), (np.minimum(ends, first), ends))
         )
         there = starts < ends
-        self._clear(handle.pidfd, cut((starts[there], ends[there])))
+        self._clear(handle.pidfd, self._pieces(cut((starts[there], ends[there]))))
         return True
 
     def clears_ahead(self, pid: int) -> bool:
@@ -216,9 +218,10 @@ class Rearmer:
         used = "" if len(flushing[0]) else self._flusher.flush(handle, walk)
         if self._paused:
             self._new_pages.settle()
+        pieces = self._pieces(ranges)
         if files is not None:
             files.result()
-        self._clear(handle.pidfd, ranges)
+        self._clear(handle.pidfd, pieces)
         if everything:
             self._with_files.discard(handle.pid)
         else:
@@ -243,14 +246,23 @@ class Rearmer:
     def _still_marked(self, pid: int, pages: PageSet, noted: PageSet) -> PageSet:
         return self._readers.marked(pid, pages).union(self._walker.noted(pid, noted))
 
-    def _clear(self, pidfd: int, ranges: Extents) -> None:
-        """Several threads, each its part of the addresses."""
+    def _pieces(self, ranges: Extents) -> deque[Extents]:
+        """Of about the same cost, several for each thread: pages of one place may take twice as long."""
         total = np.cumsum(_costs(ranges))
         parts = self._parts(float(total[-1]) if len(total) else 0)
-        places = np.searchsorted(total, [total[-1] * n / parts for n in range(1, parts)])
-        starts, ends = (np.split(side, places) for side in ranges)
-        calls = [partial(madvise_cold_ranges, pidfd, *part) for part in zip(starts, ends, strict=True)]
-        self._hands.together(calls)
+        pieces = parts * _PIECES if parts > 1 else 1
+        places = np.searchsorted(total, [total[-1] * n / pieces for n in range(1, pieces)])
+        return deque(zip(*(np.split(side, places) for side in ranges), strict=True))
+
+    def _clear(self, pidfd: int, pieces: deque[Extents]) -> None:
+        """By several threads if there are several pieces, each of which takes the next one."""
+
+        def clear_some() -> None:
+            with suppress(IndexError):
+                while True:
+                    madvise_cold_ranges(pidfd, *pieces.popleft())
+
+        self._hands.together([clear_some] * -(-len(pieces) // _PIECES))
 
     def _parts(self, cost: float) -> int:
         return max(1, min(self._hands.count, int(cost / _PART_COST)))
