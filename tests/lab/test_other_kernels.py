@@ -22,6 +22,7 @@ CHOSEN = {
         "made_inaccessible or two_thousand or growth_loses or older_kernels"
     ),
     "test_direct_map.py": "two_walkers",
+    "test_split_walk.py": "leaves_out or files_are_cleared",
     "test_flush.py": "both_flushes or either_flush or costs_the_target or longer_span",
     "test_rearm.py": (
         "every_window or not_touched_again or no_list_yet or files_and_shared or cannot_be_cleared or locked or "
