@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import glob
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -258,9 +257,12 @@ class Rearmer:
         """By several threads if there are several pieces, each of which takes the next one."""
 
         def clear_some() -> None:
-            with suppress(IndexError):
-                while True:
-                    madvise_cold_ranges(pidfd, *pieces.popleft())
+            while True:
+                try:
+                    piece = pieces.popleft()
+                except IndexError:  # none is left
+                    return
+                madvise_cold_ranges(pidfd, *piece)
 
         self._hands.together([clear_some] * -(-len(pieces) // _PIECES))
 
