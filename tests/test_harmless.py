@@ -137,6 +137,8 @@ _PROFILER = """
 import ctypes, os, sys, time
 libc, pid, taken, refused = ctypes.CDLL(None, use_errno=True), int(sys.argv[1]), 0, 0
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+if os.geteuid() == 0:
+    os.nice(-20)  # other tests do not keep it from a CPU while it holds the target
 print("ready", flush=True)
 end = time.monotonic() + float(sys.argv[2])
 while time.monotonic() < end:
@@ -162,8 +164,7 @@ def test_beside_a_sampling_profiler():
         # The first says that its marks could not be cleared before, if the profiler was there just then.
         assert {w.status for w in windows} <= {"ok", "denied", "not paused", "failed"}
         assert sum(w.status == "failed" for w in windows) <= 1
-        # About a tenth of the time is the profiler's; more where other tests keep it from a CPU meanwhile.
-        assert sum(w.status == "ok" for w in windows) > len(windows) / 3
+        assert sum(w.status == "ok" for w in windows) > len(windows) / 2
         wait_until(lambda: tracer(counter.pid) == "0")
         counter.assert_runs()
     finally:

@@ -256,8 +256,7 @@ def test_a_user_without_root_gets_the_working_set_of_his_own_process(pages, touc
         report = json.loads(done.stdout)
         assert (report["tracker"], report["flush"]) == ("referenced", "soft-dirty")
         assert report["wss_bytes"]["status"] == "ok"
-        # Besides the pattern the interpreter and its files, of which counts what other tests touched, too.
-        assert touched * PAGE < report["wss_bytes"]["median"] < touched * PAGE + (30 << 20)
+        assert touched * PAGE < report["wss_bytes"]["median"]
         assert report["reuse"]["status"] == "unsupported"
         assert "knows no single pages; pagetable is out: it needs root" in report["reuse"]["reason"]
         found = wss_of_pattern(path, truth)
@@ -267,6 +266,8 @@ def test_a_user_without_root_gets_the_working_set_of_his_own_process(pages, touc
         (process,) = reader.processes()
         rows = reader.process_samples(0, 5)
         assert all(row["wss_bytes"] > touched * PAGE and row["paused_ns"] > 0 for row in rows)
+        # In a window in which no other Python ends, whose touches of the same files count, too.
+        assert min(row["wss_bytes"] for row in rows) < touched * PAGE + (5 << 20), "the interpreter is small"
         assert [row["stored_bytes"] for row in rows] == [None] * 6
         assert reader.page_set(1, process.key) is None
         assert reader.reuse_between(0, 100) == []
