@@ -1,0 +1,261 @@
+"""Names and columns that share too little room: what differs between the rows stays in sight. For screens and text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
+
+CUT = "…"
+LEAST = 8  # cells of a column of words: fewer tell nothing
+_GAP = 2  # between the columns of a table of text
+_TOKEN = re.compile(r"[^\W_]+|[\W_]")  # words and numbers; what stands between them is a token for each character
+
+_Seen = tuple[str, str, bool]  # two words next to each other, and whether the second one is meant
+
+
+def width(text: str) -> int:
+    """Return the cells that a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def shorten(names: Sequence[str], cells: int) -> list[str]:
+    """Return the names of a column, none wider than ``cells``; those that fit stay as they are.
+
+    The others are cut in the middle of what they all have in common, and where that is not enough, what the most of
+    them share goes first. So different names stay different where the room allows it: any two do from three cells on,
+    and any number of them where that in which they differ fits with an ellipsis on each side.
+    """
+    return list(_shorten(tuple(names), cells))
+
+
+def share_room(needs: Sequence[int], room: int, least: int = LEAST) -> list[int]:
+    """Return the cells of columns that need ``needs`` cells and have ``room`` together.
+
+    Each gets what it needs where that fits. Otherwise those with small needs get all they need, and the others equal
+    parts of the rest, but ``least`` (or what they need, where that is less) in any case.
+    """
+    shares = list(needs)
+    left, open_columns = room, sorted(range(len(needs)), key=lambda at: needs[at])
+    for place, at in enumerate(open_columns):
+        part = max(left, 0) // (len(open_columns) - place)
+        shares[at] = min(needs[at], max(part, min(least, needs[at])))
+        left -= shares[at]
+    return shares
+
+
+def text_table(rows: Sequence[Sequence[str]], room: int, right: Collection[int] = ()) -> list[str]:
+    """Return the lines of a table of text, two blanks between its columns; the first row is its head.
+
+    ``right``: columns of figures, which are never cut. The others share what those leave.
+    """
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    needs = [max(map(width, column), default=0) for column in columns]
+    words = [at for at in range(len(columns)) if at not in right]
+    left = room - _GAP * max(len(columns) - 1, 0) - sum(needs[at] for at in right)
+    for at, cells in zip(words, share_room([needs[at] for at in words], left), strict=True):
+        columns[at], needs[at] = shorten(columns[at], cells), cells
+    return [
+        (" " * _GAP)
+        .join(_padded(cell, needs[at], right=at in right) for at, cell in enumerate(row))
+        .rstrip()
+        for row in zip(*columns, strict=True)
+    ]  # fmt: skip
+
+
+def _padded(text: str, cells: int, *, right: bool) -> str:
+    blanks = " " * max(cells - width(text), 0)
+    return blanks + text if right else text + blanks
+
+
+@lru_cache(64)
+def _shorten(names: tuple[str, ...], cells: int) -> tuple[str, ...]:
+    if cells <= 0:
+        return ("",) * len(names)
+    long = sorted({name for name in names if width(name) > cells})
+    if not long:
+        return names
+    taken = {name for name in names if width(name) <= cells}
+    found = _distinct(long, cells, taken)
+    return tuple(found.get(name, name) for name in names)
+
+
+def _distinct(long: list[str], cells: int, taken: set[str]) -> dict[str, str]:
+    """Return a short form for each of some long names, as few as possible of them alike."""
+    ways: tuple[Callable[[list[str], int], dict[str, str] | None], ...] = (_in_common, _by_rarity)
+    found: dict[str, str] = {}
+    for way in ways:
+        if (tried := way(long, cells)) is None:
+            continue
+        if not found or _alike(tried, taken) < _alike(found, taken):
+            found = tried
+        if not _alike(found, taken):
+            return found
+    for group in _clashes(found, taken):  # those have more in common than all have
+        others = taken | {form for name, form in found.items() if name not in group}
+        found |= _apart(group, cells, others, found)
+    return found
+
+
+def _apart(group: list[str], cells: int, others: set[str], now: dict[str, str]) -> dict[str, str]:
+    """Return forms of names that look alike so far which tell them apart, as far as there are any."""
+    best = {name: now[name] for name in group}
+    ways: tuple[Callable[[list[str], int], dict[str, str] | None], ...] = (_in_common, _by_rarity, _from_difference)
+    for way in ways:
+        tried = way(group, cells)
+        if tried is not None and _alike(tried, others) < _alike(best, others):
+            best = tried
+    for smaller in _clashes(best, others):
+        if len(smaller) < len(group):
+            rest = others | {form for name, form in best.items() if name not in smaller}
+            best |= _apart(smaller, cells, rest, best)
+    return best
+
+
+def _clashes(found: dict[str, str], taken: set[str]) -> list[list[str]]:
+    """Return the groups of names with one form."""
+    by_form = defaultdict(list)
+    for name, form in found.items():
+        by_form[form].append(name)
+    return [group for form, group in by_form.items() if len(group) > 1 or form in taken]
+
+
+def _alike(found: dict[str, str], taken: set[str]) -> int:
+    """Return how many names have a form that is not theirs alone."""
+    return sum(map(len, _clashes(found, taken)))
+
+
+def _in_common(names: list[str], cells: int) -> dict[str, str] | None:
+    """Cut the begin or the end that all names share, in its middle; None where that does not save enough.
+
+    All are cut at the same place by as much as the widest of them needs: in the longer part where that suffices, or
+    else the end goes whole, and what else has to go is cut out of the begin.
+    """
+    begin = _common_begin(names)
+    shortest = min(map(len, names)) - len(begin)
+    end = _common_begin([name[::-1] for name in names])[: max(shortest, 0)][::-1] if len(names) > 1 else ""
+    excess = max(map(width, names)) - cells
+    head, tail = begin, end
+    if width(begin) > max(width(end), excess):
+        head = _cut(begin, excess, near_end=True)
+    elif width(end) > excess:
+        tail = _cut(end, excess, near_end=False)
+    else:
+        if width(end) > 1:
+            tail, excess = CUT, excess - width(end) + 1
+        if width(begin) <= excess:
+            return None
+        head = _cut(begin, excess, near_end=True) if excess > 0 else begin
+    return {name: head + name[len(begin) : len(name) - len(end)] + tail for name in names}
+
+
+def _common_begin(names: Collection[str]) -> str:
+    first, last = min(names), max(names)  # in order, what lies between two texts begins as both do
+    at = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), None)
+    return first if at is None else first[:at]
+
+
+def _cut(text: str, excess: int, *, near_end: bool) -> str:
+    """Return a text that is shorter by so many cells; two thirds of what stays are next to what differs."""
+    left = max(width(text) - excess - 1, 0)
+    near = left - left // 3
+    head = _taken(text, left - near if near_end else near)
+    tail = _taken(text[::-1], left - width(head))[::-1]
+    return head + CUT + tail
+
+
+def _taken(chars: Iterable[str], cells: int) -> str:
+    """Return the first characters that have room."""
+    out, left = [], cells
+    for char in chars:
+        left -= width(char)
+        if left < 0:
+            break
+        out.append(char)
+    return "".join(out)
+
+
+def _by_rarity(names: list[str], cells: int) -> dict[str, str]:
+    """Leave out of each name the words that most of the names have, at the same neighbour."""
+    counts: Counter[_Seen] = Counter()
+    split = {name: _TOKEN.findall(name) for name in names}
+    for tokens in split.values():
+        counts.update({seen for one in _seen(tokens) for seen in one})
+    return {name: _without_common(tokens, counts, cells) for name, tokens in split.items()}
+
+
+def _seen(tokens: list[str]) -> list[tuple[_Seen, ...]]:
+    """Return each token with the word before it, with the word after it, and a word of letters by itself, too.
+
+    A number says nothing without its neighbour: ``h=3 k=1`` and ``h=1 k=3`` share none.
+    """
+    before, last = [], ""
+    for token in tokens:
+        before.append((last, token, True))
+        last = token if token.isalnum() else last
+    after, following = [], ""
+    for token in reversed(tokens):
+        after.append((token, following, False))
+        following = token if token.isalnum() else following
+    alone = (
+        (token, "", True) if token.isalpha() else after_it for token, after_it in zip(tokens, after[::-1], strict=True)
+    )
+    return list(zip(before, after[::-1], alone, strict=True))
+
+
+def _without_common(tokens: list[str], counts: Counter[_Seen], cells: int) -> str:
+    """Leave out one token after the other, the most common and the innermost first, until the rest has room."""
+    middle = (len(tokens) - 1) / 2
+    common = [max(counts[seen] for seen in one) for one in _seen(tokens)]
+    order = sorted(range(len(tokens)), key=lambda at: (-common[at], abs(at - middle)))
+    kept = [True] * len(tokens)
+    for at in order:
+        kept[at] = False
+        if width(_joined(tokens, kept)) <= cells:
+            break
+    return _refilled(tokens, kept, cells)
+
+
+def _joined(tokens: Sequence[str], kept: Sequence[bool]) -> str:
+    """Return what is kept, with an ellipsis for each run that is not."""
+    out: list[str] = []
+    for token, stays in zip(tokens, kept, strict=True):
+        if stays:
+            out.append(token)
+        elif not out or out[-1] is not CUT:
+            out.append(CUT)
+    return "".join(out)
+
+
+def _refilled(tokens: list[str], kept: list[bool], cells: int) -> str:
+    """Give the room that is left to the characters at the ends of what was left out, the begin of a word first."""
+    chars = "".join(tokens)
+    stays = [stay for token, stay in zip(tokens, kept, strict=True) for _ in token]
+    for places in (range(len(chars)), range(len(chars) - 1, -1, -1)):
+        step = places.step
+        for at in places:
+            if stays[at] or (0 <= at - step < len(chars) and not stays[at - step]):
+                continue
+            stays[at] = True
+            if width(_joined(chars, stays)) > cells:
+                stays[at] = False
+                break
+    return _joined(chars, stays)
+
+
+def _from_difference(names: list[str], cells: int) -> dict[str, str] | None:
+    """Show each name from the first character on that is not that of all others."""
+    at = len(_common_begin(names))
+    if cells < 3:
+        return None
+    found = {}
+    for name in names:
+        part = _taken(name[at:], cells - 1)
+        if at + len(part) < len(name):
+            part = _taken(part, cells - 2) + CUT
+        found[name] = CUT + part
+    return found
