@@ -66,6 +66,8 @@ def run_viewer(
     began_it: bool = True,
     refresh_s: float = 1.0,
     first: str = "",
+    process: int | None = None,
+    said: str = "",
 ) -> int:
     """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
 
@@ -82,6 +84,8 @@ def run_viewer(
         began_it: leaving the screen ends the recording, which the footer says.
         refresh_s: how often a growing session is looked at.
         first: "training": tensors over time lie on top in the beginning.
+        process: PID of the one that all panels are about in the beginning.
+        said: a line about what was asked, shown for a moment.
 
     Raises:
         UserError: there is no terminal to draw on.
@@ -106,6 +110,8 @@ def run_viewer(
                     began_it=began_it,
                     imported=imported,
                     first=first,
+                    process=process,
+                    said=said,
                 )
             )
             if not app.return_code:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -50,8 +50,36 @@ class Parser(argparse.ArgumentParser):
     elsewhere: Mapping[str, str] = MappingProxyType({})
 
     def error(self, message: str) -> NoReturn:
-        print(visible(f"{self.prog}: {message}; see {self.prog} --help"), file=sys.stderr)
+        self._refuse(message, self.prog)
+
+    @staticmethod
+    def _refuse(message: str, prog: str) -> NoReturn:
+        end = " " if message.endswith("?") else "; "
+        print(visible(f"{prog}: {message}{end}see {prog} --help"), file=sys.stderr)
         sys.exit(BAD_INPUT)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As always, but it is the command that does not know a word, and whose help is named."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            verb = getattr(options, "verb", "")
+            self._refuse(f"unrecognized arguments: {' '.join(unknown)}", f"{self.prog} {verb}".strip())
+        return options
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As always, but the name that was perhaps meant is told, and a command is called one."""
+        if action.choices is None or value in action.choices:
+            return
+        names = [str(name) for name in action.choices]
+        from difflib import get_close_matches
+
+        near = get_close_matches(str(value), names, 1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+        if isinstance(action, argparse._SubParsersAction):
+            if str(value).isdecimal() and "attach" in names:
+                meant = f"did you mean {self.prog} attach {value}?"
+            raise argparse.ArgumentError(None, f"there is no command {value!r}; {meant}")
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {meant}")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As always, but an option that is nearly one of ours is told from a word too many."""
@@ -506,6 +534,29 @@ def _keeping_options() -> Parser:
         "--keep-command", action="store_true", help="record command lines as they are, passwords and keys included"
     )
     return parser
+
+
+def observation_given(parser: Parser, words: Sequence[str], verb: str) -> dict[str, str]:
+    """Options about how to observe that stand on the command line, in their long form, by argument.
+
+    Defaults, also those of a config file, are a habit and not a request: they are left out.
+
+    Args:
+        parser: of its own for this, as its defaults are taken away.
+        words: of the command line, up to ``--``; they have been parsed before without an error.
+        verb: the command they are of.
+    """
+    about = {action.dest for made in (_observation_options(), _keeping_options()) for action in made._actions}
+    tables = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    options = {action.dest: action for action in tables[0].choices[verb]._actions if action.option_strings}
+    for action in options.values():
+        action.default = argparse.SUPPRESS
+    found = vars(parser.parse_args(words))
+    flags: dict[str, str] = {}
+    for dest in about & options.keys() & found.keys():
+        long = [flag for flag in options[dest].option_strings if flag.startswith("--")]
+        flags[dest] = next((flag for flag in long if flag.startswith("--no-") == (found[dest] is False)), long[0])
+    return flags
 
 
 def _tell_apart(parsers: Mapping[str, Parser]) -> None:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,10 +24,22 @@ STOPPED = "the recording was stopped from elsewhere (memtui stop)"
 STOPPED_OR_QUIT = "the recording was stopped from elsewhere (memtui stop, or q on the screen that began it)"
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command line asks of a recording that runs already.
+
+    ``others``: options that only a recording that begins can take.
+    """
+
+    interval_ns: int | None = None
+    others: tuple[str, ...] = ()
+
+
 def watch(
     observe: Callable[[], Observation],
     prepare: Callable[[], object],
     say: Callable[[str], object],
+    asked: Callable[[], Asked] = Asked,
     *,
     program: bool,
     first: str = "",
@@ -42,6 +55,7 @@ def watch(
         first: the screen that lies on top in the beginning, see ``app.run_viewer``.
         prepare: makes the terminal ready for a screen.
         say: tells the user a line that is no result.
+        asked: what is asked of a recording that runs already.
 
     Raises:
         UserError: nothing was recorded, or something went wrong on the way.
@@ -50,7 +64,7 @@ def watch(
         recording = Recording(observe)
     except AlreadyRunning as error:
         prepare()
-        return _rejoin(error.found)
+        return _rejoin(error.found, error.pid, asked(), say)
     say(recording.notice)
     prepare()  # after sudo, if any, was undone: it looks at the user's variables
     if not program:
@@ -121,17 +135,49 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
     return code or ended.get("exit_status", 0)
 
 
-def _rejoin(found: Running) -> int:
-    """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone."""
+def _rejoin(found: Running, pid: int, asked: Asked, say: Callable[[str], object]) -> int:
+    """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone.
+
+    ``pid``: the process that was asked for, which may be any of its tree. Raises UserError.
+    """
+    said = _request(found, asked)
+    if pid != found.pid:
+        said.insert(0, f"process {pid} is recorded in the tree of process {found.pid}: recording {found.id}")
+    for line in said:
+        say(line)
     follower = Follower(found)
-    code = run_viewer(Path(found.path), live=True, stopped=follower.stopped, order=partial(ask, found), began_it=False)
+    code = run_viewer(
+        Path(found.path),
+        live=True,
+        stopped=follower.stopped,
+        order=partial(ask, found),
+        began_it=False,
+        process=pid if pid != found.pid else None,
+        said="; ".join(said),
+    )
     if follower.stopped():
         _tell(STOPPED_OR_QUIT, f"session: {found.path}")
     elif follower.ended():
         _tell(f"session: {found.path}")
     else:
-        _tell_way_back(found.pid, found.id, Path(found.path))
+        _tell_way_back(pid, found.id, Path(found.path))
     return code
+
+
+def _request(found: Running, asked: Asked) -> list[str]:
+    """Ask a running recording for what it can still change: a line about each thing asked. Raises UserError."""
+    said = []
+    if asked.interval_ns is not None:
+        before_ns = ask(found, "status")["interval_ns"]
+        ask(found, "interval", interval_ns=asked.interval_ns)
+        before = "" if before_ns == asked.interval_ns else f", {before_ns / 1e9:g} s before"
+        said.append(f"recording {found.id} is asked for an interval of {asked.interval_ns / 1e9:g} s{before}")
+    if asked.others:
+        said.append(
+            f"recording {found.id} runs already and keeps its options, so {', '.join(asked.others)} changed nothing; "
+            f"memtui stop {found.id} ends it, and attach then begins one with them"
+        )
+    return said
 
 
 def _tell_way_back(pid: int, name: str, path: Path) -> None:

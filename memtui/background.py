@@ -62,7 +62,7 @@ class Recording:
         finally:
             signal.signal(signal.SIGINT, before)
         if "already" in began:
-            raise AlreadyRunning(Running(**began["already"]))
+            raise AlreadyRunning(Running(**began["already"]), began["pid"])
         if "interrupted" in began:
             raise KeyboardInterrupt
         if "error" in began:
@@ -146,7 +146,7 @@ def _begin(observe: Callable[[], Observation], viewer: socket.socket) -> Observa
     try:
         observation = observe()
     except AlreadyRunning as error:
-        told: dict[str, Any] = {"already": asdict(error.found)}
+        told: dict[str, Any] = {"already": asdict(error.found), "pid": error.pid}
     except UserError as error:
         told = {"error": str(error), "code": error.code}
     except KeyboardInterrupt:

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memtui.arguments import Parser, build_parser
+from memtui.arguments import Parser, build_parser, observation_given
 from memtui.errors import BAD_INPUT, FAILURE, INTERRUPTED, UserError, silence
 from memtui.foreign import visible
 
 if TYPE_CHECKING:
+    from memtui.attach import Asked
     from memtui.observe import Launch, Observation
     from memtui.running import Running
     from memtui.samples import Options
@@ -41,7 +42,7 @@ def _run_command(arguments: list[str] | None) -> int:
         options.run = _home
     try:
         options = _with_config(parser, own, options)
-        options.command = command
+        options.command, options.words = command, own
         code = options.run(options)
         sys.stdout.flush()
         return code
@@ -166,9 +167,19 @@ def _watch(args: argparse.Namespace, what: int | Launch, first: str = "") -> int
         lambda: _observation(args, what),
         lambda: _prepare_screen(args),
         lambda line: _say(args, line),
+        lambda: _asked(args),
         program=not isinstance(what, int),
         first=first,
     )
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    """What the command line asks of a recording that runs already."""
+    from memtui.attach import Asked
+
+    given = observation_given(build_parser(COMMANDS), args.words, args.verb)
+    others = tuple(sorted(flag for argument, flag in given.items() if argument != "interval"))
+    return Asked(round(args.interval * 1e9) if "interval" in given else None, others)
 
 
 def _replay(args: argparse.Namespace) -> int:

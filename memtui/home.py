@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from memtui.candidates import Candidates, user_name
+from memtui.candidates import Candidate, Candidates, user_name
+from memtui.members import Watched
 from memtui.running import Running, find_all
 from memtui.session.store import SessionError, size_on_disk
 from memtui.session.summary import Summary, summarize
@@ -20,20 +21,24 @@ class Home:
     def __init__(self, state: Path, sessions: Path) -> None:
         """``state`` is the user's state directory, ``sessions`` where the named sessions lie."""
         self._state, self._folder = state, sessions
-        self._candidates = Candidates()
+        self._candidates, self._watched = Candidates(), Watched()
         self._kept: dict[Path, tuple[tuple[int, int], Summary | str]] = {}
 
     def look(self) -> HomeView:
         """Everything at this moment. Never raises."""
         running = find_all(self._state)
-        by_target = {(r.pid, r.start_ticks): r for r in running}
         user = user_name(os.getuid())
         processes = tuple(
-            ProcessRow(c.pid, c.user, c.kinds, c.rss_bytes, c.age_s, c.command, _id(by_target, c.pid, c.start_ticks))
+            ProcessRow(c.pid, c.user, c.kinds, c.rss_bytes, c.age_s, c.command, self._recording(running, c))
             for c in sorted(self._candidates.look(), key=lambda c: c.user != user)
         )
         note = "" if os.geteuid() == 0 else "of other users' processes only the size is known (no root)"
         return HomeView(os.uname().nodename, processes, tuple(self._sessions(running)), note, user)
+
+    def _recording(self, running: list[Running], candidate: Candidate) -> str:
+        """The short name of the recording that watches it, if one does."""
+        found = self._watched.by(running, candidate.pid, candidate.start_ticks)
+        return found.id if found else ""
 
     def _sessions(self, running: list[Running]) -> list[SessionRow]:
         recorded = {Path(r.path): r for r in running}
@@ -73,11 +78,6 @@ class Home:
             return why
         except OSError as error:
             return error.strerror or "gone"
-
-
-def _id(running: dict[tuple[int, int], Running], pid: int, start_ticks: int) -> str:
-    found = running.get((pid, start_ticks))
-    return found.id if found else ""
 
 
 def _modified(path: Path) -> float:

@@ -40,7 +40,7 @@ from memtui.privilege import (
 from memtui.probes.process import command_of
 from memtui.probes.stat import read_stat
 from memtui.program import Adopted, start_apart, start_here
-from memtui.running import Entry, Running, find, host_name
+from memtui.running import Entry, Running, find_all, host_name
 from memtui.samples import Options
 from memtui.target import belongs_to_another, check_target
 from memtui.tracing.inject import asked_for
@@ -52,14 +52,20 @@ ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can fi
 
 
 class AlreadyRunning(UserError):
-    """This user records that process already."""
+    """This user records that process already: by itself, or as a member of the tree of another one.
 
-    def __init__(self, found: Running) -> None:
+    Attributes:
+        found: the recording.
+        pid: the process that was asked for.
+    """
+
+    def __init__(self, found: Running, pid: int) -> None:
+        tree = "" if pid == found.pid else f" in the tree of process {found.pid}"
         super().__init__(
-            f"process {found.pid} is recorded already, by sampler {found.sampler_pid} of memtui {found.memtui_pid}, "
-            f"into {found.path}; memtui attach {found.pid} shows it, memtui stop {found.id} ends it"
+            f"process {pid} is recorded already{tree}, by sampler {found.sampler_pid} of memtui {found.memtui_pid}, "
+            f"into {found.path}; memtui attach {pid} shows it, memtui stop {found.id} ends it"
         )
-        self.found = found
+        self.found, self.pid = found, pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,8 +423,11 @@ def _refuse_second(user: Invoker, pid: int, start_ticks: int, seconds: float = 0
     """Raise AlreadyRunning when this user records the process already, or does so within some time."""
     deadline = time.monotonic() + seconds
     while True:
-        if found := find(state_directory(user), pid, start_ticks):
-            raise AlreadyRunning(found)
+        if running := find_all(state_directory(user)):
+            from memtui.members import Watched  # reads sessions, which nothing else here does
+
+            if found := Watched().by(running, pid, start_ticks):
+                raise AlreadyRunning(found, pid)
         if time.monotonic() >= deadline:
             return
         time.sleep(0.05)

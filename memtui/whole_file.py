@@ -19,11 +19,15 @@ def replace_whole(path: Path, text: str, mode: int = 0o666) -> None:
     """
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
-    with open(beside, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(beside, path)
+    try:
+        with open(beside, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -72,6 +75,83 @@ def test_a_second_attach_opens_the_running_session(tmp_path):
     assert reader.end is not None
     assert reader.end.kind == "stopped"
     reader.close()
+
+
+@contextmanager
+def tree(*options: object, path: Path) -> Iterator[tuple[int, int]]:
+    """(PID of a target that is recorded now, with these options; PID of its child, which has RANK=3)."""
+    source = (
+        "import os, subprocess, sys, time\n"
+        "words = [sys.executable, '-m', 'memtui.workloads.patterns', 'loop', '--pages', '300']\n"
+        "child = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=os.environ | {'RANK': '3'})\n"
+        "print(child.pid, flush=True); child.wait()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        recorder = start("record", parent.pid, "-o", path, *options, *TRACKER)
+        try:
+            wait_for_samples(path, 3).close()
+            yield parent.pid, pid
+        finally:
+            stop(recorder)
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", ["pid", "rank"])
+def test_attach_to_a_member_of_a_tree_that_is_recorded_opens_that_recording_at_it(how, tmp_path):
+    path = tmp_path / "a.memtui"
+    with tree("--interval", "0.1", path=path) as (parent, pid):
+        name = ("--rank", "3") if how == "rank" else (pid,)
+        screen = Terminal("attach", *name, module="memtui", columns=150, rows=45)
+        try:
+            screen.read(20, until=f"all panels show pid {pid}")
+            assert f"working set of pid {pid}" in screen.text
+            screen.send("q")
+            assert screen.end(20) == 0
+            said = screen.output.decode()
+            assert f"process {pid} is recorded in the tree of process {parent}: recording " in said
+            assert f"goes on recording: memtui attach {pid} comes back" in said
+        finally:
+            screen.close()
+        done = memtui("record", pid, "-o", tmp_path / "b.memtui", *TRACKER)
+        assert done.returncode == 2
+        assert f"process {pid} is recorded already in the tree of process {parent}, by sampler " in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_child_of_what_is_recorded_without_children_is_no_member(tmp_path):
+    with tree("--interval", "0.1", "--no-children", path=tmp_path / "a.memtui") as (_, pid):
+        done = memtui("record", pid, "-o", tmp_path / "b.memtui", "--duration", "0.5", *TRACKER)
+        assert done.returncode == 0, done.stderr
+
+
+def test_options_of_a_second_attach_reach_the_recording_or_are_named(tmp_path, monkeypatch):
+    path, config = tmp_path / "a.memtui", tmp_path / "config" / "memtui"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('flush = "off"\n')  # a habit, which nobody asks for now
+    with pattern("loop", "--pages", 300) as truth:
+        child = start("record", truth["pid"], "-o", path, "--interval", "0.1", *TRACKER)
+        try:
+            wait_for_samples(path, 3).close()
+            options = ("--interval", "0.3", "--tracker", "rss", "--no-pause", "-o", tmp_path / "b.memtui")
+            monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+            screen = Terminal("attach", truth["pid"], *options, module="memtui", columns=150)
+            try:
+                screen.read(20, until="LIVE")
+                screen.read(20, until="asked 0.30 s")
+                screen.send("q")
+                assert screen.end(20) == 0
+                said = screen.output.decode()
+            finally:
+                screen.close()
+            assert " is asked for an interval of 0.3 s, 0.1 s before" in said
+            assert "so --no-pause, --output, --tracker changed nothing; memtui stop " in said
+            assert not (tmp_path / "b.memtui").exists()
+            (found,) = json.loads(memtui("list", "--json").stdout)
+            assert found["interval_s"] == 0.3
+        finally:
+            stop(child)
 
 
 def test_the_claim_ends_with_its_holder(tmp_path):

@@ -258,7 +258,7 @@ def test_bad_input_is_one_line(file: Path, tmp_path: Path, capsys: Capture) -> N
     assert "not allowed with" in refused(capsys, *solve, file, "--ratio", "1:1", "--limit", "1")
     assert "no such file" in refused(capsys, *solve, tmp_path / "none", "--limit", "1")
     assert "is not a memtui placement profile" in refused(capsys, *solve, other, "--limit", "1")
-    assert "invalid choice: 'guess'" in refused(capsys, "place", "guess", file)
+    assert "there is no command 'guess'" in refused(capsys, "place", "guess", file)
     assert "has no isolated sample" in refused(capsys, *solve, file, "--limit", "1", "--mode", "isolated")
 
 

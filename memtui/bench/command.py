@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
 import os
 import sys
@@ -26,8 +27,10 @@ from memtui.bench.sweep import Progress, Request, Sweep, Tell, look_for_source
 from memtui.bench.sweep_process import SweepProcess
 from memtui.errors import FAILURE, INTERRUPTED, UserError
 from memtui.foreign import visible
+from memtui.nearest import nearest
 from memtui.privilege import Invoker, become, invoker, state_directory
 from memtui.probes.energy_source import EnergySource, NoSource
+from memtui.study.files import ANOTHER_FILE, write_safely
 from memtui.workloads.operators import CATALOGUE
 
 NETWORK = "resnet50"  # measured against its operators
@@ -331,7 +334,9 @@ def _db(args: argparse.Namespace) -> int:
         with closing(Database(path, create=False)) as database:
             print(visible(f"{words[0]}: {_export(database, Path(words[0]), args.force)} rows"))
     else:
-        raise UserError("bench db info, bench db merge FILE..., or bench db export FILE.csv; --db names the database")
+        usage = "bench db info, bench db merge FILE..., or bench db export FILE.csv; --db names the database"
+        verbs = ("info", "merge", "export")
+        raise UserError(usage if verb in verbs else f"bench db has no {verb!r}; {nearest(verb, verbs, usage)}")
     return 0
 
 
@@ -350,8 +355,9 @@ def _export(database: Database, path: Path, force: bool) -> int:
         plain = json.loads(row.pop("text"))
         rows.append({**row, **plain["conditions"], **{f"p_{k}": v for k, v in plain["parameters"].items()}})
     names = list(dict.fromkeys(name for row in rows for name in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_safely(path, text.getvalue(), ANOTHER_FILE)
     return len(rows)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from memtui.analysis.breakdown import Breakdown, break_down, without_padding
 from memtui.breakdown import words
@@ -14,6 +15,7 @@ from memtui.breakdown.figure import Graph, draw
 from memtui.breakdown.sources import Held, read
 from memtui.errors import UserError
 from memtui.export.figures.pdf import PdfDrawing
+from memtui.file_set import all_or_none
 
 ONE_SCALE = "breakdown"  # name of the figure with all files
 Say = Callable[[str], object]
@@ -120,23 +122,14 @@ def _figures(found: list[tuple[Held, Breakdown]], asked: Asked) -> list[Path]:
             while name in wanted:
                 name += "-2"
             wanted[name] = [graph]
-    targets = {folder / f"{name.replace('/', '_')}.{asked.form}": some for name, some in wanted.items()}
-    for target in targets:
-        if os.path.lexists(target) and not asked.force:
-            raise UserError(f"{target}: exists already; choose another folder or add --force")
-    written: list[Path] = []
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for target, some in targets.items():
-            target.unlink(missing_ok=True)  # and not written through: it may be a link
-            with open(target, "xb") as file:
-                written.append(target)
-                file.write(_drawn(some, asked))
-    except OSError as error:
-        for target in written:
-            target.unlink(missing_ok=True)
-        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
-    return written
+    with all_or_none(folder, force=asked.force) as files:
+        for name, some in wanted.items():
+            files.write(f"{name.replace('/', '_')}.{asked.form}", partial(_write, some, asked))
+        return files.finish()
+
+
+def _write(graphs: list[Graph], asked: Asked, file: BinaryIO) -> None:
+    file.write(_drawn(graphs, asked))
 
 
 def _drawn(graphs: list[Graph], asked: Asked) -> bytes:

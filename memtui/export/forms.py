@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from memtui.errors import UserError
 from memtui.export.source import Source, open_source
 from memtui.export.tables import TABLES, meta
+from memtui.file_set import all_or_none
 from memtui.foreign import csv_cell
 
 Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
@@ -22,34 +23,10 @@ Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
 
 def export(path: Path, form: str, folder: Path, *, force: bool = False, redact: bool = False) -> list[Path]:
     """Write a session into a folder and return the files; all of them, or none. Raises SessionError and UserError."""
-    reader = open_source(path, redact=redact)
-    written: list[Path] = []
-    done = False
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with closing(open_source(path, redact=redact)) as reader, all_or_none(folder, force=force) as files:
         for name, write in FORMS[form](reader):
-            target = folder / name
-            if os.path.lexists(target):
-                if not force:
-                    raise UserError(f"{target}: exists already; choose another folder or add --force")
-                target.unlink()  # and not written through: it may be a link
-            with open(target, "xb", opener=_private) as file:
-                written.append(target)
-                write(file)
-        done = True
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
-    finally:
-        reader.close()
-        if not done:
-            for target in written:
-                target.unlink(missing_ok=True)
-    return written
-
-
-def _private(name: str, flags: int) -> int:
-    """A session tells the layout of a process's addresses, and so does what is made of it."""
-    return os.open(name, flags, 0o600)
+            files.write(name, write)
+        return files.finish()
 
 
 def _csv(reader: Source) -> Files:

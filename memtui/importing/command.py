@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.errors import UserError
+from memtui.file_set import make_folder, take_away
 from memtui.importing.formats import EXPECTED, import_file
 from memtui.importing.result import Imported, NotImportable
 from memtui.importing.sessions import Range, in_range, write
@@ -68,22 +69,28 @@ def _files(given: Path) -> list[Path]:
 
 
 def _one(path: Path, output: Path, wanted: Range, force: bool) -> Outcome:
+    made: list[Path] = []
+    written = False
     try:
         imported = in_range(import_file(path), wanted)
-        _make_folder(output.parent)
+        made = _made(output.parent)
         write(imported, output, force=force)
+        written = True
     except NotImportable as error:
         return Outcome(path, reason=f"{path}: {error}")
     except UserError as error:
         return Outcome(path, reason=str(error))
+    finally:
+        if not written:
+            take_away(made)
     return Outcome(path, output, imported)
 
 
-def _make_folder(folder: Path) -> None:
+def _made(folder: Path) -> list[Path]:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return make_folder(folder)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be made: {error.strerror}") from None
+        raise UserError(f"{folder}: cannot be made: {error.strerror}; choose another place with -o") from None
 
 
 def _none(given: list[Path], bad: list[Outcome]) -> str:

@@ -79,9 +79,12 @@ class MemoryScreen(Screen[None]):
         order: Callable[..., dict[str, Any]] | None = None,
         began_it: bool = True,
         first: str = "",
+        process: int | None = None,
+        said: str = "",
     ) -> None:
         super().__init__()
         self._first = first  # what is to lie on top as soon as there is something
+        self._process, self._said = process, said  # which process to choose then, and what to say
         self._order = order
         self.feed = Feed(
             open_session,
@@ -209,6 +212,13 @@ class MemoryScreen(Screen[None]):
         first, self._first = self._first, ""
         if first == "training":
             self.action_allocations()
+        if self._process is not None:
+            self._list("processes")
+            self.processes.selected, self._process = self._process, None
+            self._look_at_row()
+        if self._said:
+            self._say(self._said)
+            self._said = ""
 
     def on_feed_failed(self, message: FeedFailed) -> None:
         header = self.view.header if self.view is not None else HeaderView()

@@ -27,6 +27,8 @@ class MemtuiApp(TerminalApp[int]):
         order: asks something of the recording: a word of ``memtui.control`` and its fields; may raise UserError.
         began_it: leaving ends the recording.
         first: "training": tensors over time lie on top in the beginning.
+        process: PID of the one that all panels are about in the beginning.
+        said: a line that is shown for a moment.
         stopped: whether somebody else ended the recording; asked about once a second.
         imported: the session was made from a file of another tool: it has allocations and nothing else.
     """
@@ -45,12 +47,14 @@ class MemtuiApp(TerminalApp[int]):
         began_it: bool = True,
         imported: bool = False,
         first: str = "",
+        process: int | None = None,
+        said: str = "",
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
         self._stopped, self._order, self._began_it = stopped, order, began_it
         self._imported = imported
-        self._first = first
+        self._first, self._process, self._said = first, process, said
         self.how_left = terminal.QUIT
 
     def get_default_screen(self) -> MemoryScreen:
@@ -62,6 +66,8 @@ class MemtuiApp(TerminalApp[int]):
             order=self._order,
             began_it=self._began_it,
             first=self._first,
+            process=self._process,
+            said=self._said,
         )
 
     def on_mount(self) -> None:

@@ -46,3 +46,18 @@ def summarize(path: Path) -> Summary:
         connection.close()
     duration_s = None if first_ns is None else (last_ns - first_ns) / 1e9
     return Summary(command, wall_ns / 1e9, samples, duration_s, kind)
+
+
+def members(path: Path) -> frozenset[tuple[int, int]]:
+    """(PID, start time in ticks) of every process that a session tells of. Raises SessionError."""
+    connection = connect_reader(path)
+    try:
+        rows = read_all(connection, path, "SELECT pid, start_ticks FROM process", ())
+        check_rows(rows, "ii")
+    except sqlite3.DatabaseError as error:
+        raise unreadable(path, error) from None
+    except ValueError as error:
+        raise SessionError(f"{path}: is damaged: {error}") from None
+    finally:
+        connection.close()
+    return frozenset(rows)

@@ -14,15 +14,17 @@ from memtui.bench.predict.training import Training, load
 from memtui.bench.store import Database
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
+from memtui.nearest import nearest
 
+VERBS = ("fit", "eval", "run")
 USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run OP"
 
 
 def predict(args: argparse.Namespace) -> int:
     """Do it; the exit code. Raises UserError."""
     verb, ops = args.rest[0] if args.rest else "", args.rest[1:]
-    if verb not in ("fit", "eval", "run"):
-        raise UserError(USAGE)
+    if verb not in VERBS:
+        raise UserError(f"bench predict has no {verb!r}; {nearest(verb, VERBS, USAGE)}" if verb else USAGE)
     for op in ops:
         asked.operator(op)
     if verb == "run" and len(ops) != 1:
