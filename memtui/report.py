@@ -25,6 +25,7 @@ from memtui.samples import MAIN_MEMORY, SHARED_UNKNOWN, GpuMemory, PowerReading,
 from memtui.session.reader import SessionReader
 from memtui.training import learning, learning_words, training, training_words
 from memtui.units import between, duration, energy, percent, size
+from memtui.units import power as watts
 
 SECOND_NS = 1e9
 MOST_PROCESSES = 20  # in a report for people
@@ -353,7 +354,7 @@ def format_report(report: dict[str, Any]) -> str:
         lines += [f"{device:<12} {line[13:]}" for line in allocation_words(found, what)]
     lines += category_words(report["by_category"])
     for power in report["power"]:
-        shown = f"mean {power['mean_w']:.1f} W" if power["mean_w"] is not None else f"n/a: {power['reason']}"
+        shown = f"mean {watts(power['mean_w'])}" if power["mean_w"] is not None else f"n/a: {power['reason']}"
         joules = f", {energy(power['energy_j'])}" if power["energy_j"] is not None else ""
         count = power["processes"]
         shared = f", {count} process{'es' * (count != 1)}" if count is not None else ""

@@ -7,6 +7,8 @@ from functools import lru_cache
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SHORT = ("", "K", "M", "G", "T", "P", "E")
+_PREFIXES = ((1e-9, "n"), (1e-6, "u"), (1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"))
+_LONG_S = 999.5  # from here on in minutes and hours
 
 
 def _scaled(value: float) -> tuple[float, int]:
@@ -71,7 +73,9 @@ def clock(seconds: float, *, tenths: bool = False) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in few cells: ``60 s``, ``5 min``, ``2 h``."""
+    """A length of time in few cells: ``60 s``, ``5 min``, ``2 h``. What is too short for them is as of ``duration``."""
+    if seconds and abs(seconds) < 0.05:
+        return duration(seconds)
     if seconds < 10 and abs(seconds - round(seconds)) > 0.05:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -84,35 +88,97 @@ def span(seconds: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A short time: ``3.1 ms``, ``210 us``, ``1.2 s``."""
+    """A time from nanoseconds to hours in two or three digits: ``3.1 ms``, ``210 us``, ``1.2 s``, ``2.5 h``."""
     if seconds is None or seconds != seconds:
         return "n/a"
-    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
+    if not seconds:
+        return "0 s"
+    if abs(seconds) >= _LONG_S:
+        return span(seconds)
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns")):
         value = seconds * factor
-        if abs(value) >= 0.9995 or unit == "us":
-            return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:.1f} {unit}"
+        if abs(value) >= 0.9995 or unit == "ns":
+            text = f"{value:.0f}" if abs(value) >= 99.95 else f"{value:.1f}"
+            return f"{text} {unit}" if float(text) else f"{'-' * (value < 0)}<0.1 ns"
     raise AssertionError("unreachable")
 
 
 def duration_ns(ns: float | None) -> str:
-    """A time from nanoseconds on in three digits: ``12.3 us``."""
-    if ns is None:
+    """A time from nanoseconds to hours in three digits: ``12.3 us``."""
+    if ns is None or ns != ns:
         return "n/a"
-    for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
-        if ns < 999.5 * scale:
-            return f"{three_digits(ns / scale)} {unit}"
-    return f"{three_digits(ns / 1e9)} s"
+    if not ns:
+        return "0 ns"
+    for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)):
+        # Minutes begin at 1000 s, so that three digits of a second are never lost to them.
+        if abs(ns) < (_LONG_S * 1e9 if unit == "s" else 5999.5e9 if unit == "min" else 999.5 * scale) or unit == "h":
+            return f"{_nonzero(ns / scale)} {unit}"
+    raise AssertionError("unreachable")
+
+
+def _nonzero(value: float) -> str:
+    """Three digits of what is not zero and must not look like it, in 4 cells: ``1.23``, ``<.01``."""
+    return three_digits(value) if abs(value) >= 0.005 else f"{'-' * (value < 0)}<.01"
+
+
+def _scale(value: float) -> tuple[float, str]:
+    """The factor and name of the SI prefix that leaves at most three digits before the point."""
+    return next((one for one in _PREFIXES if abs(value) / one[0] < 999.5), _PREFIXES[-1]) if value else (1.0, "")
+
+
+def _prefixed(value: float) -> tuple[str, str]:
+    """Three digits in at most 4 cells, and the SI prefix of their unit."""
+    if not value:
+        return "0", ""
+    factor, prefix = _scale(value)
+    return _nonzero(value / factor), prefix
 
 
 def energy(joules: float | None) -> str:
-    """``18.4 kJ``."""
-    if joules is None or joules != joules:
+    """Joules from nJ on in three digits: ``38.6 mJ``, ``18.4 kJ``. None is ``n/a``."""
+    return _with_unit(joules, "J")
+
+
+def power(watts: float | None) -> str:
+    """Watts in three digits: ``640 mW``, ``251 W``, ``1.21 kW``. None is ``n/a``."""
+    return _with_unit(watts, "W")
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    if value is None or value != value:
         return "n/a"
-    for factor, unit in ((1.0, "J"), (1e3, "kJ"), (1e6, "MJ"), (1e9, "GJ")):
-        if abs(joules) < 999.5 * factor or unit == "GJ":
-            value = joules / factor
-            return f"{value:.1f} {unit}" if abs(value) < 99.95 else f"{value:.0f} {unit}"
-    raise AssertionError("unreachable")
+    digits, prefix = _prefixed(value)
+    return f"{digits} {prefix}{unit}"
+
+
+def energy_column(joules: float | None) -> str:
+    """``energy`` in exactly 7 cells, with the unit in one column: ``38.6 mJ``, `` 120 J ``."""
+    return _in_column(joules, "J")
+
+
+def power_column(watts: float | None) -> str:
+    """``power`` in exactly 7 cells, with the unit in one column: `` 640 mW``, `` 251 W ``."""
+    return _in_column(watts, "W")
+
+
+def _in_column(value: float | None, unit: str) -> str:
+    if value is None or value != value:
+        return "    n/a"
+    digits, prefix = _prefixed(value)
+    return f"{digits:>4} {prefix + unit:<2}"
+
+
+def short_power(watts: float | None) -> str:
+    """Watts without their unit in at most 4 cells: ``251``, ``38.6``, ``1.2k``, ``640m``. None is ``n/a``."""
+    if watts is None or watts != watts:
+        return "n/a"
+    factor, prefix = _scale(watts)
+    scaled = watts / factor
+    if not prefix:
+        return _nonzero(scaled) if watts else "0"
+    if abs(scaled) < 0.05:
+        return f"<.1{prefix}"
+    return f"{scaled:.1f}{prefix}" if abs(scaled) < 9.95 else f"{scaled:.0f}{prefix}"
 
 
 def percent(fraction: float | None) -> str:

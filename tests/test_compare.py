@@ -188,7 +188,7 @@ def test_conditions_that_differ_are_listed_and_those_that_do_not_are_not(opened)
 def test_power_and_energy_are_there_where_they_were_measured(opened):
     sessions, _ = opened(a=messages(30), b=short())
     rows = {row.label: row for row in figure_rows([session.memory for session in sessions])}
-    assert rows["GPU 0 board, mean power"].cells == ("350.0 W", "n/a")
+    assert rows["GPU 0 board, mean power"].cells == ("350 W", "n/a")
     assert rows["GPU 0 board, energy"].values[0] == 60.0 * 25
     assert rows["GPU 0 board, energy"].reasons == ("", "no such source")
 

@@ -182,7 +182,7 @@ def test_a_hang_delays_no_window_of_a_recording(driver, tmp_path):
     gpu = next(p for p in report["power"] if p["device"] == "GPU 0")
     assert (gpu["mean_w"], gpu["processes"], gpu["reason"]) == (250, 3, stale[0].reason)
     words = memtui("report", path).stdout
-    assert re.search(r"power +GPU 0 board, 3 processes: mean 250.0 W, .* \(stale since", words)
+    assert re.search(r"power +GPU 0 board, 3 processes: mean 250 W, .* \(stale since", words)
     assert memtui("export", path, "--to", "csv", "-o", tmp_path / "out").returncode == 0
     header, *lines = (tmp_path / "out/power.csv").read_text().splitlines()
     assert header.endswith(",processes")

@@ -15,7 +15,7 @@ from memtui.analysis.averages import mean_interval
 from memtui.bench.configuration import Configuration
 from memtui.bench.result import Row
 from memtui.bench.table import duration
-from memtui.units import energy
+from memtui.units import energy_column
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,10 @@ def lines(found: Composition) -> list[str]:
     """For people."""
     if found.time is None:
         return [f"no comparison: {found.reason}"]
-    said = [f"{'network, one pass':24} {duration(found.network_ns):>10} {energy(found.network_j):>10}"]
+    said = [f"{'network, one pass':24} {duration(found.network_ns):>10} {energy_column(found.network_j):>10}"]
     for name, what in (("conv2d", "convolutions"), ("all", "operators")):
         time, joules = found.time[name], found.energy[name] if found.energy else None
-        sums = f"{duration(time.value):>10} {energy(joules.value if joules else None):>10}"
+        sums = f"{duration(time.value):>10} {energy_column(joules.value if joules else None):>10}"
         ratios = f"time {_ratio(time)}" + (f", energy {_ratio(joules)}" if joules else "")
         said.append(f"{f'sum of {found.calls[name]} {what}':24} {sums}   by the network: {ratios}")
     if found.drift is not None and found.rounds > 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 from memtui.bench.result import UNAVAILABLE, Row
 from memtui.units import duration_ns as duration
-from memtui.units import energy, three_digits
+from memtui.units import energy_column, power_column, three_digits
 
 NONE = "n/a"
 FLAGS = {
@@ -47,15 +47,15 @@ def cells(row: Row) -> tuple[str, ...]:
     """The figures of a row, in the order of ``COLUMNS``."""
     if row.status != "ok":
         return (NONE,) * len(COLUMNS)
-    joules = energy(row.energy_j)
+    joules = energy_column(row.energy_j)
     if row.energy_j is None and row.estimate_j is not None:
-        joules = f"~{energy(row.estimate_j)}"
+        joules = f"~{energy_column(row.estimate_j).lstrip()}"
     spread = row.iqr_ns / row.call_ns if row.iqr_ns is not None and row.call_ns else None
     return (
         duration(row.call_ns),
         _percent(row.half_width),
         _percent(spread),
-        _number(row.power_w),
+        power_column(row.power_w),
         joules,
         _number(row.tflops),
         _number(row.gb_per_s),

@@ -23,7 +23,7 @@ from memtui.origin import origin_words
 from memtui.report import budgeted, category_words, how_it_ended, report_of
 from memtui.samples import Clock
 from memtui.training import learning_words, training_words
-from memtui.units import between, duration, energy, percent, size, span
+from memtui.units import between, duration, energy, percent, power, size, span
 
 Cell = tuple[str, float | None] | str
 """Text, or text with the number that it is sorted by."""
@@ -241,7 +241,7 @@ def _power(report: dict[str, Any]) -> str:
     rows: list[list[Cell]] = [
         [
             f"{p['device']} {p['scope']}",
-            ("n/a" if p["mean_w"] is None else f"{p['mean_w']:.1f} W", p["mean_w"]),
+            (power(p["mean_w"]), p["mean_w"]),
             (energy(p["energy_j"]), p["energy_j"]),
             p["source"],
             f"{p['status']}: {p['reason']}" if p["reason"] else str(p["status"]),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memtui.units import between, duration, energy, percent, size
+from memtui.units import between, duration, energy, percent, power, size
 from memtui.views_comparison import LETTERS, Memory, Recorded, Run, SameWindows, against, letters
 
 Form = Callable[[float | None], str]
@@ -14,10 +14,6 @@ Form = Callable[[float | None], str]
 
 def _number(value: float | None) -> str:
     return "n/a" if value is None else f"{value:,.0f}"
-
-
-def _watts(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.1f} W"
 
 
 FIGURES: Mapping[str, tuple[str, Form]] = {
@@ -72,7 +68,7 @@ def figure_rows(memories: Sequence[Memory | None]) -> list[Row]:
     sources = {(one["device"], one["scope"]): None for memory in memories if memory for one in memory.power}
     for device, scope in sources:
         found = [_source(memory, device, scope) for memory in memories]
-        for name, label, form in (("mean_w", "mean power", _watts), ("energy_j", "energy", energy)):
+        for name, label, form in (("mean_w", "mean power", power), ("energy_j", "energy", energy)):
             values = [None if one is None else one[name] for one in found]
             if any(value is not None for value in values):
                 reasons = ["no such source" if one is None else str(one["reason"]) for one in found]

@@ -203,8 +203,8 @@ def _row(at: int, row: BenchRow) -> Row:
 def _power(view: BenchView) -> str:
     if view.power_w is not None:
         last = view.drawn[-1].sensor_w if view.drawn else None
-        sensor = f"{last:.1f} W {view.sensor} · " if last is not None else ""
-        return f"{sensor}{view.power_w:.1f} W over 1 s ({view.source})"
+        sensor = f"{text.power(last)} {view.sensor} · " if last is not None else ""
+        return f"{sensor}{text.power(view.power_w)} over 1 s ({view.source})"
     return f"power n/a: {view.source}" if view.source else "power n/a"
 
 
@@ -226,6 +226,6 @@ def _bar(view: BenchView, width: int) -> str:
 
 
 def _count(view: BenchView) -> str:
-    left = "" if view.left_s is None else f", {text.span(view.left_s)} left"
+    left = "" if view.left_s is None else f", {text.span(round(view.left_s))} left"
     skipped = f", {view.skipped} before" if view.skipped else ""
     return f"{view.number} of {view.of}{skipped}{left}"

@@ -20,7 +20,7 @@ class PowerGauge(Panel):
         known = [d for d in self.view.devices if d.now_w is not None]
         if len(known) < 2:
             return []
-        return [(f"{sum(d.now_w or 0.0 for d in known):.0f} W", self.look["bright"])]
+        return [(text.power(sum(d.now_w or 0.0 for d in known)), self.look["bright"])]
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         devices = self.view.devices
@@ -46,7 +46,7 @@ class PowerGauge(Panel):
 
     def _block(self, device: DevicePower, width: int, deep: int) -> list[Line]:
         look = self.look
-        watts = f"{device.now_w:5.0f} W" if device.now_w is not None else "  n/a  "
+        watts = text.power_column(device.now_w)
         bar = max(0, width - NAME - len(watts) - 3)
         fraction = (device.now_w or 0.0) / (device.limit_w or device.peak_w or 1.0)
         level = 2 + min(6, round(fraction * 6))
@@ -63,13 +63,12 @@ class PowerGauge(Panel):
         if deep in (2, 3) and device.note and device.now_w is None:  # why there is none matters more than what was
             lines.append([note])
         elif deep >= 2:
-            mean = f"{device.mean_w:.0f}" if device.mean_w is not None else "n/a"
-            peak = f"{device.peak_w:.0f}" if device.peak_w is not None else "n/a"
+            mean, peak = text.short_power(device.mean_w), text.short_power(device.peak_w)
             lines.append([(" " * (NAME + 1) + f"avg {mean:>4} peak {peak:>4}", look["dim"])])
         if deep >= 3:
-            words = text.energy(device.energy_j)
+            words = text.energy_column(device.energy_j)
             if device.limit_w is not None:
-                words += f" · limit {device.limit_w:.0f}"
+                words += f" · limit {text.short_power(device.limit_w)}"
             lines.append([(" " * (NAME + 1) + words, look["dim"])])
         if deep >= 4 and device.note:
             lines.append([note])

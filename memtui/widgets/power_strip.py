@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from memtui.views_bench import Drawn
-from memtui.widgets import raster
+from memtui.widgets import raster, text
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
 
@@ -57,7 +57,8 @@ class PowerStrip(Panel):
             line = raster.trace(mean / high, rows)
             codes, index = np.where(line != 0, line, codes), np.where(line != 0, _MEAN, index)
         lines = raster.lines(codes, index, [look.heat[_HOT], look["faint"], look["focus"]])
-        labels = [f"{high:.0f} W", *[""] * (rows - 2), "0"][:rows]
+        number, unit = text.power(high).split()
+        labels = [f"{float(number):g} {unit}", *[""] * (rows - 2), "0"][:rows]
         rule = "".join("■" if one else " " for one in inside.tolist())  # told without colours, too
         return [
             *([(label.rjust(AXIS - 1) + " ", look["dim"]), *line] for label, line in zip(labels, lines, strict=True)),
@@ -84,5 +85,5 @@ def _held(drawn: Sequence[Drawn], count: int) -> tuple[np.ndarray, np.ndarray, n
 
 def _ceiling(watts: float) -> float:
     """A round number at or above, for the upper end of the axis."""
-    power = 10.0 ** np.floor(np.log10(max(watts, 1.0)))
+    power = 10.0 ** np.floor(np.log10(watts or 1.0))
     return float(next(power * f for f in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if power * f >= watts))

@@ -5,11 +5,25 @@ from __future__ import annotations
 from rich.cells import cell_len, set_cell_size
 
 from memtui.foreign import visible as clean
-from memtui.units import change, clock, duration, energy, percent, short_size, size, size_column, span
+from memtui.units import (
+    change,
+    clock,
+    duration,
+    energy,
+    energy_column,
+    percent,
+    power,
+    power_column,
+    short_power,
+    short_size,
+    size,
+    size_column,
+    span,
+)
 
 __all__ = [
-    "change", "clean", "clock", "duration", "energy", "fit", "percent", "sentence", "short_size", "size", "size_column",
-    "span", "width",
+    "change", "clean", "clock", "duration", "energy", "energy_column", "fit", "percent", "power", "power_column",
+    "sentence", "short_power", "short_size", "size", "size_column", "span", "width",
 ]  # fmt: skip
 
 
