@@ -135,10 +135,19 @@ class HeaderView:
     spent: float | None = None  # paused time, CPU of sampler and recorder: the share of the time that a budget bounds
     budget: float | None = None  # that share at most
     wait_s: int | None = None  # until the next window that the budget allows
+    rearm: str = ""
+    given_back_bytes: int | None = None  # touched and given back within the window, at most
     origin_ns: int = 0
     marks: tuple[Mark, ...] = ()
     notice: str = ""  # a line that matters more than the numbers, e.g. why nothing arrives
     warnings: tuple[str, ...] = ()  # what is wrong with the measurement and its remedy: one text, longest form first
+
+
+@dataclass(frozen=True, slots=True)
+class WordsView:
+    """What was measured from the begin to the cursor, in sentences: the forms of each, the longest first."""
+
+    sentences: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,6 +229,7 @@ class ReuseView:
     size_bytes: Floats = field(default_factory=lambda: np.empty(0))  # miss-ratio curve: sizes of an LRU memory
     miss_low: Floats = field(default_factory=lambda: np.empty(0))
     miss_high: Floats = field(default_factory=lambda: np.empty(0))
+    most_bytes: tuple[float, float] | None = None  # between which 95 % of the returning touches come back
     interval: str = ""  # of the windows, in words; "0.2-1 s" where it changed
     note: str = ""
     whose: str = ""  # where a range or a process is looked at: whose distances these are
@@ -374,3 +384,4 @@ class MemoryView:
     processes: ProcessesView = ProcessesView()
     output: OutputView = OutputView()
     tensors: TensorsView = TensorsView()
+    words: WordsView = WordsView()

@@ -52,7 +52,7 @@ async def test_the_timeline_has_a_tick_for_each_and_takes_clicks():
     async with running(troubled(), size=(160, 40)) as d:
         line = d.text.splitlines()[0]
         assert (line.count("┊"), line.count("┃")) == (3, 1)
-        begin, end = line.index("━"), line.index("  pagetable")
+        begin, end = line.index("━"), len(line.rstrip())
         assert line.index("┃") == begin + int(75 * STEP_NS / 1e9 / d.view.header.duration_s * (end - begin))
         await d.pilot.click(offset=((begin + end) // 2, 0))
         await d.until(lambda: abs(d.view.header.position_s - d.view.header.duration_s / 2) < 1)
@@ -87,7 +87,7 @@ def test_marks_of_a_part_of_the_session_are_all_of_that_part():
 async def test_the_graph_has_those_in_sight():
     async with running(troubled(), size=(210, 60)) as d:
         assert [mark.kind for mark in d.view.graph.marks] == ["gap", "disturbed", "mark", "not paused"]
-        row = next(line for line in d.text.splitlines()[2:4] if "112M" in line)
+        row = next(line for line in d.text.splitlines() if "112M" in line)
         assert "epoch 7" in row
         assert (row.count("┃"), row.count("┊")) == (1, 3)
         await d.press("plus", "plus")

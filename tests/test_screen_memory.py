@@ -553,14 +553,38 @@ def test_times_that_cannot(words):
         parse_time(words, 0.0, 10.0)
 
 
+@pytest.mark.parametrize("above", [0, 2, 5])
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (99, 50), (100, 30), (120, 36), (210, 60), (400, 120)])
-def test_arrangement_uses_all_rows(size):
-    shape = arrange(*size)
-    assert shape.top + shape.middle + shape.bottom == size[1] - 2
+def test_arrangement_uses_all_rows(size, above):
+    shape = arrange(*size, above)
+    assert shape.top + shape.middle + shape.bottom == size[1] - 2 - above
     if shape.kind == "large":
         assert shape.heat + shape.reuse == size[0]
-        assert shape.bottom >= 8
+        assert shape.bottom >= 8 - 3 * (above > 2)
 
 
 def test_arrangement_too_small():
     assert arrange(59, 40).kind == arrange(200, 15).kind == "tiny"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_key_shows_how_it_is_measured_and_takes_it_away_again(size):
+    async with running(held(live=False), size=size) as d:
+        before = len([line for line in d.text.splitlines() if line.strip()])
+        assert "flush" not in d.text
+        await d.press("v")
+        await d.until(lambda: "tracker pagetable   flush cold" in d.text)
+        assert "interval asked 0.20 s, true 0.21 s" in " ".join(d.text.split())
+        assert d.text.splitlines()[-1].startswith(" space play")
+        await d.press("v")
+        await d.until(lambda: "flush" not in d.text)
+        assert len([line for line in d.text.splitlines() if line.strip()]) == before
+
+
+async def test_the_words_follow_the_cursor():
+    async with running(held(live=False)) as d:
+        whole = " ".join(forms[0] for forms in d.view.words.sentences)
+        await d.press("home")
+        await d.until(lambda: " ".join(forms[0] for forms in d.view.words.sentences) != whole)
+        first = d.view.words.sentences[0][0]
+        assert first.split(",")[0] in " ".join(d.text.split())

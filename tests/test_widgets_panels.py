@@ -15,6 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
+from memtui.in_words import Figures, in_words
 from memtui.present import reuse_view
 from memtui.views import (
     DevicePower,
@@ -30,12 +31,14 @@ from memtui.views import (
     State,
     TableView,
     TimeAxis,
+    WordsView,
     same,
 )
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap, picture_cells
 from memtui.widgets.panel import Painted, _neighbours
+from memtui.widgets.plain_lines import DetailLines, PlainWords, detail_rows
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.reuse_histogram import ReuseHistogram as ReuseWidget
 from memtui.widgets.reuse_histogram import between, fold
@@ -331,37 +334,58 @@ HEADER = HeaderView(
 )
 
 
-async def test_header_gives_way():
-    wide = await drawn(HeaderLine(HEADER), 140, 1)
-    assert "pid 4242 +2   ● LIVE 00:12:41" in wide
-    assert "pagetable · flush cold · asked 0.20 s true 0.21 s · stopped  3.1 ms · self  0.8 %" in wide
-    narrow = await drawn(HeaderLine(HEADER), 80, 1)
-    assert "● LIVE 00:12:41" in narrow
-    assert "pagetable" in narrow
-    assert "flush" not in narrow
+async def test_header_speaks_of_whom_and_when_and_the_details_of_how():
+    for width in (140, 80):
+        text = await drawn(HeaderLine(HEADER), width, 1)
+        assert "● LIVE 00:12:41" in text
+        assert not any(word in text for word in ("pagetable", "flush", "0.20", "0.21", "stopped", "self"))
+    assert "pid 4242 +2   ● LIVE" in await drawn(HeaderLine(HEADER), 140, 1)
+    assert "next window in 6 s" in await drawn(HeaderLine(replace(HEADER, wait_s=6)), 120, 1)
 
 
-async def test_header_keeps_flush_and_pause_at_120_columns():
-    text = await drawn(HeaderLine(HEADER), 120, 1)
-    assert "pagetable · flush cold · 0.20→0.21 s · stopped  3.1 ms · self  0.8 %" in text
-    more = await drawn(HeaderLine(replace(HEADER, flush="soft-dirty", own_cpu=0.123)), 120, 1)
-    assert "flush soft-dirty · 0.20→0.21 s · stopped  3.1 ms · self 12.3 %" in more
-    assert "train.py  pid 4242 +2   ● LIVE 00:12:41" in more
+@pytest.mark.parametrize("width", [210, 120, 100, 80, 60])
+async def test_details_say_how_it_is_measured_and_what_that_costs(width):
+    """With a budget, which is the most there is to say, in the lines that are kept for it."""
+    view = replace(
+        HEADER, rearm="working-set", flush="soft-dirty", budget=0.01, spent=0.0083, budgeted_s=1007.4, true_s=1007.43
+    )
+    text = await drawn(DetailLines(replace(view, given_back_bytes=3 * MIB)), width, detail_rows(width))
+    assert not any(len(line.rstrip()) > width for line in text.splitlines())
+    for words in (
+        "tracker pagetable",
+        "flush soft-dirty",
+        "rearm working-set",
+        "interval asked 0.20 s, budgeted 1007.40 s, true 1007.43 s",
+        "stopped  3.1 ms a window",
+        "self  0.8 % of one core",
+        "paused + CPU 0.8 % of 1 %",
+        "given back up to 3.00 MiB",
+    ):
+        assert words in text
 
 
-async def test_header_says_what_a_budget_makes_of_the_interval():
-    view = replace(HEADER, budget=0.01, spent=0.0083, budgeted_s=7.4, true_s=7.43)
-    wide = await drawn(HeaderLine(view), 190, 1)
-    assert "asked 0.20 s budgeted 7.40 s true 7.43 s · stopped  3.1 ms · self  0.8 % · paused+CPU 0.8 % of 1 %" in wide
-    assert "of 1 %, next in 6 s" in await drawn(HeaderLine(replace(view, wait_s=6)), 190, 1)
-    narrow = await drawn(HeaderLine(view), 120, 1)
-    assert "pagetable · 0.20→7.40→7.43 s" in narrow
-    assert "paused+CPU 0.8 % of 1 %" in narrow
+async def test_details_that_are_not_known_are_said_to_be():
+    text = await drawn(DetailLines(HeaderView()), 120, detail_rows(120))
+    assert "interval n/a   stopped n/a   self n/a   paused + CPU no budget   given back n/a" in text
 
 
-async def test_header_warning_comes_before_the_figures():
+SAID = in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09))
+
+
+async def test_as_many_sentences_as_have_room_are_said_and_none_is_cut():
+    words = PlainWords(WordsView(tuple(SAID)))
+    wide = " ".join((await drawn(words, 210, 2)).split())
+    assert wide == " ".join(forms[0] for forms in SAID)
+    narrow = (await drawn(PlainWords(WordsView(tuple(SAID))), 120, 2)).split()
+    assert " ".join(narrow) == f"{SAID[0][0]} {SAID[2][0]}"
+    small = (await drawn(PlainWords(WordsView(tuple(SAID))), 80, 1)).strip()
+    assert small == "In a window of 200 ms the program touches 61.0 MiB in the median."
+    assert not (await drawn(PlainWords(WordsView(tuple(SAID))), 40, 1)).strip()
+
+
+async def test_header_warning_comes_before_all_else():
     view = replace(HEADER, warnings=("stopped 24 % of the time: use a longer --interval", "stopped 24 %: --interval"))
-    assert view.warnings[0] + " · pagetable" in await drawn(HeaderLine(view), 120, 1)
+    assert view.warnings[0] in await drawn(HeaderLine(view), 120, 1)
     assert view.warnings[1] in await drawn(HeaderLine(view), 80, 1)
     paused = await drawn(HeaderLine(replace(view, state=State.PAUSED)), 120, 1)
     assert view.warnings[1] in paused or view.warnings[0] in paused
@@ -398,7 +422,7 @@ async def test_header_ended_says_why():
 
 
 async def test_footer_keeps_the_important_keys():
-    text = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 180, 1)
+    text = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 190, 1)
     assert "rec 2.00 MiB x.memtui" in text
     narrow = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 60, 1)
     assert all(words in narrow for words in ("space pause", "? help", "q quit"))

@@ -14,6 +14,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+MOST_APART = 16  # times: bounds that are further apart tell nothing
+
+
+def bounds_are_close(lower_bytes: float, upper_bytes: float) -> bool:
+    """Return whether two bounds of a size are close enough to speak of."""
+    return upper_bytes <= MOST_APART * lower_bytes
+
 
 class ReuseCounts(Protocol):
     """What a curve is made of: ``ExactReuse`` and ``ReuseHistogram`` have it."""

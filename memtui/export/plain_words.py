@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from memtui.units import duration, percent, size
+from memtui.in_words import Figures, in_words
+from memtui.units import percent, size
 
 METHOD: tuple[str, ...] = (
     "Working set (WSS): the bytes of all pages that were touched in one window, after Denning; a page counts in the "
@@ -25,38 +26,22 @@ METHOD_OF_TENSORS = (
 
 def sentences(report: dict[str, Any]) -> list[str]:
     """In plain words, as far as it is known; ``report`` is that of ``report.report_of``."""
-    found = [] if report["imported"] is not None else [*_of_memory(report), *_of_cost(report)]
+    found = [] if report["imported"] is not None else [forms[0] for forms in in_words(_figures(report))]
     return found + _of_learning(report) + _of_tensors(report)
 
 
-def _of_memory(report: dict[str, Any]) -> list[str]:
-    wss, rss, reuse = report["wss_bytes"], report["rss_bytes"], report["reuse"]
-    found = []
-    if wss["median"] is not None:
-        share = ""
-        if rss["median"]:
-            share = f", {percent(wss['median'] / rss['median'])} of the {size(rss['median'])} that are resident"
-        found.append(
-            f"In a window of {duration(report['true_interval_s'])} the program touches {size(wss['median'])} in the "
-            f"median{share}, and {size(wss['max'])} at most."
-        )
-    if reuse["p95_bytes"] is not None:
-        most = reuse["p95_bytes"]["upper"]
-        found.append(
-            f"An LRU memory of {size(most)} would hold 95 % of the touches of pages that were touched before, as far "
-            "as windows of this length tell."
-        )
-    return found
-
-
-def _of_cost(report: dict[str, Any]) -> list[str]:
-    cost = report["overhead"]
-    if cost["paused_fraction"] is None:
-        return []
-    return [
-        f"To see this, it was held for {percent(cost['paused_fraction'])} of the time, and memtui took "
-        f"{percent(cost['self_cpu_fraction'])} of one CPU."
-    ]
+def _figures(report: dict[str, Any]) -> Figures:
+    wss, reuse, cost = report["wss_bytes"], report["reuse"], report["overhead"]
+    p95 = reuse["p95_bytes"]
+    return Figures(
+        window_s=report["true_interval_s"],
+        wss_median_bytes=wss["median"],
+        wss_max_bytes=wss["max"],
+        rss_median_bytes=report["rss_bytes"]["median"],
+        reuse_bytes=None if p95 is None else (p95["lower"], p95["upper"]),
+        paused_fraction=cost["paused_fraction"],
+        own_cpu=cost["self_cpu_fraction"],
+    )
 
 
 def _of_learning(report: dict[str, Any]) -> list[str]:

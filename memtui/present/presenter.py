@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from memtui.analysis.given_back import NOTABLE_GIVEN_BACK, given_back_bytes
+from memtui.analysis.given_back import given_back_bytes
 from memtui.analysis.lean import median
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import NOTABLE_SHARE
@@ -38,6 +38,7 @@ from memtui.present.series import Series, process_sizes, range_wss
 from memtui.present.step_marks import StepMarks
 from memtui.present.tensor_places import NOT_TRACED, Placed, TensorPlaces, TracedProcess
 from memtui.present.tensors import TensorTable
+from memtui.present.words import WordsLog
 from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process, Status
 from memtui.units import size
 from memtui.views import (
@@ -136,7 +137,7 @@ class Presenter:
         self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
         self._marks, self._step_marks = MarkLog(), StepMarks()
-        self._reuse = ReuseLog()
+        self._reuse, self._words = ReuseLog(), WordsLog()
         self._range_reuse = RangeReuse()
         self._focus: int | None = None  # key of a range
         self._line: Series | None = None  # of the range that is looked at
@@ -256,6 +257,7 @@ class Presenter:
             processes=self._processes(at, processes),
             output=self.output.view(),
             tensors=tensors,
+            words=self._words.view(self.reader.samples, at, self._most_bytes(sample, reuse)),
         )
 
     # Parts
@@ -310,7 +312,8 @@ class Presenter:
             speed=head.speed,
             ended=ended,
             tracker=tracker_label(hello.tracker),
-            flush="" if hello.flush in ("", "off") else hello.flush,
+            flush=hello.flush,
+            rearm=hello.rearm,
             asked_s=hello.options.interval_ns / 1e9,
             origin_ns=head.origin_ns,
             marks=self._marks.drawn(head.origin_ns, head.latest_ns),
@@ -330,6 +333,7 @@ class Presenter:
             true_s=median(np.diff(true)) / 1e9 if len(true) > 1 else None,
             paused_s=median(paused) / 1e9 if len(paused) else None,
             own_cpu=self._own_cost(at),
+            given_back_bytes=self._given_back(at),
         )
         if share := allowed(hello.options.max_overhead_ppm):
             return self._with_budget(view, at, share)
@@ -467,13 +471,14 @@ class Presenter:
             parts.append(f"{gaps} gap" + "s" * (gaps > 1))
         if samples.faulted_in_bytes[at] > 0:
             parts.append(f"first mapped {size(float(samples.faulted_in_bytes[at]))}")
-        sample = int(samples.sample[at])
-        given_back = given_back_bytes(self.reader.process_samples(sample - 1, sample)).get(sample, 0)
-        if given_back > NOTABLE_GIVEN_BACK * samples.wss_bytes[at]:
-            parts.append(f"up to {size(given_back)} given back")
         if np.isnan(samples.shared_bytes[at]) and not np.isnan(samples.wss_bytes[at]):
             parts.append("shared pages count for each process")
         return tuple(parts)
+
+    def _given_back(self, at: int) -> int | None:
+        """What was touched and given back within one window at most, of the processes that it is known of."""
+        sample = int(self.reader.samples.sample[at])
+        return given_back_bytes(self.reader.process_samples(sample - 1, sample)).get(sample)
 
     def _heat_view(self, axis: TimeAxis, allowance: Allowance, processes: list[Process]) -> tuple[HeatView, bool]:
         hello = self.reader.hello
@@ -515,6 +520,12 @@ class Presenter:
             view, whole = self._reuse.view(self.reader, sample, allowance)
         self.complete = self.complete and whole
         return view
+
+    def _most_bytes(self, sample: int, shown: ReuseView) -> tuple[float, float] | None:
+        """Between which 95 % of the returning touches of all processes come back; not known while one is looked at."""
+        if self.ranges.pid is not None or shown.note:
+            return None
+        return self._reuse.view(self.reader, sample, Allowance(0.0))[0].most_bytes
 
 
 def _why_no_pages(hello: Hello) -> str:

@@ -118,5 +118,6 @@ def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | 
         size_bytes=sizes.astype(float),
         miss_low=low,
         miss_high=high,
+        most_bytes=histogram.quantile(0.95),
         interval=interval,
     )

@@ -29,11 +29,18 @@ def too_small(width: int, height: int) -> str:
     return f"memtui needs {MIN_COLUMNS}x{MIN_ROWS} cells, this terminal has {width}x{height}"
 
 
-def arrange(width: int, height: int) -> Arrangement:
-    """The layout for a terminal of a size."""
+def word_rows(width: int, height: int) -> int:
+    """Lines for what was measured in plain words: none where panels have little room."""
+    if height < 24:
+        return 0
+    return 2 if width >= LARGE_COLUMNS and height >= 34 else 1
+
+
+def arrange(width: int, height: int, above: int = 0) -> Arrangement:
+    """The layout for a terminal of a size, ``above``: rows of it between header and panels that are taken."""
     if too_small(width, height):
         return Arrangement("tiny")
-    rows = height - 2  # header and footer
+    rows = height - 2 - above  # header and footer
     if width < LARGE_COLUMNS or height < LARGE_ROWS:
         top = 8 if rows >= 20 else 6
         return Arrangement("small", top=top, middle=rows - top, power=width, heat=width, reuse=width)

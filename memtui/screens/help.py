@@ -143,6 +143,7 @@ Recording                               of the recording itself, while it runs, 
   M             put a mark on the time axis, with a text
   i             another interval from the next window on: 0.5, 50ms
   x             leave the target alone: nothing is sampled until x is pressed again
+  v             how it is measured and what that costs, below the first line, and away again
 
 Screen
   c             other colours: dark, light, high contrast
@@ -162,10 +163,12 @@ Words
   first mapped  part of it that came in with a new mapping: up to 15 neighbours of a touched page
   gap           a process began or ended inside the window, so a part of it is missing
   median, max   of what is in sight of the graph; those of the whole session are in memtui report
-  0.20→0.22 s   the interval that was asked for, and the true one: what reading takes comes on top
-  0.20→7.5→7.6  the same with a budget (--max-overhead): asked, what the budget makes of it, true
-  paused+CPU    what the budget bounds: share of the time the target is held, plus CPU of sampler and recorder;
-                next in: when it allows another window
+  in words      what the lines below the first one say is of all windows from the begin to the cursor
+  interval      asked for, what a budget makes of it (--max-overhead), and the true one: what reading takes comes on top
+  paused + CPU  what the budget bounds: share of the time the target is held, plus CPU of sampler and recorder;
+                next window in: when it allows another one
+  given back    pages that were touched and given back within the window are not in its working set: at most so much
+  rearm         how the marks of touched pages are cleared for the next window
   flush         how stale translations are removed, without which touches would be missed (docs/accuracy.md)
   stopped       how long the target stood still for one window
   self          share of one core that watching takes

@@ -40,6 +40,7 @@ KEYS: tuple[Binding, ...] = (
     Binding("K", "pan_memory(-1)", "half a picture up in memory"),
     Binding("M", "put_mark", "put a mark here and now"),
     Binding("i", "interval", "interval of sampling"),
+    Binding("v", "details", "how it is measured, and what that costs"),
     Binding("x", "rest", "leave the target alone, or go on"),
     Binding("f", "toggle_filters", "filters on or off"),
     Binding("s", "sort", "sort by the next column"),

@@ -19,7 +19,7 @@ from textual.widget import Widget
 from memtui.choices import INTERVAL_NS, MARK_CHARACTERS
 from memtui.errors import UserError
 from memtui.present import Presenter, Room, SessionLike
-from memtui.screens.arrange import PANELS, Arrangement, arrange, too_small
+from memtui.screens.arrange import PANELS, Arrangement, arrange, too_small, word_rows
 from memtui.screens.feed import Action, Feed
 from memtui.screens.keys import KEYS
 from memtui.screens.prompt import Prompt
@@ -31,6 +31,7 @@ from memtui.widgets.heat_map import HeatMap, picture_cells
 from memtui.widgets.notice import Notice
 from memtui.widgets.output_pane import OutputPane
 from memtui.widgets.panel import Panel
+from memtui.widgets.plain_lines import DetailLines, PlainWords, detail_rows
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.process_table import ProcessTable
 from memtui.widgets.reuse_histogram import ReuseHistogram
@@ -95,6 +96,8 @@ class MemoryScreen(Screen[None]):
         )
         self.header, self.footer = HeaderLine(id="header"), FooterLine(id="footer")
         self.footer.began_it = began_it
+        self.words, self.details = PlainWords(id="words"), DetailLines(id="details")
+        self.details_shown = False
         self.graph, self.power = WssGraph(id="graph"), PowerGauge(id="power")
         self.heat, self.reuse = HeatMap(id="heat"), ReuseHistogram(id="reuse")
         self.table, self.notice = VmaTable(id="table"), Notice(id="notice")
@@ -119,6 +122,8 @@ class MemoryScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield self.header
+        yield self.words
+        yield self.details
         yield Horizontal(self.graph, self.power, id="top")
         yield Horizontal(self.heat, self.reuse, id="middle")
         yield self.table
@@ -147,11 +152,14 @@ class MemoryScreen(Screen[None]):
         width, height = self.app.size
         # Before the first view there is nothing to lay out and draw but empty boxes, at the price of full ones.
         ready = self.view is not None or self._failed
-        arranged = (width, height, self.panel, self.prompt.active, ready, self.listed, self.output_shown)
+        arranged = (
+            width, height, self.panel, self.prompt.active, ready, self.listed, self.output_shown, self.details_shown
+        )  # fmt: skip
         if arranged == self._arranged:
             return
         self._arranged = arranged
-        shape = self.shape = arrange(width, height)
+        words, details = word_rows(width, height), detail_rows(width) * self.details_shown
+        shape = self.shape = arrange(width, height, words + details)
         large, tiny = shape.kind == "large", shape.kind == "tiny"
         lower = not tiny and not self.output_shown  # the panels that the output takes the place of
         chosen = self.chosen
@@ -162,6 +170,8 @@ class MemoryScreen(Screen[None]):
         seen: dict[Widget, bool] = {
             self.notice: tiny,
             self.header: not tiny,
+            self.words: not tiny and bool(words),
+            self.details: not tiny and bool(details),
             self.graph: not tiny,
             self.footer: not tiny and not self.prompt.active,
             self.prompt: not tiny and self.prompt.active,
@@ -178,6 +188,7 @@ class MemoryScreen(Screen[None]):
         self.notice.show(too_small(width, height))
         for widget, wanted in seen.items():
             widget.display = wanted and (ready or tiny)
+        self.words.styles.height, self.details.styles.height = words, details
         top.styles.height = shape.top
         middle.styles.height = shape.middle
         self.set_class(shape.kind == "small", "small")
@@ -233,6 +244,8 @@ class MemoryScreen(Screen[None]):
         with self.app.batch_update():
             self._arrange()
             self.header.show(view.header)
+            self.words.show(view.words)
+            self.details.show(view.header)
             self.graph.show(view.graph)
             self.power.show(view.power)
             self.heat.show(view.heat)
@@ -336,6 +349,10 @@ class MemoryScreen(Screen[None]):
             self._ask(lambda presenter: presenter.look_at_tensor(key))
         else:
             self._focus_range(key)
+
+    def action_details(self) -> None:
+        self.details_shown = not self.details_shown
+        self._arrange()
 
     def action_allocations(self) -> None:
         from memtui.screens.training import TrainingScreen

@@ -1,4 +1,4 @@
-"""The first line: whom we watch, where in time we are, how it is measured and what that costs."""
+"""The first line: whom we watch, where in time we are, and what is wrong with what is measured."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class HeaderLine(Painted):
             return [(text.sentence(text.clean(view.notice), max(0, free)), look["warning"])], True
         if view.state not in (State.PAUSED, State.PLAYING):
             return self._costs(free)
-        right, whole = self._costs(free - (10 * (free >= 60) if view.warnings else max(16, free // 3)))
+        right, whole = self._costs(free - (10 * (free >= 40) if view.warnings else max(16, free // 3)))
         bar = free - line_width(right) - 2
         if bar >= 8:
             self._bar_cells = min(bar, 120)
@@ -97,36 +97,13 @@ class HeaderLine(Painted):
                 line.append((glyph, look[role]))
         return line
 
-    def _budget(self) -> str:
-        view = self.view
-        if view.budget is None:
-            return ""
-        spent = "n/a" if view.spent is None else text.percent(view.spent)
-        wait = f", next in {view.wait_s} s" if view.wait_s is not None else ""
-        return f"paused+CPU {spent} of {view.budget * 100:g} %{wait}"
-
     def _costs(self, room: int) -> tuple[Line, bool]:
-        """How it is measured, as many words as fit, and whether that is all of them.
+        """What is wrong, then what else matters at first sight, as many words as fit; and whether that is all.
 
-        What is wrong comes first. Of the rest the true interval is put shorter before anything is left out, then the
-        highest rank goes.
+        How it is measured, and the single costs, are the details' (``widgets.plain_lines``).
         """
         view, look = self.view, self.look
-        asked = f"{view.asked_s:.2f}" if view.asked_s is not None else "n/a"
-        true = f"{view.true_s:.2f} s" if view.true_s is not None else "n/a"
-        long, short = f"asked {asked} s true {true}", f"{asked}→{true}"
-        if view.budgeted_s is not None:
-            budgeted = f"{view.budgeted_s:.2f}"
-            long, short = f"asked {asked} s budgeted {budgeted} s true {true}", f"{asked}→{budgeted}→{true}"
-        own = f"self {text.percent(view.own_cpu):>6}" if view.own_cpu is not None else ""
-        words = [
-            (1, text.clean(view.tracker)),
-            (5, f"flush {text.clean(view.flush)}" if view.flush else ""),
-            (3, long if view.asked_s is not None else ""),
-            (4, f"stopped {text.duration(view.paused_s):>7}" if view.paused_s is not None else ""),
-            (2 if view.budget is None else 6, own),
-            (2, self._budget()),
-        ]
+        words = [(1, f"next window in {view.wait_s} s" if view.wait_s is not None else "")]
         words = [(rank, word) for rank, word in words if word]
         warning = next((w for w in view.warnings if text.width(w) <= room), "")
         room -= text.width(warning) + 3 * bool(warning)
@@ -134,8 +111,6 @@ class HeaderLine(Painted):
         def need() -> int:
             return sum(text.width(word) + 3 for _, word in words) - 3
 
-        if words and need() > room:
-            words = [(rank, short if word == long else word) for rank, word in words]
         whole = need() <= room and bool(warning) == bool(view.warnings)
         while words and need() > room:
             words.remove(max(words))

@@ -1,0 +1,63 @@
+"""Lines under the header: what was measured, in sentences; and on a key how it is measured, and what that costs."""
+
+from __future__ import annotations
+
+from memtui.in_words import fitting
+from memtui.views import HeaderView, WordsView
+from memtui.widgets import text
+from memtui.widgets.panel import Painted, line_width
+from memtui.widgets.raster import Line
+
+_BETWEEN = "   "
+
+
+class PlainWords(Painted):
+    """As many of the sentences as have room."""
+
+    view: WordsView
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        return [[(f" {line}", self.look["text"])] for line in fitting(list(self.view.sentences), width - 2, height)]
+
+
+class DetailLines(Painted):
+    """Tracker, interval and costs, each with its name; parts are not broken where a line can hold them."""
+
+    view: HeaderView
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        look = self.look
+        lines: list[Line] = []
+        for name, words in details(self.view):
+            part: Line = [(f"{name} ", look["dim"]), (text.clean(words), look["text"])]
+            if lines and line_width(lines[-1]) + len(_BETWEEN) + line_width(part) < width:
+                lines[-1] += [(_BETWEEN, look["dim"]), *part]
+            else:
+                lines.append([(" ", look["dim"]), *part])
+        return lines[:height]
+
+
+def detail_rows(width: int) -> int:
+    """Return how many lines the details take on a screen of a width, whatever the figures are."""
+    return 2 if width >= 200 else 3 if width >= 100 else 4 if width >= 80 else 5
+
+
+def details(view: HeaderView) -> list[tuple[str, str]]:
+    """Return how the working set is measured and what that costs, as (name, words)."""
+    interval = [
+        f"{words} {seconds:.2f} s"
+        for words, seconds in (("asked", view.asked_s), ("budgeted", view.budgeted_s), ("true", view.true_s))
+        if seconds is not None
+    ]
+    spent = "n/a" if view.spent is None else text.percent(view.spent)
+    budget = "no budget" if view.budget is None else f"{spent} of {view.budget * 100:g} %"
+    return [
+        ("tracker", view.tracker or "n/a"),
+        ("flush", view.flush or "n/a"),
+        ("rearm", view.rearm or "n/a"),
+        ("interval", ", ".join(interval) or "n/a"),
+        ("stopped", f"{text.duration(view.paused_s):>7} a window" if view.paused_s is not None else "n/a"),
+        ("self", f"{text.percent(view.own_cpu):>6} of one core" if view.own_cpu is not None else "n/a"),
+        ("paused + CPU", budget),
+        ("given back", "n/a" if view.given_back_bytes is None else f"up to {text.size(view.given_back_bytes)}"),
+    ]
