@@ -125,6 +125,29 @@ def test_a_counter_that_was_not_read_long_enough_says_so():
     assert (found.energy_j, found.reason) == (None, "the energy counter was not read until its next step")
 
 
+def test_a_window_between_two_steps_of_the_counter_has_no_energy():
+    """Both borders would be moved to the same step, and no time lies between it and itself."""
+    t, e = np.array([0, 100, 200, 300]) * MS, np.array([0.0, 10.0, 20.0, 30.0])
+    found = from_counter(t, e, 110 * MS, 150 * MS)
+    assert (found.energy_j, found.power_w, found.reason) == (None, None, "the energy counter did not change")
+    assert from_counter(t, e, 190 * MS, 110 * MS).energy_j is None, "a window that ends before it begins"
+
+
+def test_a_step_on_the_border_of_a_window_is_its_border():
+    t, e = np.array([0, 100, 200, 300, 400]) * MS, np.array([0.0, 10.0, 30.0, 60.0, 100.0])
+    assert from_counter(t, e, 100 * MS, 300 * MS) == Energy(100 * MS, 300 * MS, 50.0, steps=2)
+    assert from_counter(t, e, 100 * MS + 1, 300 * MS + 1) == Energy(200 * MS, 400 * MS, 70.0, steps=2)
+
+
+def test_readings_on_the_borders_of_a_window_belong_to_it():
+    """Of a power that rises evenly. Without either reading the one beside it would be held to the border."""
+    t, p = np.array([0, 1, 2, 3]) * NS, np.array([100.0, 200.0, 300.0, 400.0])
+    assert from_power(t, p, 0, 3 * NS) == Energy(0, 3 * NS, 750.0, steps=4)
+    assert from_power(t, p, NS, 2 * NS) == Energy(NS, 2 * NS, 250.0, steps=2)
+    assert from_power(t, p, NS + 1, 3 * NS - 1).steps == 1
+    assert from_power(t, p, NS, NS).energy_j is None
+
+
 def test_readings_that_failed_are_left_out():
     load = Load("plateau")
     t, e = polled(load, 0.05, 0, 3)
@@ -141,8 +164,13 @@ def test_more_than_the_board_can_draw_is_no_measurement():
 
 
 @pytest.mark.parametrize(
-    ("ratio", "verdict"), [(1.0, "ok"), (0.975, "ok"), (1.06, "note"), (327 / 187, "sensor_disagreement")]
-)
+    ("ratio", "verdict"),
+    [
+        (1.0, "ok"), (0.975, "ok"), (1.029, "ok"), (0.971, "ok"), (1.031, "note"), (0.969, "note"), (1.06, "note"),
+        (1.099, "note"), (0.901, "note"), (1.101, "sensor_disagreement"), (0.899, "sensor_disagreement"),
+        (327 / 187, "sensor_disagreement"),
+    ],
+)  # fmt: skip
 def test_two_sensors_are_held_against_each_other_and_never_blended(ratio, verdict):
     counter, integral = Energy(0, NS, 187.0), Energy(0, 2 * NS, 2 * 187.0 * ratio)
     found = agreement(counter, integral)

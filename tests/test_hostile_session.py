@@ -250,7 +250,10 @@ def test_pairs_and_distances_that_no_recorder_wrote():
     def packed(*numbers: int) -> bytes:
         return zlib.compress(struct.pack(f"<{len(numbers)}q", *numbers))
 
-    for bad in (packed(1), packed(0, 5), packed(-1, 5), packed(2**62, 2**62, 1, 1), packed(1, -2), packed(1, 2**62)):
+    for bad in (
+        packed(1), packed(0, 5), packed(-1, 5), packed(2**62, 2**62, 1, 1), packed(1, -2), packed(1, 2**62),
+        packed(1, 0, 5, 5), packed(2, -1, 5, 5),
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=r"rows|range"):
             codec.decode_pairs(bad)
     for bad in (

@@ -12,6 +12,8 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ import pytest
 
 from memtui.analysis.working_set import bytes_by_range
 from memtui.probes import pid_namespace
-from memtui.probes.pages import build_skeleton, pagetable
+from memtui.probes.pages import build_skeleton, pagetable, walk
 from memtui.probes.pages.base import PageTracker, TrackerError
 from memtui.probes.pages.bpf import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton, _bpf
 from memtui.probes.pages.pagetable import PageTableTracker, prove
@@ -320,15 +322,19 @@ def test_memory_that_the_first_thread_left_behind(shipped, target):
         shipped.window(target.pid)
 
 
-def test_growth_loses_nothing(skeleton, target):
+def test_growth_loses_nothing(skeleton, target, monkeypatch):
+    """And is done at once: loading the program takes a tenth of a second, while the target may stand still."""
     address = target.do("a = anonymous(60000); v = view(a, 60000); v[:] = 1; answer = a")
     walker = Walker(skeleton, slots=16)
     try:
         assert walker.slots == 16
+        loads, load = [], walker._load
+        monkeypatch.setattr(walker, "_load", lambda *sizes: (loads.append(sizes), load(*sizes)))
         seen = walker.walk(target.pid, want_resident=True)
         assert_touched(target.pid, seen.pages, address, 60000, range(60000))
         assert_resident(seen.resident, address, 60000, range(60000))
         assert walker.slots >= 60000 // 512
+        assert len(loads) == 1
     finally:
         walker.close()
 
@@ -411,6 +417,69 @@ def test_unreadable_page_tables_fail_the_window(shipped, target):
     assert "could not be read" in window.reason
     walker._set("direct_map", direct_map)
     assert shipped.window(target.pid).status == Status.OK
+
+
+def test_blocks_that_changed_while_they_were_read_make_a_window_approximate(shipped, target, monkeypatch):
+    """Nothing exchanges a page table while the target stands still, so the walk's count of them is raised here."""
+    address = target.do("a = anonymous(600); v = view(a, 600); v[:] = 1; answer = a")
+    shipped.begin(target.pid)
+    assert shipped.window(target.pid).status == Status.OK
+    whole = Walker.walk
+    for changed, status, reason in (
+        (3, Status.APPROXIMATE, "3 blocks of 2 MiB changed while they were read"),
+        (0, Status.OK, ""),
+    ):
+        monkeypatch.setattr(
+            Walker, "walk", lambda *args, changed=changed, **options: replace(whole(*args, **options), changed=changed)
+        )
+        target.do("v[5] = 2")
+        window = shipped.window(target.pid)
+        assert (window.status, window.reason) == (status, reason)
+        assert_touched(target.pid, window.pages, address, 600, [5])
+
+
+def test_mappings_that_do_not_fit_are_not_taken_for_all(target, monkeypatch):
+    """Where vm.max_map_count was raised: no table is put together of a part of them, the kernel's own is read."""
+    need_pagetable()
+    target.do("a = anonymous(800); [libc.mprotect(a + i * 4096, 4096, 1) for i in range(0, 800, 2)]")
+    monkeypatch.setattr(walk, "_MAPPINGS", 500)
+    with closing(Walker()) as walker:
+        met = walker.walk(target.pid)
+        assert met.vmas == len([v for v in vmas_of(target.pid) if v.name != "[vsyscall]"]) > 800
+        assert met.mappings is None
+        assert walker._get("mappings") == 500
+    with PageTableTracker("soft-dirty") as tracker:
+        tracker.begin(target.pid, ())
+        text = tracker.window(target.pid, (), want_resident=False).maps()
+        assert text == Path(f"/proc/{target.pid}/maps").read_bytes()
+    monkeypatch.undo()
+    with closing(Walker()) as walker:
+        assert len(walker.walk(target.pid).mappings) == met.vmas
+
+
+def test_there_is_room_for_page_tables_after_growth(target):
+    """Of memory that a forked child maps too. Growth for more blocks must not take the room of a round away."""
+    child = target.do(
+        "a = anonymous(60000); v = view(a, 60000); v[:] = 1\nanswer = os.fork()\nif not answer: time.sleep(600)"
+    )
+    try:
+        target.do("v.sum()")
+        for grow in (lambda walker: walker.walk(target.pid), lambda walker: walker.reserve(200)):
+            with closing(Walker(slots=16)) as walker:
+                walker.begin_round()
+                assert len(walker._tables) == walk._TABLES
+                grow(walker)
+                assert walker.slots > 60000 // 512
+                met = walker.walk(target.pid, want_tables=True)
+                assert met.tables is not None
+                assert len(met.tables.frames_behind(met.pages).pages) >= 59000, "DAMON, where it runs, takes some marks"
+        with closing(Walker(slots=16)) as walker:
+            walker.begin_round()
+            met = walker.walk(target.pid, want_tables=True)  # and where it grows on the way
+            assert met.tables is not None
+            assert len(met.tables.blocks) >= 60000 // 512
+    finally:
+        os.kill(child, 9)
 
 
 def test_it_holds_no_descriptor_afterwards(skeleton, target):

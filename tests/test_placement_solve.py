@@ -216,6 +216,29 @@ def test_async_case_hides_both_moves() -> None:
     assert plan.move_ns == 0
 
 
+@pytest.mark.parametrize(("pair", "after_it"), [((F, S), S), ((F, B), B), ((S, F), F), ((S, B), B)])
+def test_a_move_while_an_op_touches_what_is_moved_cannot_be_made(pair: tuple[str, str], after_it: str) -> None:
+    """Nothing is read or written while it is copied: such a schedule has no time, and not that of its ops alone."""
+    made = problem(ASYNC_CASE, 20)
+    paths = [fixed_path(item, F) for item in made.items]
+    whole = cost(made, paths)
+    assert (whole.total_ns, whole.moves) == (60, ())
+    item = made.items[0]
+    life = range(item.first, item.last + 1)
+    between = [k for k in life if k not in item.accesses]
+    assert (item.name, item.accesses, between) == ("t1", (0, 1, 5), [2, 3, 4])
+
+    def moved_at(op: int) -> Any:
+        paths[0] = tuple((pair[0],) * 2 if k < op else pair if k == op else (after_it,) * 2 for k in life)
+        return cost(made, paths)
+
+    assert moved_at(3).total_ns is not None
+    assert [move.op for move in moved_at(3).moves] == [3]
+    met = moved_at(1)
+    assert met.total_ns is None
+    assert [(move.op, move.overlapped, move.time_ns) for move in met.moves] == [(1, True, -1.0)]
+
+
 def any_profile(chance: random.Random, most_ops: int = 7, in_place: bool = False) -> Profile:
     """A graph with any times, which need not add up tensor by tensor."""
     count = chance.randint(2, most_ops)

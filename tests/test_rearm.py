@@ -260,6 +260,87 @@ def test_marks_that_cannot_be_cleared_singly_lead_to_a_full_clear(target):
         tracker.close()
 
 
+# 16384 pages that are the target's own, and others that it shares with a forked child: MADV_COLD leaves those marked.
+# One that it writes to becomes its own; what it reads of the interpreter's heap is among those that stay, too.
+_SHARED_AND_OWN = (
+    "b = anonymous(4096); s = view(b, 4096); s[:] = 1; a = anonymous(16384); v = view(a, 16384); child = os.fork()\n"
+    "if not child:\n time.sleep(600)\nv[:] = 1; answer = a, b"
+)
+_OWN = 16384
+
+
+@pytest.mark.parametrize(
+    ("shared", "kind", "after_it"),
+    [(60, WORKING_SET, WORKING_SET), (410, FULL, WORKING_SET), (2000, FULL, FULL)],
+    ids=["0.4 %", "2.5 %", "12 %"],
+)
+def test_the_share_of_marks_that_stay_decides_how_they_are_cleared(target, shared, kind, after_it):
+    """Up to 1 % of what was touched is unknown in the next window, more is cleared in full, for a while above 5 %."""
+    _, at = target.do(_SHARED_AND_OWN)
+    try:
+        tracker, observer = _track(target)
+        target.do("v[:] = 2")
+        observer.window(target.pid)  # until then the first copies of what is written are made
+        target.do(f"v[:] = 2; s[:{shared}].sum()")
+        window = observer.window(target.pid)
+        assert window.rearm == kind
+        assert_touched(target.pid, window.pages, at, 4096, range(shared))
+        assert _OWN * 0.95 <= window.pages.page_count <= _OWN + shared + 1000
+        target.do("v[:] = 2")
+        window = observer.window(target.pid)
+        assert window.rearm == after_it
+        left = len(within(window.pages, at, 4096))
+        assert left == (shared if kind == WORKING_SET else 0)
+        assert (window.unknown_bytes >= shared * 4096) == (kind == WORKING_SET)
+        observer.close()
+        tracker.close()
+    finally:
+        target.do("os.kill(child, 9); os.waitpid(child, 0)")
+
+
+def test_a_process_whose_marks_stay_is_cleared_in_full_for_sixteen_windows(target):
+    target.do(_SHARED_AND_OWN)
+    try:
+        tracker, observer = _track(target)
+        target.do("v[:] = 2; s.sum()")
+        ways = []
+        for _ in range(20):
+            ways.append(observer.window(target.pid).rearm)
+            target.do("v[:] = 2")
+        assert ways == [FULL] * 17 + [WORKING_SET] * 3
+        observer.close()
+        tracker.close()
+    finally:
+        target.do("os.kill(child, 9); os.waitpid(child, 0)")
+
+
+def test_a_page_that_was_unknown_is_not_counted_so_when_it_is_gone(target):
+    """Its mark stayed, and went with the page: a window that does not have it says nothing doubtful."""
+    _, at = target.do(_SHARED_AND_OWN)
+    try:
+        tracker, observer = _track(target)
+        target.do("v[:] = 2")
+        observer.window(target.pid)
+        target.do("v[:] = 2; s[:80].sum()")
+        assert observer.window(target.pid).rearm == WORKING_SET
+        target.do("libc.madvise(b, 40 * 4096, 4); v[:] = 2")  # MADV_DONTNEED
+        window = observer.window(target.pid)
+        seen = within(window.pages, at, 4096)
+        assert len(seen) >= 38, "DAMON, where it runs, takes some marks"
+        assert set(seen) <= set(range(40, 80))
+        stayed = window.unknown_bytes // 4096
+        assert len(seen) <= stayed
+        whole = tracker._held[target.pid].unknown
+        target.do("libc.madvise(b + 40 * 4096, 40 * 4096, 4); v[:] = 2")
+        window = observer.window(target.pid)
+        assert within(window.pages, at, 4096) == []
+        assert window.unknown_bytes // 4096 <= whole.page_count - 38
+        observer.close()
+        tracker.close()
+    finally:
+        target.do("os.kill(child, 9); os.waitpid(child, 0)")
+
+
 def test_a_few_marks_that_stay_are_unknown(target, monkeypatch):
     address = target.do("a = anonymous(8192); v = view(a, 8192); v[:] = 1; answer = a")
     tracker, observer = _track(target)

@@ -85,7 +85,7 @@ def from_counter(
     times, values = edges(t_ns, energy_j)
     first, last = np.searchsorted(times, (begin_ns, end_ns)).tolist()
     if last >= len(times) or last <= first:
-        many = "did not change" if len(times) <= first else "was not read until its next step"
+        many = "did not change" if last <= first else "was not read until its next step"
         return Energy(begin_ns, end_ns, None, f"the energy counter {many}")
     begin, end = int(times[first]), int(times[last])
     if (np.diff(values[first : last + 1]) < 0).any():

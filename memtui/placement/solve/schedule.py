@@ -114,13 +114,11 @@ def _moves(problem: Problem, item: Item, path: Path) -> Iterator[Move]:
     before = path[0][0]
     for k, (begin, end) in enumerate(path, item.first):
         for was, now, meanwhile in ((before, begin, False), (begin, end, True)):
-            if meanwhile and k in item.accesses:
-                continue  # what it wrote itself is no copy
             if way := needs(was, now):
                 source, target = problem.fast.name, problem.slow.name
                 if way == "in":
                     source, target = target, source
-                ns = times[way, meanwhile]
+                ns = None if meanwhile and k in item.accesses else times[way, meanwhile]  # the op itself uses it then
                 ns, start_ns = -1.0 if ns is None else ns, item.async_start_ns if meanwhile else 0.0
                 yield Move(item.name, source, target, k, item.copied_bytes, ns, meanwhile, start_ns)
         before = end
