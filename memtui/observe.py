@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
@@ -102,6 +102,8 @@ class Observation:
         stop_when: str | None = None,
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
+        if isinstance(what, Launch):
+            options = replace(options, trace_every=what.trace_every)
         pid = start_ticks = foreign = 0
         if isinstance(what, int):
             pid, start_ticks = what, check_target(what)

@@ -32,8 +32,14 @@ _RECORDER = re.compile(rb"recorder (0|[1-9][0-9]{0,17})")
 _WORD_BYTES = 64  # no word is longer
 LINE_BYTES = 1 << 18  # no order is longer
 _TEXT_CHARACTERS = 1 << 12
+TRACE_EVERY = 1, 1 << 31
 PID = 1, 1 << 22  # the kernel's PID_MAX_LIMIT
-_RANGES = {"interval_ns": INTERVAL_NS, "duration_ns": DURATION_NS, "max_overhead_ppm": MAX_OVERHEAD_PPM}
+_RANGES = {
+    "interval_ns": INTERVAL_NS,
+    "duration_ns": DURATION_NS,
+    "max_overhead_ppm": MAX_OVERHEAD_PPM,
+    "trace_every": TRACE_EVERY,
+}
 _CHOICES = {"tracker": TRACKERS, "flush": FLUSHES, "rearm": REARMS}
 
 

@@ -84,6 +84,7 @@ class Options:
     together: bool = False  # one pause over the whole tree, not one process after the other
     keep_command: bool = False  # record command lines with the secrets on them
     max_overhead_ppm: int | None = None  # of the time, for pauses and own CPU: the interval is stretched to keep it
+    trace_every: int | None = None  # of a program that was started traced: one training step in so many is recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,8 @@ GOOD = Order(4242, 777, Options(200_000_000), "python train.py")
         ("max_overhead_ppm", 0),
         ("max_overhead_ppm", 10**6 + 1),
         ("max_overhead_ppm", 0.01),
+        ("trace_every", 0),
+        ("trace_every", "20"),
         ("pause", 1),
         ("pause", "yes"),
         ("children", None),

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
 from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
 
 from memtui.analysis.step_trace import CATEGORIES
+from memtui.present import Presenter
 from memtui.present.step_marks import StepMarks
+from memtui.present.training import UNTRACED, WAITING, TrainingLog
 from memtui.samples import TrainingProgress
 from memtui.screens.allocations import AllocationScreen
 from memtui.screens.memory import MemoryScreen
 from memtui.screens.monitor import MemtuiApp
 from memtui.screens.training import TrainingScreen
 from memtui.session.reader import SessionReader
+from memtui.session.store import SessionError
 from memtui.views import TimeAxis
 from tests import sessions
 from tests.screen_text import screen_lines, screen_text
@@ -206,3 +215,48 @@ def test_many_steps_are_no_ticks(tmp_path):
     assert marks.between(reader, TimeAxis(0, 0, 4 * SECOND, 4 * SECOND, False)) == ()
     assert len(marks.between(reader, TimeAxis(0, SECOND, 2 * SECOND, 2 * SECOND, False))) == 21
     reader.close()
+
+
+def _opened(path):
+    """The session of a recording as soon as it has a window."""
+    deadline = time.monotonic() + 30
+    while True:
+        with contextlib.suppress(SessionError):
+            reader = SessionReader(path)
+            if len(reader.samples):
+                return reader
+            reader.close()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(("how", "said"), [((), UNTRACED), (("--trace", "--every", "7"), WAITING)])
+def test_a_recording_without_steps_says_whether_anything_is_traced(tmp_path, how, said):
+    """While a real program runs that trains nothing; and a session keeps what was asked for."""
+    path = tmp_path / "s.memtui"
+    words = [
+        "record",
+        "--tracker",
+        "rss",
+        "--no-sudo",
+        "--interval",
+        "0.05",
+        "-o",
+        str(path),
+        *how,
+        "--",
+        "sleep",
+        "60",
+    ]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    recording = subprocess.Popen([sys.executable, "-m", "memtui", *words], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        reader = _opened(path)
+        assert reader.hello.options.trace_every == (7 if how else None)
+        presenter = Presenter(reader, follow=True)
+        assert TrainingLog().view(presenter.reader, presenter.playhead).note == said
+        reader.close()
+    finally:
+        recording.send_signal(signal.SIGINT)
+        recording.wait(20)
+    assert "memtui trace -- " in UNTRACED

@@ -232,6 +232,18 @@ async def test_reuse_histogram_and_miss_ratio():
         assert "would miss" in text
 
 
+async def test_a_half_whose_bounds_are_far_apart_is_not_spoken_of():
+    view = reuse_view(histogram(), 0.2)
+    assert view.half_high_bytes is not None
+    near = replace(view, half_low_bytes=view.half_high_bytes / 16)
+    far = replace(view, half_low_bytes=view.half_high_bytes / 16.1)
+    for height in (12, 8):
+        assert "half of all touches" in await drawn(ReuseWidget(near), 60, height)
+        text = await drawn(ReuseWidget(far), 60, height)
+        assert "half of" not in text
+        assert "of touches would miss" in text
+
+
 async def test_reuse_before_anything_came_back():
     assert "no page was touched twice yet" in await drawn(ReuseWidget(reuse_view(ReuseHistogram(), 0.2)), 60, 10)
 

@@ -21,6 +21,10 @@ NOTHING = (
     "no training step was seen: no optimiser of torch.optim stepped, or nobody asked for it "
     "(memtui trace -- python train.py does)"
 )
+UNTRACED = (
+    "nothing is traced: memtui trace -- python train.py does (or run --trace), or the program itself, "
+    "with memtui.trace(model, optimizer)"
+)
 WAITING = "no training step has ended yet"
 
 
@@ -73,7 +77,7 @@ class TrainingLog:
             device=device,
             devices=devices,
             learning=learning_view(reader, axis, self._learner(reader, pid), [step for _, step in recorded]),
-            note="" if rows or reader.training() else (WAITING if head.recording else NOTHING),
+            note="" if rows or reader.training() else _why_nothing(reader, head),
         )
 
     def _learner(self, reader: Any, pid: int) -> int:
@@ -102,6 +106,13 @@ class TrainingLog:
         if row.id not in self._decoded:
             self._decoded.put(row.id, reader.training_progress(row))
         return self._decoded[row.id]
+
+
+def _why_nothing(reader: Any, head: Playhead) -> str:
+    """Return why there is no training step, and what would show some."""
+    if not head.recording:
+        return NOTHING
+    return UNTRACED if reader.hello.options.trace_every is None else WAITING
 
 
 def fullest(rows: list[Any]) -> list[Any]:

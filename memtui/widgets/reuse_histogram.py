@@ -7,6 +7,7 @@ import math
 import numpy as np
 from textual import events
 
+from memtui.analysis.miss_ratio import bounds_are_close
 from memtui.views import ReuseView
 from memtui.widgets import raster, text
 from memtui.widgets.panel import Panel
@@ -149,14 +150,20 @@ class ReuseHistogram(Panel):
         """What less memory would cost is said beside either picture, where there is room."""
         if self.misses:
             return [self._miss_sentence(width)]
+        half = self._half_sentence(width)
+        if not half:
+            return [self._miss_sentence(width)]
         both = height >= _BOTH_ROWS and len(self.view.size_bytes)
-        return [self._half_sentence(width), *([self._miss_sentence(width)] if both else [])]
+        return [half, *([self._miss_sentence(width)] if both else [])]
 
     def _half_sentence(self, width: int) -> Line:
+        """Empty where the bounds are too far apart to tell anything."""
         view, look = self.view, self.look
         low, high = view.half_low_bytes, view.half_high_bytes
         if low is None or high is None:
             return [(" half of all touches never come back", look["text"])]
+        if not bounds_are_close(low, high):
+            return []
         bounds = between(low, high)
         words = " half of all touches come back within "
         if len(words) + len(bounds) > width:
