@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -27,7 +28,7 @@ from memtui.choices import (
     WEIGHT_SETS,
 )
 from memtui.errors import BAD_INPUT
-from memtui.foreign import visible
+from memtui.foreign import one_line
 from memtui.placement.arguments import add_place
 
 Command = Callable[[argparse.Namespace], int]
@@ -36,6 +37,7 @@ FORMATS = ("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", 
 FIGURES = ("svg", "pdf")
 SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
+TAKE_PROGRAMS = ("run", "trace", "record", "study")  # behind --
 _STARTS_PROGRAMS = ("run", "trace")
 _TRACE_HELP = "record allocations, too, as memtui trace does"
 
@@ -55,7 +57,7 @@ class Parser(argparse.ArgumentParser):
     @staticmethod
     def _refuse(message: str, prog: str) -> NoReturn:
         end = " " if message.endswith("?") else "; "
-        print(visible(f"{prog}: {message}{end}see {prog} --help"), file=sys.stderr)
+        print(one_line(f"{prog}: {message}{end}see {prog} --help"), file=sys.stderr)
         sys.exit(BAD_INPUT)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -189,7 +191,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     made.add_argument("--json", action="store_true", help="as one JSON document, with every block")
     made.set_defaults(duration=None, keep_command=False)
     made = command("replay", "watch a saved session, or one that is still recorded", screen)
-    made.add_argument("file", metavar="FILE", type=Path)
+    made.add_argument("file", metavar="FILE", type=values.path)
     made = command("list", "recordings of yours that run now")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("stop", "end a recording in order, whoever looks at it")
@@ -202,12 +204,12 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
         help="of which recording (default: the one that observes the caller, or the only one that runs)",
     )
     made = command("report", "the numbers of a session", redact)
-    made.add_argument("file", metavar="FILE", type=Path, nargs="?", help="session")
+    made.add_argument("file", metavar="FILE", type=values.path, nargs="?", help="session")
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON document")
     form.add_argument(
         "--html",
-        type=Path,
+        type=values.path,
         nargs="?",
         const=Path("-"),
         metavar="PAGE",
@@ -215,9 +217,9 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     )
     made.add_argument("--force", action="store_true", help="overwrite a page that is there")
     made = command("export", "write a session in a form that other programs read", redact)
-    made.add_argument("file", metavar="FILE", type=Path)
+    made.add_argument("file", metavar="FILE", type=values.path)
     made.add_argument("--to", choices=FORMATS, required=True, help="form")
-    made.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write into")
+    made.add_argument("-o", "--output", metavar="DIR", type=values.path, required=True, help="folder to write into")
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
     _add_import(command("import", "make sessions of memory logs and traces of other tools"))
     _add_breakdown(command("breakdown", "what memory is made of: bars by category, of sessions, logs and traces"))
@@ -241,11 +243,15 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     )
     made = command("compare", text, redact, screen)
     made.add_argument(
-        "files", metavar="FILE", nargs="+", type=Path, help="sessions, at most 8; others are held against the first"
+        "files",
+        metavar="FILE",
+        nargs="+",
+        type=values.path,
+        help="sessions, at most 8; others are held against the first",
     )
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON document, with figures and curves")
-    form.add_argument("--html", type=Path, metavar="FILE", help="as one page with figures (needs memtui[study])")
+    form.add_argument("--html", type=values.path, metavar="FILE", help="as one page with figures (needs memtui[study])")
     made.add_argument("--force", action="store_true", help="overwrite a page that is there")
     made.add_argument("--no-tui", dest="tui", action="store_false", help="as text, also on a terminal")
     text = "which memory each tensor should live in: place profile mlp, compare FILE, solve FILE --ratio 1:1, show FILE"
@@ -259,12 +265,39 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     return parser
 
 
+def misplaced_option(parser: Parser, verb: str, command: Sequence[str]) -> str:
+    """What is to be said of a program's words: an option that lacks its value was perhaps meant for memtui.
+
+    Everything behind ``--`` is the program's, so it gets that word. "" where there is nothing to say.
+    """
+    tables = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not command or verb not in TAKE_PROGRAMS:
+        return ""
+    known: Mapping[str, argparse.Action] = tables[0].choices[verb]._option_string_actions
+    for word, following in pairwise([*command[1:], "-"]):
+        action = known.get(word)
+        if action is not None and word.startswith("--") and action.nargs != 0 and following.startswith("-"):
+            return f"{word} behind -- goes to {command[0]}; for memtui: memtui {verb} {word} {action.metavar} -- ..."
+    return ""
+
+
 def _add_study(made: Parser) -> None:
     add = made.add_argument
     add("what", metavar="NAME", help="of a study (study list names them), all, or list")
     add("--quick", action="store_true", help="short runs and few repeats: minutes instead of hours")
-    add("-o", "--output", metavar="DIR", type=Path, help="folder for sessions and reports; the same one goes on there")
-    add("--data", metavar="DIR", type=Path, help="CIFAR-10's binary files (default: generated images of that shape)")
+    add(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=values.path,
+        help="folder for sessions and reports; the same one goes on there",
+    )
+    add(
+        "--data",
+        metavar="DIR",
+        type=values.path,
+        help="CIFAR-10's binary files (default: generated images of that shape)",
+    )
     add("--cpus", metavar="N", type=values.threads, help="programs may use so many CPUs (all that memtui may use)")
     add(
         "--seconds",
@@ -272,7 +305,7 @@ def _add_study(made: Parser) -> None:
         type=values.duration,
         help="end each run of your own program so long after its first step",
     )
-    add("--seed", metavar="N", type=int, default=0, help="of data, weights and order (0)")
+    add("--seed", metavar="N", type=values.seed, default=0, help="of data, weights and order (0)")
     add("--json", action="store_true", help="one JSON document at the end")
 
 
@@ -281,12 +314,17 @@ def _add_import(made: Parser) -> None:
         "logs",
         metavar="LOG|DIR",
         nargs="+",
-        type=Path,
+        type=values.path,
         help="what it is, is told by its content: an MXNet log with [mem] lines, its *_ANALYSIS, the text of ZPP-MEM, "
         "a Chrome trace or memory timeline of PyTorch's profiler, a CUDA memory snapshot",
     )
     made.add_argument(
-        "-o", "--output", metavar="FILE|DIR", type=Path, required=True, help="session; of several a folder of them"
+        "-o",
+        "--output",
+        metavar="FILE|DIR",
+        type=values.path,
+        required=True,
+        help="session; of several a folder of them",
     )
     made.add_argument(
         "--from",
@@ -302,7 +340,7 @@ def _add_import(made: Parser) -> None:
 
 def _add_breakdown(made: Parser) -> None:
     made.add_argument(
-        "files", metavar="FILE|LOG", nargs="+", type=Path, help="a session, or anything that memtui import takes"
+        "files", metavar="FILE|LOG", nargs="+", type=values.path, help="a session, or anything that memtui import takes"
     )
     made.add_argument(
         "--rules",
@@ -320,7 +358,7 @@ def _add_breakdown(made: Parser) -> None:
         "--subtract-padding", action="store_true", help="without the 32 bytes that MXNet's pool adds to an allocation"
     )
     made.add_argument("--to", choices=FIGURES, help="figures in place of text")
-    made.add_argument("-o", "--output", metavar="DIR", type=Path, help="folder to write them into")
+    made.add_argument("-o", "--output", metavar="DIR", type=values.path, help="folder to write them into")
     made.add_argument("--force", action="store_true", help="overwrite figures that are there")
     made.add_argument("--json", action="store_true", help="as one JSON document")
 
@@ -342,14 +380,19 @@ def _add_tune(made: Parser) -> None:
         help="values of a setting, or name=NETWORK,NETWORK; every combination is run, the first axis slowest",
     )
     group.add_argument("--set", action="append", default=[], metavar="K=V", help="a setting of all runs")
-    group.add_argument("--config", type=Path, metavar="FILE", help="TOML with networks of yours")
-    group.add_argument("--resume", type=Path, metavar="DIR", help="go on with the grid of this folder")
+    group.add_argument("--config", type=values.path, metavar="FILE", help="TOML with networks of yours")
+    group.add_argument("--resume", type=values.path, metavar="DIR", help="go on with the grid of this folder")
     group.add_argument("--again", action="store_true", help="from the beginning, though the same grid was run before")
     group.add_argument("--retry", action="store_true", help="run what failed once more")
     group.add_argument("--jobs", type=values.jobs, default=1, metavar="N", help="runs at a time (1)")
     group = made.add_argument_group("results")
     group.add_argument(
-        "-o", "--output", type=Path, default=Path("results"), metavar="DIR", help="where the folder is made (results)"
+        "-o",
+        "--output",
+        type=values.path,
+        default=Path("results"),
+        metavar="DIR",
+        help="where the folder is made (results)",
     )
     group.add_argument("--json", action="store_true", help="one JSON document at the end")
     group.add_argument(
@@ -370,7 +413,7 @@ def _add_bench(made: Parser) -> None:
     group.add_argument(
         "--grid", action="append", default=[], metavar="K=V,V", help="values of a parameter; every combination is taken"
     )
-    group.add_argument("--config", type=Path, metavar="FILE", help="TOML with [OP.grid] and [[OP.list]]")
+    group.add_argument("--config", type=values.path, metavar="FILE", help="TOML with [OP.grid] and [[OP.list]]")
     group.add_argument("--space", choices=SPACES, help="a bundled set of configurations")
     group.add_argument("--dtype", choices=DTYPES, help="type of the numbers (fp32)")
     group.add_argument("--mode", choices=MODES, help="passes (forward)")
@@ -385,7 +428,7 @@ def _add_bench(made: Parser) -> None:
         "--warm-up", type=values.window_seconds, metavar="S", help="at most so long until the load has settled (10)"
     )
     group.add_argument("--quick", action="store_true", help="three windows of one second, 5 s of warm-up at most")
-    group.add_argument("--seed", type=int, metavar="N", help="of random numbers and of the order (0)")
+    group.add_argument("--seed", type=values.seed, metavar="N", help="of random numbers and of the order (0)")
     group.add_argument(
         "--assume-watts", type=values.watts, metavar="W", help="for an estimate, kept apart and called so"
     )
@@ -398,7 +441,9 @@ def _add_bench(made: Parser) -> None:
     )
     group.add_argument("--jobs", type=values.jobs, default=4, metavar="N", help="into so many parts, at most (4)")
     group = made.add_argument_group("results")
-    group.add_argument("--db", type=Path, metavar="FILE", help="database (default: bench.db in your state directory)")
+    group.add_argument(
+        "--db", type=values.path, metavar="FILE", help="database (default: bench.db in your state directory)"
+    )
     group.add_argument("--json", action="store_true", help="one JSON document at the end")
     group.add_argument(
         "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
@@ -435,9 +480,11 @@ def _add_train(made: Parser) -> None:
         ("data", "DIR", "folder with the files of MNIST or CIFAR"),
     ):
         group.add_argument(f"--{name}", metavar=metavar, help=text)
-    group.add_argument("--config", type=Path, metavar="FILE", help="TOML with networks of your own: [name], extends")
     group.add_argument(
-        "--definitions", type=Path, metavar="FILE", help="Python with functions name(output_size) -> [layers]"
+        "--config", type=values.path, metavar="FILE", help="TOML with networks of your own: [name], extends"
+    )
+    group.add_argument(
+        "--definitions", type=values.path, metavar="FILE", help="Python with functions name(output_size) -> [layers]"
     )
     group.add_argument("--memory-only", action="store_true", help="write the memory of iteration 5 to plots/, and stop")
     group.add_argument("--save-graph", action="store_true", help="write operators and edges of that iteration to demo/")
@@ -525,7 +572,7 @@ def _keeping_options() -> Parser:
     group.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=values.path,
         metavar="FILE",
         help="session file (default: a named one under your state directory)",
     )

@@ -26,6 +26,7 @@ ENGINES = ("submitit",)  # what runs the parts of a sweep
 PLACE = ("profile", "compare", "solve", "show")  # what memtui place does
 TIMINGS = ("isolated", "single", "simultaneous")  # how an op is timed: alone, in its graph, there with others
 FORMULATIONS = ("static", "sync", "async", "first-touch")  # of a placement
+MOST_SEED = 2**63 - 1  # of random numbers
 STEPS_APART = 20  # from a training step whose allocations are recorded to the next
 
 

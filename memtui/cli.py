@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memtui.arguments import Parser, build_parser, observation_given
+from memtui.arguments import TAKE_PROGRAMS, Parser, build_parser, misplaced_option, observation_given
 from memtui.errors import BAD_INPUT, FAILURE, INTERRUPTED, UserError, silence
-from memtui.foreign import visible
+from memtui.foreign import one_line, visible
 
 if TYPE_CHECKING:
     from memtui.attach import Asked
@@ -33,33 +33,68 @@ def main(arguments: list[str] | None = None) -> int:
 def _run_command(arguments: list[str] | None) -> int:
     parser = build_parser(COMMANDS)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    own, command = words, []
+    if "--" in words and words[0] in ("--", *TAKE_PROGRAMS):  # of all others it is as argparse has it
+        own, command = words[: words.index("--")], words[words.index("--") + 1 :]
     options = parser.parse_args(own)
     if options.run is None:
-        if command or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if command:
+            parser.error("a program needs a command before it, as in memtui run -- python train.py")
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
             parser.print_help()
             return 0
         options.run = _home
     try:
         options = _with_config(parser, own, options)
         options.command, options.words = command, own
+        _say(options, misplaced_option(parser, options.verb, command))
         code = options.run(options)
         sys.stdout.flush()
         return code
     except UserError as error:
         if options.debug:
             raise
-        print(visible(f"memtui {options.verb}: {error}"), file=sys.stderr)
-        return error.code
+        return _refuse(options, error)
     except BrokenPipeError:
         silence(sys.stdout)  # `memtui report FILE | head`: the reader has enough
         return 0
+    except OSError as error:
+        if options.debug:
+            raise
+        from memtui.os_errors import unhandled
+
+        if error.filename is None and _silenced_full():
+            error.filename = "standard output"
+        return _refuse(options, unhandled(error, _words_of(options)))
     except Exception as error:
         if options.debug:
             raise
-        line = f"memtui {options.verb}: {type(error).__name__}: {error} (--debug shows where)"
-        print(visible(line), file=sys.stderr)
-        return FAILURE
+        return _refuse(options, UserError(f"{type(error).__name__}: {error} (--debug shows where)", FAILURE))
+
+
+def _refuse(options: argparse.Namespace, error: UserError) -> int:
+    print(one_line(f"memtui {options.verb}: {error}"), file=sys.stderr)
+    return error.code
+
+
+def _silenced_full() -> bool:
+    """Whether it is standard output that takes no more (a full disk); Python would complain again at its exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        silence(sys.stdout)
+        return True
+    return False
+
+
+def _words_of(options: argparse.Namespace) -> list[str]:
+    """What of the command line may name a file."""
+    found = []
+    for value in vars(options).values():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(each, str | Path):
+                found.append(str(each))
+    return found
 
 
 def _with_config(parser: Parser, words: list[str], options: argparse.Namespace) -> argparse.Namespace:

@@ -33,6 +33,8 @@ def compare(args: argparse.Namespace, prepare: Callable[[], object], say: Say) -
     Raises:
         UserError: a file is no session, has nothing to compare, or there are too many.
     """
+    if len(args.files) < 2:
+        raise UserError("one session is held against nothing; name another one, or see it alone: memtui report FILE")
     if len(args.files) > MOST:
         raise UserError(f"at most {MOST} sessions can be told apart, not {len(args.files)}")
     if args.html is not None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from memtui.errors import UserError
+from memtui.os_errors import READ, refused
+from memtui.small_file import read_small_bytes
 
 MAX_BYTES = 1 << 16
 # What is about one call, and not about a habit.
@@ -170,21 +171,13 @@ def _read_here() -> tuple[Path, str | None]:
         return Path(), None  # nobody's home
     path = folder / "memtui" / "config.toml"
     try:
-        # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise UserError(f"{path}: is not a file")
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise UserError(f"{path}: is longer than {MAX_BYTES} bytes")
-        return path, raw.decode()
+        return path, read_small_bytes(path, MAX_BYTES).decode()
     except (FileNotFoundError, NotADirectoryError):
         return path, None
     except OSError as error:
         if not _in_reach(path):
             return path, None  # HOME is another user's, as after su without a login
-        raise UserError(f"{path}: cannot be read: {error.strerror}; --no-config goes on without the file") from None
+        raise refused(path, error, READ, remedy="--no-config goes on without the file") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: is not TOML: it is not UTF-8") from None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from memtui.claim import lock_holder
 from memtui.errors import FAILURE, UserError
+from memtui.os_errors import refused
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def exclusively(path: Path, trouble: str, *, writable: bool = False) -> Iterator
     try:
         fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
     except OSError as error:
-        raise UserError(f"{path}: cannot be locked: {error.strerror}", FAILURE) from None
+        raise refused(path, error, "locked", code=FAILURE) from None
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,7 +37,7 @@ def exclusively(path: Path, trouble: str, *, writable: bool = False) -> Iterator
             who = f"process {holder}" if holder else "another process"
             raise UserError(trouble.replace("{who}", who), FAILURE) from None
         except OSError as error:
-            raise UserError(f"{path}: cannot be locked: {error.strerror}", FAILURE) from None
+            raise refused(path, error, "locked", code=FAILURE) from None
         yield
     finally:
         os.close(fd)

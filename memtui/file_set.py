@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from memtui.errors import UserError
+from memtui.os_errors import WRITE, refused
 
 Write = Callable[[BinaryIO], Any]
 
@@ -104,7 +105,7 @@ def all_or_none(folder: Path, *, force: bool) -> Iterator[FileSet]:
     try:
         yield files
     except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}; choose another place with -o") from None
+        raise refused(folder, error, WRITE, remedy="choose another place with -o") from None
     finally:
         files.abandon()
 

@@ -10,6 +10,7 @@ import unicodedata
 
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols that draw nothing
+_LINE_CHARACTERS, _WORD_CHARACTERS = 2000, 300  # of a message
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -46,6 +47,19 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_show, text))
+
+
+def one_line(text: str) -> str:
+    """``visible`` for a message that may quote anything: long words, then the whole of it, are cut in the middle."""
+    text = visible(text)
+    if len(text) > _LINE_CHARACTERS:
+        text = " ".join(_cut(word, _WORD_CHARACTERS) for word in text.split(" "))
+    return _cut(text, _LINE_CHARACTERS)
+
+
+def _cut(text: str, characters: int) -> str:
+    half = characters // 2
+    return text if len(text) <= characters else f"{text[: half - 1]}…{text[-half:]}"
 
 
 def _show(char: str) -> str:

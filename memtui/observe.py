@@ -27,6 +27,7 @@ from memtui.foreign import storable
 from memtui.gate import GO
 from memtui.masking import mask_secrets
 from memtui.orders import PAUSE, RESUME, STOP, Order, interval_word, recorder_word
+from memtui.os_errors import why
 from memtui.output import create_log, log_beside
 from memtui.privilege import (
     Invoker,
@@ -410,7 +411,7 @@ def default_path(user: Invoker, what: int | Launch) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be made: {error.strerror}; name a file with -o") from None
+        raise UserError(f"{folder}: cannot be made: {why(folder, error, 'name a file with -o')}") from None
     name = str(what) if isinstance(what, int) else what.name or Path(what.command[0]).name
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
 

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from memtui.errors import UserError
+from memtui.os_errors import why
 
 # A session is replayed on other systems, too, and they lack one or the other of these.
 _READ = sum(
@@ -38,7 +39,7 @@ def create_log(path: Path, *, force: bool = False) -> int:
     except FileExistsError:
         raise UserError(f"{path}: exists already and would be the program's output; --force overwrites it") from None
     except OSError as error:
-        raise UserError(f"{path}: the program's output cannot go there: {error.strerror}") from None
+        raise UserError(f"{path}: the program's output cannot go there: {why(path, error)}") from None
 
 
 def open_log(path: Path) -> int:

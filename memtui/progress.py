@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from memtui.errors import UserError
+from memtui.os_errors import READ, refused
 
 KINDS = ("auto", "steps", "lines", "file", "marks", "rchar", "wchar")
 HOW = (
@@ -161,7 +162,7 @@ def open_counter(kind: str, path: str, pid: int) -> Counter:
         try:
             made.read()
         except OSError as error:
-            raise UserError(f"/proc/{pid}/io: cannot be read: {error.strerror}; {HOW}") from None
+            raise refused(f"/proc/{pid}/io", error, READ, remedy=HOW) from None
         return made
     wants_steps = kind in ("auto", "steps")
     candidates = [(path, path)] if path else _outputs_of(pid)
@@ -171,7 +172,7 @@ def open_counter(kind: str, path: str, pid: int) -> Counter:
                 raise UserError(f"{shown}: is not a file; {HOW}")
             tail = _tail(path, _TAIL_BYTES)
         except OSError as error:
-            raise UserError(f"{shown}: cannot be read: {error.strerror}; {HOW}") from None
+            raise refused(shown, error, READ, remedy=HOW) from None
         if not wants_steps or steps_in(tail):
             break
     else:

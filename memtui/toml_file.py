@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from memtui.errors import UserError
+from memtui.small_file import read_small
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says. Raises UserError, with the line where it is no TOML."""
+    """What a TOML file says. Raises UserError, with the line where it is not TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'is not text'}") from None
+        return tomllib.loads(read_small(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: is not TOML: {error}") from None

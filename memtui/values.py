@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 from fractions import Fraction
+from pathlib import Path
 
-from memtui.choices import DURATION_NS, INTERVAL_NS, LEAST_MAX_BYTES, MAX_OVERHEAD_PPM, TIMINGS
+from memtui.choices import DURATION_NS, INTERVAL_NS, LEAST_MAX_BYTES, MAX_OVERHEAD_PPM, MOST_SEED, TIMINGS
 
 
 def _seconds(text: str) -> float:
@@ -33,6 +34,15 @@ def duration(text: str) -> float:
     if not DURATION_NS[0] <= value * 1e9 <= DURATION_NS[1]:
         raise argparse.ArgumentTypeError(f"must be from 1 ms to ten years, in seconds, not {text}")
     return value
+
+
+def path(text: str) -> Path:
+    """What names a file or a folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("must be a name, not nothing")
+    if "\0" in text:
+        raise argparse.ArgumentTypeError("must be a name, and none has a NUL character")
+    return Path(text)
 
 
 def moment(text: str) -> float:
@@ -107,9 +117,12 @@ def size(text: str) -> int:
     from memtui.units import parse_size
 
     try:
-        return parse_size(text)
+        value = parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if not value:
+        raise argparse.ArgumentTypeError("must be above 0 bytes; --ratio 1:0 is a plan without fast memory")
+    return value
 
 
 def ratio(text: str) -> Fraction:
@@ -194,6 +207,13 @@ def watts(text: str) -> float:
     if not (math.isfinite(value) and 0 < value <= 1e6):
         raise argparse.ArgumentTypeError(f"must be above 0 watts, not {text}")
     return value
+
+
+def seed(text: str) -> int:
+    """``--seed``: of random numbers, as PyTorch and NumPy take it."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= MOST_SEED):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to {MOST_SEED}, not {text!r}")
+    return int(text)
 
 
 def shard(text: str) -> tuple[int, int]:

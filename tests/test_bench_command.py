@@ -62,7 +62,10 @@ def test_operators_are_listed():
         (("relu", "--shard", "3/4"), "shard 3/4 has none of 1 configurations"),
         (("relu", "--windows", "0"), "must be a whole number from 1 to 1000"),
         (("relu", "--assume-watts", "-3"), "must be above 0 watts"),
-        (("relu", "--config", "/nowhere.toml"), "/nowhere.toml: No such file"),
+        (
+            ("relu", "--config", "/nowhere.toml"),
+            "/nowhere.toml: cannot be read: No such file or directory; check the name",
+        ),
         (("resolution",), "name an operator: memtui bench resolution conv2d"),
         (("resolution", "conv3d"), "there is no operator conv3d; did you mean conv2d"),
         (("resolution", "relu", "--grid", "elements=1,2"), "of one configuration, not of 2"),

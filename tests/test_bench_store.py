@@ -164,7 +164,7 @@ def another_column(path):
         (foreign, "cannot be used"),
         (another, "is not a database of memtui bench"),
         (newer, "has format 99, and this memtui knows"),
-        (lambda path: path.mkdir(), "cannot be used"),
+        (lambda path: path.mkdir(), "is not a file, but a folder"),
     ],
 )
 def test_files_that_are_none_of_ours(tmp_path, make_it, words):

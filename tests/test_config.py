@@ -125,7 +125,7 @@ def test_a_command_follows_it(config, session):
         ("interval = ", "is not TOML: "),
         ("a = " + "[" * 5000, "is not TOML: "),
         ('"\\u001b[31m" = 1', "\\x1b[31m: is no option"),
-        (f"# {BIG}", "is longer than 65536 bytes"),
+        (f"# {BIG}", "is larger than 64.0 KiB"),
     ],
 )
 def test_a_mistake_is_one_line(text, says, config, session):

@@ -299,7 +299,7 @@ def test_without_a_terminal_it_is_said_what_prints_it(words: tuple[str, ...], fi
 
 @pytest.mark.parametrize("words", [("report",), ("export", "--to", "csv", "-o", "x"), ("compare",)])
 def test_it_is_no_session(words: tuple[str, ...], file: Path, capsys: Capture) -> None:
-    error = refused(capsys, *words, file)
+    error = refused(capsys, *words, file, *([file] if words == ("compare",) else []))
     assert "p.memtui: is a placement profile, and not a memtui session: memtui place compare, solve and show" in error
 
 

@@ -82,7 +82,7 @@ def await_none(needle: str) -> None:
         (["basic", "--", "no-such-program-here"], "no such program"),
         (["basic", "--data", "/tmp", "--", "true"], "your program has its own"),
         (["batch-size", "--", "true"], "write {batch} where it goes"),
-        (["cpus", "--seed=-1"], "seeds are whole numbers"),
+        (["cpus", "--seed=-1"], "argument --seed: must be a whole number from 0"),
         (["cpus", "--cpus", "1"], "compares numbers of CPUs"),
     ],
 )

@@ -30,7 +30,7 @@ from memtui.foreign import visible
 from memtui.nearest import nearest
 from memtui.privilege import Invoker, become, invoker, state_directory
 from memtui.probes.energy_source import EnergySource, NoSource
-from memtui.study.files import ANOTHER_FILE, write_safely
+from memtui.study.files import ANOTHER_FILE, check_place, write_safely
 from memtui.workloads.operators import CATALOGUE
 
 NETWORK = "resnet50"  # measured against its operators
@@ -316,7 +316,7 @@ def _predict(args: argparse.Namespace) -> int:
 def _db(args: argparse.Namespace) -> int:
     """``bench db info``, ``bench db merge FILE...``, ``bench db export FILE.csv``."""
     path = asked.database_path(args)
-    verb, words = (args.rest or ["info"])[0], args.rest[1:]
+    verb, words = (args.rest or [""])[0], args.rest[1:]
     if verb == "info" and not words:
         with closing(Database(path, create=False)) as database:
             counts = database.counts()
@@ -327,17 +327,31 @@ def _db(args: argparse.Namespace) -> int:
         for text in [json.dumps(plain, indent=2)] if args.json else map(visible, _info(plain)):
             print(text)
     elif verb == "merge" and words:
+        for word in words:  # all of them, before a database is made or changed
+            if _same_file(Path(word), path):
+                raise UserError(f"{word}: is the database that others are merged into; name other files")
+            Database(Path(word), create=False).close()
         with closing(Database(path)) as database:
             for word in words:
                 print(visible(f"{word}: {database.merge(Path(word))} new rows in {path}"))
     elif verb == "export" and len(words) == 1:
+        check_place(Path(words[0]), force=args.force)
         with closing(Database(path, create=False)) as database:
-            print(visible(f"{words[0]}: {_export(database, Path(words[0]), args.force)} rows"))
+            print(visible(f"{words[0]}: {_export(database, Path(words[0]))} rows"))
     else:
         usage = "bench db info, bench db merge FILE..., or bench db export FILE.csv; --db names the database"
         verbs = ("info", "merge", "export")
+        if not verb:
+            raise UserError(f"what about the database? say {usage}")
         raise UserError(usage if verb in verbs else f"bench db has no {verb!r}; {nearest(verb, verbs, usage)}")
     return 0
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False  # what is wrong with either is told where it is opened
 
 
 def _info(plain: dict[str, Any]) -> list[str]:
@@ -346,16 +360,14 @@ def _info(plain: dict[str, Any]) -> list[str]:
     return [plain["database"], f"rows: {rows}", f"measured: {measured}"]
 
 
-def _export(database: Database, path: Path, force: bool) -> int:
-    """All measurements as CSV, a column for each parameter."""
-    if path.exists() and not force:
-        raise UserError(f"{path} is there already; --force overwrites it")
+def _export(database: Database, path: Path) -> int:
+    """All measurements as CSV, a column for each parameter. Raises UserError."""
     rows = []
     for row in database.rows(references=True):
         plain = json.loads(row.pop("text"))
         rows.append({**row, **plain["conditions"], **{f"p_{k}": v for k, v in plain["parameters"].items()}})
     names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
+    text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names, restval="")
     writer.writeheader()
     writer.writerows(rows)

@@ -24,6 +24,8 @@ from memtui.bench.result import Row
 from memtui.bench.speed import at_reference
 from memtui.errors import UserError
 from memtui.foreign import visible
+from memtui.os_errors import why
+from memtui.small_file import check_plain
 
 APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
 SCHEMA_VERSION = 3
@@ -45,17 +47,23 @@ class Database:
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
-        new = not path.exists()
-        if new and not create:
-            raise DatabaseError(f"{path}: No such file")
         try:
+            new = _is_new(path)
+            if new and not create:
+                raise DatabaseError(f"{path}: No such file; --db names a database, and measuring makes one")
             if new:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=10)
             self._connection.row_factory = sqlite3.Row
             self._prepare()
-        except (OSError, sqlite3.Error) as error:
+        except DatabaseError:
+            raise
+        except UserError as error:
+            raise DatabaseError(str(error)) from None
+        except OSError as error:
+            raise DatabaseError(f"{path}: cannot be used: {why(path, error)}") from None
+        except sqlite3.Error as error:
             raise DatabaseError(f"{path}: cannot be used: {visible(str(error)[:120])}") from None
 
     def _prepare(self) -> None:
@@ -250,6 +258,17 @@ class Database:
 
     def _one(self, query: str, *values: Any) -> int:
         return int(self._connection.execute(query, values).fetchone()[0])
+
+
+def _is_new(path: Path) -> bool:
+    """Whether a database has to be made there. Raises OSError, and UserError for what cannot be one."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return True
+    check_plain(path, status)
+    os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))  # SQLite's own words do not tell rights from damage
+    return False
 
 
 def _schema() -> str:

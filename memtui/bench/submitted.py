@@ -19,6 +19,7 @@ from memtui.bench.jobs import longest_minutes, number_of_jobs, part_path, part_w
 from memtui.bench.store import Database, DatabaseError
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
+from memtui.os_errors import refused
 
 LOCAL = "local"  # submitit's name for processes on this machine
 
@@ -104,7 +105,7 @@ def _executor(folder: Path, args: argparse.Namespace, minutes: int) -> Any:
         os.chmod(folder, 0o700)  # submitit reads results as pickles, which nobody else may put there
         executor = submitit.AutoExecutor(folder=folder)
     except OSError as error:
-        raise UserError(f"{folder}: {error.strerror}") from None
+        raise refused(folder, error) from None
     wanted: dict[str, Any] = {"name": f"memtui-{args.what}", "timeout_min": minutes}
     if args.device.startswith("cuda"):
         wanted |= {"gpus_per_node": 1, "local_visible_gpus": [int(args.device.partition(":")[2])]}

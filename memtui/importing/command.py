@@ -12,6 +12,7 @@ from memtui.file_set import make_folder, take_away
 from memtui.importing.formats import EXPECTED, import_file
 from memtui.importing.result import Imported, NotImportable
 from memtui.importing.sessions import Range, in_range, write
+from memtui.os_errors import READ, refused, why
 from memtui.samples import MAIN_MEMORY
 
 ENDING = ".memtui"
@@ -62,7 +63,7 @@ def _files(given: Path) -> list[Path]:
     try:
         found = sorted(path for path in given.iterdir() if not path.is_dir())
     except OSError as error:
-        raise UserError(f"{given}: cannot be read: {error.strerror}") from None
+        raise refused(given, error, READ) from None
     if not found:
         raise UserError(f"{given}: is a folder without files; expected is {EXPECTED}")
     return found
@@ -90,7 +91,7 @@ def _made(folder: Path) -> list[Path]:
     try:
         return make_folder(folder)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be made: {error.strerror}; choose another place with -o") from None
+        raise UserError(f"{folder}: cannot be made: {why(folder, error, 'choose another place with -o')}") from None
 
 
 def _none(given: list[Path], bad: list[Outcome]) -> str:

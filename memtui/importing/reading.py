@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.importing.result import NotImportable
+from memtui.os_errors import why
 from memtui.units import size
 
 MOST_BYTES = 2 << 30
@@ -33,7 +34,7 @@ def read_file(path: Path) -> bytes:
     except IsADirectoryError:
         raise NotImportable("is a folder") from None
     except OSError as error:
-        raise NotImportable(f"cannot be read: {error.strerror}") from None
+        raise NotImportable(f"cannot be read: {why(path, error)}") from None
     _check_size(data)
     if data.startswith(_GZIP):
         data = _unpacked(data)

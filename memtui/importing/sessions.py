@@ -12,6 +12,7 @@ from memtui.analysis.stretches import stretches, within
 from memtui.errors import UserError
 from memtui.frames import hello_to_plain
 from memtui.importing.result import Imported, NotImportable
+from memtui.os_errors import WRITE, refused
 from memtui.samples import MAIN_MEMORY, AllocationStep, Capability, Clock, Hello, Host, Options, Target
 from memtui.session.allocations import MAX_ROWS, step_row
 from memtui.session.imported import WALL
@@ -40,7 +41,7 @@ def write(imported: Imported, path: Path, *, force: bool = False) -> None:
     except FileExistsError:
         raise UserError(f"{path}: exists already; choose another name or add --force") from None
     except (sqlite3.Error, OSError) as error:
-        raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
+        raise refused(path, error, WRITE) from None
 
 
 def _draft(path: Path) -> Path:

@@ -9,6 +9,8 @@ from memtui.errors import FAILURE, UserError
 from memtui.learning.datasets import CLASSES, check_batch, check_files, examples, shape_of
 from memtui.learning.sequences import check_shapes, data_shape, layers_of
 from memtui.learning.settings import FROM_FOLDER, Settings
+from memtui.small_file import check_readable
+from memtui.study.files import check_place
 
 
 def check(settings: Settings) -> None:
@@ -20,9 +22,10 @@ def check(settings: Settings) -> None:
         check_files(settings.dataset_name, settings.data)
     if (many := examples(settings.dataset_name, shape)) is not None:
         check_batch(settings.batch_size, many)
-    folder = Path(settings.save_model_path or "").absolute().parent
-    if settings.save_model and not folder.is_dir():
-        raise UserError(f"save_model_path={settings.save_model_path}: there is no folder {folder}")
+    if settings.restore_model:
+        check_readable(Path(settings.restore_model_path or ""))
+    if settings.save_model:
+        check_place(Path(settings.save_model_path or ""), force=True)
 
 
 def check_torch() -> None:

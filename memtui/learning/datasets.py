@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from memtui.errors import UserError
 from memtui.learning.sequences import Shape
+from memtui.os_errors import READ, refused
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -181,7 +182,7 @@ def _read(path: Path) -> bytes:
         with gzip.open(path) as file:
             raw = file.read(_MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise refused(path, error, READ) from None
     if len(raw) > _MOST_BYTES:
         raise UserError(f"{path}: unpacks to more than {_MOST_BYTES >> 30} GiB")
     return raw

@@ -20,6 +20,7 @@ from memtui.errors import UserError
 from memtui.learning.sequences import ALSO_CALLED, LAYERS
 from memtui.nearest import nearest
 from memtui.privilege import invoker
+from memtui.small_file import check_readable
 
 _MOST_S = 30.0
 
@@ -38,8 +39,7 @@ def sequence_in(path: Path, name: str, outputs: int) -> list[dict[str, Any]]:
 
 
 def _asked(path: Path, *words: str) -> dict[str, Any]:
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
+    check_readable(path)
     command = [sys.executable, "-P", "-m", "memtui.learning.definitions", str(path), *words]
     try:
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_MOST_S, **_rights())

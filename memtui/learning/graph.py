@@ -14,6 +14,7 @@ from memtui.analysis.step_trace import PHASES
 from memtui.errors import FAILURE, UserError
 from memtui.export.zpp import SCOPES
 from memtui.learning.network import Network
+from memtui.os_errors import WRITE, refused
 from memtui.tracing import by_hand
 from memtui.tracing.exact import HandLabels, layer_labels, layer_names, place_of
 from memtui.tracing.torch_private import hushed, raw_uses
@@ -82,5 +83,5 @@ def write_graph(nodes: list[str], edges: Edges, run: str) -> list[Path]:
             file.writelines(f"  n{number[before]} -> n{number[after]};\n" for before, after in edges)
             file.write("}\n")
     except OSError as error:
-        raise UserError(f"{error.filename}: cannot be written: {error.strerror}", FAILURE) from None
+        raise refused(error.filename, error, WRITE, code=FAILURE) from None
     return [text, dot]

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from memtui.analysis.step_trace import StepTrace
-from memtui.errors import FAILURE, UserError
+from memtui.errors import FAILURE
 from memtui.export.figures.axes import Frame, bytes_scale, footnote, time_scale
 from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
 from memtui.export.zpp import zpp_lines
 from memtui.learning.peak import peak_of, segment_words
+from memtui.os_errors import WRITE, refused
 from memtui.units import size
 
 FOLDER = "plots"
@@ -35,7 +36,7 @@ def write_plots(trace: StepTrace, run: str, title: str, segments: tuple[tuple[st
         with picture.open("x", encoding="utf-8") as file:
             file.write(draw(trace, title, segments).document())
     except OSError as error:
-        raise UserError(f"{error.filename}: cannot be written: {error.strerror}", FAILURE) from None
+        raise refused(error.filename, error, WRITE, code=FAILURE) from None
     return [text, picture]
 
 

@@ -23,7 +23,9 @@ from memtui.errors import FAILURE, UserError
 from memtui.foreign import csv_cell, visible
 from memtui.learning import grid as grids
 from memtui.learning.grid import Grid
+from memtui.os_errors import READ, WRITE, refused, why
 from memtui.output import open_log
+from memtui.small_file import read_small_bytes
 from memtui.whole_file import replace_whole
 
 GRID_FILE, SUMMARY, NETWORKS_FILE = "grid.json", "summary.csv", "networks.toml"
@@ -35,6 +37,7 @@ FIGURES = (
 _OUTPUT = "output"  # the last column: the file of the run's output, by which its row is known
 _NAME_CHARACTERS = 200  # file names end at 255 bytes
 _TAIL_BYTES = 1 << 20  # of an output, in which its result is looked for
+_TABLE_BYTES = 256 << 20  # of the table of a grid, or of what was asked for
 _LINE_BYTES = 1 << 14
 _SAID_CHARACTERS, _PATH_CHARACTERS = 500, 4096  # kept of what others wrote: of a line, of a path
 
@@ -104,11 +107,15 @@ class Results:
     def rows(self) -> dict[int, Row]:
         """All that have ended, by run. Raises UserError when the table is not as ``write`` left it."""
         try:
-            text = self.summary.read_text(encoding="utf-8")
+            raw = read_small_bytes(self.summary, _TABLE_BYTES)
         except FileNotFoundError:
             return {}
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{self.summary}: {getattr(error, 'strerror', None) or 'is not text'}", FAILURE) from None
+        except OSError as error:
+            raise refused(self.summary, error, READ, code=FAILURE) from None
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            raise UserError(f"{self.summary}: is not text", FAILURE) from None
         runs = {name + OUT: run for run, name in enumerate(self.names)}
         try:
             head, *lines = csv.reader(io.StringIO(text), strict=True)
@@ -142,7 +149,7 @@ class Results:
                 self.errors(run).unlink(missing_ok=True)
                 self.output(run).unlink()
         except OSError as error:
-            raise UserError(f"{self.path}: {error.filename} cannot be taken away: {error.strerror}", FAILURE) from None
+            raise refused(error.filename, error, "taken away", code=FAILURE) from None
 
     def begun(self) -> set[int]:
         """Runs that have output."""
@@ -181,7 +188,7 @@ def begin(parent: Path, grid: Grid, now: datetime) -> Results:
                 number += 1
                 path = parent / f"{stem}-{number}"
     except OSError as error:
-        raise UserError(f"{parent}: no folder for the results can be made: {error.strerror}") from None
+        raise UserError(f"{parent}: no folder for the results can be made: {why(parent, error)}") from None
     made = Results(path, grid)
     if made.networks is not None:
         _write(made.networks, _toml(grid.networks))
@@ -263,11 +270,11 @@ def left_s(rows: Iterable[Row], waiting: int, running_s: Iterable[float]) -> flo
 def _grid_in(path: Path) -> Grid:
     file = path / GRID_FILE
     try:
-        return grids.from_plain(json.loads(file.read_text(encoding="utf-8")))
+        return grids.from_plain(json.loads(read_small_bytes(file, _TABLE_BYTES)))
     except FileNotFoundError:
         raise UserError(f"{path}: is no folder of memtui tune: it has no {GRID_FILE}") from None
     except OSError as error:
-        raise UserError(f"{file}: {error.strerror}") from None
+        raise refused(file, error, READ) from None
     except (ValueError, RecursionError):
         raise UserError(f"{file}: is not as memtui wrote it") from None
     except UserError as error:
@@ -359,7 +366,7 @@ def _write(path: Path, text: str) -> None:
     try:
         replace_whole(path, text)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}", FAILURE) from None
+        raise refused(path, error, WRITE, code=FAILURE) from None
 
 
 def _toml(networks: Mapping[str, Mapping[str, Any]]) -> str:

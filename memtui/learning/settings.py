@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from memtui.choices import MOST_SEED
 from memtui.errors import UserError
 from memtui.nearest import nearest
 from memtui.toml_file import read_toml
@@ -20,6 +21,7 @@ FROM_FOLDER = ("mnist", "cifar10", "cifar100")  # need ``data``: their files are
 COSTS = ("mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy")
 _CHOICES = {"type": RULES, "dataset_name": DATASETS, "cost_function": COSTS}
 _LEAST = {"batch_size": 1, "epochs": 1, "eval_period": 1, "stat_period": 1, "seed": 0}
+_MOST = dict.fromkeys(("batch_size", "epochs", "eval_period", "stat_period"), 10**9) | {"seed": MOST_SEED}
 
 Layer = Mapping[str, Any]  # {"layer": name, ...}: one of a sequence that is written out
 
@@ -157,6 +159,9 @@ def _checked(given: Mapping[str, Any]) -> Settings:
     for key, least in _LEAST.items():
         if getattr(made, key) < least:
             raise UserError(f"{key} is at least {least}, not {getattr(made, key)}")
+    for key, most in _MOST.items():
+        if getattr(made, key) > most:
+            raise UserError(f"{key} is at most {most}, not {getattr(made, key)}")
     if not (math.isfinite(made.learning_rate) and made.learning_rate > 0):
         raise UserError(f"learning_rate is more than 0, not {made.learning_rate}")
     if not 0 <= made.momentum < 1:

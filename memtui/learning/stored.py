@@ -10,6 +10,7 @@ import torch
 
 from memtui.errors import FAILURE, UserError
 from memtui.learning.network import Network
+from memtui.os_errors import WRITE, refused
 
 FEEDBACK = "feedback"
 
@@ -48,8 +49,9 @@ def save(network: Network, path: Path) -> None:
     """Write all of it or nothing. Raises UserError."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        torch.save({name: tensor.clone() for name, tensor in network.state_dict().items()}, beside)
+        with open(beside, "xb") as file:  # torch's own words for a file that cannot be opened are of its parser
+            torch.save({name: tensor.clone() for name, tensor in network.state_dict().items()}, file)
         os.replace(beside, path)
     except (OSError, RuntimeError) as error:
         beside.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}", FAILURE) from None
+        raise refused(path, error, WRITE, code=FAILURE) from None

@@ -24,6 +24,7 @@ from memtui.learning.peak import Peak, peak_of
 from memtui.learning.plots import write_plots
 from memtui.learning.sequences import data_shape, layers_of
 from memtui.learning.settings import Settings
+from memtui.os_errors import WRITE, refused
 from memtui.samples import MAIN_MEMORY, AllocationStep, LearningProgress, Told
 from memtui.session.allocations import trace_of
 from memtui.session.learning import About, about_text
@@ -185,7 +186,7 @@ def _statistics(settings: Settings, run: str) -> Any:
     try:
         return Statistics(Path("stats") / f"{run}.csv")
     except OSError as error:
-        raise UserError(f"{error.filename}: cannot be written: {error.strerror}", FAILURE) from None
+        raise refused(error.filename, error, WRITE, code=FAILURE) from None
 
 
 def _describe(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui import values
@@ -39,7 +38,9 @@ def _add_profile(made: Parser) -> None:
     made.add_argument(
         "file", metavar="MODEL", help="mlp, conv, transformer, or FILE.py:function (returns model, inputs, loss)"
     )
-    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="profile; one that was broken off goes on")
+    made.add_argument(
+        "-o", "--output", type=values.path, metavar="FILE", help="profile; one that was broken off goes on"
+    )
     made.add_argument("--force", action="store_true", help="overwrite a profile that is there")
     made.add_argument(
         "--pools",
@@ -59,9 +60,11 @@ def _add_profile(made: Parser) -> None:
     )
     made.add_argument("--batch", type=values.batch, default=256, metavar="N", help="of mlp, conv and transformer (256)")
     made.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of an op (all CPUs but one)")
-    made.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters, inputs and the order (0)")
     made.add_argument(
-        "--cache", type=Path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
+        "--seed", type=values.seed, default=0, metavar="N", help="of parameters, inputs and the order (0)"
+    )
+    made.add_argument(
+        "--cache", type=values.path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
     )
     made.add_argument(
         "--again", action="store_true", help="measure everything now: take no times from the cache or the profile"
@@ -107,7 +110,7 @@ def _add_solve(made: Parser) -> None:
 
 
 def _add_file(made: Parser) -> None:
-    made.add_argument("file", metavar="FILE", type=Path, help="a placement profile")
+    made.add_argument("file", metavar="FILE", type=values.path, help="a placement profile")
 
 
 def _add_json(made: Parser) -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from memtui.errors import UserError
+from memtui.small_file import check_readable
 
 MODELS = ("mlp", "conv", "transformer")
 OWN = re.compile(r"(.+\.py):([A-Za-z_]\w*)", re.ASCII)
@@ -26,6 +27,5 @@ def check_model(name: str) -> str:
             "with a function that returns (model, inputs, loss)"
         )
     path = Path(found[1]).absolute()
-    if not path.is_file():
-        raise UserError(f"{path} is no file")
+    check_readable(path)
     return f"{path}:{found[2]}"

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from memtui.errors import UserError
+from memtui.os_errors import WRITE, refused
 from memtui.placement.header import APPLICATION_ID, check_header, is_profile
 from memtui.placement.measured import Pool, Profile, Samples
 from memtui.placement.model import Configuration, Graph
@@ -76,7 +77,7 @@ class ProfileFile:
                     connection.execute("BEGIN")
                     connection.executemany("INSERT INTO meta VALUES (?, ?)", ((k, _json(v)) for k, v in meta.items()))
         except OSError as error:
-            raise UserError(f"{path}: {_READ_ONLY}: {error.strerror}") from None
+            raise refused(path, error, WRITE) from None
         except sqlite3.Error as error:
             raise UserError(f"{path}: {_READ_ONLY}: {error}") from None
         seal(path)

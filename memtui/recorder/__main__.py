@@ -21,6 +21,7 @@ from memtui.condition import Condition
 from memtui.foreign import visible
 from memtui.frames import Decoder, FrameError
 from memtui.limits import Limits
+from memtui.os_errors import WRITE, refused
 from memtui.recorder.builder import Hopeless, SessionBuilder
 from memtui.recorder.traced import Traced
 from memtui.samples import End, Event, Process
@@ -117,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
     except SessionError as error:
         return _refuse(str(error))
     except (OSError, sqlite3.Error) as error:
-        return _refuse(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
+        return _refuse(str(refused(path, error, WRITE)))
     builder = SessionBuilder(writer, Limits(writer, options.max_bytes, options.stop_when))
 
     def report() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from memtui.errors import UserError
 from memtui.foreign import visible
+from memtui.os_errors import why
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
 PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is no session
@@ -109,9 +110,9 @@ def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        raise SessionError(f"{path}: no such file") from None
+        raise SessionError(f"{path}: no such file; check the name") from None
     except OSError as error:
-        raise SessionError(f"{path}: cannot be read: {error.strerror}") from None
+        raise SessionError(f"{path}: cannot be read: {why(path, error)}") from None
     if stat.S_ISDIR(status.st_mode):
         raise SessionError(f"{path}: is a directory, not a {kind}")
     if not stat.S_ISREG(status.st_mode):

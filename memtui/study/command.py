@@ -109,8 +109,6 @@ def _setting(args: argparse.Namespace, cpus: int) -> Setting:
         raise UserError(f"{command[0]}: no such program (or not executable)")
     if args.seconds is not None and not command:
         raise UserError("--seconds is for a program of yours, after --; the bundled network knows when to end")
-    if args.seed < 0:
-        raise UserError(f"--seed {args.seed}: seeds are whole numbers from 0 on")
     if args.data is not None:
         if command:
             raise UserError("--data is for the bundled network, and your program has its own")

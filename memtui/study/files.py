@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 from memtui.errors import UserError
+from memtui.os_errors import WRITE, refused
 from memtui.whole_file import replace_whole
 
 _REMEDY = "name another folder with -o"
@@ -14,12 +17,33 @@ ANOTHER_FILE = "name another file"
 
 def check_place(path: Path, *, force: bool) -> None:
     """Raise UserError where a file of that name cannot be written, or is there already and may not be overwritten."""
-    if not path.parent.is_dir():
-        raise UserError(f"{path}: cannot be written: there is no folder {path.parent}; {ANOTHER_FILE}")
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder; name a file")
-    if os.path.lexists(path) and not force:
-        raise UserError(f"{path}: exists already; choose another file or add --force")
+    try:
+        if not stat.S_ISDIR(os.stat(path.parent).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    except FileNotFoundError:
+        raise UserError(f"{path}: cannot be written: there is no folder {path.parent}; {ANOTHER_FILE}") from None
+    except OSError as error:
+        raise unwritable(path, error, "") from None
+    try:
+        there = os.lstat(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise unwritable(path, error, "") from None
+    else:
+        if stat.S_ISDIR(there.st_mode):
+            raise UserError(f"{path}: is a folder; name a file")
+        if not force:
+            raise UserError(f"{path}: exists already; choose another file or add --force")
+        if not stat.S_ISREG(there.st_mode) and not stat.S_ISLNK(there.st_mode):
+            raise UserError(f"{path}: is a pipe or a device, which is not replaced; {ANOTHER_FILE}")
+    check_folder(path.parent, path)
+
+
+def check_folder(folder: Path, path: Path | None = None) -> None:
+    """Raise UserError where this user may make no file in a folder that is there. ``path``: what is then named."""
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise unwritable(path or folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), "")
 
 
 def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
@@ -41,4 +65,4 @@ def made_folder(path: Path) -> Path:
 
 def unwritable(path: Path, error: OSError, remedy: str = _REMEDY) -> UserError:
     """What is told of a place that takes no files."""
-    return UserError(f"{path}: cannot be written: {error.strerror}; {remedy}")
+    return refused(path, error, WRITE, remedy=remedy)

@@ -14,10 +14,13 @@ from typing import Any
 
 from memtui.errors import UserError
 from memtui.exclusive import exclusively
+from memtui.os_errors import READ, refused
+from memtui.small_file import read_small_bytes
 from memtui.study.files import unwritable, write_safely
 
 FORMAT = 1
 NAME = "state.json"
+_MOST_BYTES = 256 << 20
 
 
 class State:
@@ -56,7 +59,7 @@ class State:
     def _read(self) -> dict[str, dict[str, Any]]:
         path = self.folder / NAME
         try:
-            found = json.loads(path.read_text("utf-8"))
+            found = json.loads(read_small_bytes(path, _MOST_BYTES))
             if found["memtui_study"] != FORMAT:
                 raise ValueError(f"has format {found['memtui_study']}, and this memtui knows {FORMAT}")
             rows = found["rows"]
@@ -68,7 +71,10 @@ class State:
             return {}
         except OSError as error:
             self.close()
-            raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+            raise refused(path, error, READ) from None
+        except UserError:
+            self.close()
+            raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.close()
             raise UserError(f"{path}: is no state of a study ({error}); name another folder with -o") from None
