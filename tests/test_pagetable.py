@@ -26,6 +26,7 @@ from memtui.probes.pages.base import PageTracker, TrackerError
 from memtui.probes.pages.bpf import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton, _bpf
 from memtui.probes.pages.pagetable import PageTableTracker, prove
 from memtui.probes.pages.walk import Walker
+from memtui.probes.pause import Pauser
 from memtui.samples import Status
 from tests.pagetable_targets import (
     PAGE,
@@ -117,6 +118,8 @@ def test_the_verifier_looks_at_few_instructions(skeleton):
         assert {name: verified_instructions(fd) < 50_000 for name, fd in walker._program.programs.items()} == {
             "walk": True,
             "ask": True,
+            "ask_locked": True,
+            "count_users": True,
             "walk_extents": True,
         }
     finally:
@@ -399,8 +402,13 @@ def test_a_link_that_the_kernel_ignores_is_noticed(shipped, target, monkeypatch)
     address = target.do("a = anonymous(600); v = view(a, 600); v[:] = 1; answer = a")
     walker = Walker()
     attach = walker._program.attach
-    monkeypatch.setattr(walker._program, "attach", lambda name, _tid: attach(name, 0))
+    monkeypatch.setattr(walker._program, "attach", lambda name, _tid, **_: attach(name, 0))
     try:
+        with Pauser().paused(target.pid):
+            users = walker.users(target.pid)
+        assert (users.users, users.held, users.running) == (1, 1, 0)
+        assert not walker._restrict
+        walker._restrict = True
         assert_touched(target.pid, walker.walk(target.pid).pages, address, 600, range(600))
         assert not walker._restrict
     finally:

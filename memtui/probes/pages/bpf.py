@@ -130,12 +130,14 @@ class Program:
         """The memory of a map made with BPF_F_MMAPABLE; it outlives the file descriptor."""
         return mmap.mmap(self.maps[name], -(-length // mmap.PAGESIZE) * mmap.PAGESIZE)
 
-    def attach(self, name: str, tid: int = 0) -> int:
+    def attach(self, name: str, tid: int = 0, *, threads: bool = False) -> int:
         """A link on which a program goes over one task of the caller's PID namespace, or all. The caller closes it.
 
+        ``threads``: over all threads of the process with that number.
         A kernel before 6.1 ignores the task silently: the program has to look whom it meets.
         """
-        task = struct.pack("<IIII", tid, 0, 0, 0)  # union bpf_iter_link_info: task.tid, task.pid, task.pid_fd
+        # union bpf_iter_link_info: task.tid, task.pid, task.pid_fd
+        task = struct.pack("<IIII", 0, tid, 0, 0) if threads else struct.pack("<IIII", tid, 0, 0, 0)
         info = ctypes.create_string_buffer(task, len(task))
         where = (ctypes.addressof(info), len(task)) if tid else (0, 0)
         attribute = struct.pack("<4IQI", self.programs[name], 0, _ATTACH_TRACE_ITERATOR, 0, *where)

@@ -57,6 +57,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define VMA_HUGETLB 0x00400000ULL
 #define VMA_MIXEDMAP 0x10000000ULL
 
+/* Of a task: a thread of the kernel. It borrows address spaces. */
+#define TASK_KTHREAD 0x00200000U
+
 /* What a slot describes, in the two lowest bits of its key. */
 #define KIND_BLOCK 0
 #define KIND_HUGE 1
@@ -94,6 +97,7 @@ struct walk_state {
 	u64 want_tables;   /* put out the tables of blocks with an accessed page that another process may map, too */
 	u64 tables_used;   /* where the next table goes; the reader begins anew at 0 */
 	u64 leave_anonymous; /* so many mappings of that kind are noted, and not read */
+	u64 users_of;	   /* count the users of this address space in whatever process; 0: of the first one that is met */
 	/* Set by the walk. */
 	u64 used;	   /* slots filled */
 	u64 skipped;	   /* slots that did not fit */
@@ -108,6 +112,9 @@ struct walk_state {
 	u64 exec_id;	   /* rises with every exec */
 	u64 next;	   /* first address not looked at yet */
 	u64 mappings;	   /* those in their map */
+	u64 users;	   /* mm_users: tasks that use the address space, and whoever looks into it just now */
+	u64 held;	   /* tasks that use it and are traced by the process that reads */
+	u64 running;	   /* tasks that use it and are not */
 };
 
 struct slot {
@@ -748,6 +755,16 @@ static long answer(u32 i, void *context)
 		w->state->errors++;
 		return 0;
 	}
+	/*
+	 * A table that was taken away meanwhile may hold anything. What it was asked stays a yes where that is the careful
+	 * answer: a mark that is perhaps there, a folio that is perhaps large.
+	 */
+	if ((middle_entry(w, a.question->block << BLOCK_SHIFT) ^ entry) & (w->mask | E_PRESENT | E_KIND)) {
+		w->state->changed++;
+		if (a.about == ABOUT_NOTED)
+			__builtin_memset(a.question->page, 0, sizeof(a.question->page));
+		return 0;
+	}
 	bpf_loop(8, answer_word, &a, 0);
 	return 0;
 }
@@ -892,7 +909,7 @@ int walk(struct bpf_iter__task_vma *context)
 }
 
 /*
- * The memory of a task, without its lock, once: the other threads have nothing to add; other processes are met where the
+ * The memory of a task, once: the other threads and mappings have nothing to add; other processes are met where the
  * kernel ignores the link's task. False: there is nothing to do.
  */
 static __always_inline bool enter(struct walker *w, struct walk_state *s, struct task_struct *task)
@@ -919,7 +936,13 @@ static __always_inline bool enter(struct walker *w, struct walk_state *s, struct
 	return s->direct_map;
 }
 
-/* Answers questions about pages. Not in the walk, which the kernel calls for every mapping. */
+static __always_inline void answer_all(struct walker *w)
+{
+	if (w->state->page_frames || w->state->about == ABOUT_ACCESSED)
+		bpf_loop(w->state->asked, answer, w, 0);
+}
+
+/* Answers questions about pages of a process that stands still, in all its users. Takes no lock. */
 SEC("iter/task")
 int ask(struct bpf_iter__task *context)
 {
@@ -929,8 +952,57 @@ int ask(struct bpf_iter__task *context)
 	u32 zero = 0;
 
 	s = bpf_map_lookup_elem(&state, &zero);
-	if (task && enter(&w, s, task) && (s->page_frames || s->about == ABOUT_ACCESSED))
-		bpf_loop(s->asked, answer, &w, 0);
+	if (task && enter(&w, s, task))
+		answer_all(&w);
+	return 0;
+}
+
+/* The same of one that may run: at its first mapping, with the lock. The others are passed over. */
+SEC("iter/task_vma")
+int ask_locked(struct bpf_iter__task_vma *context)
+{
+	struct task_struct *task = context->task;
+	struct walker w = {};
+	struct walk_state *s;
+	u32 zero = 0;
+
+	s = bpf_map_lookup_elem(&state, &zero);
+	if (task && context->vma && enter(&w, s, task))
+		answer_all(&w);
+	return 0;
+}
+
+/*
+ * Counts who uses an address space: tasks that the calling process traces, and others. Another process (CLONE_VM, a
+ * child of vfork before its exec) is met when every task is visited.
+ */
+SEC("iter/task")
+int count_users(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct walk_state *s;
+	u32 zero = 0;
+	u64 mm;
+
+	s = bpf_map_lookup_elem(&state, &zero);
+	if (!task || !s || (s->tgid && s->tgid != (u64)task->tgid) || task->flags & TASK_KTHREAD)
+		return 0;
+	mm = (u64)BPF_CORE_READ(task, mm);
+	if (!mm)
+		return 0; /* it has ended */
+	if (s->users_of && s->users_of != mm)
+		return 0;
+	if (s->mm && s->mm != mm) {
+		s->foreign++;
+		return 0;
+	}
+	s->mm = mm;
+	s->vmas = 1;
+	s->users = BPF_CORE_READ(task, mm, mm_users.counter);
+	if (task->ptrace && (u64)BPF_CORE_READ(task, parent, tgid) == bpf_get_current_pid_tgid() >> 32)
+		s->held++;
+	else
+		s->running++;
 	return 0;
 }
 
@@ -947,8 +1019,9 @@ static long read_extent(u32 i, void *context)
 }
 
 /*
- * What walk() has left out, in a process that stands still, so that nothing of it comes or goes: without the lock, which
- * the kernel holds against all readers while it clears mapped files.
+ * What walk() has left out, in a process that stands still in all its users, so that no page table of it is freed: without
+ * the lock, which the kernel holds against all readers while it clears mapped files. khugepaged exchanges a table for a
+ * huge page and keeps it; that is seen afterwards.
  */
 SEC("iter/task")
 int walk_extents(struct bpf_iter__task *context)

@@ -25,7 +25,7 @@ from memtui.probes.pages.own_pages import misjudged, other_pages, own_pages
 from memtui.probes.pages.rearm import Rearmed, Rearmer
 from memtui.probes.pages.recent_pages import RecentPages
 from memtui.probes.pages.split_walk import SplitWalker
-from memtui.probes.pages.walk import DEFAULT_SLOTS, Walk, Walker, blocks_of
+from memtui.probes.pages.walk import DEFAULT_SLOTS, Users, Walk, Walker, blocks_of
 from memtui.probes.vmas import read_maps
 from memtui.samples import Capability, Status, Vma
 
@@ -161,7 +161,8 @@ class PageTableTracker:
         held = self._held[pid]
         try:
             if held.thinned:
-                self._read(held, pid)  # not noted: the first window asks about all that was touched before
+                with self._split.counted(pid) as users:
+                    self._read(held, pid, users)  # not noted: the first window asks about all that was touched before
                 # How much of all that was ever touched could not be cleared singly says nothing about a window.
                 self._rearmer.forget(pid)
             else:
@@ -199,9 +200,14 @@ class PageTableTracker:
             self.begin(pid, vmas)
             return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
         begin, unknown = time.monotonic_ns(), held.unknown
-        walk, pages, done, walked = self._read(held, pid, want_resident=want_resident, want_tables=self._several)
+        with self._split.counted(pid) as users:
+            walk, pages, done, walked = self._read(
+                held, pid, users, want_resident=want_resident, want_tables=self._several
+            )
         cleared = time.monotonic_ns()
         held.recent.note(pages, walk)
+        changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
+        doubts = "; ".join(filter(None, (changed, _who_ran(users) if self._paused else "")))
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # of what was touched
 
         hugetlb = walk.hugetlb[0].tolist()
@@ -219,12 +225,12 @@ class PageTableTracker:
             unknown_bytes=None if reason else unknown_bytes,
             vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
             frames=partial(walk.tables.frames_behind, pages) if walk.tables is not None else None,
-            status=Status.FAILED if reason else Status.APPROXIMATE if walk.changed else Status.OK,
-            reason=reason or (f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""),
+            status=Status.FAILED if reason else Status.APPROXIMATE if doubts else Status.OK,
+            reason=reason or doubts,
         )
 
     def _read(
-        self, held: _Held, pid: int, *, want_resident: bool = False, want_tables: bool = False
+        self, held: _Held, pid: int, users: Users, *, want_resident: bool = False, want_tables: bool = False
     ) -> tuple[Walk, PageSet, Rearmed, int]:
         """Read the marks, flush, clear them: what was met, what was touched, what was done, when the reading ended."""
         recent = held.recent if self._walker.second_look else None
@@ -232,7 +238,7 @@ class PageTableTracker:
             recent.take_in()
         files: Asked[None] | None = None
         ahead = self._rearmer.clears_ahead(pid)
-        if ahead and not (want_tables or held.cuts) and self._walker.restricted:
+        if ahead and users.all_held and not (want_tables or held.cuts) and self._walker.restricted:
             walk, noted, files = self._split.walk_and_clear(
                 pid,
                 partial(self._rearmer.clear_ahead, held.handle),
@@ -302,6 +308,16 @@ class PageTableTracker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _who_ran(users: Users) -> str:
+    """What the user should know of tasks that used the memory of a paused process and were not paused with it."""
+    if users.all_held or not users.running:
+        return ""
+    return (
+        f"{users.running} task(s) that share its memory ran meanwhile (CLONE_VM, vfork): "
+        "what they touched just then may be missed"
+    )
 
 
 def prove(skeleton: Skeleton | None = None) -> Capability:

@@ -5,7 +5,8 @@ A walk waits for memory most of the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +15,7 @@ import numpy as np
 from memtui.pageset import BLOCK_SHIFT, PageSet
 from memtui.probes.pages.bpf import Skeleton
 from memtui.probes.pages.hands import Asked, Hands
-from memtui.probes.pages.walk import TOP, Extents, Walk, Walker
+from memtui.probes.pages.walk import TOP, Extents, Users, Walk, Walker
 
 _PART_TABLES = 1024  # 2 GiB: waking an idle CPU takes longer than it saves for less (measured)
 
@@ -43,6 +44,21 @@ class SplitWalker:
             self._walkers.append(Walker(self._skeleton, slots=self.first.slots))
         for other in self._walkers[1:]:
             other.learn(self.first)
+
+    @contextmanager
+    def counted(self, pid: int) -> Iterator[Users]:
+        """Who uses the memory of a process. Over the block, questions take no lock if all of them are held.
+
+        Raises as ``Walker.walk``.
+        """
+        users = self.first.users(pid)
+        try:
+            for walker in self._walkers:
+                walker.still = users.all_held
+            yield users
+        finally:
+            for walker in self._walkers:
+                walker.still = False
 
     def open_ahead(self, pid: int, cuts: tuple[int, ...]) -> None:
         """As ``Walker.open_ahead``, for a walk with these cuts and questions meanwhile."""
@@ -89,7 +105,7 @@ class SplitWalker:
         """As ``walk``, where another thread can clear the marks in mapped files as soon as those were read.
 
         Args:
-            pid: of the process, which stands still.
+            pid: of the process, which stands still in all users of its memory.
             clear: begins that. It may hold the lock of all mappings: what is left to be read does not need it.
             want_resident: pages that are there, too.
             ask: as ``walk``; those that may lie in mapped files, and others.

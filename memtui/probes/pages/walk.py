@@ -28,9 +28,9 @@ TOP = (1 << 64) - 1
 _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
     *("second_look", "page_frames", "asked", "about", "known_address", "known_word", "known_physical"),
-    *("want_tables", "tables_used", "leave_anonymous"),
+    *("want_tables", "tables_used", "leave_anonymous", "users_of"),
     *("used", "skipped", "tables_lost", "errors", "vmas", "foreign", "hugetlb", "changed"),
-    *("anonymous", "mm", "exec_id", "next", "mappings"),
+    *("anonymous", "mm", "exec_id", "next", "mappings", "users", "held", "running"),
 )
 _FIELD = {name: index for index, name in enumerate(_STATE)}
 _OUTPUTS = slice(_FIELD["used"], len(_STATE))
@@ -41,8 +41,9 @@ _QUESTIONS = 2048  # blocks that are asked about at once
 _MAPPINGS = 65536  # no process has more, unless vm.max_map_count was raised
 _HUGETLB = 4096  # mappings of that kind that are told apart
 _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = range(3)
-_WALK, _EXTENTS, _ASK = "walk", "walk_extents", "ask"  # the programs
-_RUNS_AHEAD = {_WALK: 1, _EXTENTS: 1, _ASK: 2}  # that a window needs
+# The programs. Those of them that take no lock need a process that stands still.
+_WALK, _EXTENTS, _ASK, _ASK_LOCKED, _USERS = "walk", "walk_extents", "ask", "ask_locked", "count_users"
+_RUNS_AHEAD = {_WALK: 1, _EXTENTS: 1, _ASK: 2, _ASK_LOCKED: 0, _USERS: 1}  # that a window needs
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
 _KNOWN = np.frombuffer(os.urandom(8), np.uint64).copy()  # a word that is nowhere else
@@ -117,6 +118,27 @@ class Walk:
     tables: Tables | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Users:
+    """Who uses the memory of a process.
+
+    Attributes:
+        users: tasks, and whoever looks into it just now (a reader of ``/proc/PID``, ``process_madvise``).
+        held: tasks that this process traces.
+        running: tasks that it does not trace, of other processes, too (CLONE_VM, a child of vfork before its exec).
+            Those outside of this PID namespace are not seen; ``users`` counts them all the same.
+    """
+
+    users: int
+    held: int
+    running: int
+
+    @property
+    def all_held(self) -> bool:
+        """Whether nobody can unmap anything, if those that are traced stand still."""
+        return self.users == self.held
+
+
 class Walker:
     """Walks page tables. All file descriptors it opens are closed by ``close``; not for use by two threads at once."""
 
@@ -130,6 +152,7 @@ class Walker:
         """
         self._skeleton = skeleton or Skeleton.read()
         self._restrict = restrict
+        self.still = False  # the processes that will be asked about stand still, in all users of their memory
         self._links: dict[tuple[int, str], int] = {}  # by process and program; process 0: a link that visits every one
         self._ahead: dict[tuple[int, str], list[int]] = {}  # iterators that were opened before they are needed
         self._spent: list[int] = []  # those of them that ran
@@ -270,7 +293,8 @@ class Walker:
     def walk_extents(self, pid: int, extents: Extents, *, want_resident: bool = False) -> Walk:
         """Accessed pages of a process that stands still, in the 2 MiB around these; says nothing of its mappings.
 
-        For what a walk has left out. It needs no lock that somebody may hold. Raises as ``walk``.
+        For what a walk has left out. It needs no lock that somebody may hold, but nobody may unmap anything meanwhile
+        (``users``). Raises as ``walk``.
         """
         count = len(extents[0])
         while True:
@@ -339,6 +363,16 @@ class Walker:
         """Those of the 4 KiB pages that are part of a larger folio, or perhaps are. Raises as ``walk``."""
         return self._ask(pid, pages, _ABOUT_LARGE) if self.knows_page_frames else pages
 
+    def users(self, pid: int) -> Users:
+        """Who uses the memory of a process. This process should not look into it just now. Raises as ``walk``."""
+        self._set("users_of", 0)
+        self._visit(pid, _USERS)
+        if self._get("users") > self._get("held"):
+            # Somebody does that is not held, or is it another process that is? Every task of the machine is looked at.
+            self._set("users_of", self._get("mm"))
+            self._run((0, _USERS), tgid=0)
+        return Users(self._get("users"), self._get("held"), self._get("running"))
+
     def _ask(self, pid: int, pages: PageSet, about: int) -> PageSet:
         """Those of the 4 KiB pages for which the answer is yes."""
         if not len(pages.blocks):
@@ -350,7 +384,7 @@ class Walker:
             count = len(pages.blocks[part])
             self._questions[:count, 0], self._questions[:count, 1:] = pages.blocks[part], pages.bits[part]
             self._set("asked", count)
-            self._visit(pid, _ASK)
+            self._visit(pid, _ASK if self.still else _ASK_LOCKED)
             found[part] = self._questions[:count, 1:]
         return PageSet.from_blocks(pages.blocks, found)
 
@@ -404,7 +438,7 @@ class Walker:
         self._set("tables_used", self._next_table)
         if link not in self._links:
             pid, program = link
-            self._links[link] = self._program.attach(program, pid)
+            self._links[link] = self._program.attach(program, pid, threads=program == _USERS)
         if opened := self._ahead.get(link):
             fd = opened.pop()
             self._spent.append(fd)
