@@ -285,6 +285,10 @@ class TableView:
     descending: bool = True
     note: str = ""
     only: int | None = None  # the pid whose ranges these are, where others are left out
+    left_out_bytes: int | None = None  # touched bytes of the ranges that the filter hides; None: not known
+    not_matching_bytes: int | None = None  # of those without the text that was typed
+    ranges_bytes: int | None = None  # of these, of those, and of the rows
+    wss_bytes: int | None = None  # the working set of the window; pages that several processes touched count once
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def _rows() -> list[SimpleNamespace]:
     return [
         SimpleNamespace(
             id=number, process=1, pid=4242, start=start, end=start + size, perms=perms, name=name,
-            first_sample=0, last_sample=1 << 40, filtered=filtered, open=True,
+            first_sample=0, last_sample=1 << 40, filtered=filtered, open=True, states=(),
         )
         for number, (start, size, perms, name, filtered) in enumerate(big + small + noaccess)
     ]  # fmt: skip
@@ -80,7 +80,7 @@ class FakeSession:
             Clock(ORIGIN_NS, 1_700_000_000_000_000_000, 0, "boot"),
             Host("lab", "6.1", "x86_64", 2, 8 << 30),
             Target(4242, 99, "/usr/bin/python3 -u /home/ann/train.py --epochs 3", "ann"),
-            Options(200_000_000),
+            Options(200_000_000, filter="noaccess"),  # what is left out of the screen besides is stored
             tracker,
             "cold" if tracker == "pagetable" else "off",
             "working-set",

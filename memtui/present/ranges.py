@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,16 @@ _EACH = TREND_SAMPLES // TREND  # windows in a cell of it
 _Found = tuple[Any, str, str]  # a range, its name, why the filter would leave it out
 
 
-class _Mapped:
-    """Ranges and the samples in which they were mapped. There may be thousands that were, for a moment each."""
+_Span = tuple[int, int, str]  # the first and last sample for which the filter says so of a range, and what it says
 
-    def __init__(self, found: list[_Found]) -> None:
+
+class _Mapped:
+    """Ranges and the samples in which they were so. There may be thousands that were mapped, for a moment each."""
+
+    def __init__(self, found: list[_Found], spans: list[_Span]) -> None:
         self.found = found
-        self._first = np.array([row.first_sample for row, _, _ in found], np.int64)
-        self._last = np.array([_FOR_EVER if row.open else row.last_sample for row, _, _ in found], np.int64)
+        self._first = np.array([first for first, _, _ in spans], np.int64)
+        self._last = np.array([last for _, last, _ in spans], np.int64)
 
     def _there(self, sample: int) -> np.ndarray:
         return (self._first <= sample) & (sample <= self._last)
@@ -48,13 +52,18 @@ class _Mapped:
 
 @dataclass(frozen=True, slots=True)
 class _Sifted:
-    """All rows in three parts, and what parted them."""
+    """All rows in three parts, and what parted them. A row may be left out in some windows, and shown in others."""
 
     rows: list[Any]
     by: tuple[object, ...]
     shown: _Mapped
     left_out: _Mapped
     unmatched: _Mapped
+
+    def holds(self, keys: Iterable[int], sample: int) -> bool:
+        """Whether ranges are all among those that were mapped in a sample."""
+        parts = (self.shown, self.left_out, self.unmatched)
+        return {row.id for part in parts for row, _, _ in part.at(sample)}.issuperset(keys)
 
 
 class RangeTable:
@@ -77,13 +86,16 @@ class RangeTable:
         self._glanced = False
         self.surveyed = False  # the last view was made of more than a glance at the session
         self._sifted: _Sifted | None = None
-        self._left_out: dict[tuple[int, int, int], str] = {}
+        self._left_out: dict[tuple[object, ...], str] = {}
+        self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
+        self._looked_again_at = -1  # the sample for which ranges were read anew
         self._made: dict[int, tuple[_Found, tuple, RangeRow]] = {}  # rows of the last view and of what, by number
 
     def view(self, reader: Any, sample: int, processes: Sequence[Process]) -> TableView:
         """The table at a sample."""
         if sample < 0:
             return TableView(filters_on=self.filters_on, filter_text=self.words, sort=self.sort)
+        self._unfiltered = _without(self.filter, reader.hello.options.filter)
         self._survey(reader, sample)
         wss, trend = self._trends(reader, sample)
         self.touched = wss
@@ -96,10 +108,13 @@ class RangeTable:
         several = len({p.pid for p in processes}) > 1
         made: dict[int, tuple[_Found, tuple, RangeRow]] = {}
         sifted = self._sift()
+        if self._looked_again_at != sample and not sifted.holds(wss if self.pid is None else (), sample):
+            self._rows, self._read_at, self._looked_again_at = reader.vma_rows(), time.monotonic(), sample
+            sifted = self._sift()  # one that was gone is there again
         cold = (0,) * TREND if known else ()
         for found in sifted.shown.at(sample):
             row, name, why = found
-            touched = wss.get(row.id, None if row.filtered or not known else 0)
+            touched = wss.get(row.id, 0 if known else None)
             if touched is not None and touched < 0:
                 touched = None  # the tracker cannot know it (hugetlb)
             of_all = touched / total if touched is not None and total else None
@@ -131,6 +146,9 @@ class RangeTable:
         rows = [row for _, _, row in made.values()]
         self._made = made
         rows.sort(key=self._key, reverse=self.descending)
+        header = float(reader.samples.wss_bytes[at])
+        left_out, unmatched = (_touched(part.at(sample), wss) for part in (sifted.left_out, sifted.unmatched))
+        shown = sum(row.wss_bytes or 0 for row in rows)
         return TableView(
             tuple(rows),
             sifted.left_out.count(sample),
@@ -140,24 +158,46 @@ class RangeTable:
             self.sort,
             self.descending,
             only=self.pid,
+            left_out_bytes=left_out if known else None,
+            not_matching_bytes=unmatched if known else None,
+            # One process alone has no pages that count for several.
+            wss_bytes=int(header) if known and self.pid is None and np.isfinite(header) else None,
+            ranges_bytes=shown + left_out + unmatched if known else None,
         )
 
     def _sift(self) -> _Sifted:
         """The rows by what the filter and the typed words make of them: the same until one of these changes."""
-        by = (self.filter, self.filters_on, self.words, self.pid)
+        by = (self._unfiltered, self.filters_on, self.words, self.pid)
         if self._sifted is not None and self._sifted.rows is self._rows and self._sifted.by == by:
             return self._sifted
-        shown: list[_Found] = []
-        left_out: list[_Found] = []
-        unmatched: list[_Found] = []
+        parts: list[tuple[list[_Found], list[_Span]]] = [([], []), ([], []), ([], [])]
         for row in self._rows:
-            why = self._why_left_out(row)
-            if why and self.filters_on:
-                left_out.append((row, "", why))
-            else:
-                (shown if self._matches(row) else unmatched).append((row, name_of(row), why))
-        self._sifted = _Sifted(self._rows, by, _Mapped(shown), _Mapped(left_out), _Mapped(unmatched))
+            if self.pid not in (None, row.pid):
+                continue
+            for span in self._spans(row):
+                why = span[2]
+                hidden = bool(why) and self.filters_on
+                found, spans = parts[1 if hidden else 0 if self._matches(row) else 2]
+                found.append((row, "" if hidden else name_of(row), why))
+                spans.append(span)
+        self._sifted = _Sifted(self._rows, by, *(_Mapped(*part) for part in parts))
         return self._sifted
+
+    def _spans(self, row: Any) -> list[_Span]:
+        """What the filter says of a range, from when until when."""
+        last = _FOR_EVER if row.open else row.last_sample
+        if not row.states:
+            return [(row.first_sample, last, self._why_left_out(row))]
+        found: list[_Span] = []
+        for number, state in enumerate(row.states):
+            first = state.sample if number else row.first_sample
+            why = self._why_left_out(row._replace(perms=state.perms, filtered=state.left_out))
+            if found and found[-1][2] == why:
+                first = found.pop()[0]
+            elif found:
+                found[-1] = (found[-1][0], first - 1, found[-1][2])
+            found.append((first, last, why))
+        return found
 
     def row(self, key: int) -> Any | None:
         """A range by its number; None when it was merged into another one or the process is not looked at."""
@@ -179,7 +219,7 @@ class RangeTable:
         """The ranges worth drawing: all that pass the filter and were ever touched, at any time of the session."""
         several = len({p.pid for p in processes}) > 1
         out = []
-        for row, _, _ in self._sift().shown.found:
+        for row in {row.id: row for row, _, _ in self._sift().shown.found}.values():
             if weight := self._most.get(row.id, 0):
                 label = f"{row.pid} {short_label(row)}" if several else short_label(row)
                 out.append(ProcessRange(row.process, row.id, row.start, row.end, label, weight))
@@ -214,18 +254,16 @@ class RangeTable:
     def _matches(self, row: Any) -> bool:
         """Whether the typed text is part of what the table says about a range."""
         words = self.words.lower()
-        if self.pid is not None and row.pid != self.pid:
-            return False
         return not words or words in f"{name_of(row)} {row.name} {row.perms} {row.start:x} {row.pid}".lower()
 
     def _why_left_out(self, row: Any) -> str:
         if row.filtered:
             return f"not stored: {row.filtered}"
-        key = row.id, row.start, row.end
+        key = row.id, row.start, row.end, row.perms, self._unfiltered
         if key not in self._left_out:
             if len(self._left_out) > 20_000:
                 self._left_out.clear()
-            term = self.filter.leaves_out(row)
+            term = self._unfiltered.leaves_out(row)
             self._left_out[key] = f"filtered: {term}" if term else ""
         return self._left_out[key]
 
@@ -290,6 +328,21 @@ class RangeTable:
         for row, value in zip(ids[here:].tolist(), touched[here:].tolist(), strict=True):
             now[row] = now.get(row, 0) + value
         return now, dict(zip(rows.tolist(), map(tuple, levels.tolist()), strict=True))
+
+
+@lru_cache(8)
+def _without(chosen: Filter, stored: str) -> Filter:
+    """The terms that did not decide what is stored. The others saw every VMA of a row: what they kept is not hidden."""
+    try:
+        known = parse_filter(stored).terms
+    except ValueError:  # of a file that somebody else wrote
+        return chosen
+    return Filter(tuple(term for term in chosen.terms if term not in known))
+
+
+def _touched(found: list[_Found], wss: Mapping[int, int]) -> int:
+    """Touched bytes of ranges; of some they cannot be known, and the working set does not count them."""
+    return sum(max(wss.get(row.id, 0), 0) for row, _, _ in found)
 
 
 def name_of(row: Any) -> str:

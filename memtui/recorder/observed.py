@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from memtui.analysis.filters import Filter
 from memtui.analysis.ranges import RangeMerger, Row
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
+from memtui.analysis.row_states import RowStates
 from memtui.analysis.touch_sum import TouchLevels
 from memtui.analysis.working_set import bytes_by_range
 from memtui.analysis.working_set import select as select_pages
@@ -41,7 +42,8 @@ class ObservedProcess:
         self._merger, self._reuse, self._touches = RangeMerger(), ReuseTracker(), TouchLevels()
         self._reasons: dict[int, tuple[Vma, str | None]] = {}  # each VMA of the newest table by start, its filter term
         self._row_ids: dict[int, int] = {}  # id of the merger -> id in the session
-        self._filtered: dict[int, str] = {}  # id of the merger -> filter term, or nothing
+        self._states = RowStates()
+        self._states_written: dict[int, int] = {}  # id of the merger -> how many states of it the session has
         self._written: dict[int, tuple[Row, str]] = {}  # id in the session -> row as last written, and its filter term
         self._last_sample = 0
 
@@ -57,13 +59,11 @@ class ObservedProcess:
         self._reasons = {v.start: (v, reason) for v, reason in zip(table.vmas, reasons, strict=True)}
         self._kept = np.array([r is None for r in reasons], bool)
         merged = self._merger.assign(table.vmas, table.sample).tolist()
-        self._filtered |= {row: reason or "" for row, reason in zip(merged, reasons, strict=True)}
         self._rows = np.array([self._session_row(row) for row in merged], np.int64)
-        aliases = [
-            (self._row_ids.pop(old), self._session_row(new))
-            for old, new in self._merger.aliases.items()
-            if old in self._row_ids
-        ]
+        gone = {old: new for old, new in self._merger.aliases.items() if old in self._row_ids}
+        parts = ((row, v.end - v.start, v.perms, r) for row, v, r in zip(merged, table.vmas, reasons, strict=True))
+        self._write_states(gone, self._states.take(table.sample, parts, gone))
+        aliases = [(self._row_ids.pop(old), self._session_row(new)) for old, new in gone.items()]
         self._writer.insert("vma_alias", aliases)
         self._writer.delete("vma", (old for old, _ in aliases))
         self._write_rows(_STILL_MAPPED)
@@ -113,12 +113,26 @@ class ObservedProcess:
     def _write_rows(self, last_sample: int) -> None:
         """Bring the rows up to date; one that is still mapped has no last sample."""
         for row in self._merger.rows(last_sample):
-            number, left_out = self._session_row(row.id), self._filtered[row.id]
+            number, left_out = self._session_row(row.id), self._states.left_out(row.id)
             if self._written.get(number) != (row, left_out):
                 self._written[number] = row, left_out
                 last = None if row.last_sample == _STILL_MAPPED else row.last_sample
                 plain = (number, self._key, row.start, row.end, row.perms, row.name, row.first_sample, last, left_out)
                 self._writer.insert("vma", [plain])
+
+    def _write_states(self, merged: Mapping[int, int], changed: Iterable[int]) -> None:
+        """Write what rows are from when on, of those that were not always the same."""
+        other = [row for row in (*merged, *merged.values()) if self._states_written.pop(row, 0)]
+        self._writer.delete("vma_state", map(self._session_row, other), by="row")
+        for row in changed:
+            states, written = self._states.history(row), self._states_written.get(row, 0)
+            number = self._session_row(row) if written or len(states) > 1 else 0
+            if written > len(states):  # the last one was of an earlier table of the same window
+                self._writer.delete("vma_state", [number], by="row")
+                written = self._states_written[row] = 0
+            if len(states) > 1:
+                self._writer.insert("vma_state", ((number, *state) for state in states[max(written - 1, 0) :]))
+                self._states_written[row] = len(states)
 
     def _session_row(self, merger_row: int) -> int:
         known = self._row_ids.get(merger_row)

@@ -6,6 +6,7 @@ import platform
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from memtui.analysis.lean import ranked
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.analysis.row_states import RowState, state_at
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, add_up
 from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
@@ -37,6 +39,7 @@ from memtui.session.store import (
     size_on_disk,
     split_row_id,
 )
+from memtui.session.stored_rows import StoredRows
 from memtui.session.told_reader import ToldReader
 
 _SCALARS = ", ".join((*INTEGERS, *MAYBE, *TEXTS))
@@ -58,7 +61,8 @@ _RESIDENT_SAMPLES = 2048  # what was resident is told about once a second: it wa
 class VmaRow(NamedTuple):
     """A VMA, overlap-merged over the session.
 
-    ``filtered`` names the filter term that kept its pages out; ``open``: still mapped, so ``last_sample`` goes on.
+    ``filtered`` names the terms of the filter that left all of it out in every window it was mapped in; ``open``: still
+    mapped, so ``last_sample`` goes on; ``states``: what it was in which windows, where that changed.
     """
 
     id: int
@@ -72,6 +76,12 @@ class VmaRow(NamedTuple):
     last_sample: int
     filtered: str
     open: bool = False
+    states: tuple[RowState, ...] = ()
+
+    def filtered_at(self, sample: int) -> str:
+        """The terms that left all of it out in a window; empty where pages of it were stored."""
+        state = state_at(self.states, sample)
+        return self.filtered if state is None else state.left_out
 
 
 class SessionReader(ToldReader):
@@ -92,6 +102,7 @@ class SessionReader(ToldReader):
         self._touched = KeptRows(self._read_touched)
         self._resident: tuple[int, dict[int, tuple[int, Pairs]]] = -1, {}
         self._aliases: dict[int, int] | None = None  # as of the last look
+        self._stored_rows = StoredRows()
         self.hello: Hello
         self.end: End | None = None
         self.recorder_pid = 0
@@ -231,7 +242,18 @@ class SessionReader(ToldReader):
                 check_vma(row[3], row[4], row[7], row[8])
         except ValueError as error:
             raise self._damaged(str(error)) from None
-        return [VmaRow(*(*r[:8], newest if r[8] is None else r[8], r[9], r[8] is None)) for r in rows]
+        states = self._row_states()
+        found = [
+            VmaRow(*(*r[:8], newest if r[8] is None else r[8], r[9], r[8] is None, states.get(r[0], ()))) for r in rows
+        ]
+        return found if self._has("vma_state") else self._stored_rows.marks_mended(self, found)
+
+    def _row_states(self) -> dict[int, tuple[RowState, ...]]:
+        """What rows were in which windows, of those that were not always the same."""
+        if not self._has("vma_state"):
+            return {}
+        rows = self._all("SELECT row, sample, perms, filtered FROM vma_state ORDER BY row, sample", "iitt")
+        return {row: tuple(RowState(*r[1:]) for r in some) for row, some in groupby(rows, key=lambda r: r[0])}
 
     def vma_wss(
         self, first_sample: int, last_sample: int
@@ -291,11 +313,13 @@ class SessionReader(ToldReader):
         """
         span = last_sample - first_sample + 1
         for level in range(bisect_right(SUMMED_SAMPLES, span) - 1, -1, -1):
-            if found := self._touch_sums(level, *_span(first_sample, last_sample)):
+            if found := self.touch_sums_of(level, first_sample, last_sample):
                 return found
         return {}
 
-    def _touch_sums(self, level: int, low: int, high: int) -> dict[int, TouchSum]:
+    def touch_sums_of(self, level: int, first_sample: int, last_sample: int) -> dict[int, TouchSum]:
+        """By process, the sums of one level that end in an inclusive range of samples, added up."""
+        low, high = _span(first_sample, last_sample)
         query = (
             f"SELECT id, data FROM touch_sum WHERE level = ? AND id >= ? AND id < ? ORDER BY id LIMIT {_SUMS_AT_ONCE}"
         )

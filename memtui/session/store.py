@@ -20,11 +20,12 @@ from memtui.os_errors import why
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
 PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is no session
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 _TABLES_SINCE = {  # by format: what the one before it had not
     7: frozenset(("allocation_step", "tensor_ranges")),
     8: frozenset(("training_progress", "allocation_device")),
     9: frozenset(("progress_device", "driver_memory", "learning", "learning_about")),
+    10: frozenset(("vma_state",)),
 }
 OLDEST_VERSION = 6  # of those that are read; what such a file has no table for, it knows nothing of
 SQLITE_MAGIC = b"SQLite format 3\0"

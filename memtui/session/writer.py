@@ -83,10 +83,10 @@ class SessionWriter:
                 row = tuple(storable(value) if isinstance(value, str) else value for value in row)
                 self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
 
-    def delete(self, table: str, ids: Iterable[int]) -> None:
-        """Remove rows by their ``id``."""
+    def delete(self, table: str, ids: Iterable[int], by: str = "id") -> None:
+        """Remove rows by their ``id``, or another column."""
         self._begin()
-        self._connection.executemany(f"DELETE FROM {table} WHERE id = ?", ((i,) for i in ids))
+        self._connection.executemany(f"DELETE FROM {table} WHERE {by} = ?", ((i,) for i in ids))
 
     def delete_between(self, table: str, first: int, last: int) -> None:
         """Remove the rows of a half-open range of ids."""

@@ -6,6 +6,7 @@ from rich.style import Style
 from textual import events
 from textual.message import Message
 
+from memtui.units import size
 from memtui.views import TREND, RangeRow, Sort, TableView
 from memtui.widgets import raster, text
 from memtui.widgets.panel import Exact, cut
@@ -55,11 +56,12 @@ class VmaTable(RowPanel):
         return "▼" if self.view.descending else "▲"
 
     def footing(self) -> Line:
-        """Where the chosen range lies, when there is no room for a column of it."""
+        """What the rows do not hold of the working set; and where the chosen one lies, without a column of it."""
         row = next((r for r in self.view.rows if r.key == self.selected), None)
-        if row is None or self.size.width - 2 >= ADDRESS_CELLS:
-            return []
-        return [(f"{row.start:012x}-{row.end:012x}", self.look["text"])]
+        line: Line = []
+        if row is not None and self.size.width - 2 < ADDRESS_CELLS:
+            line = [(f"{row.start:012x}-{row.end:012x}  ", self.look["text"])]
+        return [*line, (rest_of(self.view), self.look["dim"])]
 
     # The rows
 
@@ -161,3 +163,24 @@ class VmaTable(RowPanel):
                 if at <= event.x < at + cells and sort is not None:
                     self.post_message(self.SortAsked(sort))
                 at += cells
+
+
+def rest_of(view: TableView) -> str:
+    """What is to be added to the rows of a table, or taken from them, to make the working set of the window."""
+    parts = []
+    for count, touched, which in (
+        (view.left_out, view.left_out_bytes, ("hidden range", "s", " (f)")),
+        (view.not_matching, view.not_matching_bytes, ("range", "s", " without the text")),
+    ):
+        if count:
+            ranges = f"{count} {which[0]}{which[1] * (count > 1)}{which[2]}"
+            parts.append(ranges if touched is None else f"{size(touched)} in {ranges}")
+    said = f"and {', '.join(parts)}" if parts else ""
+    if view.wss_bytes is None or view.ranges_bytes is None:
+        return said
+    rest = view.ranges_bytes - view.wss_bytes
+    if rest < 0:
+        said += f"{', ' if said else 'and '}{size(-rest)} in no range"
+    elif rest:
+        said += f"{', ' * bool(said)}less {size(rest)} that several processes touched = WSS {size(view.wss_bytes)}"
+    return said
