@@ -17,7 +17,7 @@ from memtui.allocations import allocation_words
 from memtui.export.figures import figures, provenance
 from memtui.export.figures.svg import escape
 from memtui.export.plain_words import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS, sentences
-from memtui.export.source import Source
+from memtui.export.source import Source, not_stored_bytes
 from memtui.export.tables import TABLES
 from memtui.origin import origin_words
 from memtui.report import budgeted, category_words, how_it_ended, report_of
@@ -233,6 +233,10 @@ def _ranges(reader: Source) -> str:
         "WSS: mean of the touched bytes over the windows a range was mapped in. RSS: at its end. Pages of ranges "
         "with a filter are not stored, so they are in no heat map and no reuse distance."
     )
+    not_stored = not_stored_bytes(reader)
+    if len(not_stored) and not_stored.any():
+        each = " (a page that several processes touched counts for each)" * (len(reader.processes()) > 1)
+        note += f" In the mean of all windows that is {size(not_stored.mean())} of what is touched{each}."
     heads = ("WSS#", "RSS#", "size#", "perms", "pid#", "start#", "not stored", "name")
     return table(f"Address ranges ({len(rows)})", note, heads, rows)
 

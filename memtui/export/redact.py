@@ -187,8 +187,12 @@ class RedactedSource(Source):
         return found
 
     def _shown(self, row: VmaRow) -> VmaRow:
-        perms = row.perms if re.fullmatch(r"[rwxsp-]{4}", row.perms) else "????"
-        return row._replace(name=self._name(row.name), perms=perms, filtered=_terms(row.filtered))
+        states = tuple(
+            state._replace(perms=_perms(state.perms), left_out=_terms(state.left_out)) for state in row.states
+        )
+        return row._replace(
+            name=self._name(row.name), perms=_perms(row.perms), filtered=_terms(row.filtered), states=states
+        )
 
     def _name(self, name: str) -> str:
         """A label for what somebody named; two mappings of one file share it."""
@@ -301,6 +305,10 @@ def _bases(rows: Iterable[VmaRow]) -> dict[int, int]:
         bases[row.id] = free[row.process]
         free[row.process] += -(-(row.end - row.start) // GIB) * GIB + GIB
     return bases
+
+
+def _perms(text: str) -> str:
+    return text if re.fullmatch(r"[rwxsp-]{4}", text) else "????"
 
 
 def _terms(expression: str) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from memtui.session.reader import SessionReader, VmaRow
 
@@ -47,3 +51,20 @@ def open_source(path: Path, *, redact: bool = False) -> Source:
     from memtui.export.redact import RedactedSource
 
     return RedactedSource(path)
+
+
+def not_stored_bytes(reader: SessionReader, process: int | None = None) -> NDArray[np.int64]:
+    """i8[n], bytes: what was touched in each window and is not stored, of one process or of all of them together.
+
+    A page that several processes touched counts for each. Windows of which it is not known are left out. Raises
+    SessionError.
+    """
+    found: dict[int, int] = defaultdict(int)
+    unknown = set()
+    for row in reader.process_samples(0, reader.samples.newest) if len(reader.samples) else ():
+        if process in (None, row["process"]):
+            if row["wss_bytes"] is None or row["stored_bytes"] is None:
+                unknown.add(row["sample"])
+            else:
+                found[row["sample"]] += max(row["wss_bytes"] - row["stored_bytes"], 0)
+    return np.array([value for sample, value in found.items() if sample not in unknown], np.int64)

@@ -12,7 +12,7 @@ from memtui.analysis.heat_map import HeatMap, HeatRange, Layout, bin_column, blo
 from memtui.export.figures import png, provenance
 from memtui.export.figures.axes import Frame, footnote, time_scale
 from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
-from memtui.export.source import Source
+from memtui.export.source import Source, not_stored_bytes
 from memtui.samples import Process
 from memtui.session.reader import VmaRow
 from memtui.units import size
@@ -65,7 +65,7 @@ def draw(reader: Source, process: Process, label: Label) -> Drawing | None:
     height = len(share) // SUBROWS * _ROW_PT
     across = time_scale((end - begin) / 1e9)
     notes = ["Colour: share of the pages of a place touched in a window, mean where windows share a column."]
-    notes.append(_left_out(reader, len(rows) - len(shown)))
+    notes.append(_left_out(reader, process, len(rows) - len(shown)))
     lines = provenance.lines(reader, COLUMN_PT - 8, *notes)
     name = f"Touched pages of process {process.pid} by address and time"
     drawing = Drawing(
@@ -124,12 +124,14 @@ def _picture(reader: Source, process: Process, layout: Layout) -> NDArray[np.flo
     return picture.share()[: rows * SUBROWS]
 
 
-def _left_out(reader: Source, small: int) -> str:
+def _left_out(reader: Source, process: Process, small: int) -> str:
     said = "Drawn is memory touched in the session, in rows by the square root of the most that was touched of it"
     if small:
         said += f"; not drawn: {small} range{'s' * (small > 1)} with less"
     if str(reader.hello.options.filter) != "none":
         said += f"; left out by the filter: {reader.hello.options.filter}"
+        not_stored = not_stored_bytes(reader, process.key)
+        said += f" (at most {size(not_stored.max())} of a window)" if len(not_stored) else ""
     return said + "."
 
 
