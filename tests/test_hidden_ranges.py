@@ -329,5 +329,6 @@ def test_memory_that_is_written_stays_in_sight_when_its_end_is_protected(tmp_pat
     }
     assert label in figures["heat-map"]
     csv_file = next(f for f in export(session, "csv", tmp_path / "c") if f.name == "vmas.csv")
-    (stored,) = [r for r in csv.DictReader(csv_file.open()) if int(r["start"]) == row.start and r["perms"] != "---p"]
+    lines = csv.DictReader(csv_file.read_text().splitlines())
+    (stored,) = [r for r in lines if int(r["start"]) == row.start and r["perms"] != "---p"]
     assert stored["filtered"] == ""

@@ -515,5 +515,5 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
-    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 9\)"):
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 10\)"):
         SessionReader(path)
