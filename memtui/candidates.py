@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 import re
@@ -10,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memtui.masking import mask_secrets
-from memtui.probes.process import PROC, Stat, command_of
-from memtui.target import others
+from memtui.probes.process import PROC, Stat, command_of, read_stat
+from memtui.target import ancestors
 
 LARGE_BYTES = 256 << 20  # of resident memory: worth a line whatever it is
 _LOOKED_INTO_BYTES = 32 << 20  # less resident memory than this is no training
 _YOUNG_S = 60.0  # until then a program may still load its libraries
+_OLDER = 1.5  # times the age at which a young one was looked into: then it is once more
 _KINDS = ((b"libtorch", "torch"), (b"tensorflow", "tensorflow"), (b"jaxlib", "jax"), (b"/dev/nvidia", "GPU"))
 _PYTHON = re.compile(r"^(?:.*/)?python[\d.]*(?:\s|$)")
 _OWN = re.compile(r"\s-m memtui\b(?!\.workloads)|(?:^|/)memtui(?:\s|$)|\bmemtui\.(?:sampler|recorder|gate)\b")
@@ -57,53 +59,79 @@ class _Known:
     user: str
     command: str
     kinds: tuple[str, ...]
-    final: bool
+    at_s: float  # its age when this was found out
 
 
 class Candidates:
-    """Looks through /proc; what was found out about a process is kept until it ends."""
+    """Looks through /proc; what was found out about a process is kept until it ends.
+
+    A look reads one small file of each process, as the start page looks every two seconds and machines have hundreds
+    of them: who they are is asked once, for as long as the kernel shows the same inode under their number.
+    """
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
+        self._met: dict[int, tuple[int, Stat | None]] = {}  # inode of its folder; None: of the kernel
         self._known: dict[int, _Known] = {}
+        self._listed: set[tuple[int, int]] = set()  # PID and start: what was large once is listed until it ends
 
     def look(self) -> list[Candidate]:
         """Those that train first, then the largest. Never raises."""
         now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        found, seen = [], set()
-        for pid, stat in others(self._proc):
+        hidden = ancestors(os.getpid()) | {os.getpid()}
+        found, met, large = [], {}, set()
+        with os.scandir(self._proc) as entries:
+            numbered = [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdecimal()]
+        for pid, inode in numbered:
             try:
-                rss_bytes = self._rss_bytes(pid)
-            except OSError:
-                continue
-            if rss_bytes < _LOOKED_INTO_BYTES:
-                continue
-            seen.add(pid)
-            age_s = now_s - stat.start_ticks / _TICKS
-            try:
+                stat = self._stat(pid, inode)
+                met[pid] = inode, stat
+                if stat is None or pid in hidden:
+                    continue
+                rss_bytes = self._rss_bytes(pid)  # of one that has ended 0
+                listed = (pid, stat.start_ticks) in self._listed
+                if rss_bytes < _LOOKED_INTO_BYTES and not (listed and rss_bytes):
+                    continue
+                large.add(pid)
+                age_s = now_s - stat.start_ticks / _TICKS
                 known = self._find_out(pid, stat, age_s)
             except OSError:
                 continue
-            if (known.kinds or rss_bytes >= LARGE_BYTES) and not is_own(known.command):
+            if (known.kinds or rss_bytes >= LARGE_BYTES or listed) and not is_own(known.command):
                 found.append(Candidate(pid, stat.start_ticks, known.user, known.kinds, rss_bytes, age_s, known.command))
-        self._known = {pid: known for pid, known in self._known.items() if pid in seen}
+        self._met = met
+        self._listed = {(c.pid, c.start_ticks) for c in found}
+        self._known = {pid: known for pid, known in self._known.items() if pid in large}
         return sorted(found, key=lambda c: (set(c.kinds) <= {"python"}, not c.kinds, -c.rss_bytes))
 
+    def _stat(self, pid: int, inode: int) -> Stat | None:
+        """Who has this number now; None for a thread of the kernel. Raises OSError."""
+        before = self._met.get(pid)
+        if before is not None and before[0] == inode:
+            return before[1]
+        stat = read_stat(pid, self._proc)
+        return None if stat.kernel_thread else stat
+
     def _rss_bytes(self, pid: int) -> int:
-        with open(self._proc / str(pid) / "statm", "rb", buffering=0) as file:
-            return int(file.read().split()[1]) * _PAGE_BYTES
+        fd = os.open(f"{self._proc}/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(fd, 256).split()[1]) * _PAGE_BYTES
+        finally:
+            os.close(fd)
 
     def _find_out(self, pid: int, stat: Stat, age_s: float) -> _Known:
         known = self._known.get(pid)
-        if known is not None and known.start_ticks == stat.start_ticks and known.final:
-            return known
+        if known is not None and known.start_ticks == stat.start_ticks:
+            again_s = min(_OLDER * known.at_s, _YOUNG_S) if known.at_s <= _YOUNG_S else math.inf
+            if age_s <= again_s:
+                return known
         uid = os.stat(self._proc / str(pid)).st_uid
         user = user_name(uid)
         command = mask_secrets(command_of(pid))
         kinds = self._kinds(pid)
         if not kinds and _PYTHON.match(command):
             kinds = ("python",)
-        made = _Known(stat.start_ticks, user, command, kinds, age_s > _YOUNG_S)
+        made = _Known(stat.start_ticks, user, command, kinds, age_s)
         self._known[pid] = made
         return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from memtui.candidates import Candidate, Candidates, user_name
@@ -13,6 +14,7 @@ from memtui.session.summary import Summary, summarize
 from memtui.views_home import HomeView, ProcessRow, SessionRow
 
 MOST_SESSIONS = 200  # the newest ones
+SESSIONS_S = 10.0  # how often they are looked at; processes are at every look
 
 
 class Home:
@@ -22,6 +24,9 @@ class Home:
         """``state`` is the user's state directory, ``sessions`` where the named sessions lie."""
         self._state, self._folder = state, sessions
         self._candidates, self._watched = Candidates(), Watched()
+        self._shown: tuple[SessionRow, ...] = ()
+        self._recorded: frozenset[str] = frozenset()  # sessions that grew when they were looked at
+        self._looked_s = float("-inf")
         self._kept: dict[Path, tuple[tuple[int, int], Summary | str]] = {}
 
     def look(self) -> HomeView:
@@ -33,7 +38,11 @@ class Home:
             for c in sorted(self._candidates.look(), key=lambda c: c.user != user)
         )
         note = "" if os.geteuid() == 0 else "of other users' processes only the size is known (no root)"
-        return HomeView(os.uname().nodename, processes, tuple(self._sessions(running)), note, user)
+        recorded, now_s = frozenset(r.path for r in running), time.monotonic()
+        if recorded != self._recorded or now_s >= self._looked_s + SESSIONS_S:
+            self._shown = tuple(self._sessions(running))
+            self._recorded, self._looked_s = recorded, now_s
+        return HomeView(os.uname().nodename, processes, self._shown, note, user)
 
     def _recording(self, running: list[Running], candidate: Candidate) -> str:
         """The short name of the recording that watches it, if one does."""

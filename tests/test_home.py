@@ -7,12 +7,15 @@ import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
+from memtui import candidates
 from memtui.candidates import Candidates, is_own
 from memtui.home import Home
-from memtui.screens.home import HomeApp
+from memtui.probes.stat import read_stat
+from memtui.screens.home import REFRESH_S, HomeApp
 from memtui.session.reader import SessionReader
 from memtui.session.store import SessionError
 from memtui.session.summary import summarize
@@ -172,6 +175,166 @@ async def test_a_session_that_cannot_be_opened_says_why_and_the_list_stays():
         await pilot.pause(0.05)
         assert app.return_value is None
         assert "it cannot be opened: is truncated" in screen_text(app)
+
+
+# -- what changes while it is looked at
+
+
+def hungry(folder, name: str, mib: int) -> subprocess.Popen[str]:
+    """A real process with so much memory, which takes as much again for every line it reads."""
+    code = (
+        "import sys\n"
+        f"b = [bytearray({mib} << 20)]; print(flush=True)\n"
+        f"for _ in sys.stdin: b.append(bytearray({mib} << 20)); print(flush=True)\n"
+    )
+    script = folder / f"{name}.py"
+    script.write_text(code)
+    child = subprocess.Popen(
+        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child
+
+
+@asynccontextmanager
+async def real(folder):
+    """The screen on the processes of this machine, with those of this test in sight."""
+    app = HomeApp(Home(folder / "state", folder / "state" / "sessions").look)
+    async with app.run_test(size=(150, 60)) as pilot:
+        app.screen._words = str(folder)
+        await until(pilot, lambda: "looking ..." not in screen_text(app))
+        app.screen.fill()
+        yield app, pilot
+
+
+async def until(pilot, holds, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come"
+        await pilot.pause(0.05)
+
+
+def line_of(app, words: str) -> int | None:
+    return next((y for y, line in enumerate(screen_lines(app)) if words in line), None)
+
+
+def size_in(app, words: str) -> str:
+    return next((line.partition(" MiB")[0].split()[-1] for line in screen_lines(app) if words in line), "")
+
+
+async def test_sizes_change_and_programs_come_and_go_and_the_chosen_row_stays_where_it_is(tmp_path):
+    small, middle = hungry(tmp_path, "small", 40), hungry(tmp_path, "middle", 60)
+    try:
+        async with real(tmp_path) as (app, pilot):
+            await until(pilot, lambda: line_of(app, "small.py") is not None and line_of(app, "middle.py") is not None)
+            assert line_of(app, "middle.py") < line_of(app, "small.py"), "the largest comes first"
+            await pilot.press("down")
+            assert app.screen.processes.selected == ("attach", str(small.pid))
+            line, size = line_of(app, "small.py"), size_in(app, "small.py")
+            assert size
+            # It becomes the larger one, and a third one that is larger still begins.
+            for _ in range(2):
+                small.stdin.write("more\n")
+                small.stdout.readline()
+            large = hungry(tmp_path, "large", 200)
+            try:
+                await until(pilot, lambda: line_of(app, "large.py") is not None)
+                await until(pilot, lambda: float(size_in(app, "small.py")) >= float(size) + 80)
+                assert line_of(app, "small.py") == line
+                assert line_of(app, "middle.py") < line
+                assert line_of(app, "large.py") > line
+                assert "1 new at the end" in screen_text(app)
+                # What ends above the cursor, and under it, keeps its place, and Enter opens no neighbour.
+                middle.kill()
+                small.kill()
+                await until(pilot, lambda: screen_text(app).count("ended") == 2)
+                assert line_of(app, "small.py") == line
+                await pilot.press("enter")
+                assert app.return_value is None
+                assert "the process has ended; choose another row" in screen_text(app)
+                # The next key makes the order anew.
+                await pilot.press(" ")
+                assert line_of(app, "small.py") is None
+                assert app.screen.processes.selected == ("attach", str(large.pid))
+            finally:
+                large.kill()
+                large.communicate()
+    finally:
+        for child in (small, middle):
+            child.kill()
+            child.communicate()
+
+
+async def test_a_question_stays_while_the_screen_is_refreshed():
+    views = [VIEW]
+    app = HomeApp(lambda: views[0])
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "postgres" in screen_text(app))
+        await pilot.press("down", "down", "enter")
+        for _ in range(2):
+            app.screen.post_message(type(app.screen).Seen(VIEW))
+            await pilot.pause(0.05)
+            assert "process 99 belongs to root: Enter once more watches it" in screen_text(app)
+        await pilot.press("enter")
+    assert app.return_value == ("attach", "99")
+
+
+async def test_a_recording_that_ends_keeps_its_row_and_is_then_replayed():
+    app = HomeApp(lambda: VIEW)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "postgres" in screen_text(app))
+        await pilot.press("tab")
+        line = line_of(app, "python other.py")
+        newer = SessionRow("/s/new.memtui", time.time(), 1.0, 3, 1 << 20, "python new.py", "recording", pid=18)
+        ended = replace(VIEW.sessions[0], state="stopped", pid=None)
+        view = replace(VIEW, sessions=(newer, ended, *VIEW.sessions[1:]))
+        app.screen.post_message(type(app.screen).Seen(view))
+        await until(pilot, lambda: line_of(app, "python new.py") is not None)
+        assert line_of(app, "python other.py") == line
+        await pilot.press("enter")
+    assert app.return_value == ("replay", "/s/17.memtui")
+
+
+def test_it_is_refreshed_within_two_seconds_and_reads_one_file_of_a_process_that_is_known(monkeypatch):
+    assert REFRESH_S < 2
+    looks = Candidates()
+    read, opened = [], []
+    monkeypatch.setattr(candidates, "read_stat", lambda pid, proc: read.append(pid) or read_stat(pid, proc))
+    before = os.open
+    monkeypatch.setattr(os, "open", lambda path, *more: opened.append(str(path)) or before(path, *more))
+    with subprocess.Popen(["sleep", "60"]) as child:
+        looks.look()
+        assert child.pid in read
+        read.clear()
+        opened.clear()
+        looks.look()
+        assert child.pid not in read
+        assert [path for path in opened if path.startswith(f"/proc/{child.pid}/")] == [f"/proc/{child.pid}/statm"]
+        child.kill()
+
+
+def test_a_number_that_is_another_process_now_is_looked_at_anew(tmp_path):
+    numbers = " ".join(["S", "1", "1", "1", "0", "0", "0", *["0"] * 10, "1", "0", "{start}", "0"])
+
+    def put(name: str, start: int) -> None:
+        folder = tmp_path / f"{name}.new"
+        folder.mkdir()
+        (folder / "stat").write_text(f"{os.getppid()} ({name}) {numbers.format(start=start)}\n")
+        (folder / "statm").write_text(f"{1 << 20} {1 << 18} 0 0 0 0 0\n")
+        (folder / "maps").write_text("libtorch\n")
+        if (tmp_path / str(pid)).exists():
+            (tmp_path / str(pid)).rename(tmp_path / "old")
+        folder.rename(tmp_path / str(pid))
+
+    with subprocess.Popen(["sleep", "60"]) as child:
+        pid = child.pid
+        put("first", 100)
+        looks = Candidates(tmp_path)
+        assert [(c.pid, c.start_ticks) for c in looks.look()] == [(pid, 100)]
+        put("second", 200)
+        assert [(c.pid, c.start_ticks) for c in looks.look()] == [(pid, 200)]
+        child.kill()
 
 
 # -- what it finds

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
@@ -19,11 +20,12 @@ from memtui.screens.lists import ListScreen
 from memtui.screens.terminal_app import TerminalApp
 from memtui.views_home import HomeView, ProcessRow, SessionRow
 from memtui.widgets import text
+from memtui.widgets.lazy_rows import place_of
 from memtui.widgets.listing import Column, Listing, ListingView, Row
 from memtui.widgets.notice import Words
 
 ATTACH, REPLAY = "attach", "replay"
-REFRESH_S = 10.0  # a look at all processes takes some 20 ms
+REFRESH_S = 1.8  # so that what is new is seen within 2 s; a look at 500 processes takes 6 ms
 _KEYS = "type to filter · ↑ ↓ choose · Tab other list · Enter opens · Esc leaves"
 _PROCESSES = (
     Column("PID", 10, right=True),
@@ -43,19 +45,18 @@ _SESSIONS = (
 )
 
 
-class _Seen(Message):
-    """A new look at everything."""
-
-    def __init__(self, view: HomeView) -> None:
-        super().__init__()
-        self.view = view
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, _Seen)
-
-
 class HomeScreen(ListScreen):
     """Two lists; the first one has the cursor."""
+
+    class Seen(Message):
+        """A new look at everything."""
+
+        def __init__(self, view: HomeView) -> None:
+            super().__init__()
+            self.view = view
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, HomeScreen.Seen)
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab,shift+tab", "other", "the other list"),
@@ -71,10 +72,12 @@ class HomeScreen(ListScreen):
         self._view: HomeView | None = None
         self._words = ""
         self._asked: object = None  # the row that Enter was pressed on, and is to be pressed on once more
+        self._said = ("", "")  # words in the place of the keys until another key is pressed, and their role
         self.head, self.foot = Words("title", id="header"), Words("dim", id="footer")
         self.processes = Listing(ListingView("running processes", _PROCESSES, note="looking ..."), id="processes")
         self.sessions = Listing(ListingView("sessions", _SESSIONS, note="looking ..."), id="sessions")
         self._lists = [self.processes, self.sessions]
+        self._added: dict[Listing, set[Hashable]] = {one: set() for one in self._lists}
 
     @property
     def parts(self) -> Sequence[Widget]:
@@ -90,12 +93,12 @@ class HomeScreen(ListScreen):
 
     def follow(self) -> None:
         while not self.ended.is_set():
-            self.post_message(_Seen(self._look()))
+            self.post_message(self.Seen(self._look()))
             self.ended.wait(self._refresh_s)
 
-    def on__seen(self, message: _Seen) -> None:
+    def on_home_screen_seen(self, message: Seen) -> None:
         self._view = message.view
-        self.fill()
+        self.fill(settled=True)
 
     def share_rows(self, height: int) -> None:
         upper = (height - 2) // 2
@@ -103,34 +106,57 @@ class HomeScreen(ListScreen):
 
     # What is shown
 
-    def fill(self) -> None:
+    def fill(self, *, settled: bool = False) -> None:
+        """Show what is known.
+
+        Args:
+            settled: nobody pressed a key for this: in the list with the cursor no row changes its place, what is new
+                comes at the end, and what is gone stays above the cursor.
+        """
         view = self._view or HomeView()
         processes = [r for r in view.processes if self._matches(f"{r.pid} {r.user} {' '.join(r.kinds)} {r.command}")]
         sessions = [r for r in view.sessions if self._matches(f"{r.command} {r.state} {r.path}")]
         if self._view is not None:
             none = "no running process has that text" if self._words else "no Python and no large process runs"
-            self.processes.show(
-                ListingView(
-                    "running processes",
-                    _PROCESSES,
-                    tuple(map(_process_row, processes)),
-                    f"{none}; memtui demo starts a small training",
-                    len(view.processes) - len(processes),
-                )
-            )
+            rows = tuple(map(_process_row, processes))
+            note, hidden = f"{none}; memtui demo starts a small training", len(view.processes) - len(processes)
+            self._show(self.processes, ListingView("running processes", _PROCESSES, rows, note, hidden), settled)
             none = "no session has that text" if self._words else "no sessions yet; Enter on a process records one"
-            self.sessions.show(
-                ListingView(
-                    "sessions",
-                    _SESSIONS,
-                    tuple(map(_session_row, sessions)),
-                    none,
-                    len(view.sessions) - len(sessions),
-                )
-            )
-        self._asked = None
+            rows, hidden = tuple(map(_session_row, sessions)), len(view.sessions) - len(sessions)
+            self._show(self.sessions, ListingView("sessions", _SESSIONS, rows, none, hidden), settled)
         self.head.show(f" memtui  {view.host}" + (f"  ({view.note})" if view.note else ""))
-        self.foot.show(f" filter: {self._words}▏  Esc forgets it" if self._words else f" {_KEYS}")
+        self._show_foot()
+
+    def _show(self, listing: Listing, view: ListingView, settled: bool) -> None:
+        before, added = listing.view.rows, self._added[listing]
+        if not (settled and listing.chosen and before):
+            added.clear()
+            listing.show(view)
+            return
+        fresh = {row.key: row for row in view.rows}
+        place = place_of(before, listing.selected) or 0
+        gone = _ended if listing is self.processes else _deleted
+        kept = [fresh.pop(row.key) if row.key in fresh else gone(row) for row in before[: place + 1]]
+        kept += [fresh.pop(row.key) for row in before[place + 1 :] if row.key in fresh]
+        added.update(fresh)
+        rows = (*kept, *fresh.values())
+        listing.show(replace(view, rows=rows, added=sum(row.key in added for row in rows)))
+
+    def _show_foot(self) -> None:
+        words, role = self._said
+        if words:
+            self.foot.show(f" {words}", role)
+        else:
+            self.foot.show(f" filter: {self._words}▏  Esc forgets it" if self._words else f" {_KEYS}")
+
+    def _say(self, words: str, role: str = "dim") -> None:
+        self._said = words, role
+        self._show_foot()
+
+    def _forget_said(self) -> None:
+        """Another key was pressed than the one that was asked for."""
+        self._asked, self._said = None, ("", "")
+        self._show_foot()
 
     def _matches(self, words: str) -> bool:
         words = words.lower()
@@ -145,16 +171,18 @@ class HomeScreen(ListScreen):
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character:
             event.stop()
-            self._words += event.character
-            self.fill()
+            self._filter(self._words + event.character)
+
+    def _filter(self, words: str) -> None:
+        self._words = words
+        self._forget_said()
+        self.fill()
 
     def action_rub_out(self) -> None:
-        self._words = self._words[:-1]
-        self.fill()
+        self._filter(self._words[:-1])
 
     def action_clear(self) -> None:
-        self._words = ""
-        self.fill()
+        self._filter("")
 
     def action_leave(self) -> None:
         if self._words:
@@ -164,15 +192,16 @@ class HomeScreen(ListScreen):
 
     def action_move(self, by: int) -> None:
         super().action_move(by)
-        if self._asked is not None:
-            self.fill()
+        self._forget_said()
 
     def action_other(self) -> None:
         self._activate(self.sessions if self.processes.chosen else self.processes)
+        self._forget_said()
 
     def on_panel_chosen(self, message: Listing.Chosen) -> None:
-        if isinstance(message.panel, Listing):
+        if isinstance(message.panel, Listing) and not message.panel.chosen:
             self._activate(message.panel)
+            self._forget_said()
 
     def on_listing_opened(self) -> None:
         self.action_open()
@@ -183,15 +212,20 @@ class HomeScreen(ListScreen):
         if row is None:
             return
         view = self._view or HomeView()
-        trouble = next((r.trouble for r in view.sessions if row.key == (REPLAY, r.path)), "")
-        other = next((r for r in view.processes if row.key == (ATTACH, str(r.pid)) and not _is_own(r, view)), None)
-        if trouble:
-            self.foot.show(f" it cannot be opened: {trouble}")
-        elif other is not None and self._asked != row.key:
+        process = next((r for r in view.processes if row.key == (ATTACH, str(r.pid))), None)
+        session = next((r for r in view.sessions if row.key == (REPLAY, r.path)), None)
+        if process is None and session is None:
+            what = "the process has ended" if self.active is self.processes else "the file of the session was deleted"
+            self._say(f"{what}; choose another row")
+        elif session is not None and session.trouble:
+            self._say(f"it cannot be opened: {session.trouble}")
+        elif process is not None and not _is_own(process, view) and self._asked != row.key:
             self._asked = row.key
-            self.foot.show(f" process {other.pid} belongs to {other.user}: Enter once more watches it", "warning")
+            self._say(f"process {process.pid} belongs to {process.user}: Enter once more watches it", "warning")
+        elif session is not None and session.pid is not None:
+            self.app.exit((ATTACH, str(session.pid)))
         else:
-            self.app.exit(row.key)
+            self.app.exit(row.key if session is None else (REPLAY, session.path))
 
 
 class HomeApp(TerminalApp[tuple[str, str]]):
@@ -236,6 +270,20 @@ def _session_row(row: SessionRow) -> Row:
         row.state,
         f"{os.path.basename(row.path)}: {row.trouble}" if row.trouble else program_first(row.command),
     )
-    if row.pid is not None:
-        return Row((ATTACH, str(row.pid)), cells, "live")
-    return Row((REPLAY, row.path), cells, "dim" if row.trouble else "text")
+    role = "live" if row.pid is not None else "dim" if row.trouble else "text"
+    return Row((REPLAY, row.path), cells, role)  # whatever becomes of it, it is the same row
+
+
+def _ended(row: Row) -> Row:
+    """Of a process that has ended."""
+    return _with(row, _PROCESSES, what="ended", RSS="n/a")
+
+
+def _deleted(row: Row) -> Row:
+    """Of a session whose file was taken away."""
+    return _with(row, _SESSIONS, state="deleted")
+
+
+def _with(row: Row, columns: Sequence[Column], **cells: str) -> Row:
+    named = zip((column.name for column in columns), row.cells, strict=True)
+    return replace(row, cells=tuple(cells.get(name, cell) for name, cell in named), role="dim")

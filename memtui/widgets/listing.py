@@ -44,6 +44,7 @@ class ListingView:
     rows: Sequence[Row] = ()
     note: str = ""
     hidden: int = 0  # rows that the typed text hides
+    added: int = 0  # rows at the end that came while the order was kept
 
 
 class Listing(RowPanel):
@@ -97,6 +98,8 @@ class Listing(RowPanel):
         line: Line = [(view.title, look["title"]), (f"  {len(view.rows)}", look["dim"])]
         if view.hidden:
             line.append((f", {view.hidden} without that text", look["dim"]))
+        if view.added:
+            line.append((f", {view.added} new at the end", look["live"]))
         return line
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
