@@ -8,7 +8,16 @@ import numpy as np
 
 from memtui.export.figures.svg import escape
 from memtui.export.page import document
-from memtui.present.differences import Row, condition_rows, figure_rows, notes, sentences, training_rows, window_words
+from memtui.present.differences import (
+    Row,
+    condition_rows,
+    figure_rows,
+    notes,
+    resident_words,
+    sentences,
+    training_rows,
+    window_words,
+)
 from memtui.study.findings import Chart, HeatChart, Line, Table
 from memtui.study.page import dim, figures, findings_table, section
 from memtui.study.trace import Picture
@@ -113,7 +122,7 @@ def _memory(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Chart]:
     )
     return [
         *_chart("wss", f"Working set over time, {window}", since, "WSS (MiB)", _known(wss)),
-        *_chart("rss", "Resident set over time", since, "RSS (MiB)", _known(rss)),
+        *_chart("rss", "Resident set over time", since, f"{resident_words(memories)} (MiB)", _known(rss)),
         *_chart("vm", "Address space over time", since, "VM (MiB)", mapped),
         *_reuse("reuse", window, named, [memory.reuse for memory in memories]),
     ]

@@ -41,7 +41,7 @@ from memtui.samples import (
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 8
+PROTOCOL = 9
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")

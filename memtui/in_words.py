@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memtui.analysis.miss_ratio import bounds_are_close
+from memtui.analysis.resident import PSS, RSS
 from memtui.units import duration, percent, size
 
 Forms = tuple[str, ...]  # of one sentence, the longest first
@@ -17,10 +18,12 @@ class Figures:
     window_s: float | None = None  # the true length of a window
     wss_median_bytes: float | None = None
     wss_max_bytes: float | None = None
-    rss_median_bytes: float | None = None
+    resident_bytes: float | None = None  # the median of the windows whose working set is known
     reuse_bytes: tuple[float, float] | None = None  # between which 95 % of the returning touches come back
     paused_fraction: float | None = None  # of the time
     own_cpu: float | None = None  # cores that sampler and recorder took
+    touched_fraction: float | None = None  # of the resident memory, where both count shared pages in the same way
+    resident: str = RSS  # what the resident memory is: that of one process, or the PSS of several
 
 
 def in_words(figures: Figures) -> list[Forms]:
@@ -55,14 +58,15 @@ def _filled(lines: list[str], words: str, width: int) -> list[str]:
 
 
 def _working_set(figures: Figures) -> Forms:
-    wss, most, rss = figures.wss_median_bytes, figures.wss_max_bytes, figures.rss_median_bytes
+    wss, most, fraction = figures.wss_median_bytes, figures.wss_max_bytes, figures.touched_fraction
     if wss is None or most is None:
         return ()
     begin = f"In a window of {duration(figures.window_s)} the program touches {size(wss)} in the median"
     end = f", and {size(most)} at most."
-    if not rss:
+    if fraction is None:
         return begin + end, f"{begin}."
-    share = f", {percent(wss / rss)} of the {size(rss)} that are resident"
+    kind = " (PSS)" if figures.resident == PSS else ""
+    share = f", {percent(fraction)} of the {size(figures.resident_bytes)} that are resident{kind}"
     return begin + share + end, f"{begin}{share}.", f"{begin}."
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from memtui.allocations import allocation_words, allocations
 from memtui.analysis.given_back import NOTABLE_GIVEN_BACK, given_back_bytes
 from memtui.analysis.lean import intervals_s
+from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, resident, touched_fraction
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.tensor_pages import tensor_name
 from memtui.budget import allowed, seconds
@@ -51,6 +52,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
     own_steps = [step for step in steps if step.device == MAIN_MEMORY]  # those of GPUs are the same ones once more
     begin_ns, end_ns = _span(reader)
     rows = reader.process_samples(0, int(samples.sample[-1])) if len(samples) else []
+    held = resident(samples, reader.processes())
     return {
         "memtui_version": hello.memtui_version,
         "session": title,
@@ -69,7 +71,10 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "samples": len(samples),
         "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)) | _approximate(reader),
         "shared_bytes": _shared(reader),
-        "rss_bytes": _summary(samples.rss_bytes, "no sample was taken"),
+        "rss_bytes": _summary(samples.rss_bytes, "no sample was taken")
+        | {"meaning": MEANING[RSS if held.name == RSS else SUM_OF_RSS]},
+        "pss_bytes": _pss(held, rows),
+        "touched_fraction": _touched_fraction(samples.wss_bytes, held),
         "given_back_bytes": _given_back(rows),
         "reuse": _reuse(reader),
         "budgeted_s": intervals_s(samples.intervals_ns(), 0)
@@ -167,6 +172,29 @@ def _shared(reader: SessionReader) -> dict[str, Any]:
     return _summary(values, "") | {"status": Status.APPROXIMATE, "reason": f"not known in {lost} windows"}
 
 
+def _pss(held: Resident, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Resident memory in which what processes share counts once."""
+    if held.name == RSS:
+        why = "it is read of several processes; of one alone RSS says it"
+    else:
+        why = next((row["pss_reason"] for row in rows if row["pss_reason"]), "not recorded")
+    found = _summary(held.bytes if held.name == PSS else held.bytes * np.nan, why)
+    lost = int(np.isnan(held.bytes).sum())
+    if found["mean"] is not None and lost:
+        found |= {"status": Status.APPROXIMATE, "reason": f"not known in {lost} windows: {why}"}
+    return found | {"meaning": MEANING[PSS]}
+
+
+def _touched_fraction(wss_bytes: np.ndarray, held: Resident) -> dict[str, Any]:
+    """The median working set as a part of the median resident memory, both of the same windows and the same pages."""
+    if (found := touched_fraction(wss_bytes, held)) is not None:
+        return {"of": held.name, "fraction": found[0], "resident_bytes": found[1], "reason": ""}
+    reason = "working set and resident memory are known together in no window"
+    if held.name == SUM_OF_RSS:
+        reason = "the working set counts shared pages once, a sum of RSS several times"
+    return {"of": held.name, "fraction": None, "resident_bytes": None, "reason": reason}
+
+
 def _given_back(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """What went in a window, at most, and in a second."""
     found = given_back_bytes(rows)
@@ -203,7 +231,7 @@ def _processes(reader: SessionReader, rows: list[dict[str, Any]]) -> list[dict[s
     sums: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         of_process = sums[row["process"]]
-        for name in ("wss_bytes", "shared_bytes", "rss_bytes"):
+        for name in ("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes"):
             if row[name] is not None:
                 of_process[name].append(row[name])
 
@@ -220,6 +248,7 @@ def _processes(reader: SessionReader, rows: list[dict[str, Any]]) -> list[dict[s
             "wss_bytes": mean(p.key, "wss_bytes"),
             "shared_bytes": mean(p.key, "shared_bytes"),
             "rss_bytes": mean(p.key, "rss_bytes"),
+            "pss_bytes": mean(p.key, "pss_bytes"),
             **held[p.key],
         }
         for p in reader.processes()
@@ -365,7 +394,7 @@ def format_report(report: dict[str, Any]) -> str:
         shared_words = _of_it_shared(process) if len(report["processes"]) > 1 else ""
         lines.append(
             f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}{shared_words}, "
-            f"resident {size(process['rss_bytes'])}, {_gpu_words(process)}  {_one_line(process['command'])}"
+            f"{_resident_words_of(process)}, {_gpu_words(process)}  {_one_line(process['command'])}"
         )
     if more := len(report["processes"]) - len(listed):
         lines.append(f"process      and {more} more, all smaller (--json has them)")
@@ -393,7 +422,7 @@ def _imported_words(report: dict[str, Any]) -> list[str]:
 
 def _recorded_words(report: dict[str, Any]) -> list[str]:
     """What was recorded of a process."""
-    target, wss, rss = report["target"], report["wss_bytes"], report["rss_bytes"]
+    target, wss = report["target"], report["wss_bytes"]
     overhead, reuse = report["overhead"], report["reuse"]
     lines = [
         f"target       {_one_line(target['command'])} (pid {target['pid']}) on {report['host']['hostname']}",
@@ -404,7 +433,7 @@ def _recorded_words(report: dict[str, Any]) -> list[str]:
         f"true {duration(report['true_interval_s'])}",
         f"working set  {_sizes(wss)}",
         *_shared_words(report),
-        f"resident     {_sizes(rss)}",
+        *_resident_words(report),
         *_given_back_words(report),
     ]
     if reuse["median_bytes"] is not None:
@@ -491,6 +520,21 @@ def _given_back_words(report: dict[str, Any]) -> list[str]:
         f"given back   up to {size(found['median'])} in a window (median), {size(found['per_s'])}/s: pages that were "
         "touched and given back in one window are not in its working set"
     ]
+
+
+def _resident_words(report: dict[str, Any]) -> list[str]:
+    rss, pss = report["rss_bytes"], report["pss_bytes"]
+    if report["touched_fraction"]["of"] == RSS:
+        return [f"resident     {_sizes(rss)}"]
+    words = f"{_sizes(rss)}; {SEVERAL_TIMES}"
+    if pss["mean"] is None:
+        return [f"resident     {SUM_OF_RSS}: {words} (PSS n/a: {pss['reason']})"]
+    return [f"resident     PSS: {_sizes(pss)}", f"{SUM_OF_RSS:<12} {words}"]
+
+
+def _resident_words_of(process: dict[str, Any]) -> str:
+    pss = process["pss_bytes"]
+    return f"resident {size(process['rss_bytes'])}" + ("" if pss is None else f" (PSS {size(pss)})")
 
 
 def _of_it_shared(process: dict[str, Any]) -> str:

@@ -32,6 +32,7 @@ from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.pause import PauseError
 from memtui.probes.power import PowerProbe
 from memtui.probes.process import UsageProbe, read_stat
+from memtui.probes.pss import PssProbe
 from memtui.probes.reading import Outcome, PageReader, Reading, Subject, shared_pages
 from memtui.probes.tree import ProcessTree
 from memtui.probes.vmas import parse_maps, read_maps
@@ -77,6 +78,7 @@ class Sampler:
         self._pace = Pace(order.options, self._wishes)
         self._paused_since_ns: int | None = None
         self._usage = UsageProbe()
+        self._pss = PssProbe(order.options.max_overhead_ppm)
         self._disturbance = DisturbanceProbe()
         self._tree = ProcessTree(order.pid, children=order.options.children, command=order.command)
         self._watched: dict[int, Watched] = {}
@@ -326,6 +328,8 @@ class Sampler:
         round_ = tuple(self._watched.values())
         outcomes = self._reader.read([watched.subject for watched in round_], want_resident=want_resident)
         self._outbox.pump()  # what did not fit into the pipe, or if nothing could be held
+        if keep:
+            self._pss.look([watched.process.pid for watched in round_])
         shared, excess_bytes = shared_pages(outcomes)
         windows = [w for of_one in zip(round_, outcomes, shared, strict=True) if (w := self._window_of(*of_one))]
         budgeted_ns = self._pace.budgeted_ns
@@ -398,7 +402,7 @@ class Sampler:
         if watched.table_due:
             self._outbox.put(VmaTable(watched.process.key, self._sample, watched.vmas))
             watched.table_due = False
-        return watched.window(outcome, usage, start_ns, end_ns, (status, reason), shared)
+        return watched.window(outcome, usage, start_ns, end_ns, (status, reason), shared, self._pss.of(pid))
 
     def _event(self, kind: str, text: str) -> None:
         self._outbox.put(Event(time.monotonic_ns(), kind, text))

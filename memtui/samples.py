@@ -179,6 +179,10 @@ class ProcessWindow:
     vma_rss_bytes: VmaSizes | None = None  # in place of resident
     # Part of the touched bytes: page frames that another process of the tree touched, too. None: not known.
     vma_shared_bytes: VmaSizes | None = None
+    # Resident memory in which a page of several processes counts once in all; not asked of a process that is alone.
+    pss_bytes: int | None = None
+    pss_ns: int | None = None  # when that was read, of all processes together
+    pss_reason: str = ""  # why it is not known
 
     @property
     def shared_bytes(self) -> int | None:

@@ -163,6 +163,7 @@ class GraphView:
     median_bytes: float | None = None
     max_bytes: float | None = None
     rss_now_bytes: float | None = None
+    resident: str = "RSS"  # what ``rss_bytes`` is: "PSS" or "sum of RSS" of several processes
     note: str = ""  # why there is no working set
     caveats: tuple[str, ...] = ()  # what makes the working set at the cursor less than exact, the gravest first
     caption: tuple[str, ...] = ()  # what else is known of it
@@ -308,6 +309,7 @@ class ProcessRow:
     reason: str = ""  # why there is no working set, or what is wrong with it
     shared_bytes: int | None = None  # part of the working set that others touched, too; None: not known
     gpu_reason: str = ""  # why it is not known what it holds on GPUs
+    pss_bytes: int | None = None  # resident, a page of several processes counts once in all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +317,7 @@ class ProcessesView:
     rows: tuple[ProcessRow, ...] = ()
     only: int | None = None  # the pid that all panels are about
     tree: ProcessRow | None = None  # all of them together, where there are several
+    pss_note: str = ""  # when PSS was read, or why it is not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class Memory:
     Attributes:
         interval_s: windows that were asked for, shortest and longest.
         wss, rss, mapped: bytes over seconds since the first window began; ``mapped``: address space.
+        resident: what ``rss`` is, ``analysis.resident``: of several processes their PSS, or the sum of their RSS.
         reuse: percent of all touches that a memory of so many bytes certainly holds (LRU), first touches among them.
         figures: numbers with units in their names, of ``present.figures``; None: not known.
         reasons: why, by the name of a figure.
@@ -83,6 +84,7 @@ class Memory:
     figures: Mapping[str, float | None]
     reasons: Mapping[str, str] = field(default_factory=dict)
     power: Sequence[Mapping[str, Any]] = ()
+    resident: str = "RSS"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ from memtui.probes.pages.first_mappings import FirstMappings
 from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.pause import NotPaused, PauseError
 from memtui.probes.process import Usage
+from memtui.probes.pss import CHANGED, Pss
 from memtui.probes.reading import FIRST_THREAD_ENDED, Lost, Outcome, Reading, Subject
 from memtui.probes.vmas import MapsParser
 from memtui.samples import Process, ProcessWindow, Status, Vma
@@ -68,8 +69,11 @@ class Watched:
         end_ns: int,
         lost: tuple[Status, str],
         shared: TouchedFrames | None,
+        pss: Pss,
     ) -> ProcessWindow:
         """``lost``: status and reason where there is no reading; ``shared``: what other processes touched, too."""
+        if pss.t_ns is not None and pss.t_ns < self.since_ns:
+            pss = Pss(None, None, CHANGED)  # of the address space before this one
         reading = outcome if isinstance(outcome, Reading) else None
         pages = reading.window if reading is not None else None
         status, reason = lost
@@ -102,6 +106,9 @@ class Watched:
             vma_wss_bytes=pages.vma_wss() if pages and pages.vma_wss else None,
             vma_rss_bytes=pages.vma_rss() if pages and pages.vma_rss else None,
             vma_shared_bytes=shared.shared_sizes(self.vmas) if shared is not None else None,
+            pss_bytes=pss.pss_bytes,
+            pss_ns=pss.t_ns,
+            pss_reason=pss.reason,
         )
 
 

@@ -27,6 +27,7 @@ from memtui.samples import (
 
 MIB = 1 << 20
 STEP_NS = 210_000_000
+PSS_BYTES = 90 << 20  # of each process of a family
 ORIGIN_NS = 5_000_000_000_000
 
 
@@ -136,6 +137,9 @@ class FakeSession:
             wss_bytes=wss if tracked else np.full(count, np.nan),
             stored_bytes=wss if tracked else np.full(count, np.nan),
             rss_bytes=(1030.0 + 20 * np.sin(n / 40)) * MIB,
+            processes=np.full(count, 1.0 + self.children),
+            pss_bytes=np.full(count, PSS_BYTES * (1.0 + self.children) if self.children else np.nan),
+            pss_ns=np.where(self.children > 0, start + 200_000_000.0, np.nan),
             sampler_cpu_ns=n * 1_500_000,
             recorder_cpu_ns=n * 600_000,
             gaps=np.zeros(count, np.int64),
@@ -175,6 +179,9 @@ class FakeSession:
                 "wss_bytes": self._size_of(n, p.key) if self.hello.wss.ok else None,
                 "shared_bytes": self._shared_of(p.key) if self.hello.wss.ok else None,
                 "rss_bytes": (1030 if p.key == 1 else 100 * p.key) * MIB,
+                "pss_bytes": PSS_BYTES if self.children else None,
+                "pss_ns": ORIGIN_NS + n * STEP_NS + 200_000_000 if self.children else None,
+                "pss_reason": "",
                 "minor_faults": 0,
                 "major_faults": 0,
                 "faulted_in_bytes": None,

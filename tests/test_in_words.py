@@ -65,7 +65,7 @@ def test_bounds_more_than_sixteen_times_apart_are_not_spoken_of():
 
 
 def test_every_shorter_form_of_a_sentence_is_a_sentence_too():
-    for forms in in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09)):
+    for forms in in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09, 0.13)):
         assert sorted(forms, key=len, reverse=True) == list(forms)
         assert all(form.endswith(".") and form[0].isupper() for form in forms)
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from memtui.present import Presenter, Room
-from memtui.present.processes import tree_row
+from memtui.present.processes import pss_note, tree_row
 from memtui.probes.process import ranks_of
 from memtui.probes.tree import ProcessTree
 from memtui.views import ProcessesView, ProcessRow
 from memtui.widgets.process_table import ProcessTable
 from tests.screen_driver import running
-from tests.screen_fakes import MIB, FakeSession
+from tests.screen_fakes import MIB, PSS_BYTES, FakeSession
 from tests.screen_text import drawn
 
 
@@ -117,6 +118,46 @@ async def test_a_tree_whose_shared_pages_are_not_known_says_so():
     assert tree_row(rows[:1], 5 * MIB, 0) is None
 
 
+async def test_pss_of_a_tree_stands_beside_its_sum_of_rss():
+    rows = tuple(
+        ProcessRow(7 + n, "child", wss_bytes=5 * MIB, rss_bytes=9 * MIB, pss_bytes=4 * MIB + n, shared_bytes=0)
+        for n in range(2)
+    )
+    view = ProcessesView(rows, tree=tree_row(rows, 10 * MIB, 0), pss_note="PSS read 12.0 s before")
+    text = await drawn(ProcessTable(view), 100, 7)
+    assert "RSS PSS" in " ".join(text.splitlines()[1].split())
+    assert "18.0 MiB 8.00 MiB" in " ".join(text.splitlines()[4].split())
+    assert "all: PSS read 12.0 s before" in text
+    unread = tuple(replace(row, pss_bytes=None) for row in rows)
+    view = ProcessesView(unread, tree=tree_row(unread, 10 * MIB, 0), pss_note="sum of RSS: shared pages counted")
+    text = await drawn(ProcessTable(view), 100, 7)
+    assert "PSS" not in text
+    assert "all: sum of RSS: shared pages counted" in text
+
+
+def test_the_note_of_a_tree_says_when_its_pss_was_read_or_why_not():
+    row = {"status": "ok", "end_ns": 20 * 10**9, "pss_bytes": 5, "pss_ns": 19 * 10**9, "pss_reason": ""}
+    assert pss_note([row]) == ""  # alone: its RSS says it
+    assert pss_note([row, row]) == ""
+    assert pss_note([row, row | {"pss_ns": 8 * 10**9}]) == "PSS read 12.0 s before"
+    why = pss_note([row, row | {"pss_bytes": None, "pss_ns": None, "pss_reason": "it ended"}])
+    assert why == "PSS n/a: it ended; sum of RSS: shared pages counted several times"
+    old = row | {"pss_bytes": None, "pss_ns": None}
+    assert pss_note([old, old]) == "sum of RSS: shared pages counted several times"
+    assert pss_note([old, old | {"status": "gone"}]) == ""
+
+
+async def test_the_graph_of_a_tree_shows_pss_and_that_of_one_process_its_rss():
+    async with running(family()) as d:
+        await d.until(lambda: d.view.graph.resident == "PSS")
+        assert d.view.graph.rss_now_bytes == 3 * PSS_BYTES
+        await d.press("p")
+        await d.until(lambda: len(d.view.processes.rows) == 3)
+        await d.press("down", "enter")
+        await d.until(lambda: d.view.processes.only is not None)
+        await d.until(lambda: d.view.graph.resident == "RSS")
+
+
 async def test_the_row_of_all_is_not_one_to_choose():
     async with running(family()) as d:
         await d.press("p")
@@ -124,6 +165,7 @@ async def test_the_row_of_all_is_not_one_to_choose():
         tree = d.view.processes.tree
         assert tree.wss_bytes == sum(row.wss_bytes for row in d.view.processes.rows) - 3 * MIB
         assert (tree.shared_bytes, tree.rss_bytes) == (3 * MIB, (1030 + 200 + 300) * MIB)
+        assert tree.pss_bytes == 3 * PSS_BYTES
         await d.press(*["down"] * 6)
         await d.until(lambda: d.view.processes.only == 4244)
 

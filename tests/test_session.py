@@ -22,7 +22,7 @@ from memtui.analysis.working_set import select
 from memtui.export import export
 from memtui.pageset import PageSet
 from memtui.recorder.builder import SessionBuilder
-from memtui.report import build_report
+from memtui.report import build_report, report_of
 from memtui.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.session.reader import SessionReader
 from memtui.session.store import JOURNAL_MAGIC, SessionError, check_file, row_id, split_row_id
@@ -488,16 +488,28 @@ def test_runs_are_the_same_in_parts():
 
 @pytest.mark.parametrize("version", [9, 8, 7, 6])
 def test_a_session_of_a_format_before_is_read(version, tmp_path):
-    """It lacks tables, of what programs tell of themselves and of what was imported, and knows nothing of that."""
+    """It lacks tables and columns, and knows nothing of what they are about."""
     path = write_session(tmp_path / "s.memtui", messages(5))
     since = {6: "allocation_step tensor_ranges", 7: "training_progress allocation_device"}
     since |= {8: "progress_device driver_memory learning learning_about", 9: "vma_state"}
     gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
     connection = sqlite3.connect(path)
-    connection.executescript("".join(f"DROP TABLE {table};" for table in gone) + f"PRAGMA user_version={version};")
+    columns = [("sample", name) for name in ("processes", "pss_bytes", "pss_ns")]
+    columns += [("process_sample", name) for name in ("pss_bytes", "pss_ns", "pss_reason")]
+    connection.executescript(
+        "".join(f"DROP TABLE {table};" for table in gone)
+        + "".join(f"ALTER TABLE {table} DROP COLUMN {name};" for table, name in columns)
+        + f"PRAGMA user_version={version};"
+    )
     connection.close()
     reader = SessionReader(path)
     assert len(reader.samples) == 5
+    assert np.isnan(reader.samples.pss_bytes).all()
+    assert np.isnan(reader.samples.processes).all()
+    assert {(row["pss_bytes"], row["pss_reason"]) for row in reader.process_samples(0, 4)} == {(None, "")}
+    report = report_of(reader, "old")
+    assert report["touched_fraction"]["of"] == "RSS"  # of one process, as its table of processes tells
+    assert report["pss_bytes"]["mean"] is None
     assert reader.allocation_steps() == []
     assert reader.tensor_maps() == []
     assert reader.training() == []

@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from memtui.allocations import allocation_words
+from memtui.analysis.resident import RSS, SEVERAL_TIMES, SUM_OF_RSS
 from memtui.export.figures import figures, provenance
 from memtui.export.figures.svg import escape
 from memtui.export.plain_words import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS, sentences
@@ -100,8 +101,13 @@ def wall_time(clock: Clock, monotonic_ns: int) -> str:
 
 
 def _numbers(report: dict[str, Any]) -> str:
-    wss, rss, reuse, cost = (report[name] for name in ("wss_bytes", "rss_bytes", "reuse", "overhead"))
-    tiles = [_sizes("working set (median)", wss), _sizes("resident set (median)", rss)]
+    wss, rss, pss, reuse, cost = (report[name] for name in ("wss_bytes", "rss_bytes", "pss_bytes", "reuse", "overhead"))
+    tiles = [_sizes("working set (median)", wss)]
+    if report["touched_fraction"]["of"] == RSS:
+        tiles.append(_sizes("resident set (median)", rss))
+    else:
+        tiles.append(_sizes("proportional set, PSS (median)", pss))
+        tiles.append(_sizes(f"{SUM_OF_RSS} (median), {SEVERAL_TIMES}", rss))
     if reuse["median_bytes"] is not None:
         median, p95 = reuse["median_bytes"], reuse["p95_bytes"]
         more = (
@@ -202,6 +208,7 @@ def _processes(report: dict[str, Any]) -> str:
             p["role"],
             (size(p["wss_bytes"]), p["wss_bytes"]),
             (size(p["rss_bytes"]), p["rss_bytes"]),
+            (size(p["pss_bytes"]), p["pss_bytes"]),
             (size(p["gpu_bytes"]), p["gpu_bytes"]),
             p["command"],
         ]
@@ -209,7 +216,7 @@ def _processes(report: dict[str, Any]) -> str:
     ]
     why = next((p["gpu_reason"] for p in report["processes"] if p["gpu_bytes"] is None), "")
     note = "Means over the windows of each." + f" GPU memory n/a: {why}." * bool(why)
-    return table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "GPU memory#", "command"), rows)
+    return table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "PSS#", "GPU memory#", "command"), rows)
 
 
 def _ranges(reader: Source) -> str:

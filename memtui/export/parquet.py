@@ -13,7 +13,7 @@ from memtui.export.tables import TABLES, meta, unit_of
 ROWS_AT_ONCE = 1 << 16
 _TEXTS = frozenset(
     (  # noqa: SIM905
-        "flush status reason rearm disturbed perms name filtered bound device source scope kind text "
+        "flush status reason pss_reason rearm disturbed perms name filtered bound device source scope kind text "
         "category phase op layer part"
     ).split()
 )

@@ -9,7 +9,8 @@ from memtui.units import percent, size
 
 METHOD: tuple[str, ...] = (
     "Working set (WSS): the bytes of all pages that were touched in one window, after Denning; a page counts in the "
-    "size the hardware maps. Resident set (RSS): what the kernel keeps for the program, touched or not.",
+    "size the hardware maps. Resident set (RSS): what the kernel keeps for the program, touched or not. Of several "
+    "processes the proportional set (PSS) is told: a page that n processes map counts for 1/n in each of them.",
     "Reuse distance: how many bytes of other pages were touched since a page was touched last. A touch is one page in "
     "one window, and the order inside a window is not known, so a distance lies between two bounds. They belong to the "
     "length of the windows. Miss ratio: the share of touches that an LRU memory of a size would miss.",
@@ -31,16 +32,19 @@ def sentences(report: dict[str, Any]) -> list[str]:
 
 
 def _figures(report: dict[str, Any]) -> Figures:
-    wss, reuse, cost = report["wss_bytes"], report["reuse"], report["overhead"]
+    wss, held = report["wss_bytes"], report["touched_fraction"]
+    reuse, cost = report["reuse"], report["overhead"]
     p95 = reuse["p95_bytes"]
     return Figures(
         window_s=report["true_interval_s"],
         wss_median_bytes=wss["median"],
         wss_max_bytes=wss["max"],
-        rss_median_bytes=report["rss_bytes"]["median"],
+        resident_bytes=held["resident_bytes"],
         reuse_bytes=None if p95 is None else (p95["lower"], p95["upper"]),
         paused_fraction=cost["paused_fraction"],
         own_cpu=cost["self_cpu_fraction"],
+        touched_fraction=held["fraction"],
+        resident=held["of"],
     )
 
 

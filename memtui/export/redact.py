@@ -104,7 +104,7 @@ class RedactedSource(Source):
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
         rows = super().process_samples(first_sample, last_sample)
         for row in rows:
-            for name in ("reason", "status", "flush", "rearm"):
+            for name in ("reason", "status", "flush", "rearm", "pss_reason"):
                 row[name] = self._words.scrub(row[name])
         return rows
 

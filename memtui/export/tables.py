@@ -71,7 +71,8 @@ def _samples(reader: Source) -> Iterator[Row]:
         extent = (int(table.start_ns[i]), int(table.end_ns[i]))
         parts = (_whole(table.faulted_in_bytes[i]), _whole(table.unknown_bytes[i]))
         tree = (int(table.gaps[i]), table.disturbed[i], _whole(table.shared_bytes[i]))
-        yield (sample, 0, *extent, *sizes, stored, "", *status, None, None, None, *parts, "", None, *tree)
+        pss = (_whole(table.pss_bytes[i]), _whole(table.pss_ns[i]), "")
+        yield (sample, 0, *extent, *sizes, stored, "", *status, None, None, None, *parts, "", None, *tree, *pss)
         for row in by_sample.get(sample, ()):
             yield (
                 sample,
@@ -79,7 +80,7 @@ def _samples(reader: Source) -> Iterator[Row]:
                 *(row[n] for n in ("start_ns", "end_ns", "paused_ns", "wss_bytes", "rss_bytes", "stored_bytes")),
                 *(row[n] for n in ("flush", "status", "reason", "cpu_ns", "minor_faults", "major_faults")),
                 *(row[n] for n in ("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns")),
-                *(None, "", row["shared_bytes"]),
+                *(None, "", row["shared_bytes"], row["pss_bytes"], row["pss_ns"], row["pss_reason"]),
             )
 
 
@@ -241,6 +242,7 @@ TABLES: dict[str, Table] = {
         (
             *(*_SAMPLE, "status", "reason", "cpu_ns", "minor_faults", "major_faults"),
             *("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns", "gaps", "disturbed", "shared_bytes"),
+            *("pss_bytes", "pss_ns", "pss_reason"),
         ),
         _samples,
     ),

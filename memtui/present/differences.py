@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from memtui.analysis.resident import RSS
 from memtui.units import between, duration, energy, percent, power, size
 from memtui.views_comparison import LETTERS, Memory, Recorded, Run, SameWindows, against, letters
 
@@ -24,6 +25,8 @@ FIGURES: Mapping[str, tuple[str, Form]] = {
     "wss_p95_bytes": ("WSS, 95 %", size),
     "rss_median_bytes": ("RSS, median", size),
     "rss_p95_bytes": ("RSS, 95 %", size),
+    "pss_median_bytes": ("PSS, median", size),
+    "pss_p95_bytes": ("PSS, 95 %", size),
     "mapped_max_bytes": ("VM, most", size),
     "reuse_p50_bytes": ("half come back within", size),
     "reuse_p95_bytes": ("95 % come back within", size),
@@ -171,6 +174,11 @@ def window_words(memories: Sequence[Memory | None]) -> str:
     return f"windows of {between(duration(min(one[0] for one in known)), duration(max(one[1] for one in known)))}"
 
 
+def resident_words(memories: Sequence[Memory | None]) -> str:
+    """What the line of resident memory is: ``RSS``, or ``PSS or RSS`` where sessions differ."""
+    return " or ".join(sorted({memory.resident for memory in memories if memory is not None})) or RSS
+
+
 def _source(memory: Memory | None, device: str, scope: str) -> Mapping[str, Any] | None:
     found = memory.power if memory is not None else ()
     return next((one for one in found if (one["device"], one["scope"]) == (device, scope)), None)
@@ -225,7 +233,9 @@ def _of_memory(place: int, recorded: Sequence[Memory | None], merged: Sequence[M
         if found:
             window = f"windows of {between(*map(duration, this.interval_s))}{'' if alike else ', merged'}"
             said = [*found[:-1], f"{found[-1]} ({window})"]
-    return said + _compared(one, first, "rss_median_bytes", "median RSS")
+    if {one.resident, first.resident} == {RSS}:
+        return said + _compared(one, first, "rss_median_bytes", "median RSS")
+    return said + _compared(one, first, "pss_median_bytes", "median PSS")  # a sum of RSS says nothing of the other
 
 
 def _compared(this: Memory, that: Memory, name: str, what: str) -> list[str]:

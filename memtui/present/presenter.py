@@ -17,6 +17,7 @@ import numpy as np
 
 from memtui.analysis.given_back import given_back_bytes
 from memtui.analysis.lean import median
+from memtui.analysis.resident import RSS, resident
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.budget import allowed, seconds
@@ -30,7 +31,7 @@ from memtui.present.output import OutputLog
 from memtui.present.place import Place
 from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
-from memtui.present.processes import process_rows, tree_row
+from memtui.present.processes import process_rows, pss_note, tree_row
 from memtui.present.range_reuse import RangeReuse
 from memtui.present.ranges import RangeTable, name_of
 from memtui.present.reuse import ReuseLog
@@ -242,7 +243,7 @@ class Presenter:
         self.heat.tensors = self._placed(at, traced) if self.by_kind else None
         heat, whole = self._heat_view(axis, allowance, processes)
         self.complete = whole and (self.ranges.surveyed or sample < 0) and not self.reader.partial
-        graph = self._graph(axis, at, allowance)
+        graph = self._graph(axis, at, allowance, processes)
         reuse = self._reuse_view(sample, allowance)
         tensors = self._tensors_view(at, traced, allowance) if self.tensors_shown else TensorsView()
         self.shown = True
@@ -257,7 +258,7 @@ class Presenter:
             processes=self._processes(at, processes),
             output=self.output.view(),
             tensors=tensors,
-            words=self._words.view(self.reader.samples, at, self._most_bytes(sample, reuse)),
+            words=self._words.view(self.reader, at, self._most_bytes(sample, reuse)),
         )
 
     # Parts
@@ -291,7 +292,9 @@ class Presenter:
         held = self.reader.gpu_memory_at(self.playhead.cursor_ns)
         rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes, held)
         wss, shared = (_known(values, at) for values in (samples.wss_bytes, samples.shared_bytes))
-        return ProcessesView(rows, self.ranges.pid, tree_row(rows, _whole(wss), _whole(shared)))
+        sample = int(samples.sample[at])
+        note = pss_note(self.reader.process_samples(sample, sample))
+        return ProcessesView(rows, self.ranges.pid, tree_row(rows, _whole(wss), _whole(shared)), note)
 
     def _header(self, at: int, processes: list[Process]) -> HeaderView:
         head, hello, samples = self.playhead, self.reader.hello, self.reader.samples
@@ -409,19 +412,20 @@ class Presenter:
                 cost += (now[1] - self._own[0][1]) / elapsed
         return cost
 
-    def _graph(self, axis: TimeAxis, at: int, allowance: Allowance) -> GraphView:
+    def _graph(self, axis: TimeAxis, at: int, allowance: Allowance, processes: list[Process]) -> GraphView:
         samples, hello = self.reader.samples, self.reader.hello
         # Whole extra windows at both ends, so that the picture begins and ends full.
         first = max(0, int(np.searchsorted(samples.end_ns, axis.start_ns)) - 1)
         last = min(len(samples.sample), int(np.searchsorted(samples.end_ns, axis.end_ns, side="right")) + 1)
-        wss, rss = samples.wss_bytes[first:last].astype(float), samples.rss_bytes[first:last].astype(float)
-        wss_now, rss_now = _known(samples.wss_bytes, at), _known(samples.rss_bytes, at)
+        held = resident(samples, processes)
+        wss, rss, name = samples.wss_bytes[first:last].astype(float), held.bytes[first:last].astype(float), held.name
+        wss_now, rss_now = _known(samples.wss_bytes, at), _known(held.bytes, at)
         focus = line = focus_now = None
         here = at - first if first <= at < last else -1
         if self._sizes is not None:
             (wss, rss), whole = self._sizes.view(self.reader, first, last, at, allowance)
             self.complete = self.complete and whole
-            wss_now, rss_now = _known(wss, here), _known(rss, here)
+            wss_now, rss_now, name = _known(wss, here), _known(rss, here), RSS
         if self._line is not None and self._focus is not None and (row := self.ranges.row(self._focus)):
             (line,), whole = self._line.view(self.reader, first, last, at, allowance)
             self.complete = self.complete and whole
@@ -441,6 +445,7 @@ class Presenter:
             median_bytes=median(known) if len(known) else None,
             max_bytes=float(known.max()) if len(known) else None,
             rss_now_bytes=rss_now,
+            resident=name,
             note=note,
             caveats=self._caveats(at, note) if at >= 0 else (),
             caption=self._caption(at) if at >= 0 else (),
@@ -471,6 +476,9 @@ class Presenter:
             parts.append(f"{gaps} gap" + "s" * (gaps > 1))
         if samples.faulted_in_bytes[at] > 0:
             parts.append(f"first mapped {size(float(samples.faulted_in_bytes[at]))}")
+        sample = int(samples.sample[at])
+        if self._sizes is None and (note := pss_note(self.reader.process_samples(sample, sample))):
+            parts.append(note)
         if np.isnan(samples.shared_bytes[at]) and not np.isnan(samples.wss_bytes[at]):
             parts.append("shared pages count for each process")
         return tuple(parts)

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memtui.analysis.lean import whole_sum
+from memtui.analysis.resident import PSS, SEVERAL_TIMES, SUM_OF_RSS
 from memtui.samples import SHARED_UNKNOWN, GpuMemory, Process, Status
+from memtui.units import duration
 from memtui.views import ProcessRow
 
+NOTABLE_AGE_NS = 5_000_000_000  # of a PSS
 _RANK = re.compile(r"\b(RANK|LOCAL_RANK)=(\d+)")
 
 
@@ -54,13 +57,14 @@ def _row(
         reason,
         row["shared_bytes"],
         "no reading yet" if held is None else held.reason,
+        row["pss_bytes"],
     )
 
 
 def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: int | None) -> ProcessRow | None:
     """All processes together, with the working set of the tree and the shared part of it; None of a single one.
 
-    Resident memory is the sum: what processes share is in each of them.
+    RSS is a sum: what processes share is in each of them. PSS is one, too, in which it counts once.
     """
     if len(rows) < 2:
         return None
@@ -70,8 +74,22 @@ def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: in
         "",
         wss_bytes=wss_bytes,
         rss_bytes=whole_sum(row.rss_bytes for row in rows),
+        pss_bytes=whole_sum(row.pss_bytes for row in rows),
         cpu=whole_sum(row.cpu for row in rows),
         gpu_bytes=whole_sum(row.gpu_bytes for row in rows),
         reason=SHARED_UNKNOWN if for_each else "",
         shared_bytes=shared_bytes,
     )
+
+
+def pss_note(rows: Sequence[dict[str, Any]]) -> str:
+    """What to say of the resident memory of several processes in one window: rows of ``process_samples``."""
+    rows = [row for row in rows if row["status"] != Status.GONE]
+    if len(rows) < 2:
+        return ""
+    if why := next((row["pss_reason"] for row in rows if row["pss_reason"]), ""):
+        return f"{PSS} n/a: {why}; {SUM_OF_RSS}: {SEVERAL_TIMES}"
+    if any(row["pss_ns"] is None for row in rows):
+        return f"{SUM_OF_RSS}: {SEVERAL_TIMES}"
+    age_ns = max(row["end_ns"] for row in rows) - min(row["pss_ns"] for row in rows)
+    return f"{PSS} read {duration(age_ns / 1e9)} before" if age_ns > NOTABLE_AGE_NS else ""

@@ -10,6 +10,7 @@ import numpy as np
 
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.mapped_bytes import mapped_bytes
+from memtui.analysis.resident import SUM_OF_RSS, resident
 from memtui.analysis.reuse_curve import cdf, knee, quantiles
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import quantile
@@ -78,7 +79,8 @@ def memory_of(reader: Source) -> Memory | None:
         exact.add(reuse)
     mapped = mapped_bytes(reader.vma_rows(), samples.sample)
     line, figures, reasons = reuse_of(exact, _why_no_reuse(reader))
-    hello = reader.hello
+    hello, held = reader.hello, resident(samples, reader.processes())
+    unshared = held.bytes * np.nan if held.name == SUM_OF_RSS else held.bytes
     no_wss = "" if hello.wss.ok else hello.wss.reason
     lengths_s = (samples.end_ns - samples.start_ns) / 1e9
     figures = {
@@ -89,23 +91,27 @@ def memory_of(reader: Source) -> Memory | None:
         "wss_p95_bytes": quantile(samples.wss_bytes, 0.95),
         "rss_median_bytes": quantile(samples.rss_bytes, 0.5),
         "rss_p95_bytes": quantile(samples.rss_bytes, 0.95),
+        "pss_median_bytes": quantile(unshared, 0.5),
+        "pss_p95_bytes": quantile(unshared, 0.95),
         "mapped_max_bytes": float(mapped.max()) or None,
         **figures,
     }
     for name in ("wss_median_bytes", "wss_p95_bytes"):
         if figures[name] is None:
             reasons[name] = no_wss or "no window was complete"
+    reasons |= {name: "PSS was not read" for name in ("pss_median_bytes", "pss_p95_bytes") if figures[name] is None}
     return Memory(
         intervals_s(samples.asked_ns, hello.options.interval_ns)
         if allowed(hello.options.max_overhead_ppm) is None
         else intervals_s(samples.intervals_ns(), 0),
         over_time(reader, samples.wss_bytes),
-        over_time(reader, samples.rss_bytes),
+        over_time(reader, held.bytes),
         over_time(reader, mapped),
         line,
         figures,
         reasons,
         mean_power(reader.power(0, 1 << 62)),
+        held.name,
     )
 
 

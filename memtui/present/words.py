@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from memtui.analysis.lean import median
+from memtui.analysis.resident import resident, touched_fraction
 from memtui.in_words import Figures, in_words
+from memtui.samples import Process
 from memtui.views import WordsView
 
 
@@ -19,29 +22,34 @@ class WordsLog:
         self._at: tuple[int, int] | None = None
         self._figures = Figures()
 
-    def view(self, samples: Any, at: int, reuse_bytes: tuple[float, float] | None) -> WordsView:
+    def view(self, reader: Any, at: int, reuse_bytes: tuple[float, float] | None) -> WordsView:
         """``reuse_bytes``: between which 95 % of the returning touches up to the cursor come back."""
         if at < 0:
             return WordsView()
+        samples = reader.samples
         if self._at != (at, int(samples.sample[at])):
-            self._at, self._figures = (at, int(samples.sample[at])), figures_until(samples, at)
+            self._at, self._figures = (at, int(samples.sample[at])), figures_until(samples, at, reader.processes())
         return WordsView(tuple(in_words(replace(self._figures, reuse_bytes=reuse_bytes))))
 
 
-def figures_until(samples: Any, at: int) -> Figures:
+def figures_until(samples: Any, at: int, processes: Iterable[Process]) -> Figures:
     """The figures of the windows up to one, but for reuse: those of the report, of a part of the session."""
     upto = slice(0, at + 1)
     start_ns, end_ns = samples.start_ns[upto], samples.end_ns[upto]
-    wss, rss, paused = (_known(values[upto]) for values in (samples.wss_bytes, samples.rss_bytes, samples.paused_ns))
+    wss, paused = (_known(values[upto]) for values in (samples.wss_bytes, samples.paused_ns))
+    held = resident(samples, processes)
+    fraction, resident_bytes = touched_fraction(samples.wss_bytes, held, upto) or (None, None)
     span_ns, apart_ns = float(end_ns[-1] - start_ns[0]), float(end_ns[-1] - end_ns[0])
     cpu_ns = sum(float(taken[at]) - float(taken[0]) for taken in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
     return Figures(
         window_s=median((end_ns - start_ns) / 1e9),
         wss_median_bytes=median(wss) if len(wss) else None,
         wss_max_bytes=float(wss.max()) if len(wss) else None,
-        rss_median_bytes=median(rss) if len(rss) else None,
+        resident_bytes=resident_bytes,
         paused_fraction=float(paused.sum() / span_ns) if len(paused) and apart_ns > 0 else None,
         own_cpu=cpu_ns / apart_ns if apart_ns > 0 else None,
+        touched_fraction=fraction,
+        resident=held.name,
     )
 
 

@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from memtui.errors import UserError
 from memtui.present.differences import Row as Difference
-from memtui.present.differences import condition_rows, figure_rows, notes, training_rows, window_words
+from memtui.present.differences import condition_rows, figure_rows, notes, resident_words, training_rows, window_words
 from memtui.screens.arrange import LARGE_COLUMNS, too_small
 from memtui.screens.terminal_app import TerminalApp
 from memtui.views_comparison import LETTERS, Line, Memory, OverlayView, Recorded, SameWindows, change_words
@@ -280,7 +280,8 @@ class ComparisonScreen(Screen[None]):
         what = "touches missed" if self._missed else "touches held"
         self.right.show(OverlayView(f"{what}, {window}", tuple(curves), "%", "bytes"))
         name = "mapped" if self._vm else "rss"
-        self.below.show(OverlayView("VM" if self._vm else "RSS", over_time(name, self._memories), "bytes", over))
+        title = "VM" if self._vm else resident_words(self._memories)
+        self.below.show(OverlayView(title, over_time(name, self._memories), "bytes", over))
 
     def _of_windows(self) -> Sequence[Memory | None]:
         return self._same.memories if self._merged and self._same is not None else self._memories

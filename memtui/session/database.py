@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from memtui.session.store import (
     connect_reader,
     format_of,
     has_log,
+    missing_columns,
     missing_tables,
     read_all,
     unreadable,
@@ -25,6 +27,7 @@ class Database:
         self.path = path
         self._connection: sqlite3.Connection | None = None
         self._missing: frozenset[str] = frozenset()
+        self._instead: dict[str, str] = {}  # of columns that are missing
         self._has_log = False  # as of the moment it was opened
 
     def release(self) -> None:
@@ -38,7 +41,8 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = connect_reader(self.path)
-            self._missing = missing_tables(format_of(self._connection))
+            version = format_of(self._connection)
+            self._missing, self._instead = missing_tables(version), missing_columns(version)
             self._has_log = has_log(self._connection)
         return self._connection
 
@@ -46,6 +50,11 @@ class Database:
         """Whether sessions of this one's format have a table."""
         self._open()
         return table not in self._missing
+
+    def _columns(self, names: Iterable[str]) -> str:
+        """A list of columns to ask for, also where sessions of this one's format lack some."""
+        self._open()
+        return ", ".join(self._instead.get(name, name) for name in names)
 
     def _all(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
         """The rows of an answer, checked against the kinds of its columns (``checks.check_rows``)."""

@@ -42,7 +42,7 @@ from memtui.session.store import (
 from memtui.session.stored_rows import StoredRows
 from memtui.session.told_reader import ToldReader
 
-_SCALARS = ", ".join((*INTEGERS, *MAYBE, *TEXTS))
+_SCALARS = (*INTEGERS, *MAYBE, *TEXTS)
 _SCALAR_KINDS = "i" * len(INTEGERS) + "I" * len(MAYBE) + "t" * len(TEXTS)
 _READING = (
     "t_ns, device, scope, source, power_w, energy_j, limit_w, memory_used_bytes, utilization, name, status, reason, "
@@ -145,7 +145,9 @@ class SessionReader(ToldReader):
         self._aliases = None
         if self.partial:
             self._growing = Growing()
-        query = f"SELECT {_SCALARS} FROM sample WHERE sample > ? ORDER BY sample LIMIT {_SAMPLES_AT_ONCE}"
+        query = (
+            f"SELECT {self._columns(_SCALARS)} FROM sample WHERE sample > ? ORDER BY sample LIMIT {_SAMPLES_AT_ONCE}"
+        )
         found = False
         while new := self._all(query, _SCALAR_KINDS, self._growing.table.newest):
             self._take(new)
@@ -163,7 +165,8 @@ class SessionReader(ToldReader):
         if first is None or last - first < _MANY:
             return False
         wanted = [*range(first, last - _LAST, (last - first) // _GLANCE), *range(last - _LAST, last + 1)]
-        query = f"SELECT {_SCALARS} FROM sample WHERE sample IN ({', '.join(map(str, wanted))}) ORDER BY sample"
+        numbers = ", ".join(map(str, wanted))
+        query = f"SELECT {self._columns(_SCALARS)} FROM sample WHERE sample IN ({numbers}) ORDER BY sample"
         self._take(self._all(query, _SCALAR_KINDS))
         self._look_at_recorder()
         self.partial = True
@@ -345,7 +348,7 @@ class SessionReader(ToldReader):
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
         """The scalars per process in an inclusive range of samples, as dicts with the schema's names and ``sample``."""
         rows = self._all(
-            f"SELECT {', '.join(PROCESS_SAMPLE)} FROM process_sample WHERE id >= ? AND id < ? ORDER BY id",
+            f"SELECT {self._columns(PROCESS_SAMPLE)} FROM process_sample WHERE id >= ? AND id < ? ORDER BY id",
             "".join(PROCESS_SAMPLE.values()),
             *_span(first_sample, last_sample),
         )

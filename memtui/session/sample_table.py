@@ -20,6 +20,9 @@ MAYBE = (
     "unknown_bytes",
     "shared_bytes",
     "rss_bytes",
+    "processes",
+    "pss_bytes",
+    "pss_ns",
 )
 TEXTS = ("disturbed", "status", "reason")
 
@@ -44,6 +47,9 @@ class SampleTable:
     unknown_bytes: NDArray[np.float64]
     shared_bytes: NDArray[np.float64]
     rss_bytes: NDArray[np.float64]
+    processes: NDArray[np.float64]  # how many; not known in old sessions
+    pss_bytes: NDArray[np.float64]
+    pss_ns: NDArray[np.float64]  # when it was read
     disturbed: Sequence[str]
     status: Sequence[str]
     reason: Sequence[str]

@@ -1,5 +1,6 @@
 -- A memtui session. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes, power watts, energy joules.
 -- A value that could not be measured is NULL, with status and reason beside it.
+-- A line that ends in "since N" is not in sessions of an older format.
 -- Rows about one process in one sample have id = sample << 20 | process: one key, in the order of time.
 
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- values are JSON
@@ -14,6 +15,7 @@ CREATE TABLE sample( -- one row per sample of the whole tree
     paused_ns INTEGER, wss_bytes INTEGER, stored_bytes INTEGER, faulted_in_bytes INTEGER, unknown_bytes INTEGER,
     shared_bytes INTEGER, -- part of wss_bytes: what several processes touched, counted once; NULL: counted for each
     rss_bytes INTEGER, sampler_cpu_ns INTEGER NOT NULL, recorder_cpu_ns INTEGER NOT NULL, gaps INTEGER NOT NULL,
+    processes INTEGER, pss_bytes INTEGER, pss_ns INTEGER, -- how many there are, their PSS, when it was read; since 10
     disturbed TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL);
 
 CREATE TABLE process_sample(
@@ -21,6 +23,7 @@ CREATE TABLE process_sample(
     rearm_ns INTEGER, clear_gap_ns INTEGER, flush TEXT NOT NULL, rearm TEXT NOT NULL, wss_bytes INTEGER,
     stored_bytes INTEGER, faulted_in_bytes INTEGER, unknown_bytes INTEGER,
     shared_bytes INTEGER, -- part of wss_bytes: what another process of the tree touched, too; NULL: not known
+    pss_bytes INTEGER, pss_ns INTEGER, pss_reason TEXT NOT NULL, -- since 10
     rss_bytes INTEGER, cpu_ns INTEGER, threads INTEGER, minor_faults INTEGER, major_faults INTEGER, status TEXT NOT NULL,
     reason TEXT NOT NULL);
 

@@ -27,6 +27,9 @@ _TABLES_SINCE = {  # by format: what the one before it had not
     9: frozenset(("progress_device", "driver_memory", "learning", "learning_about")),
     10: frozenset(("vma_state",)),
 }
+_COLUMNS_SINCE = {  # likewise: columns, and what a question has in their place
+    10: {"processes": "NULL", "pss_bytes": "NULL", "pss_ns": "NULL", "pss_reason": "''"},
+}
 OLDEST_VERSION = 6  # of those that are read; what such a file has no table for, it knows nothing of
 SQLITE_MAGIC = b"SQLite format 3\0"
 MAX_VALUE_BYTES = 64 << 20  # of one text or blob
@@ -58,9 +61,11 @@ def split_row_id(row: int) -> tuple[int, int]:
     return row >> _PROCESS_BITS, row & ((1 << _PROCESS_BITS) - 1)
 
 
-def schema() -> str:
-    """The SQL that makes an empty session."""
-    return files("memtui.session").joinpath("schema.sql").read_text()
+def schema(version: int = SCHEMA_VERSION) -> str:
+    """The SQL that makes an empty session, without columns that were not in a format yet."""
+    lines = files("memtui.session").joinpath("schema.sql").read_text().splitlines()
+    since = (re.search(r"-- .*\bsince (\d+)$", line) for line in lines)
+    return "\n".join(line for line, found in zip(lines, since, strict=True) if not found or int(found[1]) <= version)
 
 
 def beside(path: Path) -> Iterator[Path]:
@@ -280,9 +285,17 @@ def missing_tables(version: int) -> frozenset[str]:
 
 
 @cache
+def missing_columns(version: int) -> dict[str, str]:
+    """Names of today's columns that a session of this format has not, and the SQL that stands for them."""
+    return {
+        name: instead for since, found in _COLUMNS_SINCE.items() if since > version for name, instead in found.items()
+    }
+
+
+@cache
 def _known_schema(version: int) -> list[tuple[str, ...]]:
     connection = sqlite3.connect(":memory:")
-    connection.executescript(schema())
+    connection.executescript(schema(version))
     found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     connection.close()
     return sorted(_normal(entry) for entry in found if entry[2] not in missing_tables(version))

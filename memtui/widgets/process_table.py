@@ -8,13 +8,13 @@ from memtui.widgets.panel import cut
 from memtui.widgets.raster import Line
 from memtui.widgets.rows import RowPanel
 
-SIZES = ("WSS", "private", "shared", "RSS", "GPU mem")
+SIZES = ("WSS", "private", "shared", "RSS", "PSS", "GPU mem")
 COLUMNS = (
     *(("pid", 10), ("role", 8), ("rank", 6), ("local", 7)),
     *((name, 10) for name in SIZES),
     *(("of WSS", 9), ("CPU", 9)),
 )
-FIRST_TO_GO = ("CPU", "of WSS", "local", "role", "GPU mem", "rank", "private")
+FIRST_TO_GO = ("CPU", "of WSS", "local", "role", "GPU mem", "rank", "private", "PSS")
 
 
 class ProcessTable(RowPanel):
@@ -37,6 +37,9 @@ class ProcessTable(RowPanel):
         """What the working set of all is, where that is less than exact; why GPU memory is not known."""
         if self.view.tree is not None and self.view.tree.reason:
             return [("all: ", self.look["warning"]), (self.view.tree.reason, self.look["dim"])]
+        if self.view.pss_note:
+            note = text.fit(text.clean(self.view.pss_note), max(20, self.size.width - 40)).rstrip()
+            return [("all: ", self.look["warning"]), (note, self.look["dim"])]
         without = [row for row in self.view.rows if row.gpu_bytes is None]
         if not without or not without[0].gpu_reason:
             return []
@@ -66,6 +69,8 @@ class ProcessTable(RowPanel):
         """Those that have room; ranks only where there are any."""
         ranks = any(row.rank is not None or row.local_rank is not None for row in self.view.rows)
         columns = [column for column in COLUMNS if ranks or column[0] not in ("rank", "local")]
+        if all(row.pss_bytes is None for row in self.view.rows):  # one alone, or not read: the footing says why
+            columns = [column for column in columns if column[0] != "PSS"]
         for name in FIRST_TO_GO:
             if sum(cells for _, cells in columns) + 10 <= width:
                 break
@@ -86,6 +91,7 @@ class ProcessTable(RowPanel):
             "CPU": text.percent(row.cpu),
         }
         sizes = {"WSS": row.wss_bytes, "shared": row.shared_bytes, "RSS": row.rss_bytes, "GPU mem": row.gpu_bytes}
+        sizes["PSS"] = row.pss_bytes
         known = row.wss_bytes is not None and row.shared_bytes is not None
         sizes["private"] = max((row.wss_bytes or 0) - (row.shared_bytes or 0), 0) if known else None
         line: Line = [(" ", plain)]

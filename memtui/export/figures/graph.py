@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.resident import MEANING, RSS, resident
 from memtui.export.figures import provenance
 from memtui.export.figures.axes import Frame, bytes_scale, footnote, time_scale
 from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
@@ -31,12 +32,15 @@ def draw(reader: Source) -> Drawing | None:
     samples = reader.samples
     if not len(samples):
         return None
-    wss, rss = _Line.of(samples, samples.wss_bytes), _Line.of(samples, samples.rss_bytes)
+    held = resident(samples, reader.processes())
+    wss, rss = _Line.of(samples, samples.wss_bytes), _Line.of(samples, held.bytes)
     apart = wss.known and rss.known and rss.most > APART * wss.most
     heights = [42.0, 84.0] if apart else [96.0]
     notes = []
     if wss.binned or rss.binned:
         notes.append(f"line: mean of the windows in each {duration(wss.step_s)}; band: least to most of them")
+    if held.name != RSS:
+        notes.append(f"{held.name}: {MEANING[held.name]}")
     hello = reader.hello
     if not hello.wss.ok:
         notes.append(f"no working set: {hello.wss.reason}")
@@ -51,15 +55,17 @@ def draw(reader: Source) -> Drawing | None:
     if apart:
         upper = Frame(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(rss.most, 2))
         lower = Frame(drawing, box[0], _TOP + heights[0] + 10, box[1], heights[1], across, bytes_scale(wss.most * 1.02))
-        _panel(upper, "RSS", [(rss, "rss", "")])
+        _panel(upper, held.name, [(rss, "rss", "")])
         _panel(lower, "working set", [(wss, "wss", "")])
         upper.label_across("", numbers=False)
         frames = [upper, lower]
     else:
         most = max(line.most for line in (wss, rss) if line.known) if wss.known or rss.known else 1.0
         frame = Frame(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(most * 1.02))
-        shown = [(line, role, name) for line, role, name in ((rss, "rss", "RSS"), (wss, "wss", "WSS")) if line.known]
-        _panel(frame, "memory" if wss.known else "RSS", shown)
+        shown = [
+            (line, role, name) for line, role, name in ((rss, "rss", held.name), (wss, "wss", "WSS")) if line.known
+        ]
+        _panel(frame, "memory" if wss.known else held.name, shown)
         frames = [frame]
     _marks(frames, reader.events(0, 2**62), int(samples.start_ns[0]))
     frames[-1].label_across(f"time ({across.unit})")

@@ -1,0 +1,62 @@
+"""Which number says how much memory a tree holds, and its values: of one kind, so that they can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.lean import median
+from memtui.samples import Process
+
+RSS, PSS, SUM_OF_RSS = "RSS", "PSS", "sum of RSS"
+SEVERAL_TIMES = "shared pages counted several times"
+MEANING = {
+    RSS: "of one process",
+    PSS: "sum over the processes, a page that n processes map counts for 1/n in each; of a process alone its RSS",
+    SUM_OF_RSS: f"sum over the processes, {SEVERAL_TIMES}",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resident:
+    """Resident memory by sample.
+
+    Attributes:
+        name: ``RSS`` of a process that was always alone; ``PSS`` of a tree, which is RSS in windows of one process;
+            ``SUM_OF_RSS`` of a tree whose PSS is not known.
+        bytes: f8[n]; nan where it is not known.
+        alone: bool[n]: one process only in that window.
+    """
+
+    name: str
+    bytes: NDArray[np.float64]
+    alone: NDArray[np.bool_]
+
+
+def resident(samples: Any, processes: Iterable[Process]) -> Resident:
+    """The resident memory of a session, from its table of samples; ``processes``: all that ever were in it."""
+    always = len({process.pid for process in processes}) < 2  # which old sessions do not tell by window
+    alone = np.full(len(samples.sample), always) | (samples.processes == 1)
+    if alone.all():
+        return Resident(RSS, samples.rss_bytes, alone)
+    if not np.isfinite(samples.pss_bytes).any():
+        return Resident(SUM_OF_RSS, samples.rss_bytes, alone)
+    return Resident(PSS, np.where(alone, samples.rss_bytes, samples.pss_bytes), alone)
+
+
+def touched_fraction(
+    wss_bytes: NDArray[np.float64], held: Resident, of: slice = slice(None)
+) -> tuple[float, float] | None:
+    """(fraction, bytes): the median working set as a part of the median resident memory, of the same windows.
+
+    None where they are known together in no window, or where only one of the two counts shared pages once.
+    """
+    wss, resident_bytes = wss_bytes[of], held.bytes[of]
+    known = np.isfinite(wss) & np.isfinite(resident_bytes)
+    if held.name == SUM_OF_RSS or not known.any() or not (whole := median(resident_bytes[known])):
+        return None
+    return median(wss[known]) / whole, whole

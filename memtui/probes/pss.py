@@ -1,0 +1,101 @@
+"""Proportional set sizes of a tree: resident memory in which a page of several processes counts once.
+
+The kernel walks all page tables of a process for it and locks its mappings meanwhile (about 13 ms for a GiB of 4 KiB
+pages), so it is read as seldom as that demands, and not at all where it would take long.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from memtui.probes.stat import PROC
+from memtui.units import duration
+
+SHARE = 0.002  # of the time that reading may take
+SHARE_OF_BUDGET = 0.2  # where there is one: of what it allows, if that is less
+LEAST_APART_NS = 1_000_000_000
+LONGEST_NS = 250_000_000  # of one process: its mappings are locked meanwhile
+USUAL_NS_PER_BYTE = 15e6 / (1 << 30)  # until it is measured
+_EXAMPLE_BYTES = 64 << 20  # a process with less says nothing of that
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+CHANGED = "processes began or ended since it was read last"
+NOT_READ = "not read yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Pss:
+    """What was read of one process at ``t_ns``; without bytes, the reason says why."""
+
+    pss_bytes: int | None
+    t_ns: int | None = None
+    reason: str = ""
+
+
+class PssProbe:
+    """Reads the processes of a tree together, so that their sum is one of one moment."""
+
+    def __init__(self, max_overhead_ppm: int | None = None, proc: Path = PROC) -> None:
+        """Begin.
+
+        Args:
+            max_overhead_ppm: the budget of all that watching costs, if there is one.
+            proc: where processes are looked up.
+        """
+        budget = SHARE if max_overhead_ppm is None else max_overhead_ppm / 1e6 * SHARE_OF_BUDGET
+        self._rest = 1 / min(SHARE, budget)
+        self._proc = proc
+        self._due_ns = 0
+        self._readings: dict[int, Pss] = {}
+        self._ns_per_byte = USUAL_NS_PER_BYTE
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Read all of them if it is time. One process alone has an RSS, which says the same."""
+        wanted = list(pids)
+        if len(wanted) < 2:
+            self._readings = {}
+            return
+        if self._readings and self._readings.keys() != set(wanted):
+            self._readings = {pid: Pss(None, None, CHANGED) for pid in wanted}
+        began_ns = time.monotonic_ns()
+        if began_ns < self._due_ns:
+            return
+        found = {pid: self._read(pid) for pid in wanted}
+        ended_ns = time.monotonic_ns()
+        self._readings = {pid: one if isinstance(one, Pss) else Pss(one, ended_ns) for pid, one in found.items()}
+        self._due_ns = ended_ns + max(LEAST_APART_NS, round(self._rest * (ended_ns - began_ns)))
+
+    def of(self, pid: int) -> Pss:
+        """What is known of a process: nothing, and no reason, where it is alone."""
+        return self._readings.get(pid) or Pss(None, None, NOT_READ if self._readings else "")
+
+    def _read(self, pid: int) -> int | Pss:
+        folder = self._proc / str(pid)
+        try:
+            resident_bytes = int((folder / "statm").read_bytes().split()[1]) * _PAGE_BYTES
+            expected_ns = resident_bytes * self._ns_per_byte
+            if expected_ns > LONGEST_NS:
+                return Pss(None, None, f"reading it would lock its mappings for about {duration(expected_ns / 1e9)}")
+            began_ns = time.monotonic_ns()
+            text = (folder / "smaps_rollup").read_bytes()
+            if resident_bytes >= _EXAMPLE_BYTES:
+                self._ns_per_byte = (time.monotonic_ns() - began_ns) / resident_bytes
+            return parse_pss(text)
+        except (FileNotFoundError, ProcessLookupError):
+            there = folder.exists() and not (self._proc / "self" / "smaps_rollup").exists()
+            return Pss(None, None, "this kernel has no smaps_rollup (Linux 4.14)" if there else "it ended")
+        except PermissionError:
+            return Pss(None, None, "smaps_rollup may not be read: root may")
+        except (OSError, ValueError, IndexError) as error:
+            return Pss(None, None, f"smaps_rollup: {error}")
+
+
+def parse_pss(text: bytes) -> int:
+    """The bytes on the line ``Pss:`` of a smaps_rollup. Raises ValueError where there is none."""
+    for line in text.splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) << 10
+    raise ValueError("has no line Pss")
