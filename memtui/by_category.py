@@ -20,7 +20,7 @@ LISTED = 10  # tensors; all of them are in the table of an export
 def by_category(reader: SessionReader) -> dict[str, Any] | None:
     """Bytes touched in a window and bytes there are, by category of tensor, means over windows; None: not traced.
 
-    A page that two tensors share counts for the first of them; ``rest_bytes`` is what lies in no tensor that was told
+    Of a page each tensor counts its own bytes; ``rest_bytes`` is what lies in no tensor that was told
     of, so that all parts add up to the stored pages of those windows. The same by layer, of what the rest lies in, and
     of the tensors with the most touched and the most untouched bytes (of those that are at most half touched), each
     over the windows in which it existed.

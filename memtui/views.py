@@ -328,7 +328,7 @@ class TensorRow:
     name: str
     kind: int | None = None  # number of the category; None: several, or no tensor
     size_bytes: int | None = None
-    touched_bytes: int | None = None  # in whole pages
+    touched_bytes: int | None = None  # that lie in touched pages
     recent: float | None = None  # mean share of it that was touched, over the windows that are looked at
     trend: tuple[int, ...] = ()  # 0..8 of its size, oldest first
     last_s: float | None = None  # since it was touched; None: in none of these windows

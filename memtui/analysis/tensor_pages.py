@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.step_trace import CATEGORIES
-from memtui.analysis.working_set import bytes_by_range
+from memtui.analysis.working_set import bytes_below, bytes_by_range
 from memtui.pageset import PAGE_BYTES, PageSet
 
 MAX_ADDRESS = 1 << 57  # with five levels of page tables
@@ -79,12 +79,21 @@ class TensorMap:
         return self._by_category(self.touched_each(pages))
 
     def touched_each(self, pages: PageSet) -> NDArray[np.int64]:
-        """i8[n]: touched bytes of each tensor, in whole pages.
+        """i8[n]: bytes of each tensor that lie in touched pages, so never more than its size.
 
-        A page that two tensors share is the first one's, so what is counted is a part of ``pages.size_bytes``; the
-        rest of that belongs to no tensor of this map. Of a touched 2 MiB page each tensor counts its own part.
+        Which of the tensors in a page was touched is not known: each counts its own part of it.
         """
-        return bytes_by_range(pages, *self.page_ranges())
+        start, end = self.start, self.start + self.size_bytes
+        first, last = start // PAGE_BYTES * PAGE_BYTES, (end - 1) // PAGE_BYTES * PAGE_BYTES
+        edges = np.concatenate((first, first + PAGE_BYTES, last, last + PAGE_BYTES)).astype(np.uint64)
+        below = bytes_below(pages, edges).reshape(4, -1)
+        of_first = np.where(below[1] > below[0], np.minimum(end, first + PAGE_BYTES) - start, 0)
+        of_last = np.where((last > first) & (below[3] > below[2]), end - last, 0)
+        return of_first + np.maximum(below[2] - below[1], 0) + of_last
+
+    def page_bytes(self, pages: PageSet) -> int:
+        """Size of the touched pages in which a tensor lies; a page that several share counts once."""
+        return int(bytes_by_range(pages, *self.page_ranges()).sum())
 
     def page_ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """(starts, ends), u8[n], rising and disjoint: the whole pages of each tensor, without those of one before."""

@@ -19,12 +19,13 @@ from memtui.analysis.tensor_pages import TensorMap
 from memtui.analysis.working_set import bytes_by_range
 from memtui.pageset import PageSet
 
-REST = ("other anonymous memory", "libraries and files", "stack", "no known range")
+REST = ("other anonymous memory", "libraries and files", "stack", "no known range", "page rounding")
 REST_WORDS = {
     REST[0]: "activations, temporaries, interpreter, allocator slack",
     REST[3]: "mapped for less than a look at the mappings",
+    REST[4]: "other bytes of pages in which a tensor begins or ends",
 }
-_OTHER, _FILES, _STACK, _NOWHERE = range(len(REST))
+_OTHER, _FILES, _STACK, _NOWHERE, _ROUNDING = range(len(REST))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +54,7 @@ def _part_of(name: str) -> int:
 def rest_bytes(pages: PageSet, tensors: TensorMap, mapped: Mapped) -> NDArray[np.int64]:
     """i8[len(REST)]: touched bytes of no tensor, by what they lie in.
 
-    Together with ``tensors.touched_each`` these are all of ``pages``, to the page.
+    Together with ``tensors.touched_each`` these are all of ``pages``, to the byte.
     """
     found = np.zeros(len(REST), np.int64)
     touched = bytes_by_range(pages, mapped.starts, mapped.ends)
@@ -61,9 +62,10 @@ def rest_bytes(pages: PageSet, tensors: TensorMap, mapped: Mapped) -> NDArray[np
     starts, ends, which = intersect(mapped.starts, mapped.ends, *_filled(tensors))
     held = bytes_by_range(pages, starts, ends)
     np.subtract.at(found, mapped.part[which], held)
-    of_tensors = int(tensors.touched_each(pages).sum())
+    of_tensors = tensors.page_bytes(pages)
     # Tensors may lie where no mapping is known either.
     found[_NOWHERE] = pages.size_bytes - int(touched.sum()) - (of_tensors - int(held.sum()))
+    found[_ROUNDING] = of_tensors - int(tensors.touched_each(pages).sum())
     return found
 
 

@@ -54,7 +54,7 @@ class Window:
     Attributes:
         sample: its number.
         number: i8[n], of ``TensorNumbers``.
-        touched_bytes: i8[n], in whole pages.
+        touched_bytes: i8[n], of each that lie in touched pages.
         rest_bytes: i8[len(REST)].
     """
 

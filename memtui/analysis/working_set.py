@@ -33,7 +33,7 @@ def bytes_by_range(pages: PageSet, starts: ArrayLike, ends: ArrayLike) -> NDArra
         ValueError: the ranges overlap, are not sorted or not page-aligned.
     """
     edges = _edges(starts, ends)
-    below = _bytes_below(pages, edges)
+    below = bytes_below(pages, edges)
     return below[1::2] - below[::2]
 
 
@@ -84,8 +84,8 @@ def _edges(starts: ArrayLike, ends: ArrayLike) -> NDArray[np.uint64]:
     return edges
 
 
-def _bytes_below(pages: PageSet, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Touched bytes below each address: i8[n] for u8[n]."""
+def bytes_below(pages: PageSet, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """i8[n]: touched bytes below each address, of u8[n] multiples of 4096 in any order."""
     total = np.zeros(len(addresses), np.int64)
     if len(pages.blocks):
         count = np.zeros(len(pages.blocks) + 1, np.int64)

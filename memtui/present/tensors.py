@@ -179,10 +179,9 @@ class TensorTable:
         size_bytes = np.array([one.size_bytes for one in identities], np.int64)
         places = [place for place, _ in windows]
         some = [window for _, window in windows if window is not None]
-        # [windows, groups]; whole pages can be more than a tensor, which is all of it.
+        # [windows, groups]
         exists = np.array([grouped(size_bytes[one.number], group[one.number], count) for one in some])
         touched = np.array([grouped(one.touched_bytes, group[one.number], count) for one in some])
-        touched = np.minimum(touched, exists)
         recent = touched.sum(axis=0) / np.maximum(exists.sum(axis=0), 1)
         newest = np.array(places)[len(some) - 1 - (touched[::-1] > 0).argmax(axis=0)]
         bucket = np.array(places) // _EACH - (at // _EACH - TREND + 1)
