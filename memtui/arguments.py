@@ -15,6 +15,7 @@ from memtui.choices import (
     CACHE_STATES,
     COLORS,
     DEFAULT_MAX_BYTES,
+    DEFAULT_OVERHEAD_PPM,
     DTYPES,
     ENGINES,
     FLUSHES,
@@ -502,13 +503,15 @@ def _observation_options() -> Parser:
     parser = Parser(add_help=False)
     group = parser.add_argument_group("observation")
     group.add_argument(
-        "--interval", type=values.interval, default=0.2, metavar="S", help="seconds a window lasts (0.2)"
+        "--interval", type=values.interval, default=0.2, metavar="S", help="seconds a window lasts at least (0.2)"
     )
     group.add_argument(
         "--max-overhead",
         type=values.overhead,
+        default=DEFAULT_OVERHEAD_PPM,
         metavar="PCT",
-        help="stretch the interval until paused time + CPU of sampler and recorder stay below a share of the time: 1%%",
+        help="stretch the interval until the target loses less than this share of its time, and memtui takes less than "
+        "it of a CPU (1%%); none: every --interval",
     )
     group.add_argument(
         "--tracker",

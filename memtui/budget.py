@@ -1,10 +1,11 @@
 """Which interval keeps what watching costs below a share of the time. Pure: the sampler tells it of every window.
 
-The cost is one sum: the time in which any process of the target was held, and the CPU time of sampler and recorder.
-What a window costs is the upper middle one of the last few, so that one that was dear by chance moves nothing; the
-first is no example, because it begins things. What was spent above the share is a debt, and a part of it comes on top
-of the next interval: a cost that rises is answered at once, the sum since the beginning comes back below the share, and
-an interval returns over several windows. What was not spent is not saved up: a rest is no reason for a burst.
+Two things are kept below it, so a window costs the larger of both: the time that the target loses
+(``memtui.target_loss``), and the CPU time of sampler and recorder. What the next window will cost is the upper middle
+one of the last few, so that one that was dear by chance moves nothing; the first is no example, because it begins
+things. What was spent above the share is a debt, and a part of it comes on top of the next interval: a cost that rises
+is answered at once, the sum since the beginning comes back below the share, and an interval returns over several
+windows. What was not spent is not saved up: a rest is not a reason for a burst.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from memtui.units import duration
 MILLION = 1_000_000
 RECENT = 5  # windows whose cost is an example for the next
 REPAID = 0.25  # part of the debt that the next interval pays
+SELDOM_NS = 60_000_000_000  # windows further apart are no live picture: the user is asked what to do
 PROBE_NS, PROBE_COSTS = 5_000_000_000, 20  # the second window comes within so much, or so many times the first's cost
 
 
@@ -29,12 +31,12 @@ class Budget:
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
         self._costs: deque[int] = deque(maxlen=RECENT)
         self._debt_ns = 0.0
-        self._told = False
+        self._warned = False
         self._begun = 0  # windows so far
 
-    def note(self, now_ns: int, held_ns: int, cpu_ns: int) -> None:
-        """A window was taken: for how long processes were held for it, and all CPU time used until now."""
-        cost_ns = held_ns + max(cpu_ns - self._cpu_ns, 0)
+    def note(self, now_ns: int, lost_ns: int, cpu_ns: int) -> None:
+        """A window was taken: the time that the target lost by it, and all CPU time used until now."""
+        cost_ns = max(lost_ns, cpu_ns - self._cpu_ns, 0)
         earned_ns = self._share * max(now_ns - self._now_ns, 0)
         if self._begun == 1:
             self._costs.clear()
@@ -44,21 +46,32 @@ class Budget:
         self._debt_ns = min(max(self._debt_ns + cost_ns - earned_ns, 0.0), most_ns)
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
 
+    def set_share(self, ppm: int) -> None:
+        """Keep another share from here on; what was spent above the old one is forgotten."""
+        self._share, self._debt_ns, self._warned = ppm / MILLION, 0.0, False
+
     @property
     def needed_ns(self) -> int:
         """The interval that keeps the share for good, as far as is known; 0 before the first window."""
         return round(self._cost_ns / self._share)
 
-    def unmet(self) -> str:
-        """Once, in words: that no interval within bounds keeps the share, and which one would."""
-        another = self._begun == 1 and self._probe_ns < self._longest_ns  # which is the better example
-        if self._told or another or self.needed_ns <= self._longest_ns:
+    def warning(self) -> str:
+        """Say once, in words, that a window costs more than the share of a minute, or of the longest interval."""
+        if self._warned or self.needed_ns <= min(SELDOM_NS, self._longest_ns):
             return ""
-        self._told = True
+        if self.needed_ns <= SELDOM_NS and self._begun == 1 and self._probe_ns < self._longest_ns:
+            return ""  # the second window is the better example, and comes soon
+        self._warned = True
+        share, cost, needed = f"{self._share * 100:g} %", duration(self._cost_ns / 1e9), seconds(self.needed_ns)
+        if self.needed_ns > self._longest_ns:
+            longest = f"; the longest there can be is {seconds(self._longest_ns)}"
+            return (
+                f"the budget of {share} cannot be met: a window costs {cost}, for which an interval of {needed} would "
+                f"do{longest}"
+            )
         return (
-            f"the budget of {self._share * 100:g} % cannot be met: a window costs {duration(self._cost_ns / 1e9)} "
-            f"(paused + own CPU), for which an interval of {seconds(self.needed_ns)} would do; "
-            f"the longest there can be is {seconds(self._longest_ns)}"
+            f"one window costs this program {cost}, so a budget of {share} allows one in {needed}: i or --max-overhead "
+            "for more and dearer ones, --pages sampled for a tenth of the memory at a time"
         )
 
     def interval_ns(self, asked_ns: int) -> int:

@@ -8,6 +8,7 @@ ESTIMATES = ("damon",)  # trackers that estimate, which is said wherever people 
 FLUSHES = ("auto", "cold", "soft-dirty", "off")
 REARMS = ("auto", "working-set", "full")
 INTERVAL_NS = 10**6, 3_600 * 10**9  # 1 ms to 1 h
+DEFAULT_OVERHEAD_PPM = 10_000
 MAX_OVERHEAD_PPM = 100, 10**6  # parts per million of the time: 0.01 % to 100 %
 DURATION_NS = 10**6, 3_660 * 86_400 * 10**9  # 1 ms to ten years
 THEMES = ("dark", "light", "high-contrast")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from memtui.choices import INTERVAL_NS, MARK_CHARACTERS
+from memtui.choices import INTERVAL_NS, MARK_CHARACTERS, MAX_OVERHEAD_PPM
 
 FOLDER = "control"
 LINE_BYTES = 4096  # no request is longer
@@ -36,6 +36,7 @@ WORDS: dict[str, dict[str, tuple[int, int] | int | frozenset[str]]] = {
     "pause": {},
     "resume": {},
     "interval": {"interval_ns": INTERVAL_NS},
+    "budget": {"ppm": (0, MAX_OVERHEAD_PPM[1])},  # of the time; 0: none
     "signal": {"name": SIGNALS},
     "mark": {"text": MARK_CHARACTERS, "t_ns?": (0, 1 << 62)},
 }

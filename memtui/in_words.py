@@ -24,6 +24,7 @@ class Figures:
     own_cpu: float | None = None  # cores that sampler and recorder took
     touched_fraction: float | None = None  # of the resident memory, where both count shared pages in the same way
     resident: str = RSS  # what the resident memory is: that of one process, or the PSS of several
+    lost_fraction: float | None = None  # of the time: what the program lost by being watched, an estimate
 
 
 def in_words(figures: Figures) -> list[Forms]:
@@ -83,7 +84,9 @@ def _reuse(figures: Figures) -> Forms:
 def _cost(figures: Figures) -> Forms:
     if figures.paused_fraction is None or figures.own_cpu is None:
         return ()
-    return (
-        f"To see this, it was held for {percent(figures.paused_fraction)} of the time, and memtui took "
-        f"{percent(figures.own_cpu)} of one CPU.",
-    )
+    held = f"it was held for {percent(figures.paused_fraction)} of the time"
+    took = f"memtui took {percent(figures.own_cpu)} of one CPU"
+    if figures.lost_fraction is None:
+        return (f"To see this, {held}, and {took}.",)
+    slowed = f"Watching slowed it by about {percent(figures.lost_fraction)}"
+    return f"{slowed}: {held}, and {took}.", f"{slowed}."

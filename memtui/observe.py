@@ -26,7 +26,7 @@ from memtui.errors import BAD_INPUT, FAILURE, UserError
 from memtui.foreign import storable
 from memtui.gate import GO
 from memtui.masking import mask_secrets
-from memtui.orders import PAUSE, RESUME, STOP, Order, interval_word, recorder_word
+from memtui.orders import PAUSE, RESUME, STOP, Order, budget_word, interval_word, recorder_word
 from memtui.os_errors import why
 from memtui.output import create_log, log_beside
 from memtui.privilege import (
@@ -114,7 +114,7 @@ class Observation:
         self.log: Path | None = None
         self.progress: dict[str, Any] = {}
         self.interval_ns, self.paused = options.interval_ns, False
-        self._budgeted = options.max_overhead_ppm is not None
+        self.max_overhead_ppm = options.max_overhead_ppm
         self._recorder_began_ns: int | None = None  # its CPU time when the first process was observed
         self._target: subprocess.Popen[bytes] | Adopted | None = None
         self._keeper: subprocess.Popen[bytes] | None = None  # of the terminal of the target
@@ -220,6 +220,11 @@ class Observation:
         """(kind, words) when the recorder sees a reason to end it, see ``memtui.limits``."""
         found = self.progress.get("ending")
         return (found[0], found[1]) if found else None
+
+    def set_budget(self, ppm: int | None) -> None:
+        """Ask the sampler to keep another budget, in parts per million of the time; None: none."""
+        self.max_overhead_ppm = ppm
+        self._tell(budget_word(ppm))
 
     def set_interval(self, interval_ns: int) -> None:
         """From the next window on."""
@@ -347,8 +352,8 @@ class Observation:
         return lines
 
     def _tell_recorder_cpu(self) -> None:
-        """A budget counts it, and only the recorder knows it."""
-        if not self._budgeted or not self.progress["began"]:
+        """It is part of what watching costs, and only the recorder knows it."""
+        if not self.progress["began"]:
             return
         cpu_ns = self.progress["cpu_ns"]
         if self._recorder_began_ns is None:

@@ -1,8 +1,8 @@
 """What the supervisor tells the sampler, as JSON lines on the sampler's standard input.
 
-The first line is the order. After it come words: another interval, ``pause``, ``resume``, and how much CPU time the
-recorder has used, which the sampler cannot know and a budget counts. Everything else, and the end of the input, ends
-the observation, so a supervisor that dies for whatever reason ends it too.
+The first line is the order. After it come words: another interval or budget, ``pause``, ``resume``, and how much CPU
+time the recorder has used, which the sampler cannot know and a budget counts. Everything else, and the end of the
+input, ends the observation, so a supervisor that dies for whatever reason ends it too.
 
 The sampler may be root and the supervisor never is, so nothing of an order is believed before it was checked.
 """
@@ -28,6 +28,7 @@ from memtui.samples import Options
 
 STOP, PAUSE, RESUME = b"stop\n", b"pause\n", b"resume\n"
 _INTERVAL = re.compile(rb"interval ([1-9][0-9]{0,15})")
+_BUDGET = re.compile(rb"budget (0|[1-9][0-9]{0,9})")
 _RECORDER = re.compile(rb"recorder (0|[1-9][0-9]{0,17})")
 _WORD_BYTES = 64  # no word is longer
 LINE_BYTES = 1 << 18  # no order is longer
@@ -96,6 +97,11 @@ def interval_word(interval_ns: int) -> bytes:
     return b"interval %d\n" % interval_ns
 
 
+def budget_word(ppm: int | None) -> bytes:
+    """The word for another budget, in parts per million of the time; None: for none."""
+    return b"budget %d\n" % (ppm or 0)
+
+
 def recorder_word(cpu_ns: int) -> bytes:
     """The word for the CPU time that the recorder has used since it began."""
     return b"recorder %d\n" % cpu_ns
@@ -106,6 +112,7 @@ class Wishes:
     """What a sampler was told after its order."""
 
     interval_ns: int
+    max_overhead_ppm: int | None = None
     paused: bool = False
     stop: bool = False
     recorder_cpu_ns: int = 0
@@ -118,6 +125,8 @@ class Wishes:
         for line in lines:
             if (found := _INTERVAL.fullmatch(line)) and INTERVAL_NS[0] <= int(found[1]) <= INTERVAL_NS[1]:
                 self.interval_ns = int(found[1])
+            elif (found := _BUDGET.fullmatch(line)) and int(found[1]) <= MAX_OVERHEAD_PPM[1]:
+                self.max_overhead_ppm = int(found[1]) or None
             elif found := _RECORDER.fullmatch(line):
                 self.recorder_cpu_ns = int(found[1])
             elif line + b"\n" in (PAUSE, RESUME):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Sequence
 
 from memtui.budget import Budget
 from memtui.choices import INTERVAL_NS
 from memtui.orders import Wishes
-from memtui.samples import Options
+from memtui.samples import Options, ProcessWindow
+from memtui.target_loss import Machine, TargetLoss, estimate
 
 POWER_EVERY_NS = 500_000_000
 POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart: ten readings in each, down to this
@@ -16,15 +19,26 @@ POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart:
 class Pace:
     """Of one observation. ``begin`` is called when what costs begins."""
 
-    def __init__(self, options: Options, wishes: Wishes) -> None:
-        self._options, self._wishes = options, wishes
+    def __init__(self, options: Options, wishes: Wishes, set_cost_ns: float | None, *, clears: bool) -> None:
+        """Begin.
+
+        Args:
+            options: of the observation.
+            wishes: what is asked for while it runs.
+            set_cost_ns: see ``Machine``.
+            clears: the tracker clears accessed bits.
+        """
+        self._options, self._wishes, self._clears = options, wishes, clears
+        self._machine = Machine(len(os.sched_getaffinity(0)), set_cost_ns)
         self._budget: Budget | None = None
+        self._budget_ppm: int | None = None
+        self._cpu_before_ns = 0
+        self._faults: dict[int, int] = {}  # of each process, up to its last window
 
     def begin(self) -> None:
         """What was spent until now is no cost of watching."""
-        if (ppm := self._options.max_overhead_ppm) is not None:
-            longest_ns = min(self._options.duration_ns or INTERVAL_NS[1], INTERVAL_NS[1])
-            self._budget = Budget(ppm, longest_ns, time.monotonic_ns(), self._cpu_ns())
+        self._cpu_before_ns = self._cpu_ns()
+        self._follow_wishes()
 
     @property
     def has_budget(self) -> bool:
@@ -33,6 +47,7 @@ class Pace:
     @property
     def budgeted_ns(self) -> int | None:
         """What the budget makes of the interval that is asked for; None without one."""
+        self._follow_wishes()
         return None if self._budget is None else self._budget.interval_ns(self._wishes.interval_ns)
 
     @property
@@ -47,12 +62,42 @@ class Pace:
             return POWER_EVERY_NS
         return min(max(POWER_EVERY_NS, self.interval_ns // 10), POWER_SELDOM_NS)
 
-    def note(self, held_ns: int) -> str:
-        """A window was read, for which processes were held so long; once a line for the user, when that is too much."""
-        if self._budget is None:
-            return ""
-        self._budget.note(time.monotonic_ns(), held_ns, self._cpu_ns())
-        return self._budget.unmet()
+    def note(self, windows: Sequence[ProcessWindow], held_ns: int, busy_cpus: float) -> TargetLoss:
+        """Take in a window of the tree, for which processes were held so long; what the tree lost by it."""
+        cpu_ns = self._cpu_ns()
+        loss = estimate(
+            windows,
+            self._faults,
+            self._machine,
+            held_ns=held_ns,
+            own_cpu_ns=cpu_ns - self._cpu_before_ns - held_ns,
+            busy_cpus=busy_cpus,
+            clears=self._clears,
+        )
+        self._cpu_before_ns = cpu_ns
+        self._faults = {w.process: w.minor_faults for w in windows if w.minor_faults is not None}
+        if self._budget is not None:
+            known_ns = loss.held_ns + loss.displaced_ns
+            self._budget.note(time.monotonic_ns(), loss.lost_ns or known_ns, cpu_ns)
+        return loss
+
+    def warning(self) -> str:
+        """Say once, in a line for the user, that the budget and the cost of a window do not fit each other."""
+        return "" if self._budget is None else self._budget.warning()
+
+    def _follow_wishes(self) -> None:
+        """Keep the budget that is asked for now."""
+        ppm = self._wishes.max_overhead_ppm
+        if ppm == self._budget_ppm:
+            return
+        self._budget_ppm = ppm
+        if ppm is None:
+            self._budget = None
+        elif self._budget is not None:
+            self._budget.set_share(ppm)
+        else:
+            longest_ns = min(self._options.duration_ns or INTERVAL_NS[1], INTERVAL_NS[1])
+            self._budget = Budget(ppm, longest_ns, time.monotonic_ns(), self._cpu_ns())
 
     def _cpu_ns(self) -> int:
         """CPU time of sampler and recorder, the latter's as far as it was told."""

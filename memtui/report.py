@@ -15,6 +15,7 @@ from memtui.analysis.given_back import NOTABLE_GIVEN_BACK, given_back_bytes
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, resident, touched_fraction
 from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.target_loss import lost_fraction
 from memtui.analysis.tensor_pages import tensor_name
 from memtui.budget import allowed, seconds
 from memtui.by_category import by_category
@@ -310,7 +311,8 @@ def _reuse(reader: SessionReader) -> dict[str, Any]:
 def _overhead(reader: SessionReader, rows: list[dict[str, Any]], span_ns: int) -> dict[str, Any]:
     samples = reader.samples
     if len(samples) < 2 or span_ns <= 0:
-        absent = {"paused_fraction": None, "self_cpu_fraction": None, "reason": "fewer than two samples"}
+        absent: dict[str, Any] = dict.fromkeys(("paused_fraction", "lost_fraction", "self_cpu_fraction"))
+        absent["reason"] = "fewer than two samples"
         return absent | {"budget": _budget(reader, absent)}
     paused = samples.paused_ns[~np.isnan(samples.paused_ns)]
     cpu_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
@@ -318,6 +320,7 @@ def _overhead(reader: SessionReader, rows: list[dict[str, Any]], span_ns: int) -
         "paused_fraction": float(paused.sum() / span_ns) if len(paused) else None,
         "paused_median_s": float(np.median(paused) / SECOND_NS) if len(paused) else None,
         "paused_max_s": _longest_pause_s(rows),
+        "lost_fraction": lost_fraction(samples.lost_ns, span_ns),
         "self_cpu_fraction": float(cpu_ns[-1] - cpu_ns[0]) / float(samples.end_ns[-1] - samples.end_ns[0]),
         "reason": "",
     }
@@ -332,7 +335,9 @@ def _budget(reader: SessionReader, overhead: dict[str, Any]) -> dict[str, Any] |
     found = {"max_fraction": most, "fraction": None, "met": None, "needed_interval_s": None}
     if cpu is None:
         return found
-    fraction = cpu + (overhead["paused_fraction"] or 0.0)
+    lost = overhead["lost_fraction"]
+    # Sessions of formats before 10 kept the sum of pauses and own CPU below their budget.
+    fraction = max(lost, cpu) if lost is not None else cpu + (overhead["paused_fraction"] or 0.0)
     apart_s = float(np.diff(reader.samples.end_ns).mean()) / SECOND_NS
     needed_s = None if fraction <= most else apart_s * fraction / most
     return found | {"fraction": fraction, "met": fraction <= most, "needed_interval_s": needed_s}
@@ -445,7 +450,8 @@ def _recorded_words(report: dict[str, Any]) -> list[str]:
     else:
         lines.append(f"reuse        n/a: {reuse['reason']}")
     lines.append(
-        f"overhead     paused {percent(overhead['paused_fraction'])}, own CPU {percent(overhead['self_cpu_fraction'])}"
+        f"overhead     {slowed(overhead)}paused {percent(overhead['paused_fraction'])}, "
+        f"own CPU {percent(overhead['self_cpu_fraction'])}"
         + (f"; {budget_words(overhead['budget'])}" if overhead["budget"] else "")
     )
     return lines
@@ -490,10 +496,16 @@ def budget_words(budget: dict[str, Any]) -> str:
     allowed = f"the budget of {budget['max_fraction'] * 100:g} %"
     if budget["fraction"] is None:
         return f"{allowed}: n/a with fewer than two samples"
-    found = f"paused + own CPU {budget['fraction'] * 100:.2f} %"
+    found = f"costs {budget['fraction'] * 100:.2f} %"
     if budget["met"]:
         return f"{found}, within {allowed}"
     return f"{found}, over {allowed}: an interval of {seconds(budget['needed_interval_s'] * SECOND_NS)} would meet it"
+
+
+def slowed(overhead: dict[str, Any]) -> str:
+    """How much of its time the target lost, with a comma behind it; nothing where that is not known."""
+    lost = overhead["lost_fraction"]
+    return "" if lost is None else f"slowed it by about {percent(lost)}, "
 
 
 def budgeted(report: dict[str, Any]) -> str:

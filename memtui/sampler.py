@@ -17,6 +17,7 @@ import time
 from dataclasses import replace
 
 from memtui import __version__, capabilities, single_thread  # noqa: F401 (for its effect, before numpy comes)
+from memtui.budget import seconds
 from memtui.claim import CLAIMED, Claimed, Claims
 from memtui.elevate import READY, TELL
 from memtui.foreign import visible
@@ -26,6 +27,7 @@ from memtui.pace import Pace
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.gpu_holders import Holders
 from memtui.probes.host import read_clock, read_host
+from memtui.probes.pages.accessed_bit import measure_set_cost_ns
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.choice import NoTracker, choose, page_views
 from memtui.probes.pages.sharing import TouchedFrames
@@ -52,6 +54,7 @@ from memtui.samples import (
     Window,
     held_ns,
 )
+from memtui.target_loss import SPARE_CPUS
 from memtui.watched import Watched, why_lost
 
 RESIDENT_EVERY_NS = 1_000_000_000
@@ -61,7 +64,6 @@ NOTICE_EVERY_NS = 5_000_000_000
 DRAIN_SECONDS = 2.0
 WORDS_BYTES = 4096  # taken at once of what comes after the order
 HOLD_NS = 250_000_000  # windows closer together may be sent in the next pause: the target's CPUs are idle then
-SPARE_CPUS = 0.5  # with so much left by the target the recorder works beside it; in a pause it makes that longer
 HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes the target wait with it
 
 
@@ -74,8 +76,7 @@ class Sampler:
     def __init__(self, order: Order, outbox: Outbox, words_fd: int, stop_fd: int) -> None:
         self._order, self._options = order, order.options
         self._outbox, self._words_fd, self._stop_fd = outbox, words_fd, stop_fd
-        self._wishes = Wishes(order.options.interval_ns)
-        self._pace = Pace(order.options, self._wishes)
+        self._wishes = Wishes(order.options.interval_ns, order.options.max_overhead_ppm)
         self._paused_since_ns: int | None = None
         self._usage = UsageProbe()
         self._pss = PssProbe(order.options.max_overhead_ppm)
@@ -98,6 +99,8 @@ class Sampler:
         )
         if os.geteuid() == 0:
             capabilities.keep(capabilities.sampler_needs(self._tracker.name))
+        set_cost_ns = measure_set_cost_ns() if self._tracker.clears else None
+        self._pace = Pace(order.options, self._wishes, set_cost_ns, clears=self._tracker.clears)
         self._tracker.pace(self._options.interval_ns)
         self._reader = PageReader(
             self._tracker, pause=self._options.pause, together=self._options.together, while_held=outbox.pump
@@ -170,7 +173,15 @@ class Sampler:
             self._options = replace(self._options, interval_ns=wishes.interval_ns)
             if self._paused_since_ns is None:
                 self._tracker.pace(wishes.interval_ns)
-            self._event("interval", f"the interval is {wishes.interval_ns / 1e9:g} s from here on")
+            text = f"the interval is {wishes.interval_ns / 1e9:g} s from here on"
+            if (budgeted_ns := self._pace.budgeted_ns or 0) > wishes.interval_ns:
+                text += f"; the budget makes {seconds(budgeted_ns)} of it (i, then 5% or none, for another budget)"
+            self._event("interval", text)
+            heeded = True
+        if wishes.max_overhead_ppm != self._options.max_overhead_ppm:
+            self._options = replace(self._options, max_overhead_ppm=wishes.max_overhead_ppm)
+            share = "none" if wishes.max_overhead_ppm is None else f"{wishes.max_overhead_ppm / 1e4:g} %"
+            self._event("interval", f"the budget is {share} from here on")
             heeded = True
         if wishes.paused and self._paused_since_ns is None:
             self._paused_since_ns, heeded = now_ns, True
@@ -223,8 +234,8 @@ class Sampler:
         """Sleep until then, sending what waits; an End when there is a reason to stop. A word ends the sleep, too."""
         outbox = self._outbox
         soon = self._paused_since_ns is None and until_ns - time.monotonic_ns() <= HOLD_NS
-        cpus, busy = len(os.sched_getaffinity(0)), sum(watched.busy_cpus for watched in self._watched.values())
-        outbox.holds = soon and self._reader.pauses and cpus > 1 and cpus - busy < SPARE_CPUS
+        cpus = len(os.sched_getaffinity(0))
+        outbox.holds = soon and self._reader.pauses and cpus > 1 and cpus - self._busy_cpus < SPARE_CPUS
         while True:
             left_ns = until_ns - time.monotonic_ns()
             writers = [outbox.fd] if outbox.waiting_bytes and not outbox.holds else []
@@ -241,6 +252,11 @@ class Sampler:
                 return End(time.monotonic_ns(), "target exited")
             if left_ns <= 0 or heard:
                 return None
+
+    @property
+    def _busy_cpus(self) -> float:
+        """How many CPUs the tree keeps busy."""
+        return sum(watched.busy_cpus for watched in self._watched.values())
 
     def _look_around(self) -> None:
         """Tell what has changed about the worth of the numbers."""
@@ -333,7 +349,8 @@ class Sampler:
         shared, excess_bytes = shared_pages(outcomes)
         windows = [w for of_one in zip(round_, outcomes, shared, strict=True) if (w := self._window_of(*of_one))]
         budgeted_ns = self._pace.budgeted_ns
-        if why := self._pace.note(held_ns(windows, together=self._options.together) or 0):
+        loss = self._pace.note(windows, held_ns(windows, together=self._options.together) or 0, self._busy_cpus)
+        if why := self._pace.warning():
             self._event("warning", why)
         if not windows:
             raise ProcessLookupError("every process of the tree ended")
@@ -357,6 +374,8 @@ class Sampler:
                     excess_bytes if len(windows) == sum(one is not None for one in shared) else None,
                     budgeted_ns,
                     self._pace.budgeted_ns,
+                    loss.lost_ns,
+                    loss.set_again_ns,
                 )
             )
             self._sample += 1

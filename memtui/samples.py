@@ -206,6 +206,8 @@ class Window:
     Attributes:
         budgeted_ns: what a budget made of the interval asked for; None where there is no budget.
         next_ns: what it makes of it after this window.
+        lost_ns: about how much time the tree lost by this window (``memtui.target_loss``); None: not known.
+        set_again_ns: part of it: accessed bits that were set again.
         gaps: processes of the tree that were born or ended inside this window, so that part of it is missing.
         disturbed: who else cleared accessed bits in this window, or moved pages; empty when nobody is known to.
         shared_excess_bytes: what the sum over the processes counts too much, because several touched the same page
@@ -223,6 +225,8 @@ class Window:
     shared_excess_bytes: int | None = None
     budgeted_ns: int | None = None
     next_ns: int | None = None
+    lost_ns: int | None = None
+    set_again_ns: int | None = None
 
 
 def held_ns(processes: Iterable[ProcessWindow], *, together: bool) -> int | None:

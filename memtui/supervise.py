@@ -71,10 +71,13 @@ class Supervisor:
                     "progress": observation.progress,
                     "log": str(observation.log or ""),
                     "interval_ns": observation.interval_ns,
+                    "max_overhead_ppm": observation.max_overhead_ppm,
                     "paused": observation.paused,
                 }
             case "interval":
                 observation.set_interval(fields["interval_ns"])
+            case "budget":
+                observation.set_budget(fields["ppm"] or None)
             case "pause" | "resume":
                 observation.pause(word == "pause")
             case "signal":

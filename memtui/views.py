@@ -131,8 +131,9 @@ class HeaderView:
     true_s: float | None = None
     paused_s: float | None = None
     own_cpu: float | None = None  # fraction of one core that watching costs
+    lost: float | None = None  # share of its time that the target loses by being watched, an estimate
     budgeted_s: float | None = None  # what a budget made of the interval that was asked for
-    spent: float | None = None  # paused time, CPU of sampler and recorder: the share of the time that a budget bounds
+    spent: float | None = None  # the share of the time that a budget bounds: what is lost, or memtui's CPU time
     budget: float | None = None  # that share at most
     wait_s: int | None = None  # until the next window that the budget allows
     rearm: str = ""

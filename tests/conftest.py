@@ -6,7 +6,11 @@ another (they wait for most of their time); all others, and those that train or 
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import types
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -15,6 +19,8 @@ from hypothesis import settings
 settings.register_profile("memtui", deadline=None)
 settings.load_profile("memtui")
 
+# Windows come at --interval in tests, as most of them are about windows and not about how many there are.
+NO_BUDGET = 'max-overhead = "none"\n'
 LANES = ("processes", "others", "screens")
 # What a test module that starts processes imports, or takes something from.
 _PROCESSES = {"subprocess", "signal", "pty", "tests.live", "tests.pagetable_targets", "tests.terminals", "tests.users"}
@@ -46,6 +52,26 @@ def _lane(module: pytest.Module | None) -> str:
         if origin in _PROCESSES or str(origin).startswith("memtui.probes.pages"):
             return "processes"
     return "screens" if module.path.name.startswith(_SCREENS) else "others"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_budget_by_default():
+    """Every memtui that a test starts reads a config file without a budget, also one that is another user's."""
+    folder = Path(tempfile.mkdtemp(prefix="memtui-config-"))
+    (folder / "memtui").mkdir()
+    (folder / "memtui" / "config.toml").write_text(NO_BUDGET)
+    for path in (folder, folder / "memtui"):
+        path.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(folder))
+        yield
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def default_options(monkeypatch):
+    """Memtui without any config file, as somebody has it who just installed it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", os.devnull)
 
 
 @pytest.fixture

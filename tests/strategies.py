@@ -61,6 +61,8 @@ WINDOWS = st.builds(
     shared_excess_bytes=MAYBE_BYTES,
     budgeted_ns=MAYBE_NS,
     next_ns=MAYBE_NS,
+    lost_ns=MAYBE_NS,
+    set_again_ns=MAYBE_NS,
 )
 READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
 HELD = st.builds(GpuMemory, NS, NS, st.none() | BYTES, TEXT, TEXT)

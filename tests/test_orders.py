@@ -176,6 +176,16 @@ def test_the_recorders_cpu_time_is_heard():
     assert wishes.recorder_cpu_ns == 123_456_789
 
 
+def test_another_budget_is_heard():
+    wishes = Wishes(GOOD.options.interval_ns, 10_000)
+    wishes.hear(orders.budget_word(50_000))
+    assert wishes.max_overhead_ppm == 50_000
+    wishes.hear(orders.budget_word(None))
+    assert wishes.max_overhead_ppm is None
+    wishes.hear(b"budget 1000001\n")
+    assert (wishes.max_overhead_ppm, wishes.stop) == (None, True)
+
+
 @given(st.binary(min_size=1, max_size=80))
 def test_whatever_is_heard_keeps_the_interval_in_range(words):
     wishes = Wishes(GOOD.options.interval_ns)

@@ -56,6 +56,22 @@ async def test_another_interval_and_one_that_cannot_be():
         await d.until(lambda: not d.screen.prompt.active)
 
 
+@pytest.mark.parametrize(("words", "ppm"), [("5%", 50_000), ("0.5 %", 5_000), ("none", 0)])
+async def test_another_budget(words, ppm):
+    recording = Recording()
+    async with running(live=True, order=recording) as d:
+        await d.press("i", *("space" if c == " " else "percent_sign" if c == "%" else c for c in words), "enter")
+        await d.until(lambda: recording.orders == [("budget", {"ppm": ppm})])
+
+
+async def test_a_budget_that_cannot_be():
+    recording = Recording()
+    async with running(live=True, order=recording) as d:
+        await d.press("i", *"500", "percent_sign", "enter")
+        await d.until(lambda: "a budget of 0.01% to 100%, or none" in d.text)
+        assert recording.orders == []
+
+
 async def test_an_empty_mark_is_none():
     recording = Recording()
     async with running(live=True, order=recording) as d:
@@ -130,11 +146,12 @@ def test_a_real_recording_takes_them(tmp_path, monkeypatch):
                 terminal.read(10, until=f" {label} ")
                 terminal.send(f"{words}\r")
                 terminal.read(10, until="space pause")
-            terminal.read(10, until="0.02→")
+            terminal.send("v")
+            terminal.read(10, until="asked 0.02 s")
             terminal.send("x")
             terminal.read(10, until="sampling is paused")
             terminal.send("x")
-            terminal.read(10, until="0.02→")
+            terminal.read(10, until="asked 0.02 s")
             terminal.send("q")
             assert terminal.process.wait(20) == 0
         finally:

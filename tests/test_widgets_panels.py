@@ -370,7 +370,7 @@ async def test_details_say_how_it_is_measured_and_what_that_costs(width):
         "interval asked 0.20 s, budgeted 1007.40 s, true 1007.43 s",
         "stopped  3.1 ms a window",
         "self  0.8 % of one core",
-        "paused + CPU 0.8 % of 1 %",
+        "budget 0.8 % of 1 %",
         "given back up to 3.00 MiB",
     ):
         assert words in text
@@ -378,7 +378,7 @@ async def test_details_say_how_it_is_measured_and_what_that_costs(width):
 
 async def test_details_that_are_not_known_are_said_to_be():
     text = await drawn(DetailLines(HeaderView()), 120, detail_rows(120))
-    assert "interval n/a   stopped n/a   self n/a   paused + CPU no budget   given back n/a" in text
+    assert "interval n/a   stopped n/a   self n/a   budget none   given back n/a" in text
 
 
 SAID = in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09))

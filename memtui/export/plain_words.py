@@ -42,6 +42,7 @@ def _figures(report: dict[str, Any]) -> Figures:
         resident_bytes=held["resident_bytes"],
         reuse_bytes=None if p95 is None else (p95["lower"], p95["upper"]),
         paused_fraction=cost["paused_fraction"],
+        lost_fraction=cost["lost_fraction"],
         own_cpu=cost["self_cpu_fraction"],
         touched_fraction=held["fraction"],
         resident=held["of"],

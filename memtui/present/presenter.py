@@ -19,6 +19,7 @@ from memtui.analysis.given_back import given_back_bytes
 from memtui.analysis.lean import median
 from memtui.analysis.resident import RSS, resident
 from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.analysis.target_loss import recent_loss
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.budget import allowed, seconds
 from memtui.choices import tracker_label
@@ -338,6 +339,7 @@ class Presenter:
             own_cpu=self._own_cost(at),
             given_back_bytes=self._given_back(at),
         )
+        view = replace(view, lost=self._lost(at))
         if share := allowed(hello.options.max_overhead_ppm):
             return self._with_budget(view, at, share)
         return replace(view, warnings=self._pause_warning(at))
@@ -372,6 +374,20 @@ class Presenter:
         samples = self.reader.samples
         return sum(float(c[at]) - float(c[first]) for c in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
 
+    def _lost(self, at: int) -> float | None:
+        """The share of its time that the target loses by being watched, over the last windows."""
+        samples = self.reader.samples
+        first = self._costs_from(at)
+        next_ns = float(samples.next_ns[at])
+        if np.isnan(next_ns):
+            next_ns = float(samples.asked_ns[at])
+        return recent_loss(samples.lost_ns[first : at + 1], samples.end_ns[first : at + 1], next_ns)
+
+    def _costs_from(self, at: int) -> int:
+        """The first of the windows over which costs are averaged."""
+        end_ns = self.reader.samples.end_ns
+        return max(0, min(int(np.searchsorted(end_ns, end_ns[at] - COST_WINDOW_NS)), at - COST_WINDOWS))
+
     def _with_budget(self, view: HeaderView, at: int, most: float) -> HeaderView:
         """What a budget makes of the interval, and what was spent of it over the last windows."""
         samples = self.reader.samples
@@ -381,12 +397,14 @@ class Presenter:
             wait_s = (float(samples.end_ns[at] + samples.next_ns[at]) - time.monotonic_ns()) / 1e9
             if wait_s > NOTABLE_WAIT_S:  # the clock of this machine: it is live
                 view = replace(view, wait_s=round(wait_s))
-        first = max(
-            0, min(int(np.searchsorted(samples.end_ns, samples.end_ns[at] - COST_WINDOW_NS)), at - COST_WINDOWS)
-        )
+        first = self._costs_from(at)
         if first >= at:
             return view
-        cost = self._cpu_ns(first, at) + float(np.nansum(samples.paused_ns[first + 1 : at + 1]))
+        lost_ns, cpu_ns = samples.lost_ns[first + 1 : at + 1], self._cpu_ns(first, at)
+        if np.isnan(lost_ns).any():  # a session of a format before 10 kept the sum below its budget
+            cost = cpu_ns + float(np.nansum(samples.paused_ns[first + 1 : at + 1]))
+        else:
+            cost = max(float(lost_ns.sum()), cpu_ns)
         spent = cost / float(samples.end_ns[at] - samples.end_ns[first])
         true_s = float(samples.end_ns[at] - samples.end_ns[at - 1]) / 1e9  # of the window that the budgeted one is of
         view = replace(view, spent=spent, true_s=true_s)

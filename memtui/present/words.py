@@ -10,6 +10,7 @@ import numpy as np
 
 from memtui.analysis.lean import median
 from memtui.analysis.resident import resident, touched_fraction
+from memtui.analysis.target_loss import lost_fraction
 from memtui.in_words import Figures, in_words
 from memtui.samples import Process
 from memtui.views import WordsView
@@ -47,6 +48,7 @@ def figures_until(samples: Any, at: int, processes: Iterable[Process]) -> Figure
         wss_max_bytes=float(wss.max()) if len(wss) else None,
         resident_bytes=resident_bytes,
         paused_fraction=float(paused.sum() / span_ns) if len(paused) and apart_ns > 0 else None,
+        lost_fraction=lost_fraction(samples.lost_ns[upto], span_ns) if apart_ns > 0 else None,
         own_cpu=cpu_ns / apart_ns if apart_ns > 0 else None,
         touched_fraction=fraction,
         resident=held.name,

@@ -141,7 +141,7 @@ Pictures
 REST = """\
 Recording                               of the recording itself, while it runs, whoever else looks at it
   M             put a mark on the time axis, with a text
-  i             another interval from the next window on: 0.5, 50ms
+  i             another interval from the next window on: 0.5, 50ms; or another budget: 5%, none
   x             leave the target alone: nothing is sampled until x is pressed again
   v             how it is measured and what that costs, below the first line, and away again
 
@@ -165,7 +165,8 @@ Words
   median, max   of what is in sight of the graph; those of the whole session are in memtui report
   in words      what the lines below the first one say is of all windows from the begin to the cursor
   interval      asked for, what a budget makes of it (--max-overhead), and the true one: what reading takes comes on top
-  paused + CPU  what the budget bounds: share of the time the target is held, plus CPU of sampler and recorder;
+  slows it by   what the target loses, an estimate: it is held, sets accessed bits again, and shares its CPUs
+  budget        bounds that share, and the share of a CPU that memtui takes (i: another one, 5% or none);
                 next window in: when it allows another one
   given back    pages that were touched and given back within the window are not in its working set: at most so much
   rearm         how the marks of touched pages are cleared for the next window

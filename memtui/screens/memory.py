@@ -16,14 +16,14 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
-from memtui.choices import INTERVAL_NS, MARK_CHARACTERS
+from memtui.choices import INTERVAL_NS, MARK_CHARACTERS, MAX_OVERHEAD_PPM
 from memtui.errors import UserError
 from memtui.present import Presenter, Room, SessionLike
 from memtui.screens.arrange import PANELS, Arrangement, arrange, too_small, word_rows
 from memtui.screens.feed import Action, Feed
 from memtui.screens.keys import KEYS
 from memtui.screens.prompt import Prompt
-from memtui.units import parse_interval_ns
+from memtui.units import parse_budget_ppm, parse_interval_ns
 from memtui.views import HeaderView, MemoryView, State
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
@@ -518,7 +518,7 @@ class MemoryScreen(Screen[None]):
         self._ask_recording("mark", "mark this moment", "its text")
 
     def action_interval(self) -> None:
-        self._ask_recording("interval", "interval", "seconds: 0.5, 50ms")
+        self._ask_recording("interval", "interval or budget", "seconds: 0.5, 50ms; per cent of its time: 5%, none")
 
     def _ask_recording(self, kind: str, label: str, hint: str) -> None:
         if self._order is None:
@@ -599,10 +599,14 @@ class MemoryScreen(Screen[None]):
             fields: dict[str, Any] = {"text": words.strip()[:MARK_CHARACTERS]}
             why = "" if fields["text"] else "a mark has a text"
         else:
+            fields, why = {}, ""
             try:
-                fields, why = {"interval_ns": parse_interval_ns(words, INTERVAL_NS)}, ""
+                if words.strip() == "none" or "%" in words:
+                    kind, fields = "budget", {"ppm": parse_budget_ppm(words, MAX_OVERHEAD_PPM) or 0}
+                else:
+                    fields = {"interval_ns": parse_interval_ns(words, INTERVAL_NS)}
             except ValueError as error:
-                fields, why = {}, str(error)
+                why = str(error)
         self._answered(why)
 
         async def order() -> None:

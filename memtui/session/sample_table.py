@@ -23,6 +23,8 @@ MAYBE = (
     "processes",
     "pss_bytes",
     "pss_ns",
+    "lost_ns",
+    "set_again_ns",
 )
 TEXTS = ("disturbed", "status", "reason")
 
@@ -50,6 +52,8 @@ class SampleTable:
     processes: NDArray[np.float64]  # how many; not known in old sessions
     pss_bytes: NDArray[np.float64]
     pss_ns: NDArray[np.float64]  # when it was read
+    lost_ns: NDArray[np.float64]
+    set_again_ns: NDArray[np.float64]
     disturbed: Sequence[str]
     status: Sequence[str]
     reason: Sequence[str]

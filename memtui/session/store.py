@@ -28,7 +28,10 @@ _TABLES_SINCE = {  # by format: what the one before it had not
     10: frozenset(("vma_state",)),
 }
 _COLUMNS_SINCE = {  # likewise: columns, and what a question has in their place
-    10: {"processes": "NULL", "pss_bytes": "NULL", "pss_ns": "NULL", "pss_reason": "''"},
+    10: {
+        **dict.fromkeys(("processes", "pss_bytes", "pss_ns", "lost_ns", "set_again_ns"), "NULL"),
+        "pss_reason": "''",
+    },
 }
 OLDEST_VERSION = 6  # of those that are read; what such a file has no table for, it knows nothing of
 SQLITE_MAGIC = b"SQLite format 3\0"

@@ -103,7 +103,10 @@ class HeaderLine(Painted):
         How it is measured, and the single costs, are the details' (``widgets.plain_lines``).
         """
         view, look = self.view, self.look
-        words = [(1, f"next window in {view.wait_s} s" if view.wait_s is not None else "")]
+        words = [
+            (1, f"slows it by about {text.percent(view.lost)}" if view.lost is not None else ""),
+            (2, f"next window in {view.wait_s} s" if view.wait_s is not None else ""),
+        ]
         words = [(rank, word) for rank, word in words if word]
         warning = next((w for w in view.warnings if text.width(w) <= room), "")
         room -= text.width(warning) + 3 * bool(warning)

@@ -50,7 +50,7 @@ def details(view: HeaderView) -> list[tuple[str, str]]:
         if seconds is not None
     ]
     spent = "n/a" if view.spent is None else text.percent(view.spent)
-    budget = "no budget" if view.budget is None else f"{spent} of {view.budget * 100:g} %"
+    budget = "none" if view.budget is None else f"{spent} of {view.budget * 100:g} %"
     return [
         ("tracker", view.tracker or "n/a"),
         ("flush", view.flush or "n/a"),
@@ -58,6 +58,6 @@ def details(view: HeaderView) -> list[tuple[str, str]]:
         ("interval", ", ".join(interval) or "n/a"),
         ("stopped", f"{text.duration(view.paused_s):>7} a window" if view.paused_s is not None else "n/a"),
         ("self", f"{text.percent(view.own_cpu):>6} of one core" if view.own_cpu is not None else "n/a"),
-        ("paused + CPU", budget),
+        ("budget", budget),
         ("given back", "n/a" if view.given_back_bytes is None else f"up to {text.size(view.given_back_bytes)}"),
     ]

@@ -55,6 +55,7 @@ class PageTracker(Protocol):
     wss: Capability  # not ok: this tracker knows no working set (rss), and why
     pages: Capability  # not ok: it knows no single pages, and why
     pauses: bool  # reading needs the target to stand still, where it may be paused
+    clears: bool  # it clears accessed bits, which the target's processors have to set again
     reads_running: bool  # it reads a process all the same that may not be paused (yama, a debugger), and says so
 
     def notice(self) -> str:

@@ -59,7 +59,7 @@ class DamonTracker:
     rearm = OFF
     wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker")
     reads_running = True
-    pauses = False
+    pauses = clears = False  # the kernel clears some hundred bits a window
 
     def __init__(self, flush: str = "auto") -> None:
         """Take the interface.

@@ -111,7 +111,7 @@ class IdleTracker:
     name = NAME
     rearm = WORKING_SET
     wss, pages = Capability("wss", True), Capability("pages", True)
-    pauses = True
+    pauses = clears = True
     reads_running = False  # page frames change their place under a running process
 
     def __init__(self, flush: str = "auto") -> None:

@@ -61,7 +61,7 @@ class PageTableTracker:
 
     name = NAME
     wss, pages = Capability("wss", True), Capability("pages", True)
-    pauses = True
+    pauses = clears = True
     reads_running = False
 
     def __init__(

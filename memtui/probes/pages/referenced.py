@@ -56,7 +56,7 @@ class ReferencedTracker:
     name = NAME
     rearm = FULL
     wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker (root)")
-    pauses = True
+    pauses = clears = True
     reads_running = True  # a pause makes it exact; where that is refused, it reads all the same and says so
 
     def __init__(self, flush: str = "auto") -> None:

@@ -13,7 +13,7 @@ class RssTracker:
 
     name = "rss"
     flush = rearm = "off"
-    pauses = reads_running = False
+    pauses = clears = reads_running = False
 
     def __init__(self, remedy: str = "") -> None:
         self.wss = Capability("wss", False, REASON, remedy)
