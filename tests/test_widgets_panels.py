@@ -57,7 +57,7 @@ def graph(*, wss=(100, 50, 75, 100), rss=1024, note="", follow=True) -> GraphVie
     return GraphView(
         TimeAxis(0, 0, 60 * S, 30 * S, follow),
         ends - 15 * S, ends, values, np.full(4, rss * float(MIB)),
-        100 * MIB, 87.5 * MIB, 100 * MIB, rss * MIB, note,
+        100 * MIB, 87.5 * MIB, 100 * MIB, rss * MIB, note=note,
     )  # fmt: skip
 
 
@@ -381,7 +381,7 @@ async def test_details_that_are_not_known_are_said_to_be():
     assert "interval n/a   stopped n/a   self n/a   budget none   given back n/a" in text
 
 
-SAID = in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09))
+SAID = in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09, 0.127))
 
 
 async def test_as_many_sentences_as_have_room_are_said_and_none_is_cut():
