@@ -125,6 +125,49 @@ def test_a_counter_that_was_not_read_long_enough_says_so():
     assert (found.energy_j, found.reason) == (None, "the energy counter was not read until its next step")
 
 
+def test_a_reset_right_at_either_end_of_the_window_is_seen_and_one_after_it_is_not():
+    t = np.arange(6) * NS
+    for falls, known in ((2, False), (3, False), (4, True)):
+        e = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 2.5]) + 10
+        e[falls:] -= 5
+        found = from_counter(t, e, NS, 3 * NS)
+        assert (found.energy_j is not None) == known, falls
+        assert found.reason == ("" if known else "the energy counter went back: it was reset")
+
+
+def test_steps_of_less_than_a_joule_are_no_reset():
+    t, e = np.arange(6) * NS, np.arange(6) * 0.25
+    assert from_counter(t, e, NS, 3 * NS) == Energy(NS, 3 * NS, 0.5, steps=2)
+
+
+def test_a_counter_or_a_sensor_of_no_power_does_not_work():
+    """Below the watt it may be right: a small board that sleeps."""
+    t = np.arange(6) * NS
+    for watts, works in ((0.0, False), (-1.0, False), (0.5, True), (1.0, True)):
+        found = from_power(t, np.full(6, watts), NS, 3 * NS)
+        assert found.energy_j == (2 * watts if works else None)
+        assert found.reason == ("" if works else "no energy was drawn: the sensor does not work")
+        assert (found.begin_ns, found.end_ns) == (NS, 3 * NS)
+
+
+def test_the_time_between_steps_needs_two_of_them():
+    for count, tick in ((1, None), (2, None), (3, 1e9), (4, 1e9)):
+        assert tick_ns(np.arange(count) * NS, np.arange(count) * 2.0) == tick
+    assert tick_ns([0, NS, 3 * NS], [1.0, 2.0, 2.5]) == 2e9
+
+
+def test_readings_may_be_plain_lists():
+    """Of any numbers: times are 64-bit integers, so that of long after the epoch no ns is lost, and values floats."""
+    at = 1_790_000_000_000_000_001
+    times, values = edges([at, at + 1, at + 3], [1, 2, 3])
+    assert (times.dtype, values.dtype) == (np.int64, np.float64)
+    assert times.tolist() == [at + 1, at + 3]
+    assert edges(np.array([0.0, 1.0]), [0, 1])[0].dtype == np.int64
+    found = from_power([0, NS, 2 * NS], [True, 2, None], 0, 2 * NS)
+    assert (found.energy_j, found.steps) == (3.5, 2)
+    assert from_power(np.array([0.5, 1.5]), [1.0, 1.0], 1, 2).steps == 1, "whole nanoseconds"
+
+
 def test_a_window_between_two_steps_of_the_counter_has_no_energy():
     """Both borders would be moved to the same step, and no time lies between it and itself."""
     t, e = np.array([0, 100, 200, 300]) * MS, np.array([0.0, 10.0, 20.0, 30.0])
@@ -161,6 +204,9 @@ def test_more_than_the_board_can_draw_is_no_measurement():
     t, e = polled(Load("plateau", watts=500), 0.05, 0, 3)
     assert from_counter(t, e, NS, 2 * NS, limit_w=450).energy_j is not None
     assert from_counter(t, e, NS, 2 * NS, limit_w=400).reason == "500 W is more than a limit of 400 W lets"
+    t = np.arange(4) * NS
+    for limit_w, known in ((100.0, True), (99.9, False), (None, True)):
+        assert (from_power(t, np.full(4, 120.0), NS, 2 * NS, limit_w).energy_j is not None) == known
 
 
 @pytest.mark.parametrize(
