@@ -112,9 +112,9 @@ def main(words: list[str]) -> int:
         if (found := _found(stage, module, listed.get("equal", []))) is not None:
             results.append(found)
             print(found.line(), flush=True)
-    text = "".join(f"{diff.strip()}\n# {name}\n\n" for found in results for name, diff in found.survivors.items())
-    (RESULTS / "survivors.txt").write_text(text)
-    print(f"survivors are in {RESULTS.relative_to(ROOT)}/survivors.txt")
+            text = "".join(f"# {name}\n{diff.strip()}\n\n" for name, diff in found.survivors.items())
+            (stage / "survivors.txt").write_text(text)
+    print(f"survivors are in {RESULTS.relative_to(ROOT)}/*/survivors.txt")
     return int(any(found.killed < NEEDED * found.judged for found in results))
 
 
