@@ -9,15 +9,21 @@ from typing import Any
 from textual import events
 from textual.message import Message
 
+from memtui.shorten import share_room
 from memtui.widgets import text
-from memtui.widgets.lazy_rows import place_of
+from memtui.widgets.lazy_rows import LazyRows, place_of
 from memtui.widgets.raster import Line
 from memtui.widgets.rows import RowPanel
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``cells`` 0: what the others leave, up to ``most``. Columns of a higher rank give way first; 1 stays."""
+    """Columns of a higher rank give way first; 1 stays.
+
+    ``cells`` of a column of figures (``right``) are what it has. One of words has as many where there is room, more
+    where its words need more, and less where others need the room more; 0: what the others leave, up to ``most``
+    where its words do not need more.
+    """
 
     name: str
     cells: int
@@ -57,6 +63,8 @@ class Listing(RowPanel):
 
     def __init__(self, view: ListingView, **options: Any) -> None:
         super().__init__(view, **options)
+        self._columns: tuple[Column, ...] = ()
+        self._needs: list[int] = []  # cells of each column so far: a width that follows what is in sight would jump
         self._hidden: Hashable = None  # the row that was selected until a typed text hid it, and is when it is back
 
     @property
@@ -109,21 +117,42 @@ class Listing(RowPanel):
         seen = max(1, height - 1)
         self.top = max(0, min(self.top, self._place, len(view.rows) - seen))
         self.top = max(self.top, self._place - seen + 1)
-        places = self._places(width)
+        shown = list(view.rows[self.top : self.top + seen])
+        # A name is compared with all others, not only with those in sight, where that costs little.
+        few = not isinstance(view.rows, LazyRows) and len(view.rows) <= text.COMPARED
+        several = list(view.rows) if few else shown
+        first = 0 if several is shown else self.top
+        words = [[text.clean(row.cells[i]) for row in several] for i in range(len(view.columns))]
+        places = self._places(width, words)
         lines: list[Line] = [[(" ", look["dim"]), *((self._cell(c.name, c, n), look["dim"]) for _, c, n in places)]]
-        for row in view.rows[self.top : self.top + seen]:
+        cut = [words[i] if c.right else text.shortened(words[i], n - 2) for i, c, n in places]
+        for at, row in enumerate(shown, first):
             style = look["selected"] if self.chosen and row.key == self.selected else look[row.role]
-            cells = (self._cell(text.clean(row.cells[i]), c, n) for i, c, n in places)
+            cells = (self._cell(column[at], c, n) for column, (_, c, n) in zip(cut, places, strict=True))
             lines.append([(" ", style), *((cell, style) for cell in cells)])
         return lines
 
-    def _places(self, width: int) -> list[tuple[int, Column, int]]:
-        """(index, column, cells) of the columns that have room."""
+    def _places(self, width: int, words: list[list[str]]) -> list[tuple[int, Column, int]]:
+        """(index, column, cells) of the columns that have room: those of words share by need what figures leave."""
+        if self._columns != self.view.columns:
+            self._columns, self._needs = self.view.columns, [text.width(c.name) for c in self.view.columns]
+        self._needs = [
+            max([need, *map(text.width, column)]) for need, column in zip(self._needs, words, strict=True)
+        ]  # fmt: skip
         columns = list(enumerate(self.view.columns))
         while sum(c.cells or 16 for _, c in columns) + 1 > width and any(c.rank > 1 for _, c in columns):
             columns.remove(max(columns, key=lambda column: column[1].rank))
-        rest = max(4, width - 1 - sum(c.cells for _, c in columns))
-        return [(i, c, c.cells or min(rest, c.most or rest)) for i, c in columns]
+        room = width - 1 - sum(c.cells for _, c in columns if c.right)
+        flexible = {i: c for i, c in columns if not c.right}
+        needs = [self._needs[i] + 2 for i in flexible]
+        wishes = [max(c.cells, need) for c, need in zip(flexible.values(), needs, strict=True)]
+        shares = wishes if sum(wishes) <= room else share_room(needs, room)
+        cells = dict(zip(flexible, shares, strict=True))
+        if spare := room - sum(shares):
+            at = next((i for i, c in flexible.items() if not c.cells), -1)
+            if at >= 0:
+                cells[at] = max(cells[at], min(cells[at] + spare, flexible[at].most or width))
+        return [(i, c, cells.get(i, c.cells)) for i, c in columns]
 
     @staticmethod
     def _cell(words: str, column: Column, cells: int) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from rich.cells import cell_len, set_cell_size
 
 from memtui.foreign import visible as clean
+from memtui.shorten import shorten
 from memtui.units import (
     change,
     clock,
@@ -22,9 +26,27 @@ from memtui.units import (
 )
 
 __all__ = [
-    "change", "clean", "clock", "duration", "energy", "energy_column", "fit", "percent", "power", "power_column",
-    "sentence", "short_power", "short_size", "size", "size_column", "span", "width",
+    "change",
+    "clean",
+    "clock",
+    "duration",
+    "energy",
+    "energy_column",
+    "fit",
+    "percent",
+    "power",
+    "power_column",
+    "sentence",
+    "short_power",
+    "short_size",
+    "shortened",
+    "size",
+    "size_column",
+    "span",
+    "width",
 ]  # fmt: skip
+
+COMPARED = 400  # rows of a table whose names are compared with each other, in sight or not
 
 
 def width(text: str) -> int:
@@ -58,3 +80,22 @@ def fit(text: str, cells: int, *, right: bool = False) -> str:
             break
         end = char + end
     return set_cell_size(set_cell_size(text, head) + "…" + end, cells)
+
+
+def shortened(names: list[str], cells: int) -> list[str]:
+    """Names of a column cut so that what differs between them stays, as do blanks that say how deep one lies."""
+    if not any(name.startswith(" ") for name in names):
+        return shorten(names, cells)
+    out, depths = list(names), [len(name) - len(name.lstrip(" ")) for name in names]
+    for depth in set(depths):
+        at = [n for n, deep in enumerate(depths) if deep == depth]
+        for n, name in zip(at, shorten([names[n][depth:] for n in at], cells - depth), strict=True):
+            out[n] = " " * depth + name
+    return out
+
+
+def in_column(rows: Sequence[Any], first: int, last: int, name: Callable[[Any], str], cells: int) -> list[str]:
+    """The names of some rows of a table, each as wide as its column and different from all other rows' names."""
+    some = (0, len(rows)) if len(rows) <= COMPARED else (first, last)
+    short = shortened([clean(name(row)) for row in rows[some[0] : some[1]]], cells)
+    return [fit(one, cells) for one in short[first - some[0] : last - some[0]]]
