@@ -297,11 +297,13 @@ def _calibrate(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     import json
+    import shutil
 
-    from memtui.recordings import describe, format_table
+    from memtui.recordings import NO_LIMIT, describe, format_table
 
     found = describe(_recordings())
-    print(json.dumps(found, indent=2) if args.json else format_table(found))
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else NO_LIMIT
+    print(json.dumps(found, indent=2) if args.json else format_table(found, room))
     return 0
 
 

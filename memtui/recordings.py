@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from memtui.errors import UserError
-from memtui.foreign import short_command, visible
+from memtui.foreign import program_first, visible
 from memtui.remote import ask
 from memtui.running import Running
+from memtui.shorten import text_table
 from memtui.units import clock, size
 
-_COMMAND_CELLS = 40
+NO_LIMIT = 1 << 16  # cells of a line that goes to no terminal
 
 
 def describe(found: Sequence[Running]) -> list[dict[str, Any]]:
@@ -47,17 +48,22 @@ def _describe(running: Running) -> dict[str, Any]:
     }
 
 
-def format_table(found: Sequence[dict[str, Any]]) -> str:
-    """A line for each, or one line that says that there is none."""
+def format_table(found: Sequence[dict[str, Any]], room: int = NO_LIMIT) -> str:
+    """A line for each, or one line that says that there is none; commands share what ``room`` cells a line leave."""
     if not found:
         return "no recording of yours runs; memtui attach PID begins one"
-    lines = [f"{'ID':<5} {'PID':>7} {'for':>9} {'samples':>8} {'WSS':>8}  {'command':<{_COMMAND_CELLS}}  session"]
+    rows = [("ID", "PID", "for", "samples", "WSS", "command", "session", "")]
     for one in found:
-        samples = "n/a" if one["samples"] is None else str(one["samples"])
-        command = short_command(one["command"], _COMMAND_CELLS)
-        note = f"  ({one['reason']})" if one["reason"] else "  (sampling is paused)" if one["paused"] else ""
-        lines.append(
-            f"{one['id']:<5} {one['pid']:>7} {clock(one['duration_s']):>9} {samples:>8} {size(one['wss_bytes']):>8}  "
-            f"{command:<{_COMMAND_CELLS}}  {one['session']}{note}"
+        rows.append(
+            (
+                str(one["id"]),
+                str(one["pid"]),
+                clock(one["duration_s"]),
+                "n/a" if one["samples"] is None else str(one["samples"]),
+                size(one["wss_bytes"]),
+                visible(program_first(one["command"])),
+                visible(one["session"]),
+                visible(f"({one['reason']})" if one["reason"] else "(sampling is paused)" if one["paused"] else ""),
+            )
         )
-    return "\n".join(map(visible, lines))
+    return "\n".join(text_table(rows, room, right=(1, 2, 3, 4), whole=(0, 6, 7)))

@@ -48,23 +48,24 @@ def share_room(needs: Sequence[int], room: int, least: int = LEAST) -> list[int]
     return shares
 
 
-def text_table(rows: Sequence[Sequence[str]], room: int, right: Collection[int] = ()) -> list[str]:
+def text_table(
+    rows: Sequence[Sequence[str]], room: int, *, right: Collection[int] = (), whole: Collection[int] = ()
+) -> list[str]:
     """Return the lines of a table of text, two blanks between its columns; the first row is its head.
 
-    ``right``: columns of figures, which are never cut. The others share what those leave.
+    ``right``: columns of figures; they and those in ``whole`` are never cut. The others share what these leave, and get
+    ``LEAST`` cells each even where that is more than ``room``.
     """
     columns = [list(column) for column in zip(*rows, strict=True)]
     needs = [max(map(width, column), default=0) for column in columns]
-    words = [at for at in range(len(columns)) if at not in right]
-    left = room - _GAP * max(len(columns) - 1, 0) - sum(needs[at] for at in right)
+    words = [at for at in range(len(columns)) if at not in right and at not in whole]
+    left = room - _GAP * max(len(columns) - 1, 0) - sum(need for at, need in enumerate(needs) if at not in words)
     for at, cells in zip(words, share_room([needs[at] for at in words], left), strict=True):
         columns[at], needs[at] = shorten(columns[at], cells), cells
     return [
-        (" " * _GAP)
-        .join(_padded(cell, needs[at], right=at in right) for at, cell in enumerate(row))
-        .rstrip()
+        (" " * _GAP).join(_padded(cell, needs[at], right=at in right) for at, cell in enumerate(row)).rstrip()
         for row in zip(*columns, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _padded(text: str, cells: int, *, right: bool) -> str:

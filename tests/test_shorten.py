@@ -104,9 +104,11 @@ def test_a_table_of_text_keeps_to_its_room_and_its_figures():
         for n in range(3)
     ]
     wide, narrow = text_table(rows, 200, right=(0, 1)), text_table(rows, 60, right=(0, 1))
+    sessions = text_table(rows, 60, right=(0, 1), whole=(3,))
     assert wide[1] == " 0     1234  python train.py --lr 0.0 --epochs 90  /root/sessions/2026-01-00.memtui"
     assert max(map(len, narrow)) <= 60
     assert all("1234" in line and f"lr 0.{n}" in line and f"-0{n}.memtui" in line for n, line in enumerate(narrow[1:]))
+    assert all(f"/root/sessions/2026-01-0{n}.memtui" in line for n, line in enumerate(sessions[1:]))
 
 
 def test_a_table_that_has_no_rows_is_empty():

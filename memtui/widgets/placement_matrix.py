@@ -94,22 +94,23 @@ class PlacementMatrix(CursorPanel):
         found = self.selected
         if found is None:
             return self.message(view.note or "no op", width, height)
-        label = max(12, min(34, max(len(row.op) for row in view.rows) + 1, width // 3))
+        most = max(len(row.cells) for row in view.rows)
+        spare = width - TIME - 2 - most * CELL  # what configurations leave, where all of them are in sight
+        label = max(12, min(max(len(row.op) for row in view.rows) + 1, max(min(34, width // 3), spare)))
         shown = max(1, (width - label - TIME - 2) // CELL)
         seen = max(1, height - 1)
         self.top = max(0, min(self.top, self.row, len(view.rows) - seen))
         self.top = max(self.top, self.row - seen + 1)
         column = min(self.column, len(found[0].cells) - 1)
-        most = max(len(row.cells) for row in view.rows)
         self.left = max(0, min(self.left, column, most - shown), column - shown + 1)
         head = "".join(f"{n:>{CELL}}" for n in range(self.left, min(most, self.left + shown)))
         lines: list[Line] = [[(f" {'op':{label}}{'all fast':>{TIME}} {head}", look["dim"])]]
-        for n in range(self.top, min(len(view.rows), self.top + seen)):
+        count = min(len(view.rows) - self.top, seen)
+        names = text.in_column(view.rows, self.top, lambda row: row.op, [label] * count)
+        for n in range(self.top, self.top + count):
             row = view.rows[n]
             style = look["selected"] if n == self.row else look["text"]
-            line: Line = [
-                (f" {text.fit(text.clean(row.op), label)}{duration_ns(row.cells[0].time_ns):>{TIME}} ", style)
-            ]
+            line: Line = [(f" {names[n - self.top]}{duration_ns(row.cells[0].time_ns):>{TIME}} ", style)]
             for at in range(self.left, min(len(row.cells), self.left + shown)):
                 here = n == self.row and at == column
                 line.append(self._cell(row.cells[at], here))

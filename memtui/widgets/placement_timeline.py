@@ -76,11 +76,14 @@ class PlacementTimeline(CursorPanel):
         self.top = max(0, min(self.top, self.row, len(view.rows) - seen))
         self.top = max(self.top, self.row - seen + 1)
         here = next(n for n, (first, last) in enumerate(columns) if first <= min(self.op, len(view.ops) - 1) <= last)
-        for n in range(self.top, min(len(view.rows), self.top + seen)):
+        count = min(len(view.rows) - self.top, seen)
+        names = text.in_column(view.rows, self.top, lambda row: row.name, [label - 8] * count)
+        for n in range(self.top, self.top + count):
             row = view.rows[n]
             chosen = n == self.row
-            name = text.fit(text.clean(row.name), label - 8)
-            line: Line = [(f"{short_size(row.size_bytes):>6} {name} ", look["selected" if chosen else "text"])]
+            line: Line = [
+                (f"{short_size(row.size_bytes):>6} {names[n - self.top]} ", look["selected" if chosen else "text"])
+            ]
             lines.append(line + self._bar(row, columns, here))
         return lines
 

@@ -57,8 +57,19 @@ class ProcessTable(RowPanel):
             words = name if name in ("role", "command") else name.rjust(cells - 2)
             words = name.rjust(4) if name in SIZES else words
             header.append((text.fit(words, cells), self.look["dim"]))
-        rows = [self._row(row, width, columns) for row in self.view.rows[self.top : self.top + self.in_sight]]
-        return [header, *rows, *([self._row(self.view.tree, width, columns)] if self.view.tree else [])]
+        shown, cells = self.view.rows[self.top : self.top + self.in_sight], columns[-1][1]
+        notes = [self._note(row, cells) for row in shown]
+        room = [cells - text.width(note) for note in notes]
+        commands = text.in_column(self.view.rows, self.top, lambda row: row.command, room)
+        rows = [self._row(row, width, columns, *said) for row, *said in zip(shown, commands, notes, strict=True)]
+        tree = self.view.tree
+        return [header, *rows, *([self._row(tree, width, columns, text.fit(tree.command, cells), "")] if tree else [])]
+
+    @staticmethod
+    def _note(row: ProcessRow, cells: int) -> str:
+        """Why there is no working set, or what is wrong with it, in half of the room for the command at most."""
+        note = f"  ({text.clean(row.reason)})" if row.reason else ""
+        return text.fit(note, min(text.width(note), cells // 2))
 
     @property
     def in_sight(self) -> int:
@@ -77,7 +88,7 @@ class ProcessTable(RowPanel):
             columns = [column for column in columns if column[0] != name]
         return [*columns, ("command", max(8, width - 2 - sum(cells for _, cells in columns)))]
 
-    def _row(self, row: ProcessRow, width: int, columns: list[tuple[str, int]]) -> Line:
+    def _row(self, row: ProcessRow, width: int, columns: list[tuple[str, int]], command: str, note: str) -> Line:
         look, chosen = self.look, row.key == self.selected
         plain = look["selected"] if chosen else look["text"]
         dim = look["selected_dim"] if chosen else look["dim"]
@@ -105,8 +116,5 @@ class ProcessTable(RowPanel):
             elif name == "role":
                 line.append((text.fit(text.clean(row.role), cells), dim))
             else:
-                note = f"  ({text.clean(row.reason)})" if row.reason and not tree else ""
-                note = text.fit(note, min(text.width(note), cells // 2)) if note else ""
-                line.append((text.fit(text.clean(row.command), cells - text.width(note)), plain))
-                line.append((note, look["warning"]))
+                line += [(command, plain), (note, look["warning"])]
         return cut(line, width)

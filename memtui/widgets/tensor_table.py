@@ -66,8 +66,13 @@ class TensorTable(RowPanel):
         columns = self._columns(width)
         spare = width - 1 - sum(cells for _, cells in columns)
         lines = [self._header(columns)]
-        for row in view.rows[self.top : self.top + height - 1]:
-            line = self._row(row, columns)
+        shown = view.rows[self.top : self.top + height - 1]
+        mark = 2 if view.by == "kind" else 0  # cells of it, before the name
+        names = text.in_column(
+            view.rows, self.top, lambda row: "" if row.rest else row.name, [columns[-1][1] - mark] * len(shown)
+        )
+        for row, name in zip(shown, names, strict=True):
+            line = self._row(row, columns, name)
             lines.append(cut(line, width) if spare < 0 else Exact([*line, (" " * spare, self.look["text"])]))
         return lines
 
@@ -99,7 +104,7 @@ class TensorTable(RowPanel):
             line.append((text.fit(words, cells), look["text"] if sorted_by else look["dim"]))
         return line
 
-    def _row(self, row: TensorRow, columns: list[Column]) -> Line:
+    def _row(self, row: TensorRow, columns: list[Column], called: str) -> Line:
         look = self.look
         chosen = row.key == self.selected
         plain = look["selected"] if chosen else look["dim" if row.rest else "text"]
@@ -128,18 +133,18 @@ class TensorTable(RowPanel):
                     kind = CATEGORIES[row.kind] if row.kind is not None else ""
                     line.append((text.fit(kind, cells), plain if chosen else self._hue(row, plain)))
                 case _:
-                    line += self._named(row, cells, plain)
+                    line += self._named(row, called, cells, plain)
         return line
 
-    def _named(self, row: TensorRow, cells: int, plain: Style) -> Line:
+    def _named(self, row: TensorRow, called: str, cells: int, plain: Style) -> Line:
         """With the mark of its kind where rows are kinds; the rest is a sentence."""
         if row.rest:
             return [(text.sentence(row.name, cells), plain)]
         if self.view.by != "kind" or row.kind is None:
-            return [(text.fit(text.clean(row.name), cells), plain)]
+            return [(text.fit(called, cells), plain)]
         mark = LETTERS[CATEGORIES[row.kind]] if by_letter(self.look) else "■"
         return [(f"{mark} ", plain if row.key == self.selected else self._hue(row, plain)),
-                (text.fit(text.clean(row.name), cells - 2), plain)]  # fmt: skip
+                (called, plain)]  # fmt: skip
 
     def _hue(self, row: TensorRow, plain: Style) -> Style:
         return number_styles(self.look)[row.kind] if row.kind is not None else plain

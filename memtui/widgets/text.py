@@ -46,6 +46,7 @@ __all__ = [
     "width",
 ]  # fmt: skip
 
+_BEFORE_NAMES = " ▶▼"
 COMPARED = 400  # rows of a table whose names are compared with each other, in sight or not
 
 
@@ -83,19 +84,20 @@ def fit(text: str, cells: int, *, right: bool = False) -> str:
 
 
 def shortened(names: list[str], cells: int) -> list[str]:
-    """Names of a column cut so that what differs between them stays, as do blanks that say how deep one lies."""
+    """Names of a column cut so that what differs between them stays, as does what says how deep one lies in a tree."""
     if not any(name.startswith(" ") for name in names):
         return shorten(names, cells)
-    out, depths = list(names), [len(name) - len(name.lstrip(" ")) for name in names]
+    out, depths = list(names), [len(name) - len(name.lstrip(_BEFORE_NAMES)) for name in names]
     for depth in set(depths):
         at = [n for n, deep in enumerate(depths) if deep == depth]
         for n, name in zip(at, shorten([names[n][depth:] for n in at], cells - depth), strict=True):
-            out[n] = " " * depth + name
+            out[n] = names[n][:depth] + name
     return out
 
 
-def in_column(rows: Sequence[Any], first: int, last: int, name: Callable[[Any], str], cells: int) -> list[str]:
-    """The names of some rows of a table, each as wide as its column and different from all other rows' names."""
-    some = (0, len(rows)) if len(rows) <= COMPARED else (first, last)
-    short = shortened([clean(name(row)) for row in rows[some[0] : some[1]]], cells)
-    return [fit(one, cells) for one in short[first - some[0] : last - some[0]]]
+def in_column(rows: Sequence[Any], first: int, name: Callable[[Any], str], cells: Sequence[int]) -> list[str]:
+    """The names of rows of a table from the first in sight on, ``cells`` for each, different from those of all rows."""
+    begin, end = (0, len(rows)) if len(rows) <= COMPARED else (first, first + len(cells))
+    names = [clean(name(row)) for row in rows[begin:end]]
+    short = {width: shortened(names, width) for width in set(cells)}
+    return [fit(short[width][first - begin + at], width) for at, width in enumerate(cells)]

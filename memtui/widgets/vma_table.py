@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.style import Style
 from textual import events
 from textual.message import Message
@@ -77,11 +79,18 @@ class VmaTable(RowPanel):
         columns = self._columns(width, any(row.pid is not None for row in view.rows))
         spare = width - 1 - sum(cells for _, cells, _ in columns)
         lines = [self._header(columns)]
-        for row in view.rows[self.top : self.top + height - 1]:
-            line = self._row(row, columns)
+        for row, name, note in self._named(columns[-1][1], view.rows[self.top : self.top + height - 1]):
+            line = self._row(row, columns, name, note)
             # Every column has its cells whatever stands in it: a row need not be measured where all of them fit.
             lines.append(cut(line, width) if spare < 0 else Exact([*line, (" " * spare, self.look["text"])]))
         return lines
+
+    def _named(self, cells: int, shown: tuple[RangeRow, ...]) -> Iterable[tuple[RangeRow, str, str]]:
+        """Rows in sight with their names and, where there is room for it, why they are hidden otherwise."""
+        notes = [f" ({text.clean(row.left_out)})" if row.left_out else "" for row in shown]
+        notes = [note if text.width(note) + 8 <= cells else "" for note in notes]
+        room = [cells - text.width(note) for note in notes]
+        return zip(shown, text.in_column(self.view.rows, self.top, lambda row: row.name, room), notes, strict=True)
 
     def _columns(self, width: int, pids: bool) -> list[Column]:
         columns: list[Column] = [("WSS", 10, Sort.WSS), ("RSS", 11, Sort.RSS)]
@@ -113,7 +122,7 @@ class VmaTable(RowPanel):
             line.append((text.fit(words, cells), style))
         return line
 
-    def _row(self, row: RangeRow, columns: list[Column]) -> Line:
+    def _row(self, row: RangeRow, columns: list[Column], called: str, note: str) -> Line:
         look = self.look
         grey, chosen = bool(row.left_out), row.key == self.selected
         plain = look["selected"] if chosen else look["dim" if grey else "text"]
@@ -143,10 +152,7 @@ class VmaTable(RowPanel):
                 case "address":
                     line.append((text.fit(f"{row.start:012x}-{row.end:012x}", cells), dim))
                 case _:
-                    note = f" ({text.clean(row.left_out)})" if row.left_out else ""
-                    note = note if text.width(note) + 8 <= cells else ""
-                    line.append((text.fit(text.clean(row.name), cells - text.width(note)), plain))
-                    line.append((note, dim))
+                    line += [(called, plain), (note, dim)]
         return line
 
     def _warm(self, row: RangeRow, plain: Style) -> Style:
