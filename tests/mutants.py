@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS = ROOT / "build" / "mutants"
 NEEDED = 0.95  # of the mutants that are not equal
-_LINKED = ("memtui", "tests", "benchmarks", "docs", "README.md", "Makefile", "constraints.txt", "LICENSE", "LICENSES")
+_COPIED = ("memtui", "tests", "benchmarks", "docs", "README.md", "Makefile", "constraints.txt", "LICENSE", "LICENSES")
 _KILLED = ("killed", "caught by type check", "timeout", "segfault")
 _CHANGE = re.compile(r"^([-+])(?![-+]{2} )(.*)$", re.M)  # of a diff
 # Within the stage: what mutmut knows of a module, with the changed lines of each mutant that nothing killed.
@@ -131,8 +131,11 @@ def _prepare(stage: Path, module: str, tests: list[str]) -> None:
         return
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir(parents=True)
-    for name in _LINKED:
-        (stage / name).symlink_to(ROOT / name)
+    for name in _COPIED:  # not linked: who builds a wheel follows links, and takes each folder once
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, stage / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(ROOT / name, stage / name)
     names, words = [one for one in tests if one.startswith("tests/")], [one for one in tests if one[:6] != "tests/"]
     cache = RESULTS / "mypy"
     # mutmut marks its own lines as ignored; what a mutant never reaches is for a test to notice.
@@ -140,7 +143,7 @@ def _prepare(stage: Path, module: str, tests: list[str]) -> None:
     settings = {
         "source_paths": ["memtui"],
         "only_mutate": [module],
-        "also_copy": [name for name in _LINKED if name not in ("memtui", "tests")],
+        "also_copy": [name for name in _COPIED if name not in ("memtui", "tests")],
         "pytest_add_cli_args_test_selection": names,
         "pytest_add_cli_args": [*words, "-p", "no:cacheprovider"],
         "type_check_command": [sys.executable, "-m", "mypy", *types, module],
