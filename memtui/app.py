@@ -150,20 +150,26 @@ def run_grid(results: Results, over: Callable[[], bool] | None) -> int:
         return _shown(partial(GridApp, GridLog(results, over))).return_code or 0
 
 
-def run_bench(title: str, hear: Callable[[float], Sequence[dict[str, Any]]], figures: Sequence[tuple[str, int]]) -> int:
+def run_bench(
+    title: str,
+    hear: Callable[[float], Sequence[dict[str, Any]]],
+    figures: Sequence[tuple[str, int]],
+    heading: str = "configuration",
+) -> int:
     """Show a sweep until it is left. Returns the exit code.
 
     Args:
         title: what is measured.
         hear: waits for so many seconds at most and returns what the sweep said (``bench.sweep_process``).
         figures: names and widths of the columns.
+        heading: of the column of configurations.
 
     Raises UserError: there is no terminal to draw on.
     """
     with _ready():
         from memtui.screens.bench import BenchApp
 
-        return _shown(partial(BenchApp, title, hear, figures)).return_code or 0
+        return _shown(partial(BenchApp, title, hear, figures, heading)).return_code or 0
 
 
 def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindows] | None) -> int:

@@ -12,6 +12,7 @@ class BenchRow:
     Attributes:
         cells: of the columns of figures.
         label: the configuration.
+        name: the same without what all have in common.
         words: flags, reasons and intervals, spelled out; a sentence each.
         ok: neither failed nor flagged.
         reference: repeated to see drift.
@@ -22,6 +23,7 @@ class BenchRow:
     words: tuple[str, ...] = ()
     ok: bool = True
     reference: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

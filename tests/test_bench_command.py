@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -114,7 +115,8 @@ class TestMeasured:
         found = memtui(*words, timeout=120)
         assert found.returncode == 0, found.stderr
         lines = found.stdout.splitlines()
-        assert lines[0].split() == ["time", "+-", "IQR", "watts", "J/call", "TFLOP/s", "GB/s", "configuration"]
+        assert lines[0].split()[:8] == ["time", "+-", "IQR", "watts", "J/call", "TFLOP/s", "GB/s", "configuration"]
+        assert lines[0].endswith("configuration (all: cache=warm)"), "what is the same in all rows is told once"
         assert sum("relu elements=" in line for line in lines) == 2
         assert any("~ is an estimate" in line for line in lines)
         assert len(rows_in(path)) == 2
@@ -142,7 +144,8 @@ class TestMeasured:
                 assert bench.stdout.readline()
                 seen += 1
             bench.send_signal(how)
-            bench.wait(20)
+            rest = bench.communicate(timeout=20)[0]
+        assert ("left before its end: " in rest) == (how == signal.SIGINT)
         before = {r["configuration"] for r in rows_in(path)}
         assert 2 <= len(before) < 6
         assert bench.returncode == (130 if how == signal.SIGINT else -how)
@@ -155,6 +158,20 @@ class TestMeasured:
         assert f"{len(before)} configurations were measured before" in found.stdout
         after = rows_in(path)
         assert len(after) == len({r["configuration"] for r in after}) == 6
+
+    def test_a_log_hears_of_a_sweep_with_json(self, tmp_path):
+        words = ["bench", "relu", *FAST, "--db", str(tmp_path / "a.db"), "--seconds", "60", "--json"]
+        with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+            try:
+                said = iter(bench.stderr.readline, "")
+                line = next(line for line in said if "measuring" in line)
+            finally:
+                bench.send_signal(signal.SIGINT)
+            out, _ = bench.communicate(timeout=20)
+        assert re.match(
+            r"memtui bench: measuring: 1 of 1, visit 1 of 2, (data|warm-up|window 1 of 1), relu elements=\d+", line
+        )
+        assert out == "", "standard output is for the document"
 
     def test_a_second_bench_on_the_device_names_the_first(self, tmp_path):
         words = [*COMMAND, "bench", "relu", *FAST, "--db", str(tmp_path / "a.db"), "--seconds", "20"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from memtui.bench.composition import compose, lines, to_plain
+from memtui.bench.composition import by_weight, compose, lines, macs, to_plain
 from memtui.bench.configuration import make
 from memtui.bench.plan import Window
 from memtui.bench.result import Row, failed
@@ -73,6 +73,46 @@ def test_nothing_is_left_out_silently(lost):
     fewer = compose(NETWORK, COUNTS, some[:lost] + some[lost + 1 :])
     assert fewer.reason == "not everything was measured equally often"
     assert fewer.time is None
+
+
+def test_a_quick_look_sums_what_it_measured_and_says_what_that_is():
+    """Of two operators the convolution was measured: it is the only one that multiplies."""
+    some = [row for row in rows()[:3] if row.configuration.op != "relu"]
+    found = compose(NETWORK, COUNTS, some, partial=True)
+    assert found.reason == ""
+    every, convolutions = found.covered["all"], found.covered["conv2d"]
+    assert (every.operators, every.of_operators, every.calls, every.of_calls) == (1, 2, 3, 8)
+    assert every.macs == every.of_macs > 0
+    assert convolutions.whole
+    assert found.time["all"].value == 60  # 3 calls of 20 ns, and nothing for the other
+    text = "\n".join(lines(found))
+    assert "sum of 3 of 8 operators" in text
+    assert "not measured: 1 of 2 operators (5 calls) with 0.0 % of the MACs" in text
+    plain = to_plain(found)
+    assert plain["covered"]["all"]["macs_share"] == 1.0
+    assert plain["drift"] is None, "one round drifts from nothing"
+
+
+def test_a_quick_look_without_its_network_is_none():
+    without = [row for row in rows() if row.configuration is not NETWORK]
+    found = compose(NETWORK, COUNTS, without, partial=True)
+    assert found.time is None
+    assert lines(found) == ["no comparison: not everything was measured equally often"]
+
+
+def test_what_the_network_is_stands_in_the_json():
+    counts = resnet50_counts()
+    plain = to_plain(compose(make("resnet50", {}), counts, []))
+    assert (plain["parameters"], plain["convolutions"], plain["macs"]) == (25_557_032, 53, 4_089_184_256)
+
+
+def test_what_weighs_most_comes_first():
+    counts = resnet50_counts()
+    order = by_weight(counts)
+    assert set(order) == set(counts)
+    assert len(order) == 48
+    half = {c: counts[c] for c in order[:24]}
+    assert macs(half) > 0.95 * macs(counts)
 
 
 def test_energy_that_is_missing_once_is_missing():

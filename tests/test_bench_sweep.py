@@ -290,3 +290,14 @@ def test_a_reference_is_measured_again_and_again():
     assert [c for c, reference in found if not reference] == order
     assert {c for c, reference in found if reference} == {order[0]}
     assert all(not reference for _, reference in _with_references(order[:5], order[0]))
+
+
+def test_what_has_no_room_in_the_budget_is_not_begun(database):
+    """The first is measured in any case, the others in the order that was asked for."""
+    told: list[Progress] = []
+    many = [make("relu", {"elements": 1000 * n, "cache": "warm"}) for n in range(9, 0, -1)]
+    assert [row.configuration for row in run(database, many, told.append, budget_s=0.001)] == many[:1]
+    assert any("8 of 9 have no room" in p.notice for p in told)
+    assert [row.configuration for row in run(database, many[:3], budget_s=600, again=True)] == many[:3]
+    twice = run(database, many[:2], budget_s=600, again=True, rounds=2)
+    assert [row.configuration for row in twice] == many[:2] * 2

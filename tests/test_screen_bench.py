@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from contextlib import asynccontextmanager, closing
 import pytest
 
 from memtui.bench import table
-from memtui.bench.configuration import make
+from memtui.bench.configuration import Titles, make
 from memtui.bench.plan import Plan
 from memtui.bench.result import Row, failed
 from memtui.bench.store import Database
@@ -180,6 +181,29 @@ async def test_it_fits(size, how):
             assert shown.isascii()
 
 
+SHAPES = [(n, h, k) for n in (1, 8) for h in (14, 28, 56) for k in (1, 3)]
+NEARLY_ALIKE = [
+    make("conv2d", {"n": n, "cin": 64, "cout": 64, "h": h, "k": k, "cache": "warm", "weights": "same"})
+    for n, h, k in SHAPES
+]
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120, 210])
+async def test_rows_that_differ_in_the_middle_look_different(columns):
+    titles = Titles(NEARLY_ALIKE)
+    words = [
+        to_plain(Progress("done", number=n + 1, of=12, row=Row(made, PLAN, call_ns=1e6)), titles)
+        for n, made in enumerate(NEARLY_ALIKE)
+    ]
+    heading = table.heading(titles.common)
+    async with running(*words, size=(columns, 36), until="12 of 12", heading=heading) as (app, _):
+        lines = [line for line in screen_lines(app) if " 1.00 ms " in line]
+        names = [line.rstrip("│ ").split("  ")[-1].strip() for line in lines]
+    assert len(set(names)) == 12, names
+    if columns >= 120:
+        assert set(names) == {f"conv2d n={n} h={h} k={k}" for n, h, k in SHAPES}
+
+
 async def test_too_small_a_terminal_says_so():
     async with running(*FINISHED, size=(40, 10)) as (app, _):
         assert "too small" in screen_text(app) or "60x16" in screen_text(app)
@@ -227,7 +251,7 @@ def test_a_sweep_beside_a_screen_is_heard_to_its_end():
         words += process.hear(1.0)
     process.end()
     assert words[-1] == {"over": ["that was all"]}
-    assert (process.rows, process.error, process.conclusion) == (1, None, ["that was all"])
+    assert (len(process.measured), process.error, process.conclusion) == (1, None, ["that was all"])
 
 
 def refused(tell) -> list[str]:
@@ -273,16 +297,24 @@ class TestInATerminal:
         with closing(Database(tmp_path / "bench.db")) as database:
             return len(list(database.rows()))
 
-    def test_rows_appear_and_stay_when_it_is_left(self, words, tmp_path):
+    @pytest.mark.parametrize("key", ["q", "\x03"])
+    def test_rows_appear_and_stay_when_it_is_left(self, words, tmp_path, key):
         with terminals() as start:
             terminal = start(*words)
             terminal.read(60, until="2 of 39")
             assert "relu elements=" in terminal.text
-            terminal.send("q")
+            terminal.send(key)
             assert terminal.end(20) == 130  # as of ^C: it has not ended
             assert terminal.restored()
             assert b"left before its end: " in terminal.output
             assert b"rows were measured" in terminal.output
+            left = terminal.output.decode().rpartition("\x1b[?1049l")[2]
+            rows = [line for line in left.splitlines() if "relu elements=" in line]
+            count = int(re.search(r"(\d+) rows were measured", left)[1])
+            assert len(rows) >= count >= 2, "the table stays in the terminal"
+            assert "J/call" in left
+            for flag in {word for line in rows for word in re.findall(r"[a-z_]+", line)} & set(table.FLAGS):
+                assert f"  {flag} (" in left, "flags are spelled out"
         assert 2 <= self.rows(tmp_path) < 39
 
     def test_a_screen_that_is_killed_ends_the_sweep(self, words, tmp_path):

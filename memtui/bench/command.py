@@ -16,24 +16,29 @@ from pathlib import Path
 from typing import Any
 
 from memtui.bench import asked, compare, composition, resolution, sbatch, submitted, table
-from memtui.bench.configuration import CONDITIONS, Configuration, make, words
+from memtui.bench.configuration import CONDITIONS, Configuration, Titles, make, words
+from memtui.bench.plan import SETTLING_NS
+from memtui.bench.printer import Printer, terminal_columns
 from memtui.bench.reference import NAME as REFERENCES
 from memtui.bench.reference import References
 from memtui.bench.result import Row
 from memtui.bench.shard import from_environment, part
 from memtui.bench.spaces import SPACES, resnet50_counts
 from memtui.bench.store import Database
-from memtui.bench.sweep import Progress, Request, Sweep, Tell, look_for_source
+from memtui.bench.sweep import Request, Sweep, Tell, look_for_source
 from memtui.bench.sweep_process import SweepProcess
 from memtui.errors import FAILURE, INTERRUPTED, UserError
 from memtui.foreign import visible
 from memtui.nearest import nearest
 from memtui.privilege import Invoker, become, invoker, state_directory
 from memtui.probes.energy_source import EnergySource, NoSource
+from memtui.progress_line import ProgressLine
 from memtui.study.files import ANOTHER_FILE, check_place, write_safely
 from memtui.workloads.operators import CATALOGUE
 
 NETWORK = "resnet50"  # measured against its operators
+QUICK_NETWORK_S = 60.0  # a round of a quick look at it
+QUICK_WARM_UP_S, QUICK_SETTLING_NS = 1.0, 100_000_000
 Say = Callable[[str], None]
 
 
@@ -68,17 +73,21 @@ def bench(args: argparse.Namespace, say: Say) -> int:
         raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
     request = Request(mine, asked.plan(args), args.device, args.threads, args.assume_watts, args.again)
     if _wants_screen(args):
-        return _screen(args, request, user, shard, table.foot)
+        return _screen(args, request, user, shard, _foot)
     rows, skipped, path = _measure(args, request, user, shard, say)
     if args.json:
         plain = {"database": str(path), "skipped": skipped, "rows": [table.to_plain(row) for row in rows]}
         print(json.dumps(plain, indent=2))
         return 0
-    for text in table.foot(rows):
+    for text in _foot(rows):
         print(visible(text))
     if skipped:
         print(visible(f"{skipped} configurations were measured before (--again measures them anew): {path}"))
     return 0
+
+
+def _foot(rows: list[Row]) -> list[str]:
+    return table.foot(table.Line.of(row) for row in rows)
 
 
 def _check_parts(args: argparse.Namespace) -> None:
@@ -141,16 +150,26 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
         windows=1,
         patience=1,
         visits=1,
-        warm_up_s=args.warm_up or 4.0,
+        warm_up_s=args.warm_up or (QUICK_WARM_UP_S if args.quick else 4.0),
         seconds=args.seconds or (0.3 if args.quick else 1.0),
+        settling_ns=QUICK_SETTLING_NS if args.quick else SETTLING_NS,
     )
-    rounds = args.windows or (2 if args.quick else 3)
-    request = Request([network, *counts], plan, args.device, args.threads, args.assume_watts, again=True, rounds=rounds)
+    rounds = args.windows or (1 if args.quick else 3)
+    request = Request(
+        [network, *composition.by_weight(counts)],
+        plan,
+        args.device,
+        args.threads,
+        args.assume_watts,
+        again=True,
+        rounds=rounds,
+        budget_s=QUICK_NETWORK_S * rounds if args.quick else None,
+    )
     if _wants_screen(args):
-        conclude = partial(composition.compose, network, counts)
+        conclude = partial(composition.compose, network, counts, partial=args.quick)
         return _screen(args, request, user, None, lambda rows: composition.lines(conclude(rows)))
     rows, _, path = _measure(args, request, user, None, say)
-    found = composition.compose(network, counts, rows)
+    found = composition.compose(network, counts, rows, partial=args.quick)
     if args.json:
         print(json.dumps({"database": str(path), **composition.to_plain(found)}, indent=2))
     else:
@@ -174,12 +193,12 @@ def _measure(
     """The rows, how many were measured before, and where they lie."""
     path = asked.database_path(args, shard)
     source = _as_user(args, user)
-    shown = _Printer(args.json, say)
-    with closing(Database(path)) as database, Sweep(request, database, shown.tell, source, _references(user)) as sweep:
-        try:
-            return sweep.run(), shown.skipped, path
-        finally:
-            shown.clear()
+    with (
+        Printer(request.configurations, say, rows=not args.json) as shown,
+        closing(Database(path)) as database,
+        Sweep(request, database, shown.tell, source, _references(user)) as sweep,
+    ):
+        return sweep.run(), shown.skipped, path
 
 
 def _references(user: Invoker) -> References:
@@ -217,54 +236,30 @@ def _screen(
         with closing(Database(path)) as database, Sweep(request, database, tell, source, _references(user)) as sweep:
             return conclude(sweep.run())
 
-    process = SweepProcess(work)
+    titles = Titles(request.configurations)
+    process = SweepProcess(work, titles)
     code = 0
     try:
-        if process.begin():
-            code = run_bench(f"{args.what} on {args.device}", process.hear, table.COLUMNS)
+        with ProgressLine("bench", "starting the process that measures"):
+            begun = process.begin()
+        if begun:
+            heading = table.heading(titles.common)
+            code = run_bench(f"{args.what} on {args.device}", process.hear, table.COLUMNS, heading)
     finally:
         process.end()
+    # What the screen showed stays in the terminal, however it was left.
+    rows, said = process.measured, table.foot(process.lines)
+    if process.lines:
+        for text in [*table.lines(process.lines, titles, terminal_columns()), *said]:
+            print(visible(text))
     if process.error is not None:
         raise process.error
     for text in process.conclusion:
-        print(visible(text))
+        if text not in said:
+            print(visible(text))
     early = "" if process.finished else "left before its end: "
-    print(visible(f"{early}{process.rows} rows were measured, {process.skipped} before: {path}"))
+    print(visible(f"{early}{len(rows)} rows were measured, {process.skipped} before: {path}"))
     return code if process.finished else code or INTERRUPTED
-
-
-class _Printer:
-    """Rows on standard output as they finish, and one line about what goes on where a terminal shows it."""
-
-    def __init__(self, as_json: bool, say: Say) -> None:
-        self._json, self._say = as_json, say
-        self._line = not as_json and sys.stderr.isatty()
-        self._rows = 0
-        self.skipped = 0
-
-    def tell(self, progress: Progress) -> None:
-        self.skipped = progress.skipped
-        if progress.notice:
-            self.clear()
-            self._say(progress.notice)
-        if progress.row is not None and not self._json:
-            self.clear()
-            if not self._rows:
-                print(table.head())
-            self._rows += 1
-            mark = "  (reference)" if progress.row.reference else ""
-            print(visible(table.line(progress.row)) + mark, flush=True)
-        if self._line and progress.phase != "done":
-            left = "" if progress.left_s is None else f", {progress.left_s / 60:.0f} min left"
-            window = f" {progress.window}" if progress.window else ""
-            window += f" of visit {progress.visit}" if progress.visit else ""
-            what = "" if progress.configuration is None else f": {progress.configuration.label()}"
-            text = f"{progress.number + 1} of {progress.of}{left}, {progress.phase}{window}{what}"
-            print(f"\r\x1b[K{visible(text)[:100]}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._line:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _list(args: argparse.Namespace) -> int:

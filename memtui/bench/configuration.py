@@ -103,10 +103,13 @@ class Configuration:
 
     def label(self) -> str:
         """Short, for people: numbers, and words and conditions that are not the usual ones."""
+        return words(self.told())
+
+    def told(self) -> dict[str, Value]:
+        """The keys and values of ``label``."""
         p, usual = self.parameters, self.operator.defaults
         found = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
-        found |= {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
-        return words(found)
+        return found | {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
 
     def to_plain(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -119,6 +122,40 @@ class Configuration:
         """What a parameter is where nothing is said of it."""
         default = self.operator.defaults[key]
         return self.operator.derived({**self.parameters, key: default}).get(key, default)
+
+
+class Titles:
+    """Titles of configurations next to each other: what is the same in all of them is told once.
+
+    Attributes:
+        common: that; empty where there is none, or one configuration only.
+    """
+
+    def __init__(self, configurations: Sequence[Configuration]) -> None:
+        """Of different operators, only conditions are taken for the same thing."""
+        told = [c.told() for c in configurations]
+        alike = len({c.op for c in configurations}) == 1
+        first = told[0] if len(set(configurations)) > 1 else {}
+        same = {
+            key: value
+            for key, value in first.items()
+            if (alike or key in CONDITIONS) and all(key in one and one[key] == value for one in told)
+        }
+        self._left_out = frozenset(same)
+        self._titles = {c: self._title(c) for c in configurations}
+        self.common = words(same)
+
+    def of(self, configuration: Configuration) -> str:
+        """The operator and what is not the same in all."""
+        return self._titles.get(configuration) or configuration.title
+
+    def all(self) -> list[tuple[Configuration, str]]:
+        """Each configuration with its title."""
+        return list(self._titles.items())
+
+    def _title(self, configuration: Configuration) -> str:
+        rest = {key: value for key, value in configuration.told().items() if key not in self._left_out}
+        return f"{configuration.op} {words(rest)}".rstrip()
 
 
 def make(op: str, given: Parameters) -> Configuration:

@@ -22,7 +22,6 @@ from memtui.bench.plan import (
     FIRST_CALLS,
     FIRST_NS,
     SETTLED,
-    SETTLING_NS,
     SPAN_PARTS,
     Plan,
     Window,
@@ -168,7 +167,7 @@ def _warm_up(
         took, first = 0, len(blocks)
         yards = [yardstick.read()] if yardstick else []
         told = False
-        while took < SETTLING_NS:
+        while took < plan.settling_ns:
             told = settled() or told
             block_ns, _ = load.block(at_once)
             took += block_ns

@@ -11,7 +11,7 @@ CPU_BLOCK_NS = 5 * MS  # short, because neighbours come and go: some blocks lie 
 CALIBRATION_NS = 100 * MS
 FIRST_CALLS = 10  # before anything counts: libraries choose their algorithms, memory is mapped
 FIRST_NS = 2000 * MS  # no more of them then, however few they were
-SETTLING_NS = 500 * MS  # a span of the warm-up; three of them have to be alike
+SETTLING_NS = 500 * MS  # a span of the warm-up, where nothing else is said
 SPAN_PARTS = 4  # times the quiet blocks of a median make such a span on a CPU: few of them are not alike by chance
 SETTLED = 0.03  # how far the times of those three may be apart, of a device without a power sensor
 SETTLED_POWER = 0.01  # and their mean powers, with one
@@ -32,6 +32,7 @@ class Plan:
         patience: up to so many times the windows, where too few of their blocks on a CPU are quiet, or vary.
         visits: so often a configuration is measured, others in between: a shared machine drifts over minutes.
         medians: that make the interval of the time; 0: as many as windows.
+        settling_ns: of load in each span of the warm-up, three of which have to be alike.
     """
 
     windows: int = 5
@@ -44,6 +45,7 @@ class Plan:
     patience: int = 1
     visits: int = 1
     medians: int = 0
+    settling_ns: int = SETTLING_NS
 
     @property
     def most_windows(self) -> int:

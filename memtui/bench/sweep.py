@@ -90,6 +90,7 @@ class Request:
     again: bool = False  # also what was measured before
     rounds: int = 1  # through all of them; more than one to hold them against each other on a machine that drifts
     lengths_s: tuple[float, ...] = ()  # of windows, each of which is tried, in the place of the plan's
+    budget_s: float | None = None  # what would end later is not begun, and configurations keep their order
 
 
 class Sweep:
@@ -137,6 +138,7 @@ class Sweep:
         Raises:
             UserError: the device is not there or is being measured by another one.
         """
+        asked_s = time.monotonic()
         worker = self._opened()
         device = self._database.device(self._kind, worker.ready["name"], worker.ready["uuid"])
         environment = self._database.environment(self._environment(worker.ready))
@@ -147,13 +149,13 @@ class Sweep:
         if not wanted:
             return []
         plan = self._planned()
-        lengths_s = self._request.lengths_s or (plan.seconds,)
+        lengths_s, budget_s = self._request.lengths_s or (plan.seconds,), self._request.budget_s
         run = self._database.begin_run(self._request.plan, *self._idle())
         rows: list[Row] = []
         entries = [
             (*entry, length_s)
             for length_s in random.Random(plan.seed).sample(lengths_s, len(lengths_s))
-            for entry in _entries(wanted, self._request.rounds, plan.seed)
+            for entry in self._entries(wanted)
         ]
         begin = time.monotonic()
         visits = [1 if reference else plan.visits for _, reference, _ in entries]
@@ -162,10 +164,17 @@ class Sweep:
         for number, entry in enumerate(turns := _in_turn(visits), 1):
             if entry in finished:  # an earlier visit failed
                 continue
+            now_s = time.monotonic()
+            each_s = (now_s - begin) / (number - 1) if number > 1 else 0.0
+            if budget_s is not None and number > 1 and now_s - asked_s + each_s > budget_s:
+                self._show(notice=f"{len(entries) - len(finished)} of {len(entries)} have no room in {budget_s:.0f} s")
+                break
             configuration, reference, length_s = entries[entry]
             before = seen.setdefault(entry, [])
             found = self._measure(configuration, replace(plan, seconds=length_s, visits=visits[entry]), before)
             left_s = (len(turns) - number) * (time.monotonic() - begin) / number
+            if budget_s is not None:
+                left_s = max(0.0, min(left_s, budget_s - (time.monotonic() - asked_s)))
             if found is None:
                 self._show("done", left_s=left_s)
                 continue
@@ -179,6 +188,11 @@ class Sweep:
                 rows.append(row)
             self._show("done", number=len(rows), row=row, left_s=left_s)
         return rows
+
+    def _entries(self, wanted: list[Configuration]) -> list[tuple[Configuration, bool]]:
+        if self._request.budget_s is None:
+            return _entries(wanted, self._request.rounds, self._request.plan.seed)
+        return [(configuration, False) for configuration in wanted] * self._request.rounds
 
     @property
     def _kind(self) -> str:

@@ -6,9 +6,11 @@ The rows that were finished are in the database, however it ends.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from memtui.bench import table
+from memtui.bench.configuration import Titles
 from memtui.bench.sweep import Progress, Tell
 from memtui.beside import Beside
 
@@ -17,23 +19,31 @@ class SweepProcess(Beside):
     """Starts at once.
 
     Attributes:
-        rows: finished so far, references left out.
+        lines: of the rows that are finished.
         skipped: measured before.
     """
 
-    def __init__(self, work: Callable[[Tell], list[str]]) -> None:
+    def __init__(self, work: Callable[[Tell], list[str]], titles: Titles | None = None) -> None:
         """``work`` measures and returns what is to be said at the end. It runs in a child; no thread may run yet."""
-        self.rows = self.skipped = 0
-        super().__init__(lambda say: work(lambda progress: say(to_plain(progress))))
+        self.skipped = 0
+        self.lines: list[table.Line] = []
+        titles = titles or Titles([])
+        super().__init__(lambda say: work(lambda progress: say(to_plain(progress, titles))))
 
     def note(self, word: dict[str, Any]) -> None:
         super().note(word)
         self.skipped = word.get("skipped", self.skipped)
-        self.rows += bool(word.get("row") and not word["row"]["reference"])
+        if word.get("row"):
+            self.lines.append(table.Line.from_plain(word["row"]["line"]))
+
+    @property
+    def measured(self) -> list[table.Line]:
+        """Without references."""
+        return [line for line in self.lines if not line.reference]
 
 
-def to_plain(progress: Progress) -> dict[str, Any]:
-    """What a screen shows of it."""
+def to_plain(progress: Progress, titles: Titles | None = None) -> dict[str, Any]:
+    """What a screen shows of it, with what configurations are called beside each other."""
     row, made = progress.row, progress.configuration
     return {
         "phase": progress.phase,
@@ -57,6 +67,8 @@ def to_plain(progress: Progress) -> dict[str, Any]:
         else {
             "cells": table.cells(row),
             "label": row.configuration.title,
+            "name": (titles or Titles([])).of(row.configuration),
+            "line": asdict(table.Line.of(row)),
             "words": table.words(row),
             "ok": row.status == "ok" and not row.flags,
             "reference": row.reference,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from memtui.bench.configuration import Configuration, Titles
 from memtui.bench.result import UNAVAILABLE, Row
+from memtui.shorten import shorten
 from memtui.units import duration_ns as duration
 from memtui.units import energy_column, power_column, three_digits
 
@@ -26,21 +30,85 @@ FLAGS = {
     "power_outliers": "the power has outliers",
 }
 WORTH_A_WORD = 0.02  # off the reference speed
-COLUMNS = (("time", 10), ("+-", 7), ("IQR", 7), ("watts", 8), ("J/call", 10), ("TFLOP/s", 9), ("GB/s", 8))
+COLUMNS = (("time", 8), ("+-", 6), ("IQR", 6), ("watts", 7), ("J/call", 8), ("TFLOP/s", 7), ("GB/s", 6))
+LEAST_NAME = 16  # cells of a configuration, however narrow the terminal is
+_FIGURES = sum(width + 2 for _, width in COLUMNS)
 
 
-def head() -> str:
-    """The line above the rows."""
-    return "  ".join(f"{name:>{width}}" for name, width in COLUMNS) + "  configuration"
+def head(common: str = "") -> str:
+    """The line above the rows, with what all configurations have in common."""
+    return "  ".join(f"{name:>{width}}" for name, width in COLUMNS) + f"  {heading(common)}"
 
 
-def line(row: Row) -> str:
-    """One row. What is not known is ``n/a``; an estimate has a ``~``."""
-    title = row.configuration.title
-    if row.status != "ok":
+def heading(common: str) -> str:
+    """Of the column of configurations."""
+    return f"configuration (all: {common})" if common else "configuration"
+
+
+def names(titles: Titles, columns: int | None) -> dict[Configuration, str]:
+    """The titles in the room that a terminal of so many columns leaves them; None: as much as they need."""
+    return shortened(titles, None if columns is None else columns - _FIGURES)
+
+
+def shortened(titles: Titles, room: int | None) -> dict[Configuration, str]:
+    """The titles in so many cells, so that they still differ."""
+    every = titles.all()
+    if room is None:
+        return dict(every)
+    short = shorten([title for _, title in every], max(room, LEAST_NAME))
+    return {made: text for (made, _), text in zip(every, short, strict=True)}
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a table prints of a row.
+
+    Attributes:
+        cells: figures, in the order of ``COLUMNS``.
+        title: the whole title of the configuration.
+        reason: why there are no figures; empty where there are.
+        flags: of the row.
+        energy_reason: why there is no energy; empty where there is one.
+        estimated: its energy is of assumed watts.
+        reference: it was measured to see drift.
+    """
+
+    cells: tuple[str, ...]
+    title: str
+    reason: str = ""
+    flags: tuple[str, ...] = ()
+    energy_reason: str = ""
+    estimated: bool = False
+    reference: bool = False
+
+    @classmethod
+    def of(cls, row: Row) -> Line:
+        """Of a measured or failed row."""
+        no_energy = row.energy_reason if row.status == "ok" and row.energy_status == UNAVAILABLE else ""
+        reason = "" if row.status == "ok" else row.reason
+        estimated = row.estimate_j is not None
+        return cls(cells(row), row.configuration.title, reason, row.flags, no_energy, estimated, row.reference)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Line:
+        """Of ``asdict``, from JSON."""
+        return cls(**{**plain, "cells": tuple(plain["cells"]), "flags": tuple(plain["flags"])})
+
+
+def line(row: Line, name: str = "") -> str:
+    """One row under the name of its configuration. What is not known is ``n/a``; an estimate has a ``~``."""
+    title = name or row.title
+    if row.reason:
         return f"{title}: {row.reason}"
-    text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells(row), COLUMNS, strict=True))
-    return f"{text}  {title}" + (f"  [{', '.join(row.flags)}]" if row.flags else "")
+    text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(row.cells, COLUMNS, strict=True))
+    flags = f"  [{', '.join(row.flags)}]" if row.flags else ""
+    return f"{text}  {title}{flags}{'  (reference)' if row.reference else ''}"
+
+
+def lines(rows: Sequence[Line], titles: Titles, columns: int | None) -> list[str]:
+    """A whole table with its head in the order of the rows, for a terminal of so many columns; None: any."""
+    short = {made.title: name for made, name in names(titles, columns).items()}
+    return [head(titles.common), *(line(row, short.get(row.title, "")) for row in rows)]
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -77,16 +145,18 @@ def words(row: Row) -> list[str]:
     return said
 
 
-def foot(rows: Iterable[Row]) -> list[str]:
-    """What has to be said of the rows together."""
+def foot(rows: Iterable[Line]) -> list[str]:
+    """What has to be said of the rows together: energy that is missing, and each flag in words."""
     found = list(rows)
-    reasons = {row.energy_reason for row in found if row.status == "ok" and row.energy_status == UNAVAILABLE}
-    said = [f"energy is {UNAVAILABLE}: {reason}" for reason in sorted(reasons) if reason]
-    if any(row.estimate_j is not None for row in found):
+    reasons = {row.energy_reason for row in found if row.energy_reason}
+    said = [f"energy is {UNAVAILABLE}: {reason}" for reason in sorted(reasons)]
+    if any(row.estimated for row in found):
         said.append("~ is an estimate: the watts you assumed, times the time; it is no measurement")
-    flagged = sum(bool(row.flags) for row in found)
-    if flagged:
-        said.append(f"{flagged} of {len(found)} rows are flagged")
+    if any(row.flags for row in found):
+        measured = [row for row in found if not row.reference]
+        said.append(f"{sum(bool(row.flags) for row in measured)} of {len(measured)} rows are flagged")
+        counts = Counter(flag for row in found for flag in row.flags)
+        said += [f"  {flag} ({count}): {FLAGS[flag]}" for flag, count in counts.most_common() if flag in FLAGS]
     return said
 
 

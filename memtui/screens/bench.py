@@ -38,11 +38,11 @@ _NONE = "no configuration is finished yet"
 Hear = Callable[[float], Sequence[dict[str, Any]]]
 
 
-def columns(names: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
+def columns(names: Sequence[tuple[str, int]], heading: str = "configuration") -> tuple[Column, ...]:
     """Figures with their width, then the configuration. Time and energy stay where there is little room."""
     ranks = {"time": 1, "J/call": 1, "+-": 2, "watts": 3, "TFLOP/s": 4, "GB/s": 4, "IQR": 5}
     figures = (Column(name, width + 2, right=True, rank=ranks.get(name, 6)) for name, width in names)
-    return (*figures, Column("configuration", 0))
+    return (*figures, Column(heading, 0))
 
 
 class _Heard(Message):
@@ -62,7 +62,9 @@ def grown(view: BenchView, word: dict[str, Any]) -> BenchView:
     rows, said = view.rows, view.said
     if word["row"] is not None:
         plain = word["row"]
-        made = BenchRow(tuple(plain["cells"]), plain["label"], tuple(plain["words"]), plain["ok"], plain["reference"])
+        made = BenchRow(
+            tuple(plain["cells"]), plain["label"], tuple(plain["words"]), plain["ok"], plain["reference"], plain["name"]
+        )
         rows = (*rows, made)
     if word["notice"]:
         said = (*said, word["notice"])
@@ -82,9 +84,11 @@ class BenchScreen(ListScreen):
         Binding("q,escape", "leave", "end"),
     ]
 
-    def __init__(self, title: str, hear: Hear, figures: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self, title: str, hear: Hear, figures: Sequence[tuple[str, int]], heading: str = "configuration"
+    ) -> None:
         super().__init__()
-        self._title, self._hear, self._columns = title, hear, columns(figures)
+        self._title, self._hear, self._columns = title, hear, columns(figures, heading)
         self._view = BenchView()
         self._follows = True
         self.head, self.now, self.bar = Words("title", id="header"), Words("text"), Words("live")
@@ -144,7 +148,7 @@ class BenchScreen(ListScreen):
         self.rows.show(ListingView("finished", self._columns, rows, _NONE))
         self._tell()
         self.said.show(f" {view.said[-1]}" if view.said else "")
-        over = "it is over: q leaves and prints what the rows amount to"
+        over = "it is over: q leaves and prints the rows"
         self.foot.show(f" {fitting(_KEYS, width - 2) if view.phase != 'over' else over}")
 
     def _tell(self) -> None:
@@ -183,20 +187,22 @@ class BenchApp(TerminalApp[None]):
         title: str,
         hear: Hear,
         figures: Sequence[tuple[str, int]],
+        heading: str = "configuration",
         *,
         color: str = "256",
         ascii_only: bool = False,
         theme_name: str = "dark",
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
-        self._parts = title, hear, figures
+        self._parts = title, hear, figures, heading
 
     def get_default_screen(self) -> BenchScreen:
         return BenchScreen(*self._parts)
 
 
 def _row(at: int, row: BenchRow) -> Row:
-    label = f"{row.label}  (reference)" if row.reference else row.label
+    name = row.name or row.label
+    label = f"{name}  (reference)" if row.reference else name
     return Row(at, (*row.cells, label), "dim" if row.reference else "text" if row.ok else "warning")
 
 

@@ -1,0 +1,80 @@
+"""What a sweep without a screen says: rows on standard output as they finish, and on standard error how far it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from memtui.bench import table
+from memtui.bench.configuration import Configuration, Titles
+from memtui.bench.sweep import Progress
+from memtui.foreign import visible
+from memtui.progress_line import ProgressLine
+from memtui.units import span
+
+
+def terminal_columns() -> int | None:
+    """Return the columns of standard output; None where it is not a terminal, and nothing has to be cut."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+    except (OSError, ValueError):
+        return None
+
+
+class Printer:
+    """Use as a context manager; ``tell`` is told of every step.
+
+    Attributes:
+        skipped: configurations that were measured before.
+    """
+
+    def __init__(self, wanted: Sequence[Configuration], say: Callable[[str], None], *, rows: bool) -> None:
+        """Configurations that will come, who is told of notices, and whether rows are printed."""
+        self._say, self._rows = say, rows
+        self._lines: list[table.Line] = []
+        self._titles = Titles(wanted)
+        self._names = table.names(self._titles, terminal_columns()) if rows else {}
+        self._line = ProgressLine("bench", "starting the process that measures")
+        self.skipped = 0
+
+    def __enter__(self) -> Printer:
+        self._line.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._line.__exit__(kind, error, None)
+        if kind is not None and issubclass(kind, KeyboardInterrupt) and self._lines:
+            measured = sum(not line.reference for line in self._lines)
+            for text in [*table.foot(self._lines), f"left before its end: {measured} rows were measured"]:
+                print(visible(text), flush=True)
+
+    def tell(self, progress: Progress) -> None:
+        """Print what there is to print of it."""
+        self.skipped = progress.skipped
+        if progress.notice:
+            with self._line.above():
+                self._say(progress.notice)
+        if progress.row is not None and self._rows:
+            with self._line.above():
+                self._print(progress)
+        if progress.phase != "done" and progress.phase != "start":
+            self._line.tell(self._far(progress), "measuring")
+
+    def _print(self, progress: Progress) -> None:
+        row = progress.row
+        assert row is not None
+        if not self._lines:
+            print(visible(table.head(self._titles.common)))
+        self._lines.append(table.Line.of(row))
+        print(visible(table.line(self._lines[-1], self._names.get(row.configuration, ""))), flush=True)
+
+    def _far(self, progress: Progress) -> str:
+        if progress.phase == "idle":
+            return "the power at rest"
+        left = "" if progress.left_s is None else f", {span(round(progress.left_s))} left"
+        window = f" {progress.window} of {progress.windows}" if progress.window else ""
+        visit = f"visit {progress.visit} of {progress.visits}, " if progress.visit else ""
+        what = "" if progress.configuration is None else f", {self._titles.of(progress.configuration)}"
+        return f"{min(progress.number + 1, progress.of)} of {progress.of}{left}, {visit}{progress.phase}{window}{what}"
