@@ -102,6 +102,7 @@ def main(words: list[str]) -> int:
     if not modules:
         print(f"no module of tests/mutants.toml has {' or '.join(wanted.modules)} in its path", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and take along what runs
     results = []
     print(HEAD, flush=True)
     for module in modules:

@@ -1,0 +1,159 @@
+"""Arrays of a session as blobs: what goes in comes out, up to the limits and not beyond."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from memtui.analysis.reuse_distance import ReuseSample
+from memtui.analysis.touch_sum import CHUNK_SHIFT, GROUP, TouchSum
+from memtui.pageset import ADDRESS_BITS, GIANT_SHIFT
+from memtui.session import codec
+
+
+def i8(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("ids", "values"),
+    [
+        ((), ()),
+        ((1,), (codec.UNKNOWN_BYTES,)),
+        ((1, 2, 7), (0, 5, (1 << 62) - 1)),
+        (((1 << 62) - 1,), (3,)),
+    ],
+)
+def test_pairs_come_back(ids, values):
+    found = codec.decode_pairs(codec.encode_pairs(i8(*ids), i8(*values)))
+    assert tuple(side.tolist() for side in found) == (list(ids), list(values))
+
+
+@pytest.mark.parametrize(
+    ("ids", "values"),
+    [
+        ((0,), (1,)), ((-1,), (1,)), ((3, 3), (1, 1)), ((3, 2), (1, 1)), ((1 << 62,), (1,)), ((1,), (-2,)),
+        ((1,), (1 << 62,)), ((1, 2), (1, -2)),
+    ],
+)  # fmt: skip
+def test_pairs_out_of_range_are_refused(ids, values):
+    with pytest.raises(ValueError, match="holds numbers out of range"):
+        codec.decode_pairs(codec.encode_pairs(i8(*ids), i8(*values)))
+
+
+def test_more_pairs_than_a_process_has_mappings_are_not_unpacked(monkeypatch):
+    data = codec.encode_pairs(i8(1, 2), i8(0, 0))
+    monkeypatch.setattr(codec, "MAX_PAIRS", 2)
+    assert len(codec.decode_pairs(data)[0]) == 2
+    monkeypatch.setattr(codec, "MAX_PAIRS", 1)
+    with pytest.raises(ValueError, match="unpacks"):
+        codec.decode_pairs(data)
+
+
+MOST_TOUCHES, MOST_BYTES = (1 << 40) - 1, (1 << 62) - 1
+
+
+def reuse(first=0, first_bytes=0, upper=(), lower=(), counts=()) -> ReuseSample:
+    return ReuseSample(first, first_bytes, i8(*upper), i8(*lower), i8(*counts))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        reuse(),
+        reuse(3, 4096, (8192, 4096), (0, 4096), (1, 2)),
+        reuse(MOST_TOUCHES, MOST_BYTES, (MOST_BYTES,), (MOST_BYTES,), (MOST_TOUCHES,)),
+    ],
+)
+def test_reuse_distances_come_back(made):
+    found = codec.decode_reuse(codec.encode_reuse(made), limit=2)
+    assert (found.first_touches, found.first_touch_bytes) == (made.first_touches, made.first_touch_bytes)
+    for name in ("upper_bytes", "lower_bytes", "counts"):
+        assert getattr(found, name).tolist() == getattr(made, name).tolist()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        reuse(-1), reuse(MOST_TOUCHES + 1), reuse(0, -1), reuse(0, MOST_BYTES + 1), reuse(0, 0, (-1,), (-1,), (1,)),
+        reuse(0, 0, (5,), (-1,), (1,)), reuse(0, 0, (MOST_BYTES + 1,), (0,), (1,)), reuse(0, 0, (5,), (0,), (-1,)),
+        reuse(0, 0, (5,), (0,), (MOST_TOUCHES + 1,)), reuse(0, 0, (5, 5), (5, 6), (1, 1)),
+    ],
+)  # fmt: skip
+def test_reuse_distances_out_of_range_are_refused(made):
+    with pytest.raises(ValueError, match="holds numbers out of range"):
+        codec.decode_reuse(codec.encode_reuse(made))
+
+
+def test_a_reuse_blob_of_no_whole_row_is_refused():
+    for size, words in ((0, "is too short"), (15, "is too short"), (17, "1 bytes are not 3 rows of numbers")):
+        with pytest.raises(ValueError, match=words):
+            codec.decode_reuse(zlib.compress(bytes(size)))
+    assert codec.decode_reuse(zlib.compress(bytes(16))).touches == 0
+
+
+def sums(windows=1, shift=CHUNK_SHIFT, groups=(5,), touches=16) -> TouchSum:
+    filled = np.arange(len(groups) * GROUP, dtype=np.int64).reshape(-1, GROUP) % (touches + 1)
+    if len(groups):
+        filled[-1, -1] = touches
+    return TouchSum(windows, shift, np.array(groups, np.uint64), filled)
+
+
+TOP = (1 << ADDRESS_BITS - CHUNK_SHIFT) // GROUP - 1
+GIANT_TOUCHES = (1 << 12) << GIANT_SHIFT - 12  # of a chunk of 1 GiB in every one of the most windows
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        sums(groups=()),
+        sums(),
+        sums(3, groups=(0, 1, 9, TOP), touches=48),
+        sums(4096, GIANT_SHIFT, (0, (1 << ADDRESS_BITS - GIANT_SHIFT) // GROUP - 1), GIANT_TOUCHES),
+    ],
+)
+def test_touch_sums_come_back(made):
+    found = codec.decode_touch_sum(codec.encode_touch_sum(made))
+    assert (found.windows, found.shift, found.groups.dtype, found.touches.dtype) == (
+        made.windows, made.shift, np.uint64, np.int64
+    )  # fmt: skip
+    assert found.groups.tolist() == made.groups.tolist()
+    assert found.touches.tolist() == made.touches.tolist()
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (sums(0, groups=()), "out of range"),
+        (sums(4097), "out of range"),
+        (sums(shift=CHUNK_SHIFT - 1), "out of range"),
+        (sums(shift=GIANT_SHIFT + 1), "out of range"),
+        (sums(groups=(TOP + 1,)), "addresses that do not rise"),
+        (sums(groups=(5, 5)), "addresses that do not rise"),
+        (sums(groups=(5, 4)), "addresses that do not rise"),
+        (sums(touches=17), "out of range"),
+        (sums(3, touches=49), "out of range"),
+    ],
+)
+def test_touch_sums_that_cannot_be_are_refused(made, words):
+    with pytest.raises(ValueError, match=words):
+        codec.decode_touch_sum(codec.encode_touch_sum(made))
+
+
+def test_a_touch_sum_of_no_whole_group_is_refused():
+    head = struct.pack("<qq", 1, CHUNK_SHIFT)
+    for raw in (b"", head[:-1], head + bytes(8 + 4 * GROUP - 1), head + bytes(8 + 4 * GROUP + 1)):
+        with pytest.raises(ValueError, match=f"{len(raw)} bytes are no whole groups"):
+            codec.decode_touch_sum(zlib.compress(raw))
+
+
+def test_more_groups_than_a_sum_has_are_not_unpacked(monkeypatch):
+    data = codec.encode_touch_sum(sums(groups=(1, 2)))
+    monkeypatch.setattr(codec, "MAX_GROUPS", 2)
+    assert len(codec.decode_touch_sum(data).groups) == 2
+    monkeypatch.setattr(codec, "MAX_GROUPS", 1)
+    with pytest.raises(ValueError, match="unpacks"):
+        codec.decode_touch_sum(data)
