@@ -23,7 +23,7 @@ from memtui.choices import tracker_label
 from memtui.export.source import open_source
 from memtui.foreign import visible
 from memtui.origin import origin, origin_words
-from memtui.samples import MAIN_MEMORY, SHARED_UNKNOWN, GpuMemory, PowerReading, Status
+from memtui.samples import MAIN_MEMORY, SHARED_UNKNOWN, End, GpuMemory, PowerReading, Status
 from memtui.session.reader import SessionReader
 from memtui.training import learning, learning_words, training, training_words
 from memtui.units import between, duration, energy, percent, size
@@ -432,7 +432,7 @@ def _recorded_words(report: dict[str, Any]) -> list[str]:
     lines = [
         f"target       {_one_line(target['command'])} (pid {target['pid']}) on {report['host']['hostname']}",
         f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
-        f"{how_it_ended(report['end'])}" + (f" ({report['end_reason']})" if report["end_reason"] else ""),
+        f"{how_it_ended(report)}",
         f"tracker      {tracker_label(report['tracker'])}, flush {report['flush']}, filter {report['filter']}, "
         f"asked {between(*map(duration, report['intervals_s']))}, {budgeted(report)}"
         f"true {duration(report['true_interval_s'])}",
@@ -554,9 +554,14 @@ def _of_it_shared(process: dict[str, Any]) -> str:
     return "" if shared is None else f" ({size(shared)} shared)"
 
 
-def how_it_ended(kind: str) -> str:
-    """In words, for the ``end`` of a report."""
-    return "still recording" if kind == "recording" else f"ended: {kind}"
+def how_it_ended(report: dict[str, Any]) -> str:
+    """In words, from ``end`` and ``end_reason``."""
+    kind, reason = report["end"], report["end_reason"]
+    if kind == "recording":
+        return "still recording"
+    if kind == "target exited":
+        return f"ended: {End(0, kind, reason).words}"
+    return f"ended: {kind}" + (f" ({reason})" if reason else "")
 
 
 def _largest(processes: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from memtui.orders import Order, Wishes, read_order
 from memtui.outbox import Outbox, RecorderGone
 from memtui.pace import Pace
 from memtui.probes.disturbance import DisturbanceProbe
+from memtui.probes.ending import how_it_ended
 from memtui.probes.gpu_holders import Holders
 from memtui.probes.host import read_clock, read_host
 from memtui.probes.pages.accessed_bit import measure_set_cost_ns
@@ -149,7 +150,7 @@ class Sampler:
                 self._follow_tree()
                 self._look_around()
         except ProcessLookupError:
-            self._outbox.put(End(time.monotonic_ns(), "target exited"))
+            self._outbox.put(self._target_ended())
         finally:
             power.close()
             self._reader.close()
@@ -249,7 +250,7 @@ class Sampler:
             if self._wishes.stop or self._stop_fd in ready:
                 return End(time.monotonic_ns(), "stopped")
             if self._target_fd in ready:
-                return End(time.monotonic_ns(), "target exited")
+                return self._target_ended()
             if left_ns <= 0 or heard:
                 return None
 
@@ -257,6 +258,9 @@ class Sampler:
     def _busy_cpus(self) -> float:
         """How many CPUs the tree keeps busy."""
         return sum(watched.busy_cpus for watched in self._watched.values())
+
+    def _target_ended(self) -> End:
+        return End(time.monotonic_ns(), "target exited", how_it_ended(self._order.pid, self._target_fd))
 
     def _look_around(self) -> None:
         """Tell what has changed about the worth of the numbers."""

@@ -381,12 +381,19 @@ class End:
     """Last message of a stream that ended in order.
 
     ``kind``: "target exited", "stopped", "duration", "error"; the recorder adds "interrupted" and those of
-    ``memtui.limits``.
+    ``memtui.limits``. ``text``: more of it in words; of "target exited" how, where that is known: "killed by SIGKILL".
     """
 
     t_ns: int
     kind: str
     text: str = ""
+
+    @property
+    def words(self) -> str:
+        """How it ended; of a target no more than is known."""
+        if self.kind == "target exited":
+            return f"target {self.text or 'ended'}"
+        return self.text or self.kind
 
 
 @dataclass(frozen=True, slots=True)

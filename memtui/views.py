@@ -164,7 +164,6 @@ class GraphView:
     median_bytes: float | None = None
     max_bytes: float | None = None
     rss_now_bytes: float | None = None
-    resident: str = "RSS"  # what ``rss_bytes`` is: "PSS" or "sum of RSS" of several processes
     note: str = ""  # why there is no working set
     caveats: tuple[str, ...] = ()  # what makes the working set at the cursor less than exact, the gravest first
     caption: tuple[str, ...] = ()  # what else is known of it
@@ -173,6 +172,7 @@ class GraphView:
     focus_bytes: Floats | None = None  # one entry per sample, nan: not known
     focus_now_bytes: float | None = None
     marks: tuple[Mark, ...] = ()  # of the visible window, by time
+    resident: str = "RSS"  # what ``rss_bytes`` is: "PSS" or "sum of RSS" of several processes
 
 
 @dataclass(frozen=True, slots=True)

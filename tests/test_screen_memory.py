@@ -109,7 +109,7 @@ async def test_step_seek_and_back():
         assert d.view.header.state is State.PAUSED
         await d.press("end")
         await d.until(lambda: d.view.header.state is State.ENDED)
-        assert "■ ended 00:00:25 target exited" in d.text
+        assert "■ ended 00:00:25 target ended" in d.text
 
 
 async def test_play_speed_and_pause():
@@ -158,7 +158,7 @@ async def test_live_ends_when_the_target_does():
     async with running(session, live=True) as d:
         session.stop()
         await d.until(lambda: d.view.header.state is State.ENDED)
-        assert "target exited" in d.text
+        assert "target ended" in d.text
 
 
 async def test_a_recorder_that_is_gone_is_said():

@@ -119,7 +119,7 @@ def test_power_and_events(reader):
     absent = next(r for r in readings if r.device == "CPU")
     assert (absent.power_w, absent.reason) == (None, "no RAPL zone")
     assert {r.device for r in reader.power(20_000_000_000, 2**62)} == {"GPU 0"}
-    assert [e.text for e in reader.events(0, 2**62)] == ["epoch 1", "target exited"]
+    assert [e.text for e in reader.events(0, 2**62)] == ["epoch 1", "target ended"]
 
 
 def test_a_lost_window_has_no_value_and_a_reason(tmp_path):

@@ -81,7 +81,7 @@ def _head(reader: Source, report: dict[str, Any]) -> str:
     facts = [
         f"pid {target['pid']} on {host['hostname']}, Linux {host['kernel']}, {host['cpu_count']} CPUs, {begin}",
         f"session {report['session']}: {report['samples']} windows in {span(report['duration_s'])}, "
-        f"{how_it_ended(report['end'])}",
+        f"{how_it_ended(report)}",
         f"memtui {report['memtui_version']}, tracker {report['tracker']}, flush {report['flush']}, "
         f"filter {report['filter']}; window {between(*map(duration, report['intervals_s']))} asked, "
         f"{budgeted(report)}{duration(report['true_interval_s'])} true (median)",

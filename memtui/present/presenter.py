@@ -303,7 +303,7 @@ class Presenter:
         ended = ""
         if not head.recording:
             end = self.reader.end
-            ended = (end.text or end.kind) if end is not None else "recorder gone, all it wrote is here"
+            ended = end.words if end is not None else "recorder gone, all it wrote is here"
         seconds = (head.latest_ns - head.origin_ns) / 1e9
         view = HeaderView(
             command=_command(next((p.command for p in reversed(processes) if p.pid == target.pid), target.command)),

@@ -112,7 +112,7 @@ class SessionBuilder:
                 self.end = message
                 self._checkpoint(self.samples - 1)
                 self._note_ended(set())
-                self._writer.insert("event", [(message.t_ns, "end", message.text or message.kind)])
+                self._writer.insert("event", [(message.t_ns, "end", message.words)])
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
 
     def _take_told(self, message: Told) -> None:

@@ -77,6 +77,22 @@ class Trace:
         return np.array([found.get(sample, np.nan) for sample in self.samples.sample.tolist()])
 
     @cached_property
+    def cpu_shares(self) -> Floats:
+        """f8[n]: CPU time of the tree in each window by its length, 1 is one CPU; NaN: not known, as in the first."""
+        if not len(self.samples):
+            return np.empty(0)
+        before: dict[int, int] = {}
+        used: dict[int, float] = {}
+        for row in self._reader.process_samples(0, self.samples.newest):
+            if row["cpu_ns"] is None:
+                continue
+            if row["process"] in before:
+                spent = (row["cpu_ns"] - before[row["process"]]) / max(row["end_ns"] - row["start_ns"], 1)
+                used[row["sample"]] = used.get(row["sample"], 0.0) + spent
+            before[row["process"]] = row["cpu_ns"]
+        return np.array([used.get(sample, np.nan) for sample in self.samples.sample.tolist()])
+
+    @cached_property
     def main(self) -> Process | None:
         """The process with the most touched pages, which is the one that trains; None where no page sets are stored."""
         return busiest(self._reader)

@@ -33,7 +33,7 @@ class WssGraph(Panel):
                 line += [("  ", self.look["frame"]), (text.clean(self.view.focus), self.look["focus"])]
                 line += [(f" {text.size_column(self.view.focus_now_bytes).rstrip()}", self.look["focus"])]
             return line
-        how = "" if self.view.resident == "RSS" else f"({self.view.resident})  "
+        how = "" if self.view.resident == "RSS" else f"({text.clean(self.view.resident)})  "
         return [
             (f"resident set  {how}", self.look["title"]),
             (text.size_column(self.view.rss_now_bytes), self.look["rss"]),
@@ -127,7 +127,7 @@ class WssGraph(Panel):
 
     def _rss_line(self, columns: int) -> Line:
         look, rss = self.look, self.view.rss_now_bytes
-        name = self.view.resident
+        name = text.clean(self.view.resident)
         words = f" {name} {text.size_column(rss)} " if rss is not None else f" {name} n/a "
         left = max(0, columns - len(words) - 2)
         label = text.short_size(rss) if rss is not None else ""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.analysis.reuse_curve import cdf, knee, quantiles
 from memtui.analysis.reuse_histogram import ExactReuse
@@ -37,6 +38,7 @@ PASSES_BATCH = 512
 REPEATS = 6  # the least that has a 95 % interval
 MERGED = (1, 2, 5, 10)  # windows: 0.2, 0.4, 1 and 2 s
 IDLE_S = 5.0  # as the published experiment slept after its imports
+SLEEPS = 0.02  # of a CPU: less is no work; the kernel counts in hundredths of a second
 NOTICEABLE = 0.05  # a share of the working set; below that a difference is called small
 
 
@@ -110,8 +112,7 @@ class Basic:
         for group in (IMPORT, EMPTY):
             if group in groups:
                 other = groups[group][0].trace()
-                # The last seconds but one: neither imports nor the end of the interpreter.
-                sleeping = (other.seconds[-1] - other.seconds > 0.5) & (other.seconds[-1] - other.seconds < IDLE_S - 1)
+                sleeping = asleep(other)
                 numbers[group.replace(" ", "_")] = {
                     "asleep_wss_bytes": mean(other.samples.wss_bytes[sleeping]),
                     "largest_wss_bytes": float(np.nanmax(other.samples.wss_bytes, initial=0.0)),
@@ -132,6 +133,16 @@ class Basic:
         return Findings(
             numbers, [*conclude(numbers, pairs), text[0].upper() + text[1:] + "."], charts, [_table(numbers)], doubts
         )
+
+
+def asleep(trace: Trace) -> NDArray[np.bool_]:
+    """bool[n]: the windows of the last seconds in which a program that sleeps did nothing.
+
+    How long its imports and the end of its interpreter take nobody knows, so its CPU time tells them from sleep.
+    """
+    found = (trace.seconds[-1] - trace.seconds < IDLE_S) & (trace.cpu_shares < SLEEPS)
+    found[-1:] = False  # what it did between this and its end is in no window
+    return found
 
 
 def conclude(numbers: dict[str, Any], pairs: MedianInterval | None) -> list[str]:
