@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from memtui.bench.compare import FASTER, SAME, SLOWER, UNKNOWN, compare
+from memtui.bench.compare import FASTER, SAME, SLOWER, UNKNOWN, Comparison, compare, table
 from memtui.bench.configuration import make
 from memtui.bench.result import Conditions, Series, Visit, evaluate, failed
 from memtui.bench.store import Database
@@ -115,3 +115,19 @@ def test_as_it_is_typed(paths, tmp_path):
     Database(tmp_path / "empty.db").close()
     refused = memtui("bench", "compare", paths[0], tmp_path / "empty.db")
     assert (refused.returncode, "no configuration in common" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("columns", [80, 120, None])
+def test_names_differ_at_every_width(columns):
+    """What is the same in all is told in the head; what is left of a name says which row it is."""
+    some = [
+        make("conv2d", {"n": 8, "cin": 64, "cout": cout, "h": h, "k": k})
+        for cout in (64, 256)
+        for h in (7, 14, 28, 56)
+        for k in (1, 3)
+    ]
+    head, *lines = table([Comparison(c, (1.0, 0.9, 1.1), None, SAME, ("x", "x")) for c in some], columns)
+    assert "(all: n=8 cin=64" in head
+    assert len({line.rpartition("  ")[2] for line in lines}) == len(some)
+    assert all("cout=256" in line for line in lines[8:]) or columns == 80
+    assert columns is None or max(map(len, lines)) <= columns

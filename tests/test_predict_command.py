@@ -20,6 +20,7 @@ from memtui.bench.spaces import in_space
 from memtui.bench.store import Database
 from memtui.errors import UserError
 from tests.synthetic_device import NOISE, call_ns
+from tests.terminals import terminals
 from tests.test_cli import memtui
 from tests.test_import_hygiene import loaded
 
@@ -234,6 +235,15 @@ class TestFitted:
         assert text.count("steps and trees") == 1 + ("outside" in text)
         assert "rows: 80, 0 of them flagged; left out: 80 flagged" in text
 
+    def test_a_terminal_hears_what_it_does(self, path):
+        add(path, rows(CONVOLUTIONS[:80], energy_reason="no RAPL"))
+        with terminals() as start:
+            terminal = start("bench", "predict", "eval", "--db", path)
+            assert terminal.end(240) == 0
+            said = terminal.output.decode()
+        assert "memtui bench: predict eval: fitting models to 80 rows" in said
+        assert said.rindex("steps and trees") > said.rindex("fitting models"), "the answer is alone in the end"
+
     def test_run_predicts_with_a_range(self, path):
         add(path, with_energy(rows(CONVOLUTIONS[::2])))
         words = ("bench", "predict", "run", "conv2d", "--space", "predict", "--db", path, "--json")
@@ -254,7 +264,8 @@ class TestFitted:
         grid = ("--grid", "h=28,500", "--grid", "n=8", "--grid", "groups=1", "--grid", "cin=64", "--grid", "cout=64")
         found = memtui("bench", "predict", "run", "conv2d", *grid, "--db", path, timeout=120)
         assert found.returncode == 0, found.stderr
-        inside, outside = (line for line in found.stdout.splitlines() if "conv2d n=8" in line)
+        inside, outside = (line for line in found.stdout.splitlines() if "  conv2d h=" in line)
+        assert "configuration (all: n=8 cin=64 cout=64" in found.stdout
         assert "[outside: " not in inside
         assert "[outside: log2 flops" in outside
         assert "1 of 2 are outside of what was measured" in found.stdout

@@ -284,7 +284,11 @@ def _compare(args: argparse.Namespace) -> int:
     if len(args.rest) != 2:
         raise UserError("name two databases: memtui bench compare A.db B.db")
     first, second = map(Path, args.rest)
-    with closing(Database(first, create=False)) as a, closing(Database(second, create=False)) as b:
+    with (
+        closing(Database(first, create=False)) as a,
+        closing(Database(second, create=False)) as b,
+        ProgressLine("bench", f"comparing {first} and {second}"),
+    ):
         found, unknown = compare.compare(a, b)
     others = f"{unknown} are left out, which another version of memtui wrote" if unknown else ""
     if not found:
@@ -294,9 +298,8 @@ def _compare(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"a": str(first), "b": str(second), "rows": [one.to_plain() for one in found]}, indent=2))
         return 0
-    print(compare.HEAD)
-    for one in found:
-        print(visible(compare.line(one)))
+    for text in compare.table(found, terminal_columns()):
+        print(visible(text))
     if pairs := {one.devices for one in found if one.devices[0] != one.devices[1]}:
         print(visible("; ".join(f"A on {a}, B on {b}" for a, b in sorted(pairs))))
     return 0
@@ -326,13 +329,17 @@ def _db(args: argparse.Namespace) -> int:
             if _same_file(Path(word), path):
                 raise UserError(f"{word}: is the database that others are merged into; name other files")
             Database(Path(word), create=False).close()
-        with closing(Database(path)) as database:
-            for word in words:
-                print(visible(f"{word}: {database.merge(Path(word))} new rows in {path}"))
+        with closing(Database(path)) as database, ProgressLine("bench", f"merging into {path}") as shown:
+            for number, word in enumerate(words, 1):
+                shown.tell(f"{number} of {len(words)}, {word}")
+                new = database.merge(Path(word))
+                with shown.above():
+                    print(visible(f"{word}: {new} new rows in {path}"), flush=True)
     elif verb == "export" and len(words) == 1:
         check_place(Path(words[0]), force=args.force)
-        with closing(Database(path, create=False)) as database:
-            print(visible(f"{words[0]}: {_export(database, Path(words[0]))} rows"))
+        with closing(Database(path, create=False)) as database, ProgressLine("bench", f"writing {words[0]}"):
+            count = _export(database, Path(words[0]))
+        print(visible(f"{words[0]}: {count} rows"))
     else:
         usage = "bench db info, bench db merge FILE..., or bench db export FILE.csv; --db names the database"
         verbs = ("info", "merge", "export")

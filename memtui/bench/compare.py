@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memtui.analysis.averages import ratio_interval
-from memtui.bench.configuration import Configuration, from_text
+from memtui.bench.configuration import Configuration, Titles, from_text
 from memtui.bench.store import Database
-from memtui.bench.table import NONE
+from memtui.bench.table import NONE, heading, shortened
 
 SAME, SLOWER, FASTER, UNKNOWN = "same", "slower", "faster", "unknown"
 
@@ -67,11 +68,18 @@ def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
     return found, unknown
 
 
-def line(found: Comparison) -> str:
-    """One of them as text."""
+def table(found: Sequence[Comparison], columns: int | None) -> list[str]:
+    """All of them as lines with a head, for a terminal of so many columns; None: any."""
+    titles = Titles([one.configuration for one in found])
+    names = shortened(titles, None if columns is None else columns - len(_HEAD))
+    return [_HEAD + heading(titles.common), *(line(one, names[one.configuration]) for one in found)]
+
+
+def line(found: Comparison, name: str = "") -> str:
+    """One of them as text, under the name of its configuration."""
     time = NONE if found.time is None else "{:.3f} [{:.3f}, {:.3f}]".format(*found.time)
     energy = NONE if found.energy is None else f"{found.energy:.3f}"
-    return f"{time:>22}  {energy:>6}  {found.verdict:7}  {found.configuration.title}"
+    return f"{time:>22}  {energy:>6}  {found.verdict:7}  {name or found.configuration.title}"
 
 
-HEAD = f"{'time, B by A':>22}  {'energy':>6}  {'':7}  configuration"
+_HEAD = f"{'time, B by A':>22}  {'energy':>6}  {'':7}  "

@@ -11,10 +11,12 @@ from typing import Any
 
 from memtui.bench import asked
 from memtui.bench.predict.training import Training, load
+from memtui.bench.printer import terminal_columns
 from memtui.bench.store import Database
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.nearest import nearest
+from memtui.progress_line import ProgressLine
 
 VERBS = ("fit", "eval", "run")
 USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run OP"
@@ -39,15 +41,16 @@ def predict(args: argparse.Namespace) -> int:
         # Other operators than the one that is asked for say something of the device, too.
         operators = () if verb == "run" else ops
         training = load(database, operators=operators, run=args.from_run, unflagged=args.unflagged)
-    from memtui.bench.predict import report
+    with ProgressLine("bench", f"predict {verb}: fitting models to {len(training.rows)} rows"):
+        from memtui.bench.predict import report
 
-    found: report.Report
-    if verb == "fit":
-        found = report.fit(training)
-    elif verb == "eval":
-        found = report.evaluate(training)
-    else:
-        found = report.run(training, wanted)
+        found: report.Report
+        if verb == "fit":
+            found = report.fit(training)
+        elif verb == "eval":
+            found = report.evaluate(training)
+        else:
+            found = report.run(training, wanted, terminal_columns())
     if args.json:
         print(json.dumps({"database": str(path), **_told(training), **found.plain}, indent=2))
     else:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from memtui.bench.configuration import Configuration
+from memtui.bench.configuration import Configuration, Titles
 from memtui.bench.predict.estimator import Samples
 from memtui.bench.predict.evaluation import MODEL, Score, sections
 from memtui.bench.predict.features import Space, describe
 from memtui.bench.predict.ranges import LEVEL, Ranged, calibrated
 from memtui.bench.predict.training import Training
 from memtui.bench.predict.trees import StepsAndTrees
-from memtui.bench.table import NONE, duration
+from memtui.bench.table import NONE, duration, heading, shortened
 from memtui.units import energy
 
 _MOST_NAMED = 3  # features that a line of text names
@@ -83,8 +83,8 @@ def evaluate(training: Training) -> Report:
     return Report(lines, plain)
 
 
-def run(training: Training, wanted: Sequence[Configuration]) -> Report:
-    """What configurations would cost."""
+def run(training: Training, wanted: Sequence[Configuration], columns: int | None = None) -> Report:
+    """What configurations would cost, as lines for a terminal of so many columns; None: any."""
     rows = [describe(c) for c in wanted]
     ranged = {
         target: None if samples is None else calibrated(StepsAndTrees, samples)(rows)
@@ -93,12 +93,15 @@ def run(training: Training, wanted: Sequence[Configuration]) -> Report:
     space = Space.of([describe(row.configuration) for row in training.rows])
     outside = [space.outside(row) for row in rows]
     measured = {row.configuration: row for row in training.rows}
-    lines = [f"{'time':>10}  {f'{LEVEL:.0%} range':>22}  {'J/call':>10}  {f'{LEVEL:.0%} range':>22}  configuration"]
+    head = f"{'time':>10}  {f'{LEVEL:.0%} range':>22}  {'J/call':>10}  {f'{LEVEL:.0%} range':>22}  "
+    titles = Titles(wanted)
+    names = shortened(titles, None if columns is None else columns - len(head))
+    lines = [head + heading(titles.common)]
     plain = []
     for at, configuration in enumerate(wanted):
         known = measured.get(configuration)
         time, joules = (_values(found, at) for found in ranged.values())
-        text = f"{_cells(time, duration)}  {_cells(joules, energy)}  {configuration.title}"
+        text = f"{_cells(time, duration)}  {_cells(joules, energy)}  {names[configuration]}"
         text += f"  [measured: {duration(known.call_ns)}]" if known else ""
         lines.append(text + (f"  [outside: {_some(outside[at])}]" if outside[at] else ""))
         plain.append(
