@@ -274,6 +274,7 @@ class RangeRow:
     left_out: str = ""  # the filter that greys it
     rss_at_least: bool = False  # what is touched is resident; how much more is was not looked at since
     shared_bytes: int | None = None  # part of the working set that other processes touched, too; None: not known
+    who: str = ""  # what its process is called, where that says more than the pid: "rank 3"
 
 
 @dataclass(frozen=True, slots=True)

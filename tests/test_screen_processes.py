@@ -60,7 +60,7 @@ async def test_all_panels_are_about_the_chosen_process():
         assert set(d.view.graph.wss_bytes) == {5.0 * MIB}
         assert d.view.graph.rss_now_bytes == 200 * MIB
         assert {row.pid for row in d.view.table.rows} == {4243}
-        assert [b.label for b in d.view.heat.bands] == ["4243 [heap]"]
+        assert [b.label for b in d.view.heat.bands] == ["rank 0 [heap]"]
         assert "working set of pid 4243" in d.text
         assert "of pid 4243" in d.view.reuse.whose
         await d.press("p", "down")  # its ranges: one of them is looked at as well

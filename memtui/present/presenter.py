@@ -34,7 +34,7 @@ from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
 from memtui.present.processes import process_rows, pss_note, tree_row
 from memtui.present.range_reuse import RangeReuse
-from memtui.present.ranges import RangeTable, name_of
+from memtui.present.ranges import RangeTable
 from memtui.present.reuse import ReuseLog
 from memtui.present.series import Series, process_sizes, range_wss
 from memtui.present.step_marks import StepMarks
@@ -447,7 +447,7 @@ class Presenter:
         if self._line is not None and self._focus is not None and (row := self.ranges.row(self._focus)):
             (line,), whole = self._line.view(self.reader, first, last, at, allowance)
             self.complete = self.complete and whole
-            focus, focus_now = name_of(row), _known(line, here)
+            focus, focus_now = self.ranges.name(row), _known(line, here)
         inside = samples.end_ns[first:last] <= axis.end_ns
         known = wss[inside & np.isfinite(wss)]
         note = "" if hello.wss.ok else (hello.wss.reason + (f": {hello.wss.remedy}" if hello.wss.remedy else ""))
@@ -541,7 +541,7 @@ class Presenter:
             return ReuseView(note=why)
         row = self.ranges.row(self._focus) if self._focus is not None and sample >= 0 else None
         if row is not None:
-            view, whole = self._range_reuse.view(self.reader, row, sample, allowance)
+            view, whole = self._range_reuse.view(self.reader, row, sample, allowance, self.ranges.short_label(row))
         else:
             view, whole = self._reuse.view(self.reader, sample, allowance)
         self.complete = self.complete and whole

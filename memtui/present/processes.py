@@ -33,6 +33,12 @@ def process_rows(
     return tuple(sorted(rows, key=lambda row: (row.rank is not None, row.rank or 0, row.key)))
 
 
+def rank_of(process: Process) -> int | None:
+    """The RANK in the environment that it began with (torchrun, MPI); None where there was none."""
+    ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
+    return ranks.get("RANK")
+
+
 def _row(
     process: Process, row: dict[str, Any], before: dict[str, Any] | None, total: int, held: GpuMemory | None
 ) -> ProcessRow:

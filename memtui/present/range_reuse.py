@@ -9,7 +9,7 @@ from typing import Any
 from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.present.allowance import Allowance
-from memtui.present.ranges import short_label
+from memtui.present.range_names import short_label
 from memtui.present.reuse import Intervals, reuse_view
 from memtui.units import clock
 from memtui.views import ReuseView
@@ -42,8 +42,8 @@ class RangeReuse:
         """Add up anew: there are more windows between those that were looked at."""
         self._key = -1
 
-    def view(self, reader: Any, row: Any, sample: int, allowance: Allowance) -> tuple[ReuseView, bool]:
-        """The distances of a range (a ``VmaRow``) up to a sample, and whether all windows are in them."""
+    def view(self, reader: Any, row: Any, sample: int, allowance: Allowance, name: str = "") -> tuple[ReuseView, bool]:
+        """The distances of a range (a ``VmaRow``) of some name up to a sample, and whether all windows are in them."""
         wanted = max(row.first_sample, sample - LAST_SAMPLES + 1)
         too_few = wanted < self._read_from and sample < self._read_from + LAST_SAMPLES // 2
         if row.id != self._key or too_few or sample < self._oldest or sample >= self._next + LAST_SAMPLES:
@@ -53,7 +53,7 @@ class RangeReuse:
             self._add(reader, row)
         whole = self._next > sample
         histogram = self._until(sample)
-        whose = f"of {short_label(row)}"
+        whose = f"of {name or short_label(row)}"
         if self._first > row.first_sample:
             whose += f" since {clock(_seconds(reader, self._first))}"
         if not whole:

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from memtui.analysis.filters import Filter, is_anonymous, parse_filter
+from memtui.analysis.filters import Filter, parse_filter
 from memtui.analysis.lean import distinct, ranked
+from memtui.analysis.range_uses import uses_of
 from memtui.present.heat import ProcessRange
+from memtui.present.processes import rank_of
+from memtui.present.range_names import name_of, short_label
 from memtui.samples import Process
-from memtui.units import short_size
 from memtui.views import TREND, RangeRow, Sort, TableView
 
 READ_EVERY_S = 5.0  # the ranges of a growing session
@@ -81,6 +83,8 @@ class RangeTable:
         self._rows_at: tuple[int, int] = (-1, -1)
         self._most: dict[int, int] = {}  # row id -> the most of it ever seen touched
         self._ids: set[int] = set()
+        self._uses: dict[int, str] = {}  # row id -> what the layout says of anonymous memory
+        self._who: dict[int, str] = {}  # process -> its rank, where that is known
         self._read_at = -READ_EVERY_S
         self._surveyed = 0
         self._glanced = False
@@ -106,10 +110,12 @@ class RangeTable:
         shared = None if np.isnan(shared_bytes) else reader.vma_shared(sample) if shared_bytes else {}
         total = sum(max(size, 0) for size in wss.values())
         several = len({p.pid for p in processes}) > 1
+        self._who = {p.key: f"rank {rank}" for p in processes if (rank := rank_of(p)) is not None}
         made: dict[int, tuple[_Found, tuple, RangeRow]] = {}
         sifted = self._sift()
         if self._looked_again_at != sample and not sifted.holds(wss if self.pid is None else (), sample):
-            self._rows, self._read_at, self._looked_again_at = reader.vma_rows(), time.monotonic(), sample
+            self._looked_again_at = sample
+            self._read_rows(reader)
             sifted = self._sift()  # one that was gone is there again
         cold = (0,) * TREND if known else ()
         for found in sifted.shown.at(sample):
@@ -137,6 +143,7 @@ class RangeTable:
                     share=of_all,
                     trend=values[3],
                     pid=row.pid if several else None,
+                    who=self._who.get(row.process, ""),
                     left_out=why,
                     rss_at_least=at_least,
                     shared_bytes=of_others,
@@ -178,7 +185,7 @@ class RangeTable:
                 why = span[2]
                 hidden = bool(why) and self.filters_on
                 found, spans = parts[1 if hidden else 0 if self._matches(row) else 2]
-                found.append((row, "" if hidden else name_of(row), why))
+                found.append((row, "" if hidden else self.name(row), why))
                 spans.append(span)
         self._sifted = _Sifted(self._rows, by, *(_Mapped(*part) for part in parts))
         return self._sifted
@@ -198,6 +205,14 @@ class RangeTable:
                 found[-1] = (found[-1][0], first - 1, found[-1][2])
             found.append((first, last, why))
         return found
+
+    def name(self, row: Any) -> str:
+        """What the table calls a range."""
+        return name_of(row, self._uses)
+
+    def short_label(self, row: Any) -> str:
+        """The same in few cells."""
+        return short_label(row, self._uses)
 
     def row(self, key: int) -> Any | None:
         """A range by its number; None when it was merged into another one or the process is not looked at."""
@@ -221,7 +236,9 @@ class RangeTable:
         out = []
         for row in {row.id: row for row, _, _ in self._sift().shown.found}.values():
             if weight := self._most.get(row.id, 0):
-                label = f"{row.pid} {short_label(row)}" if several else short_label(row)
+                label = short_label(row, self._uses)
+                if several:
+                    label = f"{self._who.get(row.process) or row.pid} {label}"
                 out.append(ProcessRange(row.process, row.id, row.start, row.end, label, weight))
         return out
 
@@ -254,7 +271,7 @@ class RangeTable:
     def _matches(self, row: Any) -> bool:
         """Whether the typed text is part of what the table says about a range."""
         words = self.words.lower()
-        return not words or words in f"{name_of(row)} {row.name} {row.perms} {row.start:x} {row.pid}".lower()
+        return not words or words in f"{self.name(row)} {row.name} {row.perms} {row.start:x} {row.pid}".lower()
 
     def _why_left_out(self, row: Any) -> str:
         if row.filtered:
@@ -278,8 +295,7 @@ class RangeTable:
         _, ids, _ = reader.vma_wss(min(new, newest), newest)
         # Ranges are many and change seldom: look when a new one was touched, and now and then.
         if now - self._read_at >= READ_EVERY_S or not self._ids.issuperset(ids.tolist()):
-            self._rows, self._read_at = reader.vma_rows(), now
-            self._ids = {row.id for row in self._rows}
+            self._read_rows(reader)
         if newest - self._surveyed <= TREND_SAMPLES - _EACH and sample == newest:
             # The trend is about to look at them.
             self._surveyed, self._rows_at = newest, (newest, len(samples))
@@ -300,6 +316,10 @@ class RangeTable:
             self._note(rows, most)
         if self.surveyed:
             self._surveyed, self._rows_at = newest, (newest, len(samples))
+
+    def _read_rows(self, reader: Any) -> None:
+        self._rows, self._read_at = reader.vma_rows(), time.monotonic()
+        self._ids, self._uses = {row.id for row in self._rows}, uses_of(self._rows)
 
     def _note(self, rows: np.ndarray, most: np.ndarray) -> None:
         """The most that was touched of distinct rows."""
@@ -343,21 +363,3 @@ def _without(chosen: Filter, stored: str) -> Filter:
 def _touched(found: list[_Found], wss: Mapping[int, int]) -> int:
     """Touched bytes of ranges; of some they cannot be known, and the working set does not count them."""
     return sum(max(wss.get(row.id, 0), 0) for row, _, _ in found)
-
-
-def name_of(row: Any) -> str:
-    """What the table calls a range: the file's last part, the kernel's name, or ``anon`` and where it is."""
-    if row.name.startswith("/"):
-        return row.name.rpartition("/")[2] or row.name
-    if row.name and not is_anonymous(row.name):
-        return row.name
-    return f"{row.name or 'anon'} {row.start:012x}"
-
-
-def short_label(row: Any) -> str:
-    """What the heat map calls a range: few cells, with the size where there is no name."""
-    if row.name.startswith("/"):
-        return (row.name.rpartition("/")[2] or row.name).split(".so")[0]
-    if row.name and not is_anonymous(row.name):
-        return row.name
-    return f"anon {short_size(row.end - row.start)}"

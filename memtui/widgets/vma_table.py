@@ -148,7 +148,8 @@ class VmaTable(RowPanel):
                 case "perms":
                     line.append((text.fit(text.clean(row.perms), cells), dim))
                 case "pid":
-                    line.append((str(row.pid or "").rjust(cells - 1) + " ", plain))
+                    who = row.who if 0 < len(row.who) < cells else str(row.pid or "")
+                    line.append((who.rjust(cells - 1) + " ", plain))
                 case "address":
                     line.append((text.fit(f"{row.start:012x}-{row.end:012x}", cells), dim))
                 case _:

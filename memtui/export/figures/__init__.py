@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
+from memtui.analysis.range_uses import uses_of
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.export.figures import graph, heat, reuse, training
 from memtui.export.figures.svg import Drawing
@@ -23,7 +25,8 @@ def figures(reader: Source) -> Iterator[tuple[str, Drawing]]:
     processes = heat.busiest(reader)
     pids = [process.pid for process in processes]
     for process in processes:
-        found = heat.draw(reader, process, label)
+        uses = uses_of(reader.drawn_rows(process.key))
+        found = heat.draw(reader, process, partial(label, uses=uses))
         name = "heat-map" if len(processes) == 1 else f"heat-map-{process.pid}"
         if pids.count(process.pid) > 1:  # one pid that executed another program
             name += f"-{process.key}"
@@ -32,11 +35,11 @@ def figures(reader: Source) -> Iterator[tuple[str, Drawing]]:
     yield from training.draw(reader)
 
 
-def label(row: VmaRow) -> str:
+def label(row: VmaRow, uses: Mapping[int, str]) -> str:
     """What the address axis calls a range."""
     if row.name.startswith("/"):
         return row.name.removesuffix(" (deleted)").rpartition("/")[2] or row.name
-    return row.name or f"anon {short_size(row.end - row.start)}"
+    return row.name or uses.get(row.id) or f"anon {short_size(row.end - row.start)}"
 
 
 def _reuse(reader: Source) -> ExactReuse:

@@ -1,0 +1,63 @@
+"""What the layout of anonymous memory says of its use.
+
+Two layouts are telling. glibc's malloc gives the arena of a thread heaps of 64 MiB, which begin at multiples of 64 MiB
+and are reserved (PROT_NONE) up to the next one. A thread's stack has a page that cannot be accessed below it, and a
+size that is a power of two with or without that page. What fits neither is anonymous memory and nothing more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from memtui.pageset import PAGE_BYTES
+
+HEAP_BYTES = 64 << 20  # of malloc, on 64-bit machines: HEAP_MAX_SIZE
+LEAST_STACK_BYTES = 64 << 10
+
+
+def uses_of(rows: Sequence[Any]) -> dict[int, str]:
+    """By row, what anonymous ranges are used for where their layout tells; numbers in the order of appearance."""
+    by_process: dict[int, list[Any]] = defaultdict(list)
+    for row in rows:
+        by_process[row.process].append(row)
+    found: dict[int, str] = {}
+    for own in by_process.values():
+        ends, reserved = _reserved(own)
+        glibc = any(row.name.rpartition("/")[2].startswith(("libc.so.6", "libc-2.")) for row in own)
+        stacks = heaps = 0
+        for row in sorted(own, key=lambda row: row.id):
+            if row.name or row.perms[:2] != "rw":
+                continue
+            if glibc and row.start % HEAP_BYTES == 0 and _together(row, ends.get(row.start + HEAP_BYTES), at=row.end):
+                heaps += 1
+                found[row.id] = f"malloc heap {heaps}"
+            elif _together(row, guard := reserved.get(row.start)) and _is_stack(row, guard):
+                stacks += 1
+                found[row.id] = f"thread stack {stacks}"
+    return found
+
+
+def _reserved(rows: Sequence[Any]) -> tuple[dict[int, Any], dict[int, Any]]:
+    """What cannot be accessed, by its end: all of it, and what is one page."""
+    closed = [row for row in rows if not row.name and row.perms.startswith("---")]
+    return (
+        {row.end: row for row in closed},
+        {row.end: row for row in closed if row.end - row.start == PAGE_BYTES},
+    )
+
+
+def _together(row: Any, other: Any, at: int | None = None) -> bool:
+    """Whether another row was there at the same time and, for ``at``, begins at that address or below."""
+    return (
+        other is not None
+        and other.first_sample <= row.last_sample
+        and row.first_sample <= other.last_sample
+        and (at is None or row.start < other.start <= at)
+    )
+
+
+def _is_stack(row: Any, guard: Any) -> bool:
+    sizes = row.end - row.start, row.end - guard.start
+    return sizes[0] >= LEAST_STACK_BYTES and any(size & (size - 1) == 0 for size in sizes)
