@@ -79,6 +79,9 @@ def as_of_format_9(path, last_filter: dict[int, str]) -> None:
     """Make of it what the format before would have: the last VMA's filter for all of a row, and no states."""
     file = sqlite3.connect(path)
     file.executescript("DROP TABLE vma_state; PRAGMA user_version=9;")
+    columns = [("sample", name) for name in ("processes", "pss_bytes", "pss_ns")]
+    columns += [("process_sample", name) for name in ("pss_bytes", "pss_ns", "pss_reason")]
+    file.executescript("".join(f"ALTER TABLE {table} DROP COLUMN {name};" for table, name in columns))
     file.executemany("UPDATE vma SET filtered = ? WHERE id = ?", [(term, row) for row, term in last_filter.items()])
     file.commit()
     file.close()
@@ -294,7 +297,7 @@ def test_memory_that_is_written_stays_in_sight_when_its_end_is_protected(tmp_pat
     try:
         start_of = int(target.stdout.readline(), 16)
         session = tmp_path / "s.memtui"
-        recorder = start("record", target.pid, "-o", session, "--interval", "0.3")
+        recorder = start("record", target.pid, "-o", session, "--interval", "0.3", "--max-overhead", "none")
         seen = wait_for_samples(session, 2)  # of the range in one piece
         seen.close()
         assert target.stdout.readline() == "protected\n"

@@ -96,7 +96,7 @@ def test_stacks_and_heaps_of_the_threads_of_a_program_have_names(tmp_path):
     try:
         assert target.stdout.readline() == "there\n"
         session = tmp_path / "s.memtui"
-        recorder = start("record", target.pid, "-o", session, "--interval", "0.3")
+        recorder = start("record", target.pid, "-o", session, "--interval", "0.3", "--max-overhead", "none")
         wait_for_samples(session, 4).close()
         code, _, errors = stop(recorder)
         assert code == 0, errors
