@@ -20,6 +20,7 @@ from memtui.choices import (
     ENGINES,
     FLUSHES,
     MODES,
+    PAGES,
     REARMS,
     RULES,
     SPACES,
@@ -536,6 +537,14 @@ def _observation_options() -> Parser:
         default="auto",
         metavar="F",
         help="how stale TLB entries are flushed: auto, cold, soft-dirty (costs a fault a page where tracked), off",
+    )
+    group.add_argument(
+        "--pages",
+        choices=PAGES,
+        default="exact",
+        metavar="P",
+        help="exact: every page in every window; sampled: a random part of the memory in each, a tenth or less, from "
+        "which the working set is estimated, for 64 GiB and more (pagetable only)",
     )
     group.add_argument(
         "--rearm",

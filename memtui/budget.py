@@ -71,7 +71,7 @@ class Budget:
             )
         return (
             f"one window costs this program {cost}, so a budget of {share} allows one in {needed}: i or --max-overhead "
-            "for more and dearer ones, --pages sampled for a tenth of the memory at a time"
+            "for more and dearer ones, --pages sampled for a part of the memory at a time"
         )
 
     def interval_ns(self, asked_ns: int) -> int:

@@ -6,6 +6,7 @@ Nothing is imported here, so that a help text costs nothing.
 TRACKERS = ("auto", "pagetable", "idle", "damon", "referenced", "rss")
 ESTIMATES = ("damon",)  # trackers that estimate, which is said wherever people read their name
 FLUSHES = ("auto", "cold", "soft-dirty", "off")
+PAGES = ("exact", "sampled")
 REARMS = ("auto", "working-set", "full")
 INTERVAL_NS = 10**6, 3_600 * 10**9  # 1 ms to 1 h
 DEFAULT_OVERHEAD_PPM = 10_000

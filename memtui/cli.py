@@ -118,6 +118,7 @@ def _options(args: argparse.Namespace) -> Options:
         flush=args.flush,
         rearm=args.rearm,
         filter=args.filter,
+        pages=args.pages,
         children=args.children,
         duration_ns=round(args.duration * 1e9) if args.duration else None,
         keep_command=args.keep_command,

@@ -21,6 +21,7 @@ from memtui.choices import (
     FLUSHES,
     INTERVAL_NS,
     MAX_OVERHEAD_PPM,
+    PAGES,
     REARMS,
     TRACKERS,
 )
@@ -41,7 +42,7 @@ _RANGES = {
     "max_overhead_ppm": MAX_OVERHEAD_PPM,
     "trace_every": TRACE_EVERY,
 }
-_CHOICES = {"tracker": TRACKERS, "flush": FLUSHES, "rearm": REARMS}
+_CHOICES = {"tracker": TRACKERS, "pages": PAGES, "flush": FLUSHES, "rearm": REARMS}
 
 
 @dataclass(frozen=True, slots=True)

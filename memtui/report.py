@@ -23,7 +23,7 @@ from memtui.choices import tracker_label
 from memtui.export.source import open_source
 from memtui.foreign import visible
 from memtui.origin import origin, origin_words
-from memtui.samples import MAIN_MEMORY, SHARED_UNKNOWN, End, GpuMemory, PowerReading, Status
+from memtui.samples import MAIN_MEMORY, SAMPLED, SHARED_UNKNOWN, End, GpuMemory, PowerReading, Status
 from memtui.session.reader import SessionReader
 from memtui.training import learning, learning_words, training, training_words
 from memtui.units import between, duration, energy, percent, size
@@ -296,6 +296,8 @@ def _reuse(reader: SessionReader) -> dict[str, Any]:
     pages = reader.hello.pages
     if not pages.ok:
         return absent | {"reason": f"{pages.reason} ({pages.remedy})" if pages.remedy else pages.reason}
+    if reader.hello.options.pages == "sampled":
+        return absent | {"reason": SAMPLED}
     median, p95 = exact.quantile(0.5), exact.quantile(0.95)
     if median is None or p95 is None:
         return absent | {"first_touches": exact.first_touches, "reason": "no page was touched in two windows"}

@@ -10,6 +10,7 @@ import gc
 import os
 import pwd
 import resource
+import secrets
 import select
 import signal
 import sys
@@ -17,6 +18,7 @@ import time
 from dataclasses import replace
 
 from memtui import __version__, capabilities, single_thread  # noqa: F401 (for its effect, before numpy comes)
+from memtui.block_sample import BlockSample
 from memtui.budget import seconds
 from memtui.claim import CLAIMED, Claimed, Claims
 from memtui.elevate import READY, TELL
@@ -96,7 +98,11 @@ class Sampler:
         self._left_out: set[int] = set()  # pids that another memtui watches
         self._claims.take(order.pid)  # two samplers would clear each other's marks
         self._tracker, self._rejected = choose(
-            self._options.tracker, self._options.flush, self._options.rearm, paused=self._options.pause
+            self._options.tracker,
+            self._options.flush,
+            self._options.rearm,
+            paused=self._options.pause,
+            sample=BlockSample(secrets.randbits(63)) if self._options.pages == "sampled" else None,
         )
         if os.geteuid() == 0:
             capabilities.keep(capabilities.sampler_needs(self._tracker.name))

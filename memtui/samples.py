@@ -23,6 +23,8 @@ VmaSizes = tuple[tuple[int, int | None], ...]  # (start of a VMA, bytes; None: c
 
 # Of the working set of several processes, where the tracker sees no page frames: it is an upper bound.
 SHARED_UNKNOWN = "pages that several processes share count once for each of them"
+# Where a part of the memory is seen in each window, and another one in the next.
+SAMPLED = "a part of the memory is read in each window: reuse distances and tensors need all of it (--pages exact)"
 
 
 class Status(StrEnum):
@@ -79,6 +81,7 @@ class Options:
     flush: str = "auto"
     rearm: str = "auto"
     filter: str = "default"
+    pages: str = "exact"  # or "sampled": a part of the memory in each window
     children: bool = True
     duration_ns: int | None = None
     together: bool = False  # one pause over the whole tree, not one process after the other
@@ -179,6 +182,11 @@ class ProcessWindow:
     vma_rss_bytes: VmaSizes | None = None  # in place of resident
     # Part of the touched bytes: page frames that another process of the tree touched, too. None: not known.
     vma_shared_bytes: VmaSizes | None = None
+    # Of a window that saw a part of the memory, ``pages``: all touched bytes as estimated, and their 95 % interval.
+    wss_estimate_bytes: int | None = None
+    wss_low_bytes: int | None = None
+    wss_high_bytes: int | None = None
+    scale: float | None = None  # bytes that one byte of that part stands for
     # Resident memory in which a page of several processes counts once in all; not asked of a process that is alone.
     pss_bytes: int | None = None
     pss_ns: int | None = None  # when that was read, of all processes together
@@ -192,6 +200,8 @@ class ProcessWindow:
     @property
     def wss_bytes(self) -> int | None:
         """The touched bytes, however they were counted; what cannot be known (hugetlb) is no part of them."""
+        if self.wss_estimate_bytes is not None:
+            return self.wss_estimate_bytes
         if self.pages is not None:
             return self.pages.size_bytes
         if self.vma_wss_bytes is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from memtui.block_sample import FEW_BLOCKS, Estimate, estimate
 from memtui.probes.pages.base import PageWindow
 from memtui.probes.pages.first_mappings import FirstMappings
 from memtui.probes.pages.sharing import TouchedFrames
@@ -15,6 +16,7 @@ from memtui.probes.reading import FIRST_THREAD_ENDED, Lost, Outcome, Reading, Su
 from memtui.probes.vmas import MapsParser
 from memtui.samples import Process, ProcessWindow, Status, Vma
 
+PART = "estimated from a random part of the memory, another one in each window"
 APPROXIMATE = "the target ran on while its pages were read"
 
 
@@ -81,6 +83,14 @@ class Watched:
             status, reason = Status(pages.status), pages.reason
             if status == Status.OK and pages.knows_wss and reading is not None and reading.running:
                 status, reason = Status.APPROXIMATE, f"{APPROXIMATE} ({reading.running})"
+        seen: Estimate | None = None
+        if pages is not None and pages.sampled is not None and pages.pages is not None:
+            seen = estimate(pages.pages, pages.sampled, usage.rss_bytes)
+            if seen is None:
+                status, reason, pages = Status.FAILED, f"{PART}, of which nothing is there", replace(pages, pages=None)
+            elif status == Status.OK:
+                few = f", of {seen.blocks} blocks of 2 MiB: too few for an interval" if seen.blocks < FEW_BLOCKS else ""
+                status, reason = Status.APPROXIMATE, f"{PART}{few}"
         paused_ns, self.held_ns = max(outcome.paused_ns, self.held_ns), 0
         return ProcessWindow(
             process=self.process.key,
@@ -96,7 +106,11 @@ class Watched:
             reason=reason,
             pages=pages.pages if pages else None,
             resident=pages.resident if pages else None,
-            faulted_in_bytes=self.faulted_in_bytes(pages),
+            faulted_in_bytes=self.faulted_in_bytes(pages) if seen is None else None,
+            wss_estimate_bytes=seen.wss_bytes if seen else None,
+            wss_low_bytes=seen.low_bytes if seen else None,
+            wss_high_bytes=seen.high_bytes if seen else None,
+            scale=seen.scale if seen else None,
             unknown_bytes=pages.unknown_bytes if pages else None,
             rss_bytes=usage.rss_bytes,
             cpu_ns=usage.cpu_ns,

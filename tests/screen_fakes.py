@@ -136,6 +136,8 @@ class FakeSession:
             paused_ns=np.full(count, 3_100_000.0 if tracked else np.nan),
             wss_bytes=wss if tracked else np.full(count, np.nan),
             stored_bytes=wss if tracked else np.full(count, np.nan),
+            wss_low_bytes=np.full(count, np.nan),
+            wss_high_bytes=np.full(count, np.nan),
             lost_ns=np.full(count, 4_000_000.0 if tracked else np.nan),
             set_again_ns=np.full(count, 900_000.0 if tracked else np.nan),
             rss_bytes=(1030.0 + 20 * np.sin(n / 40)) * MIB,

@@ -494,7 +494,10 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     since |= {8: "progress_device driver_memory learning learning_about", 9: "vma_state"}
     gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
     connection = sqlite3.connect(path)
-    columns = [("sample", name) for name in ("processes", "pss_bytes", "pss_ns", "lost_ns", "set_again_ns")]
+    columns = [
+        ("sample", name)
+        for name in ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns")
+    ]
     columns += [("process_sample", name) for name in ("pss_bytes", "pss_ns", "pss_reason")]
     connection.executescript(
         "".join(f"DROP TABLE {table};" for table in gone)

@@ -72,7 +72,8 @@ def _samples(reader: Source) -> Iterator[Row]:
         parts = (_whole(table.faulted_in_bytes[i]), _whole(table.unknown_bytes[i]))
         tree = (int(table.gaps[i]), table.disturbed[i], _whole(table.shared_bytes[i]))
         pss = (_whole(table.pss_bytes[i]), _whole(table.pss_ns[i]), "")
-        yield (sample, 0, *extent, *sizes, stored, "", *status, None, None, None, *parts, "", None, *tree, *pss)
+        cost = tuple(_whole(values[i]) for values in (table.wss_low_bytes, table.wss_high_bytes, table.lost_ns))
+        yield (sample, 0, *extent, *sizes, stored, "", *status, None, None, None, *parts, "", None, *tree, *pss, *cost)
         for row in by_sample.get(sample, ()):
             yield (
                 sample,
@@ -81,6 +82,7 @@ def _samples(reader: Source) -> Iterator[Row]:
                 *(row[n] for n in ("flush", "status", "reason", "cpu_ns", "minor_faults", "major_faults")),
                 *(row[n] for n in ("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns")),
                 *(None, "", row["shared_bytes"], row["pss_bytes"], row["pss_ns"], row["pss_reason"]),
+                *(None, None, None),
             )
 
 
@@ -242,7 +244,7 @@ TABLES: dict[str, Table] = {
         (
             *(*_SAMPLE, "status", "reason", "cpu_ns", "minor_faults", "major_faults"),
             *("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns", "gaps", "disturbed", "shared_bytes"),
-            *("pss_bytes", "pss_ns", "pss_reason"),
+            *("pss_bytes", "pss_ns", "pss_reason", "wss_low_bytes", "wss_high_bytes", "lost_ns"),
         ),
         _samples,
     ),

@@ -308,7 +308,10 @@ class HeatColumns:
             return self._columns[sample]
         if allowance.spent:
             return None
-        parts = [bin_column(self.page_set(reader, sample, one), layout) for one, layout, _ in self._stack.layouts]
+        parts = [
+            bin_column(self.page_set(reader, sample, one), layout) * self._scale(reader, sample, one)
+            for one, layout, _ in self._stack.layouts
+        ]
         made = self._full(parts)
         self._columns.put(sample, made)
         return made
@@ -316,7 +319,15 @@ class HeatColumns:
     def _full(self, parts: list[Column]) -> Column:
         """The columns of all processes as one, as high as the picture."""
         rows = self._key[0] * SUBROWS - sum(len(part) for part in parts)
-        return np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32)))
+        return np.minimum(np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32))), np.float32(1))
+
+    def _scale(self, reader: Any, sample: int, process: int) -> np.float32:
+        """How much more there is than a window saw of it: 1, but where a part of the memory is sampled."""
+        if reader.hello.options.pages != "sampled":
+            return np.float32(1)
+        seen = self.page_set(reader, sample, process)
+        (stored,) = (row["stored_bytes"] for row in reader.process_samples(sample, sample) if row["process"] == process)
+        return np.float32(stored / seen.size_bytes if stored and seen is not None and seen.size_bytes else 1)
 
     def page_set(self, reader: Any, sample: int, process: int) -> PageSet | None:
         """The touched pages of a window, decoded once."""
@@ -345,7 +356,13 @@ class HeatColumns:
                 self._note(process, touched.blocks(BLOCK_SHIFT + GROUP_SHIFT))
             self._sums.put(key, sums, sum(touched.memory_bytes for touched in sums.values()))
         sums = self._sums[key]
-        return [self._full([bin_sum(sums.get(one), layout) for one, layout, _ in self._stack.layouts])] if sums else []
+        if not sums:
+            return []
+        last = min(key[1], reader.samples.newest)
+        parts = [
+            bin_sum(sums.get(one), layout) * self._scale(reader, last, one) for one, layout, _ in self._stack.layouts
+        ]
+        return [self._full(parts)]
 
 
 def _groups_of(pages: PageSet) -> NDArray[np.uint64]:

@@ -41,7 +41,7 @@ from memtui.present.step_marks import StepMarks
 from memtui.present.tensor_places import NOT_TRACED, Placed, TensorPlaces, TracedProcess
 from memtui.present.tensors import TensorTable
 from memtui.present.words import WordsLog
-from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process, Status
+from memtui.samples import SAMPLED, End, Event, GpuMemory, Hello, PowerReading, Process, Status
 from memtui.units import size
 from memtui.views import (
     FooterView,
@@ -274,7 +274,7 @@ class Presenter:
         return {process: placed for process, placed in found.items() if placed is not None}
 
     def _tensors_view(self, at: int, traced: list[TracedProcess], allowance: Allowance) -> TensorsView:
-        note = _why_no_pages(self.reader.hello) or self._why_thinned()
+        note = _why_no_pages(self.reader.hello, every=True) or self._why_thinned()
         if not self.places.pids:
             note = NOT_TRACED
         elif not traced:
@@ -481,6 +481,9 @@ class Presenter:
         parts = [f"disturbed: {samples.disturbed[at]}"] if samples.disturbed[at] else []
         if unknown > NOTABLE_SHARE * samples.wss_bytes[at]:  # nan is not
             parts.append(f"WSS {size(float(samples.wss_bytes[at]))} ({size(float(unknown))} unknown)")
+        low, high = samples.wss_low_bytes[at], samples.wss_high_bytes[at]
+        if np.isfinite(low):
+            parts.append(f"estimated, 95 % interval {size(float(low))} to {size(float(high))}")
         if status != Status.OK and not note:  # the note says it in a better place
             parts.append(f"{status}: {reason}" if reason else str(status))
         return tuple(parts)
@@ -522,6 +525,8 @@ class Presenter:
             self.ranges.touched,
             self.ranges.mapped,
         )
+        if hello.options.pages == "sampled":
+            view = replace(view, caption="estimated: other blocks of 2 MiB in each window")
         if why := self._why_thinned():
             view = replace(view, caption=why)
         return replace(view, focus=self._focus), complete
@@ -537,7 +542,7 @@ class Presenter:
         return f"no pages of this moment: thinned to keep the file below {size(limit)}"
 
     def _reuse_view(self, sample: int, allowance: Allowance) -> ReuseView:
-        if why := _why_no_pages(self.reader.hello):
+        if why := _why_no_pages(self.reader.hello, every=True):
             return ReuseView(note=why)
         row = self.ranges.row(self._focus) if self._focus is not None and sample >= 0 else None
         if row is not None:
@@ -554,8 +559,10 @@ class Presenter:
         return self._reuse.view(self.reader, sample, Allowance(0.0))[0].most_bytes
 
 
-def _why_no_pages(hello: Hello) -> str:
-    """Empty when the session has page sets."""
+def _why_no_pages(hello: Hello, *, every: bool = False) -> str:
+    """Empty when the session has page sets; ``every``: of all pages in each window."""
+    if every and hello.options.pages == "sampled":
+        return SAMPLED
     if not hello.wss.ok:
         return f"no pages are tracked: {hello.wss.reason}"
     if not hello.pages.ok:

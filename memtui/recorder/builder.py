@@ -183,6 +183,8 @@ class SessionBuilder:
                     len(processes),
                     whole_sum(p.pss_bytes for p in processes),
                     min((p.pss_ns for p in processes if p.pss_ns is not None), default=None),
+                    whole_sum(p.wss_low_bytes for p in processes),
+                    whole_sum(p.wss_high_bytes for p in processes),
                     window.lost_ns,
                     window.set_again_ns,
                     window.disturbed,

@@ -84,18 +84,20 @@ class ObservedProcess:
         key = row_id(sample, self._key)
         stored = reuse = None
         if window.pages is not None:
-            self._store_by_vma("vma_wss", key, window.pages, window.vma_wss_bytes or ())
+            self._store_by_vma("vma_wss", key, window.pages, window.vma_wss_bytes or (), window.scale)
             kept = window.pages if self._kept.all() else self._select(window.pages, self._kept)
             self._writer.insert("page_set", [(key, CODEC_ZLIB, kept.encode())])
             self._touches.tally.add(kept)
-            stored, reuse = kept.size_bytes, self._reuse.touch(kept)
-            self._writer.insert("reuse", [(key, encode_reuse(reuse))])
+            stored = round(kept.size_bytes * (window.scale or 1))
+            if window.scale is None:  # of a part of the memory, another one in each window, nothing is touched again
+                reuse = self._reuse.touch(kept)
+                self._writer.insert("reuse", [(key, encode_reuse(reuse))])
         elif window.vma_wss_bytes is not None:
             self._store_counted("vma_wss", key, window.vma_wss_bytes)
         if window.vma_shared_bytes:
             self._store_counted("vma_shared", key, window.vma_shared_bytes)
         if window.resident is not None:
-            self._store_by_vma("vma_rss", key, window.resident)
+            self._store_by_vma("vma_rss", key, window.resident, scale=window.scale)
         elif window.vma_rss_bytes is not None:
             self._store_counted("vma_rss", key, window.vma_rss_bytes)
         self._writer.insert("process_sample", [_scalars(key, window, stored)])
@@ -140,9 +142,13 @@ class ObservedProcess:
             known = self._row_ids[merger_row] = next(self._row_numbers)
         return known
 
-    def _store_by_vma(self, table: str, key: int, pages: PageSet, unseen: VmaSizes = ()) -> None:
-        """``unseen``: VMAs of whose pages nothing can be known."""
+    def _store_by_vma(
+        self, table: str, key: int, pages: PageSet, unseen: VmaSizes = (), scale: float | None = None
+    ) -> None:
+        """``unseen``: VMAs of whose pages nothing can be known; ``scale``: see ``ProcessWindow``."""
         sizes = bytes_by_range(pages, self._starts, self._ends)
+        if scale is not None:
+            sizes = np.rint(sizes * scale).astype(np.int64)
         used = np.flatnonzero(sizes)
         if unseen:
             counted = zip(self._starts[used].tolist(), sizes[used].tolist(), strict=True)

@@ -23,6 +23,8 @@ MAYBE = (
     "processes",
     "pss_bytes",
     "pss_ns",
+    "wss_low_bytes",
+    "wss_high_bytes",
     "lost_ns",
     "set_again_ns",
 )
@@ -52,6 +54,8 @@ class SampleTable:
     processes: NDArray[np.float64]  # how many; not known in old sessions
     pss_bytes: NDArray[np.float64]
     pss_ns: NDArray[np.float64]  # when it was read
+    wss_low_bytes: NDArray[np.float64]  # of an estimate
+    wss_high_bytes: NDArray[np.float64]
     lost_ns: NDArray[np.float64]
     set_again_ns: NDArray[np.float64]
     disturbed: Sequence[str]

@@ -16,6 +16,7 @@ CREATE TABLE sample( -- one row per sample of the whole tree
     shared_bytes INTEGER, -- part of wss_bytes: what several processes touched, counted once; NULL: counted for each
     rss_bytes INTEGER, sampler_cpu_ns INTEGER NOT NULL, recorder_cpu_ns INTEGER NOT NULL, gaps INTEGER NOT NULL,
     processes INTEGER, pss_bytes INTEGER, pss_ns INTEGER, -- how many there are, their PSS, when it was read; since 10
+    wss_low_bytes INTEGER, wss_high_bytes INTEGER, -- of an estimated wss_bytes: its 95 % interval; since 10
     lost_ns INTEGER, set_again_ns INTEGER, -- about how much time the target lost, part of it in page tables; since 10
     disturbed TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL);
 

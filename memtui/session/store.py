@@ -29,7 +29,9 @@ _TABLES_SINCE = {  # by format: what the one before it had not
 }
 _COLUMNS_SINCE = {  # likewise: columns, and what a question has in their place
     10: {
-        **dict.fromkeys(("processes", "pss_bytes", "pss_ns", "lost_ns", "set_again_ns"), "NULL"),
+        **dict.fromkeys(
+            ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns"), "NULL"
+        ),
         "pss_reason": "''",
     },
 }

@@ -37,6 +37,8 @@ class PageWindow:
     # the pause, as taking text apart takes time.
     vma_wss: Callable[[], VmaSizes] | None = None
     vma_rss: Callable[[], VmaSizes] | None = None  # when residents were asked for
+    # Of a tracker that reads a part of the memory in each window: what of it is there. ``pages`` are of that part.
+    sampled: PageSet | None = None
     # Of a round over several processes: the page frames behind the touched pages. To be asked before the next round.
     frames: Callable[[], TouchedFrames] | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from memtui.block_sample import BlockSample
 from memtui.probes.pages.base import PageTracker, TrackerError
 from memtui.probes.pages.own_pages import other_pages
 from memtui.samples import Capability
@@ -19,7 +20,8 @@ class NoTracker(Exception):
 @dataclass(frozen=True, slots=True)
 class _Entry:
     prove: Callable[[], Capability]
-    create: Callable[[str, str, bool], PageTracker]  # flush, rearm, whether the target is paused
+    # From flush, rearm, whether the target is paused, and how a part of the memory is sampled.
+    create: Callable[[str, str, bool, BlockSample | None], PageTracker]
 
 
 def _pagetable() -> _Entry:
@@ -27,32 +29,34 @@ def _pagetable() -> _Entry:
 
     return _Entry(
         pagetable.prove,
-        lambda flush, rearm, paused: pagetable.PageTableTracker(flush, rearm=rearm, paused=paused),
+        lambda flush, rearm, paused, sample: pagetable.PageTableTracker(
+            flush, rearm=rearm, paused=paused, sample=sample
+        ),
     )
 
 
 def _idle() -> _Entry:
     from memtui.probes.pages import idle
 
-    return _Entry(idle.prove, lambda flush, _rearm, _paused: idle.IdleTracker(flush))
+    return _Entry(idle.prove, lambda flush, *_: idle.IdleTracker(flush))
 
 
 def _referenced() -> _Entry:
     from memtui.probes.pages import referenced
 
-    return _Entry(referenced.prove, lambda flush, _rearm, _paused: referenced.ReferencedTracker(flush))
+    return _Entry(referenced.prove, lambda flush, *_: referenced.ReferencedTracker(flush))
 
 
 def _damon() -> _Entry:
     from memtui.probes.pages import damon
 
-    return _Entry(damon.prove, lambda flush, _rearm, _paused: damon.DamonTracker(flush))
+    return _Entry(damon.prove, lambda flush, *_: damon.DamonTracker(flush))
 
 
 def _rss() -> _Entry:
     from memtui.probes.pages.rss import RssTracker
 
-    return _Entry(lambda: Capability("rss", True), lambda _flush, _rearm, _paused: RssTracker())
+    return _Entry(lambda: Capability("rss", True), lambda *_: RssTracker())
 
 
 _TRACKERS: dict[str, Callable[[], _Entry]] = {
@@ -62,6 +66,7 @@ _TRACKERS: dict[str, Callable[[], _Entry]] = {
     "referenced": _referenced,
     "rss": _rss,
 }
+_SAMPLING = "pagetable"  # can read a part of the memory alone
 NAMES = ("auto", *_TRACKERS)
 
 
@@ -78,19 +83,21 @@ def capabilities() -> list[Capability]:
 
 
 def choose(
-    asked: str, flush: str, rearm: str = "auto", *, paused: bool = True
+    asked: str, flush: str, rearm: str = "auto", *, paused: bool = True, sample: BlockSample | None = None
 ) -> tuple[PageTracker, tuple[Capability, ...]]:
     """Open the asked tracker, or for ``auto`` the first that proves itself.
 
     Returns it and the capabilities that were rejected on the way. Raises NoTracker when the asked one, or the flush
-    asked of it, does not work here.
+    asked of it, does not work here, and where a ``sample`` of the memory is asked of one that reads all of it.
     """
+    if sample is not None and asked not in ("auto", _SAMPLING):
+        raise NoTracker(f"--pages sampled: only the {_SAMPLING} tracker reads parts of the memory, not {asked}")
     rejected: list[Capability] = []
-    for name in AUTO_ORDER if asked == "auto" else (asked,):
+    for name in (_SAMPLING,) if sample is not None else AUTO_ORDER if asked == "auto" else (asked,):
         found = capability(name)
         if found.ok:
             try:
-                return _TRACKERS[name]().create(flush, rearm, paused), tuple(rejected)
+                return _TRACKERS[name]().create(flush, rearm, paused, sample), tuple(rejected)
             except TrackerError as error:
                 raise NoTracker(str(error)) from error
         rejected.append(found)
@@ -99,6 +106,8 @@ def choose(
     cause = rejected[-1]
     remedy = f" ({cause.remedy})" if cause.remedy else ""
     would = f"these would: {', '.join(others)} (best first)"
+    if sample is not None:
+        raise NoTracker(f"--pages sampled needs the {_SAMPLING} tracker: {cause.reason}{remedy}")
     raise NoTracker(f"tracker {asked} does not work here: {cause.reason}{remedy}; {would}")
 
 

@@ -97,6 +97,10 @@ struct walk_state {
 	u64 want_tables;   /* put out the tables of blocks with an accessed page that another process may map, too */
 	u64 tables_used;   /* where the next table goes; the reader begins anew at 0 */
 	u64 leave_anonymous; /* so many mappings of that kind are noted, and not read */
+	u64 parts;	   /* blocks are dealt out into so many parts at random, and two parts are read; 0: all are */
+	u64 parts_seed;	   /* of that, */
+	u64 part_read;	   /* ... the part whose marks are wanted, ... */
+	u64 part_next;	   /* ... and the one that will be cleared */
 	u64 users_of;	   /* count the users of this address space in whatever process; 0: of the first one that is met */
 	/* Set by the walk. */
 	u64 used;	   /* slots filled */
@@ -614,6 +618,16 @@ static __always_inline void emit_table(struct walker *w, u64 address, u64 entry)
 		s->used++;
 }
 
+/* Whether a block is in one of the two parts. The reader deals the blocks out in the same way (block_sample.py). */
+static __always_inline bool is_in_parts(struct walk_state *s, u64 block)
+{
+	u64 hash = (block ^ s->parts_seed) * 0x9e3779b97f4a7c15ULL, part;
+
+	hash = (hash ^ hash >> 32) * 0xbf58476d1ce4e5b9ULL;
+	part = (hash >> 32) % s->parts;
+	return part == s->part_read || part == s->part_next;
+}
+
 static long step(u32 i, void *context)
 {
 	struct walker *w = context;
@@ -639,8 +653,10 @@ static long step(u32 i, void *context)
 		w->giant = giant + 1;
 		w->middle = w->direct_map + (entry & w->mask);
 	}
-	entry = read_entry(s, w->middle, address >> BLOCK_SHIFT);
 	w->address = ((address >> BLOCK_SHIFT) + 1) << BLOCK_SHIFT;
+	if (s->parts && !is_in_parts(s, address >> BLOCK_SHIFT))
+		return 0;
+	entry = read_entry(s, w->middle, address >> BLOCK_SHIFT);
 	/* x86's bit of a leaf is never set in a swap or migration entry. */
 	if (is_leaf(entry))
 		emit_leaf(s, address, entry, is_accessed_leaf(w, entry), KIND_HUGE);

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from memtui.block_sample import BlockSample
 from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.bpf import BpfError, Skeleton
@@ -32,6 +33,7 @@ from memtui.samples import Capability, Status, Vma
 NAME = "pagetable"
 _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
+ALL_PAGES = 1 << 40  # clearing a part is always cheaper than clearing everything
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
 
 
@@ -43,6 +45,9 @@ class _Held:
     address_space: tuple[int, int]
     thinned: bool  # most marks were cleared before the first pause
     recent: RecentPages
+    sample: BlockSample | None = None  # the newest, which may have more parts than the last window's
+    small_page_blocks: int = 0  # how many there are, as of the begin of the round
+    part: int = 0  # of it: the one whose marks were cleared last
     table: MappingTable = field(default_factory=MappingTable)
     begun: bool = False
     generation: int = 0
@@ -70,6 +75,7 @@ class PageTableTracker:
         *,
         rearm: str = "auto",
         paused: bool = True,
+        sample: BlockSample | None = None,
         skeleton: Skeleton | None = None,
         slots: int = DEFAULT_SLOTS,
         restrict: bool = True,
@@ -80,6 +86,7 @@ class PageTableTracker:
             flush: ``auto``, ``cold``, ``soft-dirty`` or ``off``.
             rearm: ``auto``, ``working-set`` or ``full``.
             paused: the target will stand still over ``begin`` and ``window``.
+            sample: read one part of the memory in each window; None: all of it.
             skeleton: the BPF program; the shipped one when not given.
             slots: blocks of 2 MiB that fit before the first growth.
             restrict: False visits every process of the machine, the only way before Linux 6.1.
@@ -90,7 +97,7 @@ class PageTableTracker:
         self._held: dict[int, _Held] = {}
         self._others: tuple[str, ...] = ()
         self._several = False  # processes are read in turn
-        self._paused = paused
+        self._paused, self._sample = paused, sample
         self._walker = Walker(skeleton, slots=slots, restrict=restrict)
         self._split = SplitWalker(self._walker, skeleton)
         try:
@@ -138,16 +145,18 @@ class PageTableTracker:
         """
         self.forget(pid)
         handle = Handle.open(pid)
+        sample = self._sample.for_blocks(blocks_of(pid)) if self._sample is not None else None
+        first = (sample, 0, 0) if sample is not None else None
         try:
-            self._walker.reserve(blocks_of(pid) * 5 // 4)
-            walk = self._walker.walk(pid, want_resident=True)
+            self._walker.reserve((2 if sample else 1) * blocks_of(pid) // (sample.parts if sample else 1) * 5 // 4)
+            walk = self._walker.walk(pid, want_resident=True, parts=first)
             self._rearmer.look_at(pid)
             thinned = self._rearmer.thin(handle, walk)
         except BaseException:
             handle.close()
             self._walker.forget(pid)
             raise
-        held = self._held[pid] = _Held(handle, walk.address_space, thinned, RecentPages(walk.pages))
+        held = self._held[pid] = _Held(handle, walk.address_space, thinned, RecentPages(walk.pages), sample)
         self._note_resident(held, walk)
         self._split.prepare(1 + len(held.cuts))
 
@@ -160,7 +169,9 @@ class PageTableTracker:
             self.approach(pid)
         held = self._held[pid]
         try:
-            if held.thinned:
+            if held.sample is not None:
+                self._read_part(held, pid, held.sample, first=True)
+            elif held.thinned:
                 with self._split.counted(pid) as users:
                     self._read(held, pid, users)  # not noted: the first window asks about all that was touched before
                 # How much of all that was ever touched could not be cleared singly says nothing about a window.
@@ -186,6 +197,8 @@ class PageTableTracker:
         self._split.prepare(1 + max((len(held.cuts) for held in self._held.values()), default=0))
         for pid, held in self._held.items():
             self._split.open_ahead(pid, held.cuts)
+            if held.sample is not None:
+                held.small_page_blocks = blocks_of(pid)
         self._split.hands.make_way()
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
@@ -200,10 +213,14 @@ class PageTableTracker:
             self.begin(pid, vmas)
             return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
         begin, unknown = time.monotonic_ns(), held.unknown
+        sampled: PageSet | None = None
         with self._split.counted(pid) as users:
-            walk, pages, done, walked = self._read(
-                held, pid, users, want_resident=want_resident, want_tables=self._several
-            )
+            if held.sample is not None:
+                walk, pages, sampled, done, walked = self._read_part(held, pid, held.sample)
+            else:
+                walk, pages, done, walked = self._read(
+                    held, pid, users, want_resident=want_resident, want_tables=self._several
+                )
         cleared = time.monotonic_ns()
         held.recent.note(pages, walk)
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
@@ -214,7 +231,7 @@ class PageTableTracker:
         reason = f"{walk.errors} page tables could not be read" if walk.errors else ""
         return PageWindow(
             None if reason else pages,
-            None if reason else walk.resident,
+            None if reason else (sampled if want_resident else None) if held.sample else walk.resident,
             flush=done.flush,
             rearm=done.rearm,
             generation=held.generation,
@@ -224,6 +241,7 @@ class PageTableTracker:
             clear_gap_ns=cleared - begin,
             unknown_bytes=None if reason else unknown_bytes,
             vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
+            sampled=sampled,
             frames=partial(walk.tables.frames_behind, pages) if walk.tables is not None else None,
             status=Status.FAILED if reason else Status.APPROXIMATE if doubts else Status.OK,
             reason=reason or doubts,
@@ -270,6 +288,30 @@ class PageTableTracker:
                 files.wait()
         held.unknown = done.unknown
         return walk, pages, done, walked
+
+    def _read_part(
+        self, held: _Held, pid: int, sample: BlockSample, *, first: bool = False
+    ) -> tuple[Walk, PageSet, PageSet, Rearmed, int]:
+        """Read the marks of the part that was cleared last, flush, and clear those of the next part.
+
+        The others keep their marks: nothing has to be set again there. What another observer noted is not asked.
+
+        Returns:
+            What was met, what of the part was touched, what of it is there, what was done, when the reading ended.
+        """
+        part = held.part
+        following = part if first else (part + 1) % sample.parts
+        walk = self._walker.walk(pid, want_resident=True, parts=(sample, part, following))
+        walked = time.monotonic_ns()
+        if walk.address_space != held.address_space:
+            held.address_space = walk.address_space
+            held.generation += 1
+        assert walk.resident is not None
+        finer = sample.for_blocks(held.small_page_blocks)  # its part of that number lies in the one that was walked
+        marked = finer.select(walk.pages, following)
+        done = self._rearmer.rearm(held.handle, walk, marked, PageSet.empty(), ALL_PAGES)
+        held.sample, held.part, held.unknown = finer, following, done.unknown
+        return walk, sample.select(walk.pages, part), sample.select(walk.resident, part), done, walked
 
     def _table(self, held: _Held, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
         """The table of mappings. Reading it is a tenth of the pause, so it is put together, after it, where it can be.

@@ -16,6 +16,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.block_sample import BlockSample
 from memtui.pageset import PAGE_SHIFT, PageSet
 from memtui.probes import pid_namespace
 from memtui.probes.pages.base import TrackerError
@@ -28,7 +29,7 @@ TOP = (1 << 64) - 1
 _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
     *("second_look", "page_frames", "asked", "about", "known_address", "known_word", "known_physical"),
-    *("want_tables", "tables_used", "leave_anonymous", "users_of"),
+    *("want_tables", "tables_used", "leave_anonymous", "parts", "parts_seed", "part_read", "part_next", "users_of"),
     *("used", "skipped", "tables_lost", "errors", "vmas", "foreign", "hugetlb", "changed"),
     *("anonymous", "mm", "exec_id", "next", "mappings", "users", "held", "running"),
 )
@@ -261,6 +262,7 @@ class Walker:
         leave_anonymous: bool = False,
         low: int = 0,
         high: int = TOP,
+        parts: tuple[BlockSample, int, int] | None = None,
     ) -> Walk:
         """Accessed pages of a process in ``[low, high)``, rounded out to 2 MiB.
 
@@ -271,11 +273,17 @@ class Walker:
             leave_anonymous: without the mappings in ``Walk.anonymous``, but for blocks of 2 MiB that others share.
             low: where it begins.
             high: where it ends.
+            parts: of the blocks only those in these two parts of a sample; None: all.
 
         Raises:
             ProcessLookupError: the process ended.
             TrackerError: no mapping was met, so nothing is known.
         """
+        sample, part_read, part_next = parts or (None, 0, 0)
+        self._set("parts", sample.parts if sample else 0)
+        self._set("parts_seed", sample.seed if sample else 0)
+        self._set("part_read", part_read)
+        self._set("part_next", part_next)
         self._set("leave_anonymous", _MAPPINGS if leave_anonymous else 0)
         while True:
             self._set_part(low, high)
@@ -299,6 +307,7 @@ class Walker:
         count = len(extents[0])
         while True:
             self._anonymous[:count, 0], self._anonymous[:count, 1] = extents
+            self._set("parts", 0)
             self._set_part(0, TOP)
             self._set("want_resident", int(want_resident))
             self._set("want_tables", 0)
