@@ -556,11 +556,15 @@ def test_times_that_cannot(words):
 @pytest.mark.parametrize("above", [0, 2, 5])
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (99, 50), (100, 30), (120, 36), (210, 60), (400, 120)])
 def test_arrangement_uses_all_rows(size, above):
-    shape = arrange(*size, above)
-    assert shape.top + shape.middle + shape.bottom == size[1] - 2 - above
-    if shape.kind == "large":
+    for power in (True, False):
+        shape = arrange(*size, above, power=power)
+        line = shape.kind == "large" and not power
+        assert shape.top + shape.middle + shape.bottom == size[1] - 2 - above - line
+        assert not line or shape.power == 0
+        if shape.kind != "large":
+            continue
         assert shape.heat + shape.reuse == size[0]
-        assert shape.bottom >= 8 - 3 * (above > 2)
+        assert shape.bottom >= 9 - above - (not power)
 
 
 def test_arrangement_too_small():

@@ -17,6 +17,7 @@ from textual.widget import Widget
 from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
 from memtui.in_words import Figures, in_words
 from memtui.present import reuse_view
+from memtui.units import short_size
 from memtui.views import (
     DevicePower,
     FooterView,
@@ -40,10 +41,11 @@ from memtui.widgets.heat_map import HeatMap, picture_cells
 from memtui.widgets.panel import Painted, _neighbours
 from memtui.widgets.plain_lines import DetailLines, PlainWords, detail_rows
 from memtui.widgets.power_gauge import PowerGauge
+from memtui.widgets.power_line import PowerLine, tells_nothing
 from memtui.widgets.reuse_histogram import ReuseHistogram as ReuseWidget
 from memtui.widgets.reuse_histogram import between, fold
 from memtui.widgets.vma_table import VmaTable
-from memtui.widgets.wss_graph import WssGraph
+from memtui.widgets.wss_graph import WssGraph, own_bounds
 from tests.screen_driver import running
 from tests.screen_fakes import FakeSession
 from tests.screen_text import Stage, drawn, screen_lines
@@ -64,13 +66,38 @@ def graph(*, wss=(100, 50, 75, 100), rss=1024, note="", follow=True) -> GraphVie
 async def test_graph():
     assert await drawn(WssGraph(graph()), 60, 7) == (
         f"┌ working set {'─' * 16} now  100 MiB · max  100 MiB ┐\n"
-        f"│   1G {'┈' * 36} RSS 1.00 GiB ┈┈│\n"
+        f"│    ≈ {'┈' * 19} RSS 1.00 GiB, above the scale ┈┈│\n"
         + "│ 112M ⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶                          ⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶│\n"
         + "│      ⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿             ⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿│\n"
         + "│      ⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿│\n"
         + "│    0 ⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿│\n"
         + "└ -60 s ─────────────────── -30 s ──────────────────── now ┘"
     )  # fmt: skip
+
+
+async def test_rss_above_the_scale_has_one_of_its_own_and_its_shape_is_seen():
+    """It grows from 900 MiB to 1.2 GiB beside a working set of 100 MiB, which stays as high as without it."""
+    rising = replace(graph(), rss_bytes=np.array([900.0, 1000, 1100, 1200]) * MIB, rss_now_bytes=1200 * MIB)
+    lines = (await drawn(WssGraph(rising), 60, 14)).splitlines()
+    low, high = own_bounds(rising.rss_bytes)
+    assert low <= 900 * MIB < 1200 * MIB <= high
+    assert lines[1][1:6].strip() == short_size(high)
+    assert lines[3][1:6].strip() == short_size(low)
+    assert [line[7:59].strip()[:1] not in ("", "┈") for line in lines[1:4]] == [True] * 3, "it is on every row"
+    first, last = ([row for row in (1, 2, 3) if lines[row][column].strip()] for column in (8, 58))
+    assert first[0] > last[0], "it rises"
+    assert "≈" in lines[4]
+    assert "RSS 1.17 GiB, own scale ┈┈│" in lines[4]
+    assert lines[5][1:6].strip() == "112M"
+    assert "⣀" in lines[5], "the working set reaches the top of its scale"
+
+
+@pytest.mark.parametrize("values", [(500.0, 500.0), (0.0, 0.0), (1.0, 900.0), (499.9, 500.1)])
+def test_bounds_of_a_line_hold_it_and_are_apart(values):
+    low, high = own_bounds(np.array([*values, np.nan]) * MIB)
+    assert 0 <= low <= min(values) * MIB
+    assert max(values) * MIB <= high
+    assert high > low
 
 
 async def test_graph_draws_rss_on_its_scale_where_it_fits():
@@ -511,3 +538,36 @@ async def test_lines_are_handed_out_as_textual_would_draw_them(color):
             for crop in (Region(0, 0, width, height), Region(1, height // 2, width - 1, 1)):
                 mine, theirs = widget.render_lines(crop), Widget.render_lines(widget, crop)
                 assert cells(mine) == cells(theirs), widget
+
+
+NO_POWER = PowerView((DevicePower("GPU", reason="no NVIDIA driver"), DevicePower("CPU", reason="no RAPL zone")))
+
+
+async def test_power_that_nobody_tells_is_one_line_with_the_reasons():
+    assert tells_nothing(NO_POWER)
+    assert tells_nothing(PowerView())
+    assert not tells_nothing(PowerView((*NO_POWER.devices, DevicePower("GPU 1", 300.0))))
+    assert (await drawn(PowerLine(NO_POWER), 80, 1)).rstrip() == (
+        " power  n/a  GPU: no NVIDIA driver; CPU: no RAPL zone"
+    )
+    assert "no reading yet" in await drawn(PowerLine(PowerView()), 80, 1)
+
+
+async def test_the_graph_has_the_room_of_a_power_panel_with_nothing_to_show():
+    quiet = FakeSession(20)
+    seen = quiet.power
+    quiet.power = lambda first, last: [
+        replace(reading, power_w=None, energy_j=None, status="unsupported", reason="no sensor")
+        for reading in seen(first, last)
+    ]
+    async with running(quiet, size=(120, 36)) as d:
+        assert d.screen.graph.size.width == 120
+        assert not d.screen.power.display
+        assert d.screen.power_line.display
+        assert len(d.text.splitlines()) == 36
+        await d.press("4")
+        assert "▸power  n/a" in d.text
+    async with running(FakeSession(20), size=(120, 36)) as d:
+        assert d.screen.graph.size.width < 120
+        assert d.screen.power.display
+        assert not d.screen.power_line.display

@@ -36,16 +36,21 @@ def word_rows(width: int, height: int) -> int:
     return 2 if width >= LARGE_COLUMNS and height >= 34 else 1
 
 
-def arrange(width: int, height: int, above: int = 0) -> Arrangement:
-    """The layout for a terminal of a size, ``above``: rows of it between header and panels that are taken."""
+def arrange(width: int, height: int, above: int = 0, *, power: bool = True) -> Arrangement:
+    """The layout for a terminal of a size.
+
+    ``above``: rows of it between header and panels that are taken. Without ``power`` its panel is one line, which is
+    no row of a panel, on a large screen.
+    """
     if too_small(width, height):
         return Arrangement("tiny")
     rows = height - 2 - above  # header and footer
     if width < LARGE_COLUMNS or height < LARGE_ROWS:
         top = 8 if rows >= 20 else 6
         return Arrangement("small", top=top, middle=rows - top, power=width, heat=width, reuse=width)
+    rows -= not power
     top = min(15, max(8, round(rows * 0.26)))
     middle = min(30, max(10, round(rows * 0.38)))
-    power = min(40, max(29, width // 6))
+    gauge = min(40, max(29, width // 6)) if power else 0
     heat = min(width - 48, round(width * 0.54))
-    return Arrangement("large", top, middle, rows - top - middle, power, heat, width - heat)
+    return Arrangement("large", top, middle, rows - top - middle, gauge, heat, width - heat)

@@ -33,6 +33,7 @@ from memtui.widgets.output_pane import OutputPane
 from memtui.widgets.panel import Panel
 from memtui.widgets.plain_lines import DetailLines, PlainWords, detail_rows
 from memtui.widgets.power_gauge import PowerGauge
+from memtui.widgets.power_line import PowerLine, tells_nothing
 from memtui.widgets.process_table import ProcessTable
 from memtui.widgets.reuse_histogram import ReuseHistogram
 from memtui.widgets.rows import RowPanel
@@ -99,6 +100,8 @@ class MemoryScreen(Screen[None]):
         self.words, self.details = PlainWords(id="words"), DetailLines(id="details")
         self.details_shown = False
         self.graph, self.power = WssGraph(id="graph"), PowerGauge(id="power")
+        self.power_line = PowerLine(id="power-line")
+        self.quiet = False  # no source of power has anything to show
         self.heat, self.reuse = HeatMap(id="heat"), ReuseHistogram(id="reuse")
         self.table, self.notice = VmaTable(id="table"), Notice(id="notice")
         self.processes, self.tensors = ProcessTable(id="processes"), TensorTable(id="tensors")
@@ -125,6 +128,7 @@ class MemoryScreen(Screen[None]):
         yield self.words
         yield self.details
         yield Horizontal(self.graph, self.power, id="top")
+        yield self.power_line
         yield Horizontal(self.heat, self.reuse, id="middle")
         yield self.table
         yield self.processes
@@ -153,18 +157,20 @@ class MemoryScreen(Screen[None]):
         # Before the first view there is nothing to lay out and draw but empty boxes, at the price of full ones.
         ready = self.view is not None or self._failed
         arranged = (
-            width, height, self.panel, self.prompt.active, ready, self.listed, self.output_shown, self.details_shown
+            width, height, self.panel, self.prompt.active, ready, self.listed, self.output_shown, self.details_shown,
+            self.quiet,
         )  # fmt: skip
         if arranged == self._arranged:
             return
         self._arranged = arranged
         words, details = word_rows(width, height), detail_rows(width) * self.details_shown
-        shape = self.shape = arrange(width, height, words + details)
+        shape = self.shape = arrange(width, height, words + details, power=not self.quiet)
         large, tiny = shape.kind == "large", shape.kind == "tiny"
         lower = not tiny and not self.output_shown  # the panels that the output takes the place of
         chosen = self.chosen
         for name, panel in self._panels.items():
             panel.choose(large and name == chosen)
+        self.power_line.choose(large and chosen == "power")
         for panel in self._lists.values():
             panel.choose(large and chosen == "table")
         seen: dict[Widget, bool] = {
@@ -175,7 +181,8 @@ class MemoryScreen(Screen[None]):
             self.graph: not tiny,
             self.footer: not tiny and not self.prompt.active,
             self.prompt: not tiny and self.prompt.active,
-            self.power: large or (lower and chosen == "power"),
+            self.power: (large and not self.quiet) or (not large and lower and chosen == "power"),
+            self.power_line: large and self.quiet,
             self.heat: lower and (large or chosen == "heat"),
             self.reuse: lower and (large or chosen == "reuse"),
             self.output: not tiny and self.output_shown,
@@ -241,6 +248,7 @@ class MemoryScreen(Screen[None]):
         """Hand the parts out; each panel draws only what differs."""
         if view is None:
             return
+        self.quiet = tells_nothing(view.power)
         with self.app.batch_update():
             self._arrange()
             self.header.show(view.header)
@@ -248,6 +256,7 @@ class MemoryScreen(Screen[None]):
             self.details.show(view.header)
             self.graph.show(view.graph)
             self.power.show(view.power)
+            self.power_line.show(view.power)
             self.heat.show(view.heat)
             self.reuse.show(view.reuse)
             self.table.show(view.table)

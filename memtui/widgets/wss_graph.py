@@ -15,7 +15,10 @@ STEPS = ("step", ticks.WORDLESS)  # of a training: nothing is wrong with them
 
 
 class WssGraph(Panel):
-    """A filled braille area with a fixed zero. RSS is a thin line, or a dashed one on top when it is off the scale."""
+    """A filled braille area with a fixed zero. RSS is a thin line in it.
+
+    Where it is off the scale it has one of its own above a break; without room for that only the break says so.
+    """
 
     view: GraphView
     title = "working set"
@@ -82,9 +85,11 @@ class WssGraph(Panel):
             return self.message(view.note or "waiting for the first window", width, height)
         area, line, focus = self._binned(columns)
         top, off_scale = self._scale(area, line)
+        column = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
         head: list[Line] = []
         if off_scale:
-            head = [self._rss_line(columns)]
+            band = 0 if height < _BAND_FROM else 2 if height < _HIGH_BAND_FROM else 3
+            head = [*self._rss_band(line, band, columns, column), self._break(columns, own_scale=band > 0)]
         rows = height - len(head)
         codes = raster.area(area / top, rows, glyphs="braille" if not look.ascii_only else raster.ASCII_VERTICAL)
         index = np.repeat(self._row_colours(rows)[:, None], columns, axis=1)
@@ -92,7 +97,6 @@ class WssGraph(Panel):
             self._draw_rss(codes, index, line / top, rows)
         if focus is not None:
             self._draw_focus(codes, index, focus / top, rows)
-        column = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
         self._draw_marks(codes, index, column)
         if column is not None:
             codes[:, column], index[:, column] = ord("|" if look.ascii_only else "│"), _CURSOR
@@ -125,14 +129,31 @@ class WssGraph(Panel):
         rss = float(np.nanmax(line))
         return (top, True) if rss > 1.6 * top else (raster.nice_ceiling(max(high, rss), headroom=1.02), False)
 
-    def _rss_line(self, columns: int) -> Line:
+    def _rss_band(self, line: np.ndarray, rows: int, columns: int, cursor: int | None) -> list[Line]:
+        """RSS over time between two bounds of its own; no zero below it."""
+        if not rows:
+            return []
+        look = self.look
+        low, high = own_bounds(line)
+        codes = np.full((rows, columns), ord(" "), np.uint32)
+        marks = self._line((line - low) / (high - low), rows, columns, "-")
+        codes[marks != 0] = marks[marks != 0]
+        index = np.zeros((rows, columns), np.intp)
+        if cursor is not None:
+            codes[:, cursor], index[:, cursor] = ord("|" if look.ascii_only else "│"), 1
+        labels = [text.short_size(high), *[""] * (rows - 2), text.short_size(low)]
+        painted = raster.lines(codes, index, [look["rss"], look["cursor"]])
+        return [[(label.rjust(AXIS - 1) + " ", look["rss"]), *run] for label, run in zip(labels, painted, strict=True)]
+
+    def _break(self, columns: int, *, own_scale: bool) -> Line:
+        """Where the axis is broken: what is above has another scale, or is not drawn."""
         look, rss = self.look, self.view.rss_now_bytes
         name = text.clean(self.view.resident)
-        words = f" {name} {text.size_column(rss)} " if rss is not None else f" {name} n/a "
+        known = f"{name} {text.size_column(rss).strip()}" if rss is not None else f"{name} n/a"
+        words = f" {known}, {'own scale' if own_scale else 'above the scale'} "
         left = max(0, columns - len(words) - 2)
-        label = text.short_size(rss) if rss is not None else ""
         return [
-            (label.rjust(AXIS - 1) + " ", look["rss"]),
+            ("≈".rjust(AXIS - 1) + " ", look["rss"]),
             ("┈" * left, look["faint"]),
             (words, look["rss"]),
             ("┈" * 2, look["faint"]),
@@ -203,3 +224,13 @@ class WssGraph(Panel):
 
 _RSS, _CURSOR, _ON_HEAT, _FOCUS, _MARK, _TROUBLE, _WORDS = 10, 11, 12, 22, 23, 24, 25  # styles after the heat levels
 _FULL = 0x28FF  # a cell with all dots
+_BAND_FROM, _HIGH_BAND_FROM = 8, 11  # rows of the inside, from which on RSS is drawn on two rows, on three
+
+
+def own_bounds(values: np.ndarray) -> tuple[float, float]:
+    """Bounds for a line that needs no zero: a tenth of its height apart at least, and on steps, so that they stand."""
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    span = max(high - low, 0.1 * high, 1.0)
+    middle, step = (low + high) / 2, 2.0 ** np.floor(np.log2(span / 4))
+    low, high = np.floor((middle - span / 2) / step) * step, np.ceil((middle + span / 2) / step) * step
+    return max(0.0, float(low)), float(high)

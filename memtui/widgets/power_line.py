@@ -1,0 +1,39 @@
+"""Why no power is known, in one line: what has nothing to show takes no panel."""
+
+from __future__ import annotations
+
+from memtui.views import PowerView
+from memtui.widgets import text
+from memtui.widgets.panel import Painted
+from memtui.widgets.raster import Line
+
+
+class PowerLine(Painted):
+    """Every source with the reason why it tells nothing."""
+
+    view: PowerView
+    chosen = False  # by the keys that choose a panel
+
+    def choose(self, chosen: bool) -> None:
+        """Mark the line as the chosen panel, or not."""
+        if chosen != self.chosen:
+            self.chosen = chosen
+            if self.view is not None:
+                self.repaint()
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        look = self.look
+        reasons = [f"{device.name}: {device.reason}" for device in self.view.devices]
+        words = f"n/a  {'; '.join(reasons)}" if reasons else self.view.note or "no reading yet"
+        head = "▸power  " if self.chosen else " power  "
+        return [
+            [
+                (head, look["bright" if self.chosen else "title"]),
+                (text.sentence(text.clean(words), max(0, width - len(head) - 1)), look["dim"]),
+            ]
+        ]
+
+
+def tells_nothing(view: PowerView) -> bool:
+    """Return whether no device has a figure, or ever had one."""
+    return all(device.reason for device in view.devices)
