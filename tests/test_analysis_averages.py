@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from memtui.analysis.averages import averages, mean_interval, ratio_interval, student_t
 
@@ -129,3 +130,37 @@ def test_no_ratio_without_two_positive_values(values, base):
 
 def test_values_that_do_not_vary_are_certain():
     assert ratio_interval([2.0, 2.0], [1.0, 1.0]) == pytest.approx((2, 2, 2))
+
+
+@pytest.mark.parametrize("p", [0.5, 0.51, 0.6, 0.75, 0.84, 0.9])
+@pytest.mark.parametrize("degrees", [1, 2, 5, 8])
+def test_students_t_is_that_of_scipy_below_one_too(p, degrees):
+    assert student_t(p, degrees) == pytest.approx(stats.t.ppf(p, degrees), abs=1e-9)
+
+
+@pytest.mark.parametrize(("p", "degrees"), [(1.0, 3), (1.1, 3), (0.4999, 3), (0.9, 0)])
+def test_there_is_no_quantile_out_of_range(p, degrees):
+    with pytest.raises(ValueError, match=f"no quantile at {p} with {degrees} degrees"):
+        student_t(p, degrees)
+
+
+@pytest.mark.parametrize(
+    ("values", "base"),
+    [([1.0, 3.0], [1.0, 1.0001, 1.0002]), ([1.0, 3.0], [2.0, 2.5]), ([3, 4, 5, 9], [2, 3, 2, 2, 3])],
+)
+@pytest.mark.parametrize("confidence", [0.95, 0.8])
+def test_the_interval_of_a_ratio_is_that_of_welch(values, base, confidence):
+    """Of scipy: the logarithms' difference, with whole degrees of freedom, at least one."""
+    tested = stats.ttest_ind(np.log(values), np.log(base), equal_var=False)
+    difference, error = np.log(values).mean() - np.log(base).mean(), tested._standard_error
+    half = error * stats.t.ppf((1 + confidence) / 2, max(1, int(tested.df + 1e-9)))
+    expected = np.exp([difference, difference - half, difference + half])
+    assert ratio_interval(values, base, confidence) == pytest.approx(expected.tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize(("ones", "agree"), [(7, True), (8, False)])
+def test_averages_differ_by_more_than_twice_what_both_may_be_wrong_by(ones, agree):
+    """25 readings of 0, some of 1: the mean is 0.28 or 0.32, the bound 0.294 or 0.305."""
+    values = np.zeros(25)
+    values[np.linspace(0, 24, ones).astype(int)] = 1
+    assert (averages(values).verdict == "agree") == agree

@@ -134,6 +134,7 @@ def test_touch_sums_come_back(made):
         (sums(groups=(TOP + 1,)), "addresses that do not rise"),
         (sums(groups=(5, 5)), "addresses that do not rise"),
         (sums(groups=(5, 4)), "addresses that do not rise"),
+        (sums(groups=(3, 9, 8)), "addresses that do not rise"),
         (sums(touches=17), "out of range"),
         (sums(3, touches=49), "out of range"),
     ],
