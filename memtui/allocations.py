@@ -9,6 +9,8 @@ import numpy as np
 
 from memtui.analysis.lean import median
 from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.tensor_pages import UNKNOWN
+from memtui.samples import MAIN_MEMORY
 from memtui.session.allocations import RecordedStep
 from memtui.session.reader import SessionReader
 from memtui.units import size
@@ -39,6 +41,7 @@ def allocations(reader: SessionReader, steps: Sequence[RecordedStep]) -> dict[st
             "layer": most.peak_layer,
             "bytes": most.peak_parts,
             **_blocks(reader, most),
+            "most_unknown": _most_unknown(reader, most),
         },
         "recording_ns": median(np.array([s.cost_ns for s in steps])),  # on top of a step's own time
         "lost_steps": sum(step.lost for step in steps),
@@ -65,6 +68,25 @@ def _blocks(reader: SessionReader, step: RecordedStep) -> dict[str, Any]:
     }
 
 
+def _most_unknown(reader: SessionReader, step: RecordedStep) -> dict[str, Any] | None:
+    """The tensor that is most of what no model and no optimiser holds, as told of the process around that step."""
+    if step.device != MAIN_MEMORY or CATEGORIES[UNKNOWN] not in step.peak_parts:
+        return None
+    maps = [tensors for pid, _, tensors in reader.tensor_maps() if pid == step.pid]
+    most = maps[-1].most_of(UNKNOWN) if maps else None
+    if (
+        most is None
+        or not step.peak_parts[CATEGORIES[UNKNOWN]] <= 2 * most[1] <= 2 * step.peak_parts[CATEGORIES[UNKNOWN]]
+    ):
+        return None
+    return {"part": most[0], "size_bytes": most[1]}
+
+
+def most_words(most: dict[str, Any] | None) -> str:
+    """Which tensor is most of a sum: " (97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)"."""
+    return f" ({size(most['size_bytes'])} of it {most['part']})" if most else ""
+
+
 def allocation_words(found: dict[str, Any] | None, what: str = "training step") -> list[str]:
     """Lines of the report."""
     if found is None:
@@ -78,7 +100,11 @@ def allocation_words(found: dict[str, Any] | None, what: str = "training step") 
     return [
         f"allocations  {many} recorded: peak {size(peak['median'])} in the median, at most {size(peak['max'])} in step "
         f"{at['step']}, at {where}{lost}",
-        "at the peak  " + ", ".join(f"{category} {size(part)}" for category, part in held),
+        "at the peak  "
+        + ", ".join(
+            f"{category} {size(part)}{most_words(at.get('most_unknown') if category == CATEGORIES[UNKNOWN] else None)}"
+            for category, part in held
+        ),
         *([f"largest new  {', '.join(largest)}"] if largest else []),
     ]
 

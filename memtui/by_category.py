@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
 from memtui.analysis.tensor_rest import REST
 from memtui.analysis.tensor_sums import Grouping, TensorNumbers, TensorSums, grouped, groups
 from memtui.session.reader import SessionReader
@@ -48,6 +49,7 @@ def by_category(reader: SessionReader) -> dict[str, Any] | None:
     return plain | {
         "parts": [
             {"category": name, "touched_bytes": kinds[name][0], "exists_bytes": kinds[name][1]}
+            | (_of_unknown(told[-1].maps[-1]) if name == CATEGORIES[UNKNOWN] else {})
             for name in CATEGORIES
             if name in kinds
         ],
@@ -60,6 +62,12 @@ def by_category(reader: SessionReader) -> dict[str, Any] | None:
         "hottest": hottest,
         "coldest": coldest,
     }
+
+
+def _of_unknown(tensors: TensorMap) -> dict[str, Any]:
+    """Which tensor most of it is: of no model and no optimiser, but it has a type, a shape and perhaps a data set."""
+    most = tensors.most_of(UNKNOWN)
+    return {"most": None if most is None else {"part": most[0], "size_bytes": most[1]}}
 
 
 def _sums_by(by: Grouping, numbers: TensorNumbers, sums: TensorSums, windows: int) -> list[tuple[str, float, float]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from memtui.allocations import allocation_words, allocations
+from memtui.allocations import allocation_words, allocations, most_words
 from memtui.analysis.given_back import NOTABLE_GIVEN_BACK, given_back_bytes
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, resident, touched_fraction
@@ -464,7 +464,10 @@ def category_words(found: dict[str, Any] | None) -> list[str]:
         return []
     if found["reason"]:
         return [f"by tensor    n/a: {found['reason']}"]
-    parts = [f"{p['category']} {size(p['touched_bytes'])} of {size(p['exists_bytes'])}" for p in found["parts"]]
+    parts = [
+        f"{p['category']} {size(p['touched_bytes'])} of {size(p['exists_bytes'])}{most_words(p.get('most'))}"
+        for p in found["parts"]
+    ]
     return [
         f"by tensor    touched in a window, of what there is: {', '.join(parts)}, the rest (activations, temporaries, "
         f"libraries, interpreter) {size(found['rest_bytes'])}; mean of {found['windows']} windows",

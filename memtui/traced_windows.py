@@ -10,7 +10,8 @@ import numpy as np
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.analysis.tensor_rest import Mapped, rest_bytes
 from memtui.analysis.tensor_sums import TensorNumbers, Window
-from memtui.session.reader import SessionReader, VmaRow
+from memtui.session.reader import SessionReader
+from memtui.session.vma_row import VmaRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from memtui.present.presenter import Presenter, Room
 from memtui.present.ranges import RangeTable
 from memtui.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.session.reader import SessionReader
+from memtui.session.store import missing_columns
 from memtui.views import TableView
 from memtui.widgets.vma_table import rest_of
 from tests import sessions
@@ -79,9 +80,10 @@ def as_of_format_9(path, last_filter: dict[int, str]) -> None:
     """Make of it what the format before would have: the last VMA's filter for all of a row, and no states."""
     file = sqlite3.connect(path)
     file.executescript("DROP TABLE vma_state; PRAGMA user_version=9;")
-    columns = [("sample", name) for name in ("processes", "pss_bytes", "pss_ns")]
-    columns += [("process_sample", name) for name in ("pss_bytes", "pss_ns", "pss_reason")]
-    file.executescript("".join(f"ALTER TABLE {table} DROP COLUMN {name};" for table, name in columns))
+    for table in ("sample", "process_sample"):
+        names = [name for _, name, *_ in file.execute(f"PRAGMA table_info({table})").fetchall()]
+        for name in missing_columns(9).keys() & names:
+            file.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
     file.executemany("UPDATE vma SET filtered = ? WHERE id = ?", [(term, row) for row, term in last_filter.items()])
     file.commit()
     file.close()

@@ -12,6 +12,7 @@ from memtui.analysis.step_trace import CATEGORIES
 from memtui.analysis.working_set import bytes_below, bytes_by_range
 from memtui.pageset import PAGE_BYTES, PageSet
 
+UNKNOWN = CATEGORIES.index("unknown")
 MAX_ADDRESS = 1 << 57  # with five levels of page tables
 
 
@@ -64,6 +65,15 @@ class TensorMap:
     def title(self, number: int) -> str:
         """Layer and part of a tensor, and its kind."""
         return f"{tensor_name(self.names[number], self.parts[number])} {CATEGORIES[int(self.category[number])]}".strip()
+
+    def most_of(self, category: int) -> tuple[str, int] | None:
+        """(name, bytes) of the tensor that is at least half of a category; None where no one is, or has a name."""
+        sizes = np.where(self.category == category, self.size_bytes, 0)
+        if not len(sizes) or 2 * int(sizes.max()) < max(int(sizes.sum()), 1):
+            return None
+        number = int(sizes.argmax())
+        name = tensor_name(self.names[number], self.parts[number])
+        return (name, int(sizes[number])) if name else None
 
     @property
     def columns(self) -> NDArray[np.int64]:

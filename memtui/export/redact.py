@@ -27,8 +27,8 @@ from memtui.samples import MAIN_MEMORY, Capability, Event, GpuMemory, Hello, Pow
 from memtui.session.allocations import RecordedStep
 from memtui.session.imported import ImportedFrom
 from memtui.session.learning import About
-from memtui.session.reader import VmaRow
 from memtui.session.training import Progress, ProgressRow
+from memtui.session.vma_row import VmaRow
 
 MASK = "***"
 GIB = 1 << 30

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.session.reader import SessionReader, VmaRow
+from memtui.session.reader import SessionReader
+from memtui.session.vma_row import VmaRow
 
 Run = tuple[int, int, int]
 """Start and end of touched memory and the size of its pages, bytes."""

@@ -15,7 +15,7 @@ from memtui.analysis.step_trace import CATEGORIES, PHASES
 from memtui.analysis.tensor_sums import TensorSums
 from memtui.export.source import Source
 from memtui.session.codec import UNKNOWN_BYTES
-from memtui.session.reader import VmaRow
+from memtui.session.vma_row import VmaRow
 from memtui.traced_windows import TracedWindows, told_by_process
 
 FIRST_TOUCH = -1

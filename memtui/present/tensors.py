@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.step_trace import CATEGORIES
-from memtui.analysis.tensor_pages import TensorMap, tensor_name
+from memtui.analysis.tensor_pages import UNKNOWN, TensorMap, tensor_name
 from memtui.analysis.tensor_rest import REST, REST_WORDS, Mapped, rest_bytes
 from memtui.analysis.tensor_sums import Grouping, Identity, TensorNumbers, Window, grouped, groups
 from memtui.pageset import PageSet
@@ -106,7 +106,7 @@ class TensorTable:
         self._shown = process.key, placed.tensors, own
         # Windows in which some moved say nothing of how hot anything is; the one at the cursor is shown with a word.
         known = [n for n in sorted(found) if found[n] is not None and not self._moved(reader, n, process)] or [at]
-        rows = self._rows(reader, at, now, [(n, found[n]) for n in known], group, first)
+        rows = self._rows(reader, at, now, placed.tensors, [(n, found[n]) for n in known], group, first)
         shown = [row for row in rows if self._matches(row)]
         shown.sort(key=self._key, reverse=self.descending)
         return (
@@ -170,6 +170,7 @@ class TensorTable:
         reader: Any,
         at: int,
         now: Window,
+        placed: TensorMap,
         windows: list[tuple[int, Window | None]],
         group: NDArray[np.intp],
         first: NDArray[np.intp],
@@ -199,6 +200,8 @@ class TensorTable:
         for number, one, size, touched_bytes, share, trend, age_s in zip(*(c.tolist() for c in columns), strict=True):
             kind = None if self.by is Grouping.LAYER else identities[one].category
             name = self._name(identities[one])
+            if kind == UNKNOWN and self.by is Grouping.KIND and (most := placed.most_of(UNKNOWN)):
+                name = f"{name} ({most[0]})"
             last_s = age_s if age_s == age_s else None
             rows.append(TensorRow(number, name, kind, size, touched_bytes, share, tuple(trend), last_s))
         return rows

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from memtui.analysis.lean import ranked
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
-from memtui.analysis.row_states import RowState, state_at
+from memtui.analysis.row_states import RowState
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, add_up
 from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
@@ -41,6 +41,7 @@ from memtui.session.store import (
 )
 from memtui.session.stored_rows import StoredRows
 from memtui.session.told_reader import ToldReader
+from memtui.session.vma_row import VmaRow
 
 _SCALARS = (*INTEGERS, *MAYBE, *TEXTS)
 _SCALAR_KINDS = "i" * len(INTEGERS) + "I" * len(MAYBE) + "t" * len(TEXTS)
@@ -56,32 +57,6 @@ _REUSE_AT_ONCE = 256  # windows whose distances are in memory together
 _SUMS_AT_ONCE = 64  # sums of touches likewise
 _MAX_PAIR_BYTES = 64 << 20  # of one answer about VMAs
 _RESIDENT_SAMPLES = 2048  # what was resident is told about once a second: it was longer ago for nobody who is there
-
-
-class VmaRow(NamedTuple):
-    """A VMA, overlap-merged over the session.
-
-    ``filtered`` names the terms of the filter that left all of it out in every window it was mapped in; ``open``: still
-    mapped, so ``last_sample`` goes on; ``states``: what it was in which windows, where that changed.
-    """
-
-    id: int
-    process: int
-    pid: int
-    start: int
-    end: int
-    perms: str
-    name: str
-    first_sample: int
-    last_sample: int
-    filtered: str
-    open: bool = False
-    states: tuple[RowState, ...] = ()
-
-    def filtered_at(self, sample: int) -> str:
-        """The terms that left all of it out in a window; empty where pages of it were stored."""
-        state = state_at(self.states, sample)
-        return self.filtered if state is None else state.left_out
 
 
 class SessionReader(ToldReader):

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from memtui.analysis.lean import distinct
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum
 from memtui.analysis.working_set import bytes_by_range
+from memtui.session.vma_row import VmaRow
 
 if TYPE_CHECKING:
-    from memtui.session.reader import SessionReader, VmaRow
+    from memtui.session.reader import SessionReader
 
 _WINDOWS = 16  # whose page sets are looked at, spread over the session: sums are coarse, and the last windows have none
 

@@ -11,7 +11,7 @@ from memtui.analysis.merged_windows import union
 from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.pageset import PageSet
-from memtui.session.reader import VmaRow
+from memtui.session.vma_row import VmaRow
 from memtui.study.trace import Trace
 
 SHARED_MEMORY = ("/dev/zero", "/memfd:", "/dev/shm/", "/SYSV")

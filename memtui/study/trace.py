@@ -19,7 +19,8 @@ from memtui.analysis.working_set import select
 from memtui.pageset import PageSet
 from memtui.samples import Process
 from memtui.session.page_windows import busiest
-from memtui.session.reader import SessionReader, VmaRow
+from memtui.session.reader import SessionReader
+from memtui.session.vma_row import VmaRow
 
 Floats = NDArray[np.float64]
 CUT = 0.1  # of a run whose program told of no steps: so much of its begin is left out, as in the published notebooks

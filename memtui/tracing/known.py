@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
 import weakref
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from memtui.analysis.step_trace import CATEGORIES
 from memtui.samples import MAIN_MEMORY
 
 WEIGHTS, GRADIENTS, ACTIVATIONS, OPTIMISER_STATE, INPUTS, BUFFERS, TEMPORARIES, UNKNOWN = range(len(CATEGORIES))
+_MOST_IN_ATTRIBUTE = 64  # of a data set: a list of thousands of samples is not looked through
 _ASK_AGAIN = 100  # times as long as it took is how long it is not done again
 
 
@@ -72,9 +75,11 @@ def known_of(
     optimizers: Iterable[torch.optim.Optimizer],
     inputs: object = (),
     others: Iterable[torch.Tensor] = (),
+    holders: Mapping[int, str] | None = None,
 ) -> Known:
     """What modules, optimisers, nested ``inputs`` and ``others`` hold now; each storage once.
 
+    ``holders`` says of addresses which data set has them: a name for what belongs to no module and no optimiser.
     A parameter that an optimiser has and no module gives is a weight without a layer.
     """
     known = Known()
@@ -104,7 +109,8 @@ def known_of(
             _take(known, known.buffers, buffer, layer, name, seen)
     for storages, loose in ((known.inputs, tensors_in(inputs)), (known.others, others)):
         for tensor in loose:
-            _take(known, storages, tensor, "", None, seen)
+            holder = (holders or {}).get(located(tensor)[1])
+            _take(known, storages, tensor, "", f"{described(tensor)} of {holder}" if holder else None, seen)
     return known
 
 
@@ -148,6 +154,7 @@ class LastingTensors:
 
     def __init__(self) -> None:
         self._found: list[weakref.ref[torch.Tensor]] = []
+        self._datasets: list[weakref.ref[Any]] = []
         self._next_ns = 0
 
     def now(self) -> list[torch.Tensor]:
@@ -156,10 +163,51 @@ class LastingTensors:
         lasting = [tensor for ref in self._found if (tensor := ref()) is not None]
         if begin >= self._next_ns:
             plain = (torch.Tensor, nn.Parameter)  # what others are made of is among them
-            self._found = [weakref.ref(found) for found in gc.get_objects() if type(found) in plain]
+            objects = gc.get_objects()
+            self._found = [weakref.ref(found) for found in objects if type(found) in plain]
+            self._datasets = _datasets_in(objects)
+            del objects
             end = time.monotonic_ns()
             self._next_ns = end + (end - begin) * _ASK_AGAIN
         return lasting
+
+    def holders(self) -> dict[int, str]:
+        """By address, which attribute of which data set (``torch.utils.data``) has it now: "TensorDataset.tensors"."""
+        found: dict[int, str] = {}
+        for ref in self._datasets:
+            dataset = ref()
+            for name, value in getattr(dataset, "__dict__", {}).copy().items():
+                if isinstance(value, torch.Tensor) or (
+                    isinstance(value, (list, tuple, dict)) and len(value) <= _MOST_IN_ATTRIBUTE
+                ):
+                    for tensor in tensors_in(value):
+                        found.setdefault(located(tensor)[1], f"{type(dataset).__name__}.{name}")
+        return found
+
+
+class _Datasets(dict[type, bool]):
+    """Whether a type is one of data sets; no code of the program is asked."""
+
+    def __init__(self, base: type) -> None:
+        super().__init__()
+        self._base = base
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = self._base in kind.__mro__
+        return self[kind]
+
+
+def _datasets_in(objects: list[Any]) -> list[weakref.ref[Any]]:
+    module = sys.modules.get("torch.utils.data")
+    base = getattr(module, "Dataset", None)
+    if not isinstance(base, type):
+        return []
+    known, found = _Datasets(base), []
+    for one in objects:
+        if known[type(one)]:
+            with suppress(TypeError):  # a class with slots may not allow it
+                found.append(weakref.ref(one))
+    return found
 
 
 class _Noticed(weakref.ref):

@@ -296,7 +296,8 @@ class Tracer:
     def _all_known(self, lasting: list[torch.Tensor]) -> Known:
         """With what belongs to no model and no optimiser, too, which takes longer."""
         self._watch.take_others(lasting)
-        return known_of(tuple(self._roots), tuple(self._optimizers), self._inputs, lasting)
+        holders = self._lasting.holders()
+        return known_of(tuple(self._roots), tuple(self._optimizers), self._inputs, lasting, holders)
 
     def _look_inside(self) -> None:
         """Layers and inputs of what is about to be recorded, by hooks of the models.

@@ -10,7 +10,7 @@ from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.export.figures import graph, heat, reuse, training
 from memtui.export.figures.svg import Drawing
 from memtui.export.source import Source
-from memtui.session.reader import VmaRow
+from memtui.session.vma_row import VmaRow
 from memtui.units import short_size
 
 

@@ -14,7 +14,7 @@ from memtui.export.figures.axes import Frame, footnote, time_scale
 from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
 from memtui.export.source import Source, not_stored_bytes
 from memtui.samples import Process
-from memtui.session.reader import VmaRow
+from memtui.session.vma_row import VmaRow
 from memtui.units import size
 
 ROWS, SUBROWS = 26, 12  # a row is as high as its label, a subrow is one pixel
