@@ -94,9 +94,12 @@ def run_viewer(
     how_left = terminal.LOST
     try:
         with _ready():
-            reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
-            imported = reader.imported() is not None
-            reader.release()  # the thread that reads opens its own connection
+            from memtui.progress_line import ProgressLine
+
+            with ProgressLine("replay", f"opening {path}", wanted=not live):
+                reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
+                imported = reader.imported() is not None
+                reader.release()  # the thread that reads opens its own connection
             from memtui.screens.monitor import MemtuiApp
 
             app = _shown(

@@ -11,7 +11,6 @@ import os
 import random
 import secrets
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from memtui import progress_line
 from memtui.analysis.slow_down import Block, count_in, doubts, slow_down
 from memtui.analysis.statistics import median
 from memtui.budget import allowed
@@ -31,6 +31,7 @@ from memtui.observe import Observation
 from memtui.privilege import invoker, run_as
 from memtui.probes.process import command_of
 from memtui.progress import HOW, Counter, Marks, open_counter
+from memtui.progress_line import ProgressLine
 from memtui.running import CALIBRATION
 from memtui.samples import Options
 from memtui.session.reader import SessionReader
@@ -117,28 +118,23 @@ def _run(plan: Plan, observation: Observation, counter: Counter) -> tuple[Blocks
     """Every block, or as many as there is time for; and why it ended."""
     blocks = Blocks(plan, lambda on: observation.pause(not on), SETTLE_SECONDS, random.Random())
     supervisor = Supervisor(observation)
-    shows, shown = sys.stderr.isatty(), -1
 
     def look() -> bool:
-        nonlocal shown
         counter.poll()
         blocks.step(time.monotonic())
-        if shows and shown != len(blocks.spans):
-            shown = len(blocks.spans)
-            print(f"\rblock {shown} of {2 * plan.pairs}\x1b[K", end="", file=sys.stderr, flush=True)
+        progress_line.tell(f"block {len(blocks.spans) + 1} of {2 * plan.pairs}")
         return blocks.done or _hopeless(blocks, counter)
 
     ended = "target exited"
-    try:
-        supervisor.wait(look, LOOK_SECONDS)
-        if observation.running:
-            ended = "done" if blocks.done else "stopped"
-    except KeyboardInterrupt:
-        ended = "interrupted"
-    finally:
-        supervisor.stop()
-        if shows:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    with ProgressLine("calibrate", f"watching process {plan.pid} and leaving it alone"):
+        try:
+            supervisor.wait(look, LOOK_SECONDS)
+            if observation.running:
+                ended = "done" if blocks.done else "stopped"
+        except KeyboardInterrupt:
+            ended = "interrupted"
+        finally:
+            supervisor.stop()
     observation.finish()
     return blocks, ended
 

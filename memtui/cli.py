@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from memtui.arguments import TAKE_PROGRAMS, Parser, build_parser, misplaced_option, observation_given
 from memtui.errors import BAD_INPUT, FAILURE, INTERRUPTED, UserError, silence
 from memtui.foreign import one_line, visible
+from memtui.progress_line import ProgressLine, above_line
 
 if TYPE_CHECKING:
     from memtui.attach import Asked
@@ -144,7 +145,8 @@ def _observation(args: argparse.Namespace, what: int | Launch) -> Observation:
 def _say(args: argparse.Namespace, notice: str) -> None:
     """One line to the user that is no result, if there is anything to say."""
     if notice:
-        print(visible(f"memtui {args.verb}: {notice}"), file=sys.stderr, flush=True)
+        with above_line():
+            print(visible(f"memtui {args.verb}: {notice}"), file=sys.stderr, flush=True)
 
 
 def _pid(args: argparse.Namespace) -> int:
@@ -267,7 +269,7 @@ def _record(args: argparse.Namespace) -> int:
 
     def tell(path: Path, shown: bool) -> None:
         if args.json:
-            _print_report(path, as_json=True)
+            _print_report(args, path, as_json=True)
         elif not shown or not args.output:
             print(visible(str(path)))
         if args.max_overhead is not None:
@@ -279,7 +281,13 @@ def _record(args: argparse.Namespace) -> int:
 
             _say(args, untraced(path))
 
-    return record(lambda: _observation(args, what), lambda line: _say(args, line), tell, program=bool(args.command))
+    return record(
+        lambda: _observation(args, what),
+        lambda line: _say(args, line),
+        tell,
+        program=bool(args.command),
+        verb=args.verb,
+    )
 
 
 def _calibrate(args: argparse.Namespace) -> int:
@@ -302,7 +310,8 @@ def _list(args: argparse.Namespace) -> int:
 
     from memtui.recordings import NO_LIMIT, describe, format_table
 
-    found = describe(_recordings())
+    with _progress(args, "asking what runs"):
+        found = describe(_recordings())
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else NO_LIMIT
     print(json.dumps(found, indent=2) if args.json else format_table(found, room))
     return 0
@@ -318,7 +327,8 @@ def _stop(args: argparse.Namespace) -> int:
     failures = []
     for running in chosen:
         try:
-            ended = stop(running)
+            with _progress(args, f"ending {running.id}"):
+                ended = stop(running)
             if "error" in ended:
                 raise UserError(f"recording {running.id}: {ended['error']}", FAILURE)
             print(visible(f"stopped {running.id}: {running.path}"), flush=True)
@@ -388,7 +398,7 @@ def _report(args: argparse.Namespace) -> int:
 
         if args.html != STANDARD_OUTPUT:
             check_place(args.html, force=args.force)
-        with closing(open_source(args.file, redact=args.redact)) as source:
+        with _progress(args, f"drawing {args.file}"), closing(open_source(args.file, redact=args.redact)) as source:
             text = page(source)
         if args.html == STANDARD_OUTPUT:
             print(text, end="")
@@ -396,16 +406,22 @@ def _report(args: argparse.Namespace) -> int:
             write_safely(args.html, text, ANOTHER_FILE)
             print(visible(str(args.html)))
         return 0
-    _print_report(args.file, as_json=args.json, redact=args.redact)
+    _print_report(args, args.file, as_json=args.json, redact=args.redact)
     return 0
 
 
-def _print_report(path: Path, *, as_json: bool, redact: bool = False) -> None:
+def _progress(args: argparse.Namespace, doing: str) -> ProgressLine:
+    """What a command says of work that takes long."""
+    return ProgressLine(args.verb, doing)
+
+
+def _print_report(args: argparse.Namespace, path: Path, *, as_json: bool, redact: bool = False) -> None:
     import json
 
     from memtui.report import build_report, format_report
 
-    report = build_report(path, redact=redact)
+    with _progress(args, f"adding up {path}"):
+        report = build_report(path, redact=redact)
     print(json.dumps(report, indent=2) if as_json else format_report(report))
 
 
@@ -417,7 +433,8 @@ def _import(args: argparse.Namespace) -> int:
 
     _drop_root()
     wanted = args.first, args.last
-    found = import_all(args.logs, args.output, lambda line: _say(args, line), wanted=wanted, force=args.force)
+    with _progress(args, "reading"):
+        found = import_all(args.logs, args.output, lambda line: _say(args, line), wanted=wanted, force=args.force)
     if args.json:
         print(json.dumps(plain(found), indent=2))
     else:
@@ -443,11 +460,17 @@ def _breakdown(args: argparse.Namespace) -> int:
         args.json,
     )
     # What it shows is made visible line by line: it may have many.
-    return 0 if breakdown(args.files, asked, lambda line: _say(args, line), print) else BAD_INPUT
+    with _progress(args, "reading"):
+        return 0 if breakdown(args.files, asked, lambda line: _say(args, line), _print_above) else BAD_INPUT
+
+
+def _print_above(text: str) -> None:
+    """A result, while a line about the work may stand on the terminal."""
+    with above_line():
+        print(text, flush=True)
 
 
 def _export(args: argparse.Namespace) -> int:
-    import threading
     import time
 
     from memtui.export import export
@@ -456,13 +479,8 @@ def _export(args: argparse.Namespace) -> int:
     _drop_root()
     begin_s = time.monotonic()
     # Pages of a long session are many rows: nobody should wonder whether it still works, or fill a disk unawares.
-    patience = threading.Timer(SLOW_S, _say, (args, f"writing {args.to} into {args.output} ..."))
-    patience.daemon = True
-    patience.start()
-    try:
+    with _progress(args, f"writing {args.to} into {args.output}"):
         written = export(args.file, args.to, args.output, force=args.force, redact=args.redact)
-    finally:
-        patience.cancel()
     for path in written:
         print(visible(str(path)))
     took_s = time.monotonic() - begin_s
@@ -478,7 +496,8 @@ def _doctor(args: argparse.Namespace) -> int:
 
     from memtui.doctor import examine, format_findings
 
-    findings = examine()
+    with _progress(args, "trying what this machine can measure"):
+        findings = examine()
     print(json.dumps(findings, indent=2) if args.json else format_findings(findings))
     return 0
 
@@ -530,14 +549,16 @@ def _train(args: argparse.Namespace) -> int:
                 print_document(what, result, path)
 
         launch = Launch(words, trace_every=every)
-        return record(lambda: _observation(args, launch), lambda line: _say(args, line), tell, program=True)
+        return record(
+            lambda: _observation(args, launch), lambda line: _say(args, line), tell, program=True, verb=args.verb
+        )
 
 
 def _compare(args: argparse.Namespace) -> int:
     from memtui.compare import compare
 
     _drop_root()
-    return compare(args, lambda: _prepare_screen(args), lambda line: _say(args, line))
+    return compare(args, lambda: _prepare_screen(args))
 
 
 def _place(args: argparse.Namespace) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -20,15 +19,13 @@ from memtui.present.comparison import told_apart
 from memtui.present.differences import FIGURES, Row, condition_rows, figure_rows, notes, sentences
 from memtui.present.recorded import names, recorded
 from memtui.present.same_windows import differ, in_same_windows
+from memtui.progress_line import ProgressLine
 from memtui.units import duration, size
 from memtui.views_comparison import LETTERS, MOST, Line, Memory, Recorded, Run, SameWindows, change_words
 
-PATIENCE_S = 1.0  # what takes longer says that it works
-Say = Callable[[str], None]
 
-
-def compare(args: argparse.Namespace, prepare: Callable[[], object], say: Say) -> int:
-    """The command; returns the exit code. ``prepare`` makes the terminal ready for a screen, ``say`` tells of progress.
+def compare(args: argparse.Namespace, prepare: Callable[[], object]) -> int:
+    """The command; returns the exit code. ``prepare`` makes the terminal ready for a screen.
 
     Raises:
         UserError: a file is no session, has nothing to compare, or there are too many.
@@ -40,14 +37,15 @@ def compare(args: argparse.Namespace, prepare: Callable[[], object], say: Say) -
     if args.html is not None:
         _check_page(args.html, force=args.force)
     with ExitStack() as stack:
-        readers = [stack.enter_context(closing(open_source(path, redact=args.redact))) for path in args.files]
-        sessions = read(readers, args.files, redact=args.redact)
+        with ProgressLine(args.verb, f"reading {len(args.files)} sessions"):
+            readers = [stack.enter_context(closing(open_source(path, redact=args.redact))) for path in args.files]
+            sessions = read(readers, args.files, redact=args.redact)
         if args.html is not None:
-            with _Patience(say):
+            with ProgressLine(args.verb, f"drawing {args.html}"):
                 _write_page(args.html, sessions, readers)
             print(visible(str(args.html)))
         elif args.json:
-            with _Patience(say):
+            with ProgressLine(args.verb, "reading page sets"):
                 same = same_windows(sessions, readers)
             titles = [reader.title if args.redact else str(reader.path) for reader in readers]
             print(json.dumps(plain(sessions, same, titles), indent=2))
@@ -57,7 +55,7 @@ def compare(args: argparse.Namespace, prepare: Callable[[], object], say: Say) -
             prepare()
             return run_comparison(sessions, _later(sessions, args.files, redact=args.redact))
         else:
-            with _Patience(say):
+            with ProgressLine(args.verb, "reading page sets"):
                 same = same_windows(sessions, readers)
             print("\n".join(map(visible, text(sessions, same))))
     return 0
@@ -94,20 +92,6 @@ def _later(sessions: Sequence[Recorded], paths: Sequence[Path], *, redact: bool)
             return in_same_windows(readers, memories)
 
     return derive
-
-
-class _Patience:
-    """Says that it works where it takes long."""
-
-    def __init__(self, say: Say) -> None:
-        self._timer = threading.Timer(PATIENCE_S, say, ("reading page sets ...",))
-        self._timer.daemon = True
-
-    def __enter__(self) -> None:
-        self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
 
 
 def _check_page(path: Path, *, force: bool) -> None:

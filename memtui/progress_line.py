@@ -18,11 +18,30 @@ from typing import TextIO
 from memtui.foreign import visible
 from memtui.units import span
 
-TERMINAL_FIRST_S, TERMINAL_EVERY_S = 1.0, 0.5  # a command was imported before its work could begin
+TERMINAL_FIRST_S, TERMINAL_EVERY_S = 0.7, 0.5  # a command was imported before its work could begin
 PLAIN_S = 9.0
 _ERASE = "\r\x1b[K"
 _ROOM_FOR_INTERRUPT = 3  # the terminal puts ^C after the cursor
 _LEAST_COLUMNS = 20
+
+
+_current: ProgressLine | None = None  # of this process
+
+
+def tell(far: str, doing: str | None = None) -> None:
+    """``ProgressLine.tell`` for the line of this process, if it has one."""
+    if _current is not None:
+        _current.tell(far, doing)
+
+
+@contextmanager
+def above_line() -> Iterator[None]:
+    """Print something while the line of this process, if it has one, makes way."""
+    if _current is None:
+        yield
+    else:
+        with _current.above():
+            yield
 
 
 class ProgressLine:
@@ -33,7 +52,8 @@ class ProgressLine:
                 line.tell(f"{number} of {len(tables)} tables")
 
     ``tell`` costs an assignment, so it may be called often; a thread writes the line when it is due. That thread does
-    not survive a fork, and the line belongs to the process that entered it.
+    not survive a fork, and the line belongs to the process that entered it. A process has one line: of one that is
+    entered inside another the words stand in the outer one's for as long.
 
     Args:
         verb: the command, as in ``memtui export``.
@@ -65,15 +85,30 @@ class ProgressLine:
         self._shown = ""  # what stands on the terminal now
         self._begin_s = self._silent_since_s = time.monotonic()
         self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        self._outer: ProgressLine | None = None
+        self._outer_words = "", ""
 
     def __enter__(self) -> ProgressLine:
+        global _current
         self._begin_s = self._silent_since_s = time.monotonic()
-        if self._wanted:
+        self._outer, _current = _current, self
+        if self._outer is not None:
+            self._outer_words = self._outer._doing, self._outer._far
+            self.tell(self._far)
+        elif self._wanted:
             self._thread = threading.Thread(target=self._run, name="progress line", daemon=True)
             self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        global _current
+        _current = self._outer
+        if self._outer is not None:
+            doing, far = self._outer_words
+            self._outer.tell(far, doing)
+            self._outer = None
+            return
         self._done.set()
         if self._thread is not None:
             self._thread.join()
@@ -85,10 +120,19 @@ class ProgressLine:
         if doing is not None:
             self._doing = doing
         self._far = far
+        if self._outer is not None:
+            self._outer.tell(far, self._doing)
 
     @contextmanager
     def above(self) -> Iterator[None]:
         """Print something else meanwhile: the line makes way, and comes back below it once it is due again."""
+        if self._outer is not None:
+            with self._outer.above():
+                yield
+            return
+        if os.getpid() != self._pid:  # a fork: the thread, which may have held the lock, is not here
+            yield
+            return
         with self._lock:
             self._erase()
             yield

@@ -12,6 +12,7 @@ from typing import NoReturn
 from memtui.errors import FAILURE
 from memtui.foreign import visible
 from memtui.observe import Observation
+from memtui.progress_line import ProgressLine
 from memtui.supervise import Supervisor
 from memtui.units import size
 
@@ -24,6 +25,7 @@ def record(
     tell: Callable[[Path, bool], object],
     *,
     program: bool,
+    verb: str = "record",
 ) -> int:
     """Until it ends by itself, or somebody ends it; the exit code, which is the program's where one was started.
 
@@ -31,6 +33,7 @@ def record(
         observe: starts the recording.
         say: tells the user a line that is no result.
         tell: prints the result: of which session, and whether its path stood on the terminal already.
+        verb: the command that this is for.
         program: a program is started for this; SIGTERM, SIGUSR1 and SIGUSR2 are passed on to it.
 
     Raises:
@@ -56,17 +59,21 @@ def record(
     shows = sys.stderr.isatty()
 
     def show() -> None:
+        line.tell(_progress(observation))
         if shows:
-            print(f"\r{_progress(observation)}", end="", file=sys.stderr, flush=True)
+            print(f"\r{_progress(observation)}\x1b[K", end="", file=sys.stderr, flush=True)
 
-    try:
-        supervisor.wait(show)
-    except KeyboardInterrupt:
-        pass  # ^C is how a recording without an end is ended
-    finally:
-        supervisor.stop()
-        if shows:
-            print(f"\r{_progress(observation)}", file=sys.stderr)
+    with ProgressLine(
+        verb, "recording", wanted=not shows
+    ) as line:  # on a terminal it stands there from the first second
+        try:
+            supervisor.wait(show)
+        except KeyboardInterrupt:
+            pass  # ^C is how a recording without an end is ended
+        finally:
+            supervisor.stop()
+            if shows:
+                print(f"\r{_progress(observation)}\x1b[K", file=sys.stderr)
     observation.finish()
     say(observation.owner_notice)
     tell(observation.path, shows)
@@ -93,4 +100,4 @@ def _progress(observation: Observation) -> str:
     working_set = "n/a" if wss is None else size(wss)
     on_disk = size(progress.get("file_bytes", 0))
     path = visible(str(observation.path))
-    return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {path}\x1b[K"
+    return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {path}"

@@ -13,7 +13,7 @@ from typing import TextIO
 import pyte
 import pytest
 
-from memtui.progress_line import PLAIN_S, TERMINAL_FIRST_S, ProgressLine
+from memtui.progress_line import PLAIN_S, TERMINAL_FIRST_S, ProgressLine, above_line, tell
 
 COLUMNS = 60
 LONG_S = 600.0
@@ -110,6 +110,21 @@ def test_what_is_printed_meanwhile_stands_whole_above_the_line(screen: Screen) -
         assert screen.read()[:3] == ["row 0", "row 1", "row 2"]
         assert len(screen.read()) == 4
     assert screen.read() == ["row 0", "row 1", "row 2"]
+
+
+def test_a_process_has_one_line_whoever_speaks(screen: Screen) -> None:
+    with ProgressLine("study", "run 1 of 2", stream=screen.stream, first_s=0.0, every_s=0.01):
+        with ProgressLine("report", "reading", stream=screen.stream, first_s=0.0, every_s=0.01):
+            tell("window 3")
+            until(lambda: any("memtui study: reading: window 3 (" in row for row in screen.read()))
+            with above_line():
+                print("a notice", file=screen.stream, flush=True)
+        until(lambda: any("memtui study: run 1 of 2 (" in row for row in screen.read()))
+        assert len(screen.read()) == 2
+    tell("nobody listens")
+    with above_line():
+        print("the end", file=screen.stream, flush=True)
+    assert screen.read() == ["a notice", "the end"]
 
 
 def test_without_a_terminal_whole_lines_come_again_and_again(capfd: pytest.CaptureFixture[str]) -> None:

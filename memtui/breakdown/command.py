@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from memtui import progress_line
 from memtui.analysis.breakdown import Breakdown, break_down, without_padding
 from memtui.breakdown import words
 from memtui.breakdown.figure import Graph, draw
@@ -48,7 +49,8 @@ def breakdown(paths: list[Path], asked: Asked, say: Say, show: Callable[[str], o
         raise UserError("either figures (--to) or one JSON document (--json), not both")
     found: list[tuple[Held, Breakdown]] = []
     failed: list[tuple[Path, UserError]] = []
-    for path in paths:
+    for number, path in enumerate(paths, start=1):
+        progress_line.tell(f"{path} ({number} of {len(paths)})" if len(paths) > 1 else str(path))
         try:
             found += [(held, _added_up(held, asked, say)) for held in read(path)]
         except UserError as error:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from memtui import progress_line
 from memtui.errors import UserError
 from memtui.export.source import Source, open_source
 from memtui.export.tables import TABLES, meta
@@ -25,6 +26,7 @@ def export(path: Path, form: str, folder: Path, *, force: bool = False, redact: 
     """Write a session into a folder and return the files; all of them, or none. Raises SessionError and UserError."""
     with closing(open_source(path, redact=redact)) as reader, all_or_none(folder, force=force) as files:
         for name, write in FORMS[form](reader):
+            progress_line.tell(name)
             files.write(name, write)
         return files.finish()
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memtui import progress_line
 from memtui.errors import UserError
 from memtui.file_set import make_folder, take_away
 from memtui.importing.formats import EXPECTED, import_file
@@ -44,7 +45,10 @@ def import_all(
     if several and output.exists() and not output.is_dir():
         raise UserError(f"{output}: is a file; several sessions need a folder")
     into_folder = several or output.is_dir()
-    found = [_one(path, output / f"{path.name}{ENDING}" if into_folder else output, wanted, force) for path in paths]
+    found = []
+    for number, path in enumerate(paths, start=1):
+        progress_line.tell(f"{path} ({number} of {len(paths)})" if several else str(path))
+        found.append(_one(path, output / f"{path.name}{ENDING}" if into_folder else output, wanted, force))
     bad = [outcome for outcome in found if outcome.session is None]
     if len(bad) == len(found):
         raise UserError(_none(given, bad))

@@ -88,7 +88,7 @@ def result_file() -> Iterator[Path]:
 def run_plainly(what: Asked, *, as_json: bool) -> int:
     """Train without a recording, in a child; the exit code, which is its own."""
     with result_file() as path:
-        more = ["--result", str(path), "--exit-with-parent", str(os.getpid())]
+        more = ["--result", str(path), "--progress-line", "--exit-with-parent", str(os.getpid())]
         more += ["--progress-to", "stderr"] if as_json else []
         with subprocess.Popen(what.words(*more), stdin=subprocess.DEVNULL) as child:
             try:

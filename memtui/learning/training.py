@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from memtui import progress_line
 from memtui.learning.costs import BY_NAME as COSTS
 from memtui.learning.curve import Curve
 from memtui.learning.datasets import Data
@@ -58,6 +59,7 @@ class Training:
         """Train. ``traced`` is called when iteration ``TRACED`` has ended, with what runs it once more."""
         settings, size = self._settings, self._settings.batch_size
         minimum = settings.minimum_accuracy
+        progress_line.tell("", "training")
         for epoch in range(1, settings.epochs + 1):
             order = torch.randperm(len(self._images), generator=self._order)
             for begin in range(0, len(order) - size + 1, size):
@@ -67,6 +69,7 @@ class Training:
                 loss = self._learn(statistics)
                 self.iterations += 1
                 curve.take(self.iterations, epoch, loss)
+                progress_line.tell(f"epoch {epoch} of {settings.epochs}, {begin + size} of {len(order)} examples")
                 if self.iterations == TRACED:
                     traced(partial(self._iteration.run, self._x, self._y))
                     if settings.memory_only:
@@ -97,6 +100,7 @@ class Training:
     @torch.no_grad()
     def _measure(self) -> None:
         """Loss and accuracy of what is held back, without learning."""
+        progress_line.tell(f"after iteration {self.iterations}: measuring the accuracy")
         self.network.eval()
         images, labels = self._held_back
         loss, right = 0.0, 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from memtui.learning.grid import Grid
 from memtui.learning.results import Results, Row, begin, is_results, newest, reopen
 from memtui.learning.settings import networks_from_file, parse_changes
 from memtui.learning.tune import Interrupted, Progress, Tuning
+from memtui.progress_line import ProgressLine
 from memtui.terminal import prepare, problem
 from memtui.units import span
 
@@ -38,15 +38,13 @@ def tune(args: argparse.Namespace, say: Callable[[str], None]) -> int:
         return _run_beside_screen(args, results)
     if resumed:
         say(f"goes on in {results.path}: {before} of {len(results.names)} runs have ended")
-    shown = _Printer(results.grid, args.json, say)
-    try:
-        rows = Tuning(results, shown.tell, jobs=args.jobs, retry=args.retry).run()
-    except Interrupted as error:
-        shown.clear()
-        say(f"ended by {error}; {_how_far(results)}")
-        return 128 + error.number
-    finally:
-        shown.clear()
+    with ProgressLine("tune", "training") as line:
+        shown = _Printer(results.grid, args.json, line)
+        try:
+            rows = Tuning(results, shown.tell, jobs=args.jobs, retry=args.retry).run()
+        except Interrupted as error:
+            say(f"ended by {error}; {_how_far(results)}")
+            return 128 + error.number
     if args.json:
         print(json.dumps(_document(results, rows), indent=2))
     else:
@@ -178,31 +176,24 @@ def _run_beside_screen(args: argparse.Namespace, results: Results) -> int:
 
 
 class _Printer:
-    """Rows on standard output as they finish, and one line about what goes on where a terminal shows it."""
+    """Rows on standard output as they finish, and one line about what goes on."""
 
-    def __init__(self, grid: Grid, as_json: bool, say: Callable[[str], None]) -> None:
-        self._grid, self._json, self._say = grid, as_json, say
-        self._line = sys.stderr.isatty()
+    def __init__(self, grid: Grid, as_json: bool, line: ProgressLine) -> None:
+        self._grid, self._json, self._line = grid, as_json, line
         self._head = False
 
     def tell(self, progress: Progress) -> None:
         if progress.row is not None and not self._json:
-            self.clear()
-            if not self._head:
-                print(table.head())
-                self._head = True
             run, row = progress.row
-            print(visible(table.line(self._grid.label(self._grid.points[run]), row)), flush=True)
-        if self._line and progress.label:
+            with self._line.above():
+                if not self._head:
+                    print(table.head())
+                    self._head = True
+                print(visible(table.line(self._grid.label(self._grid.points[run]), row)), flush=True)
+        if progress.label:
             left = "" if progress.left_s is None else f", {span(progress.left_s)} left"
             said = f"{progress.said} · " if progress.said else ""
-            text = f"{progress.ended} of {progress.of}{left}: {said}{progress.label}"
-            room = max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 3)  # and for ^C
-            print(f"\r\x1b[K{visible(text)[:room]}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._line:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._line.tell(f"{progress.ended} of {progress.of}{left}: {said}{progress.label}")
 
 
 def _failed(rows: Mapping[int, Row]) -> int:

@@ -25,6 +25,7 @@ from memtui.learning.plots import write_plots
 from memtui.learning.sequences import data_shape, layers_of
 from memtui.learning.settings import Settings
 from memtui.os_errors import WRITE, refused
+from memtui.progress_line import ProgressLine, above_line
 from memtui.samples import MAIN_MEMORY, AllocationStep, LearningProgress, Told
 from memtui.session.allocations import trace_of
 from memtui.session.learning import About, about_text
@@ -46,6 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("settings", metavar="SETTINGS", help="JSON: what differs from the defaults")
     parser.add_argument("--result", type=Path, metavar="FILE", help="write what came of it, as JSON")
     parser.add_argument("--progress-to", choices=("stdout", "stderr"), default="stdout", help="where lines go")
+    parser.add_argument(
+        "--progress-line", action="store_true", help="say on stderr how far it is where that takes long"
+    )
     parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="end when that process ends")
     given = parser.parse_args(arguments)
     if given.exit_with_parent is not None:
@@ -54,12 +58,14 @@ def main(arguments: list[str] | None = None) -> int:
 
     def say(line: str) -> None:
         try:
-            print(line, file=stream, flush=True)
+            with above_line():
+                print(line, file=stream, flush=True)
         except OSError:  # nobody reads any more: the training goes on
             pass
 
     try:
-        result = train(given.network, settings_from(given.settings), say)
+        with ProgressLine("train", f"reading data for {given.network}", wanted=given.progress_line):
+            result = train(given.network, settings_from(given.settings), say)
         if given.result is not None:
             given.result.write_text(json.dumps(result))
     except UserError as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from memtui import progress_line
 from memtui.errors import UserError
 from memtui.foreign import visible
 from memtui.placement import text
@@ -24,6 +24,7 @@ from memtui.placement.solve.problem import Problem
 from memtui.placement.speeds import pool_plain
 from memtui.placement.store import ProfileFile
 from memtui.placement.worth import counted_ns, worth
+from memtui.progress_line import ProgressLine, above_line
 
 if TYPE_CHECKING:
     from memtui.placement.run import Ran
@@ -40,7 +41,9 @@ def place(args: argparse.Namespace, say: Say) -> int:
     file = ProfileFile(args.file)
     if args.what == "show":
         return show(args, file)
-    return {"compare": _compare, "solve": _solve}[args.what](args, file, say)
+    doing = {"compare": f"comparing ways of timing in {args.file}", "solve": f"solving {args.file}"}
+    with ProgressLine("place", doing[args.what]):
+        return {"compare": _compare, "solve": _solve}[args.what](args, file, say)
 
 
 def _compare(args: argparse.Namespace, file: ProfileFile, _: Say) -> int:
@@ -58,7 +61,7 @@ def _compare(args: argparse.Namespace, file: ProfileFile, _: Say) -> int:
                 for slow, by in every.items()
             },
         }
-        print(json.dumps(plain, indent=2))
+        _out(json.dumps(plain, indent=2))
         return 0
     lines = [*text.head(profile)]
     for one in found:
@@ -111,7 +114,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
     ran = _ran(args, asked, found) if args.execute else []
     if args.json:
         executed = {"run": [one.to_plain() for one in ran]} if ran else {}
-        print(json.dumps(_plain(args, asked, found, points) | executed, indent=2))
+        _out(json.dumps(_plain(args, asked, found, points) | executed, indent=2))
         return 0
     lines = [*text.head(profile)]
     if found is not None:
@@ -166,14 +169,11 @@ def against(problem: Problem, limit_bytes: int) -> text.Against:
 
 
 def _points(asked: _Asked) -> list[Point]:
-    """The curve; where it may take a while, how far it is."""
+    """The curve."""
     found = []
     for point in curve(asked.profile, asked.ask):
         found.append(point)
-        if sys.stderr.isatty() and asked.ask.time_limit_s > 1:
-            print(f"\r\x1b[K{len(found)} points of the curve", end="", file=sys.stderr, flush=True)
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        progress_line.tell(f"{len(found)} points of the curve")
     return found
 
 
@@ -241,5 +241,9 @@ def show(args: argparse.Namespace, file: ProfileFile) -> int:
 
 
 def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(visible(line))
+    _out("\n".join(map(visible, lines)))
+
+
+def _out(said: str) -> None:
+    with above_line():
+        print(said, flush=True)

@@ -32,6 +32,7 @@ from memtui.placement.store import ProfileFile, is_profile
 from memtui.placement.worker_process import BUSY, PlacementProcess
 from memtui.privilege import invoker, state_directory
 from memtui.probes.energy_source import lock_path
+from memtui.progress_line import ProgressLine
 
 Say = Callable[[str], None]
 CACHE = "place-cache.db"  # in the state directory
@@ -92,26 +93,16 @@ def profile(args: argparse.Namespace, say: Say) -> int:
         from memtui.placement.profile_screen import watched
 
         return watched(args, request, lambda shown: lines(about(work(shown), args.output, shown)), say)
-    line = not args.json and sys.stderr.isatty()
-    shown = Shown(_write_over) if line else Shown(begin=None if args.json else say)
-    try:
-        found = work(shown)
-    except KeyboardInterrupt:
-        if line:
-            _write_over("")
-        say(broken_off(args.output, request.modes))
-        raise
-    if line:
-        _write_over("")
+    with ProgressLine("place", f"profiling {args.file}") as line:
+        shown = Shown(line.tell, begin=None if args.json or line.on_terminal else say)
+        try:
+            found = work(shown)
+        except KeyboardInterrupt:
+            say(broken_off(args.output, request.modes))
+            raise
     plain = about(found, args.output, shown)
     print(json.dumps(plain, indent=2) if args.json else "\n".join(map(visible, lines(plain))))
     return 0
-
-
-def _write_over(text: str) -> None:
-    """A line of standard error, in place of the one before."""
-    room = max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 3)  # and for ^C
-    print(f"\r\x1b[K{visible(text)[:room]}", end="", file=sys.stderr, flush=True)
 
 
 def _check_here(pools: tuple[Asked, ...]) -> None:

@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -17,10 +16,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from memtui import progress_line
 from memtui.errors import UserError
 from memtui.foreign import visible
 from memtui.masking import mask_secrets
 from memtui.privilege import Invoker, invoker, run_as, state_directory, users_environment
+from memtui.progress_line import ProgressLine, above_line
 from memtui.study import container, draw, limited, machine, report, runner
 from memtui.study.findings import Findings
 from memtui.study.plan import Run, TimeLeft, interleaved
@@ -41,7 +42,7 @@ def study(args: argparse.Namespace, say: Say) -> int:
     if args.what == LIST:
         return _list(args, cpus)
     user = invoker()
-    with _files_of(user):
+    with ProgressLine("study", "looking at this machine") as line, _files_of(user):
         folder = args.output or state_directory(user) / "studies"
         setting = _setting(args, cpus)
         draw.load()
@@ -65,6 +66,7 @@ def study(args: argparse.Namespace, say: Say) -> int:
                 observed: list[Observed] = []
                 for run, key in of_plan:
                     observed.append(doer.done(plan.study.name, run, key, observed))
+                line.tell("", f"{plan.study.name}: reading the sessions and drawing")
                 documents.append(_report(user, plan.study, setting, observed, here, folder, args.redact))
                 if not args.json:
                     _print(documents[-1], folder)
@@ -202,7 +204,6 @@ class _Doer:
         self._count, self._number = count, 0
         self._swap_folders = list(swap_folders)
         self._cpus = sorted(os.sched_getaffinity(0))
-        self._live = sys.stderr.isatty()
 
     def done(self, name: str, run: Run, key: str, before: Sequence[Observed]) -> Observed:
         """A finished run, from the state or by doing it now; ``before``: those of its study. Raises UserError."""
@@ -228,29 +229,19 @@ class _Doer:
         self._number += 1
         head = f"{name} {self._number}/{self._count}: {run.group}, repeat {run.repeat + 1}"
         self._say(f"{head}; {span(self._times.seconds)} left")
+        progress_line.tell("it begins", head)
         stem = self._state.folder / f"{name}-{key}"
         cpus = self._cpus[: run.cpus]
         begin_s = time.monotonic()
-        try:
-            row = runner.perform(run, stem, cpus, self._means, lambda word: self._show(head, word), memory)
-        finally:
-            if self._live:
-                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        row = runner.perform(run, stem, cpus, self._means, lambda word: self._show(head, word), memory)
         row |= {"files": [f"{stem.name}.memtui"], "run": _without_secrets(run), "tracker": _tracker(stem)}
         self._state.add(key, row)
         self._times.done(run.expected_s, time.monotonic() - begin_s)
         return row
 
-    def _show(self, head: str, word: dict[str, Any]) -> None:
-        if self._live:
-            wss = word.get("wss_bytes")
-            line = f"{head}: {word['at_s']:.0f} s, {word['steps']:.0f} steps, WSS {size(wss)}"
-            print(
-                f"\r{visible(line)[: shutil.get_terminal_size().columns - 1]}\x1b[K",
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
+    @staticmethod
+    def _show(head: str, word: dict[str, Any]) -> None:
+        progress_line.tell(f"{word['at_s']:.0f} s, {word['steps']:.0f} steps, WSS {size(word.get('wss_bytes'))}", head)
 
 
 def _without_secrets(run: Run) -> dict[str, Any]:
@@ -302,12 +293,13 @@ def _as_user(user: Invoker, work: Callable[[], Any]) -> Any:
 
 
 def _print(document: dict[str, Any], folder: Path) -> None:
-    print(visible(document["title"]))
-    for text in document["conclusion"]:
-        print(visible(f"  {text}"))
-    for text in document["doubts"]:
-        print(visible(f"  doubt: {text}"))
-    print(visible(f"  {folder / document['study']}.html"), flush=True)
+    with above_line():
+        print(visible(document["title"]))
+        for text in document["conclusion"]:
+            print(visible(f"  {text}"))
+        for text in document["doubts"]:
+            print(visible(f"  doubt: {text}"))
+        print(visible(f"  {folder / document['study']}.html"), flush=True)
 
 
 @contextmanager
