@@ -63,13 +63,13 @@ def short_size(value: float) -> str:
     return digits + _SHORT[unit]
 
 
-def clock(seconds: float, *, tenths: bool = False) -> str:
-    """``00:12:41``, with ``tenths`` ``00:12:41.4``."""
-    sign = "-" if seconds < 0 else ""
-    ticks = int(abs(seconds) * 10 + 1e-6)
-    whole = ticks // 10
+def clock(seconds: float, *, tenths: bool = False, digits: int = 0) -> str:
+    """``00:12:41``, with ``tenths``, which is one of ``digits``, ``00:12:41.4``."""
+    sign, digits = "-" if seconds < 0 else "", digits or int(tenths)
+    ticks = int(abs(seconds) * 10**digits + 1e-6)
+    whole, part = divmod(ticks, 10**digits)
     text = f"{sign}{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-    return f"{text}.{ticks % 10}" if tenths else text
+    return f"{text}.{part:0{digits}d}" if digits else text
 
 
 def span(seconds: float) -> str:

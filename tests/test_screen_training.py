@@ -260,3 +260,34 @@ def test_a_recording_without_steps_says_whether_anything_is_traced(tmp_path, how
         recording.send_signal(signal.SIGINT)
         recording.wait(20)
     assert "memtui trace -- " in UNTRACED
+
+
+async def test_a_training_of_less_than_a_second_has_an_axis_that_fits_it(tmp_path):
+    """Half a second of a session of 4 s: the picture is about it, and afterwards about the whole again."""
+    async with opened(tmp_path, told(20)) as (app, pilot):
+        training = app.screen
+        axis = training._view.axis
+        assert axis.span_ns < 0.8 * SECOND
+        assert axis.start_ns < 20 * 50 * MS
+        assert axis.end_ns >= 30 * 50 * MS
+        lines = screen_lines(app)
+        begin, end = (f"00:00:0{(t_ns - axis.origin_ns) / SECOND:.2f}" for t_ns in (axis.start_ns, axis.end_ns))
+        assert any(begin[:-1] in line and end[:-1] in line for line in lines), lines
+        starts = [axis.column(int(t_ns), 100) for t_ns in training._view.start_ns]
+        assert None not in starts
+        assert starts[-1] - starts[0] > 50, "the steps fill the picture"
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, MemoryScreen))
+        await until(pilot, lambda: app.screen.view.graph.axis.span_ns > 3 * SECOND)
+
+
+async def test_what_the_user_chose_to_see_stays(tmp_path):
+    async with opened(tmp_path, told(20)) as (app, pilot):
+        fitted = app.screen._view.axis.span_ns
+        await pilot.press("minus")
+        await until(pilot, lambda: app.screen._view.axis.span_ns == SECOND)
+        assert fitted < SECOND
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, MemoryScreen))
+        await pilot.pause(0.1)
+        assert app.screen.view.graph.axis.span_ns == SECOND

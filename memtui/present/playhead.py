@@ -14,6 +14,9 @@ SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 SPANS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 DEFAULT_SPAN_S = 60.0
 _NS = 1_000_000_000
+_SHORTEST_NS = 1_000_000  # of an axis
+_FIT_SHARE = 4  # what takes less than one in so many parts of the picture gets one of its own
+_MARGIN = 20  # one in so many parts of it, at each side
 
 
 @dataclass
@@ -119,6 +122,20 @@ class Playhead:
             larger = [s for s in spans if s > now + 1e-6]
             self.span_ns = int(larger[0] * _NS) if larger and self.span_ns is not None else None
 
+    def fit(self, start_ns: int, end_ns: int) -> bool:
+        """Show just a part of the session, where the picture shows much more; whether it does so now.
+
+        The cursor comes to the end of that part.
+        """
+        length = max(end_ns - start_ns, _SHORTEST_NS)
+        if length * _FIT_SHARE > self.axis().span_ns or not len(self.ends):
+            return False
+        margin = length // _MARGIN
+        self.seek(end_ns)
+        self._window_end = max(self.cursor_ns, min(end_ns + margin, self.latest_ns))
+        self.span_ns = self._window_end - start_ns + margin
+        return True
+
     def jump(self, words: str) -> str:
         """Go to a typed time; returns what is wrong with it, or nothing."""
         whole = (self.latest_ns - self.origin_ns) / _NS
@@ -147,7 +164,7 @@ class Playhead:
 
     def axis(self) -> TimeAxis:
         """The visible window: it stays where it is while the cursor moves inside it."""
-        whole = max(self.latest_ns - self.origin_ns, _NS)
+        whole = max(self.latest_ns - self.origin_ns, _SHORTEST_NS)
         if self.span_ns is None:
             self._window_end = self.latest_ns
             whole = _seldom(whole) if self.recording else whole

@@ -33,6 +33,8 @@ class TrainingLog:
 
     def __init__(self) -> None:
         self._decoded: Kept[int, Any] = Kept(KEPT)  # by row
+        self._fitted = False
+        self._span_ns: tuple[int | None, int | None] | None = None  # before, and as it was fitted
         self.pid = 0
         """The process that is shown; 0: the first that told of steps."""
         self.device = ""
@@ -79,6 +81,22 @@ class TrainingLog:
             learning=learning_view(reader, axis, self._learner(reader, pid), [step for _, step in recorded]),
             note="" if rows or reader.training() else _why_nothing(reader, head),
         )
+
+    def fit(self, reader: Any, head: Playhead) -> None:
+        """Let the picture be about the training, once, where it took a small part of a session that is over."""
+        if self._fitted or head.recording:
+            return
+        self._fitted = True
+        moments = [t_ns for row in reader.training() for t_ns in (row.start_ns, row.end_ns)]
+        moments += [point.t_ns for point in reader.learning()]
+        before = head.span_ns
+        if moments and head.fit(min(moments), max(moments)):
+            self._span_ns = before, head.span_ns
+
+    def leave(self, head: Playhead) -> None:
+        """Let the picture be about as much time as before, unless somebody changed that meanwhile."""
+        if self._span_ns is not None and head.span_ns == self._span_ns[1]:
+            head.span_ns = self._span_ns[0]
 
     def _learner(self, reader: Any, pid: int) -> int:
         """The process that is shown, or before its first steps the one that told what it trains."""

@@ -114,6 +114,7 @@ class TrainingScreen(Screen[None]):
             return  # another one lies on top
 
         def find(presenter: Presenter) -> None:
+            self._log.fit(presenter.reader, presenter.playhead)
             self.post_message(_Ready(self._log.view(presenter.reader, presenter.playhead)))
 
         self._ask(find)
@@ -185,6 +186,7 @@ class TrainingScreen(Screen[None]):
         self.app.push_screen(HelpScreen("training"))
 
     def action_leave(self) -> None:
+        self._ask(lambda presenter: self._log.leave(presenter.playhead))
         self.dismiss()
 
 

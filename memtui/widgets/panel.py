@@ -272,9 +272,9 @@ def axis_words(axis: TimeAxis) -> tuple[str, str, str]:
         seconds = axis.span_ns / 1e9
         return f"-{text.span(seconds)}", f"-{text.span(seconds / 2)}", "now"
     begin, end = (axis.start_ns - axis.origin_ns) / 1e9, (axis.end_ns - axis.origin_ns) / 1e9
-    tenths = end - begin < 20
+    digits = next((n for n, least in enumerate((20, 2, 0.2)) if end - begin >= least), 3)
     # Before the session began there was no time of it: a short session leaves that part of the axis without words.
     left, middle, right = (
-        text.clock(max(0.0, at), tenths=tenths) if at > -0.05 else "" for at in (begin, (begin + end) / 2, end)
+        text.clock(max(0.0, at), digits=digits) if at > -0.05 else "" for at in (begin, (begin + end) / 2, end)
     )
     return left, middle, right
