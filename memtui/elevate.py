@@ -23,6 +23,9 @@ READY = b"+%d\n"  # with the pid of the sampler, which is no child of ours
 _READY_BYTES = 16
 PROMPT = "[sudo] password for %p (only memtui's sampler will be root): "
 WITHOUT_ROOT = ("rss", "referenced")  # trackers that see an own process without root
+_NO_RIGHTS = ("is not in the sudoers file", "may not run sudo", "is not allowed to execute", "is not allowed to run")
+_ADMINISTRATOR = "whoever administers this machine can grant the sudo rule in docs/security.md"
+_NOT_INSTALLED = "it is not installed"
 _SAFE_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
@@ -37,7 +40,15 @@ class Started:
 
 
 class _Refused(Exception):
-    """sudo did not start the sampler; the text says why."""
+    """sudo did not start the sampler; the text says why.
+
+    Attributes:
+        for_good: another try changes nothing: this user has no right to sudo, or there is none.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.for_good = why == _NOT_INSTALLED or any(words in why for words in _NO_RIGHTS)
 
 
 def start_sampler(
@@ -59,21 +70,24 @@ def start_sampler(
     if os.geteuid() == 0:
         return _direct(says)
     of_use = bool(foreign) or tracker not in WITHOUT_ROOT
-    why = "--no-sudo was given"
+    why, for_good = "--no-sudo was given", False
     if sudo or (sudo is None and of_use):
         try:
             return _through_sudo(says)
         except _Refused as refused:
-            why = f"sudo: {refused}"
+            why, for_good = f"sudo: {refused}", refused.for_good
     elif not foreign:
         return _direct(says)
+    if foreign and for_good:
+        raise UserError(f"PID {foreign} belongs to another user ({why}); {_ADMINISTRATOR}, or watch a process of yours")
     if foreign:
         raise UserError(f"PID {foreign} belongs to another user ({why}); run: {sudo_line(verb, str(foreign))}")
     if sudo:
         raise UserError(f"no root ({why}); leave --sudo out to go on without")
     if tracker != "auto" and of_use:
         raise UserError(f"tracker {tracker} needs root ({why}); --tracker auto takes what works without")
-    return _direct(says, f"without root, so pages are not seen one by one ({why}; --no-sudo does not ask)")
+    way_out = f"; {_ADMINISTRATOR}" if for_good else ""
+    return _direct(says, f"without root, so pages are not seen one by one ({why}; --no-sudo does not ask{way_out})")
 
 
 def _direct(says: IO[bytes], notice: str = "") -> Started:
@@ -102,7 +116,7 @@ def _through_sudo(says: IO[bytes]) -> Started:
     """Raises _Refused."""
     sudo = shutil.which("sudo")
     if sudo is None:
-        raise _Refused("it is not installed")
+        raise _Refused(_NOT_INSTALLED)
     ask = ["-p", PROMPT] if _may_ask() else ["-n"]
     words = [sudo, *ask, "--", sys.executable, "-I", "-m", SAMPLER, TELL]
     stream, stream_write = os.pipe()

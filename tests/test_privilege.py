@@ -228,6 +228,60 @@ def test_a_prompt_that_is_refused(answer, foreign):
             assert runs(truth["pid"])
 
 
+@pytest.mark.parametrize("foreign", [True, False])
+def test_who_may_not_use_sudo_is_told_the_ways_out(foreign):
+    """A real sudo takes the password, and says that this user is not in the sudoers file."""
+    with temporary_user() as user:
+        path = user.home / "s.memtui"
+        target = pattern("loop", "--pages", 300) if foreign else own_process(user, "loop", "--pages", 300)
+        with target as truth:
+            words = ("record", truth["pid"], "--interval", 0.1, "--duration", 1, "-o", path)
+            screen = Terminal(*words, module="memtui", before=user.words(), columns=200)
+            try:
+                screen.read(20, until="will be root")
+                screen.send(f"{PASSWORD}\n")
+                code = screen.end(30)
+            finally:
+                screen.close()
+            said = screen.output.decode(errors="replace")
+            assert "is not in the sudoers file" in said
+            assert "whoever administers this machine can grant the sudo rule in docs/security.md" in said
+            assert ("or watch a process of yours" in said) == foreign
+            assert ("--no-sudo does not ask" in said) == (not foreign)
+            assert "run: sudo" not in said
+            assert code == (2 if foreign else 0), said
+
+
+def test_the_rule_in_the_docs_allows_the_sampler_and_nothing_else():
+    """As an administrator would write it, for this interpreter."""
+    text = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
+    (rule,) = [line.strip() for line in text.splitlines() if line.startswith("    ada ALL=")]
+    granted = rule.removeprefix("ada ").replace("/opt/memtui/bin/python3", sys.executable)
+    granted = granted.replace("(root) ", "(root) NOPASSWD: ")  # so that nobody has to type
+    with temporary_user(granted) as user, own_process(user, "loop", "--pages", 300) as truth:
+        path = user.home / "s.memtui"
+        done = user.memtui("record", truth["pid"], "--duration", 1, "--sudo", "-o", path)
+        assert done.returncode == 0, done.stderr
+        assert user.run("sudo", "-n", sys.executable, "-c", "pass").returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ((), ".venv/bin/memtui demo"),
+        (("SUDO=",), ".venv/bin/memtui demo --no-sudo"),
+        (("SUDO=doas",), "doas .venv/bin/memtui demo"),
+    ],
+)
+def test_make_demo_leaves_the_question_to_memtui_which_goes_on_without(words, command):
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    root = Path(__file__).parent.parent
+    environment = {name: value for name, value in os.environ.items() if name not in ("SUDO", "MAKEFLAGS")}
+    done = subprocess.run(["make", "-n", "demo", *words], cwd=root, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == command
+
+
 def test_without_a_terminal_nobody_is_asked():
     with temporary_user(WITH_PASSWORD) as user:
         with own_process(user, "loop", "--pages", 300) as truth:
