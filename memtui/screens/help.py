@@ -163,6 +163,7 @@ Words
   first mapped  part of it that came in with a new mapping: up to 15 neighbours of a touched page
   gap           a process began or ended inside the window, so a part of it is missing
   median, max   of what is in sight of the graph; those of the whole session are in memtui report
+  ≈             the axis is broken: RSS above it has a scale of its own, or is above the scale
   in words      what the lines below the first one say is of all windows from the begin to the cursor
   interval      asked for, what a budget makes of it (--max-overhead), and the true one: what reading takes comes on top
   slows it by   what the target loses, an estimate: it is held, sets accessed bits again, and shares its CPUs
