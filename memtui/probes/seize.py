@@ -230,9 +230,19 @@ def _status(tid: int) -> dict[str, int]:
 
 def _why_running(waiting: list[int]) -> str:
     states = "".join(sorted({state_of(tid) for tid in waiting}))
+    if any(_is_frozen(tid) for tid in waiting):
+        return f"{len(waiting)} of its threads are frozen (cgroup) and cannot stop until they are thawed"
     if "D" in states:
         return f"{len(waiting)} of its threads wait inside the kernel (vfork, or disk and network) and cannot stop"
     return f"{len(waiting)} of its threads did not stop in time (state {states or 'unknown'})"
+
+
+def _is_frozen(tid: int) -> bool:
+    """Whether a thread sits in the kernel's freezer. That of cgroup version 2 lets it stop, so it is not met here."""
+    try:
+        return Path(f"/proc/{tid}/wchan").read_text() == "__refrigerator"
+    except OSError:
+        return False
 
 
 def _why_refused(tracer: int, error: int) -> str:
