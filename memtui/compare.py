@@ -99,8 +99,8 @@ def _check_page(path: Path, *, force: bool) -> None:
     from memtui.study import draw
     from memtui.study.files import check_place
 
+    check_place(path, force=force)  # first: what draws makes a folder of its own in the user's home
     draw.load()
-    check_place(path, force=force)
 
 
 def _write_page(path: Path, sessions: Sequence[Recorded], readers: Sequence[Source]) -> None:

@@ -43,6 +43,7 @@ from memtui.probes.stat import read_stat
 from memtui.program import Adopted, start_apart, start_here
 from memtui.running import Entry, Running, find_all, host_name
 from memtui.samples import Options
+from memtui.study.files import check_place
 from memtui.target import belongs_to_another, check_target
 from memtui.tracing.inject import asked_for
 
@@ -103,6 +104,8 @@ class Observation:
         stop_when: str | None = None,
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
+        if not was_root or user.uid == 0:
+            _check_asked(what, output, force)  # before anything is started or made
         if isinstance(what, Launch):
             options = replace(options, trace_every=what.trace_every)
         pid = start_ticks = foreign = 0
@@ -132,6 +135,8 @@ class Observation:
             become(user)  # from here on nothing of this process is root
             if pid and was_root:
                 _refuse_second(user, pid, start_ticks)
+            if was_root and user.uid:
+                _check_asked(what, output, force)  # with the rights of the user, and not of root
             self.path = output or default_path(user, what)
             self._traced = _listener(user, f"trace-{os.getpid()}")
             if self._traced is None and isinstance(what, Launch) and what.trace_every is not None:
@@ -285,9 +290,6 @@ class Observation:
         return self._target is not None and self._target.poll() is None
 
     def _launch(self, launch: Launch, force: bool) -> int:
-        program = launch.command[0]
-        if shutil.which(program) is None:
-            raise UserError(f"{program}: no such program (or not executable)")
         gate, self._gate = os.pipe()
         try:
             more: dict[str, str] = {}
@@ -408,6 +410,14 @@ class Observation:
         says.seek(0)
         lines = says.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
+
+
+def _check_asked(what: int | Launch, output: Path | None, force: bool) -> None:
+    """Raise UserError for a program that is not there, or a session that could not be written."""
+    if isinstance(what, Launch) and shutil.which(what.command[0]) is None:
+        raise UserError(f"{what.command[0]}: no such program (or not executable)")
+    if output is not None:
+        check_place(output, force=force)
 
 
 def default_path(user: Invoker, what: int | Launch) -> Path:

@@ -198,10 +198,10 @@ def parse_size(text: str) -> int:
     if found is None:
         raise ValueError(f"{text!r} is no size: say 2GiB (1024 MiB), 500MB (1000 kB) or a number of bytes")
     factor = (1024 if found[3] else 1000) ** (" kmgtp".index((found[2] or " ").lower()))
-    value = round(float(found[1]) * factor)
+    value = float(found[1]) * factor
     if value >= 1 << 62:
         raise ValueError(f"{text!r} is more than a machine can have")
-    return value
+    return round(value)
 
 
 def parse_interval_ns(text: str, limits_ns: tuple[int, int]) -> int:

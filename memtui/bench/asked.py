@@ -26,7 +26,7 @@ def operator(name: str) -> str:
     if name in CATALOGUE:
         return name
     hint = nearest(name, (*CATALOGUE, *VERBS), "memtui bench list names them")
-    raise UserError(f"there is no operator {name}; {hint}")
+    raise UserError(f"there is no operator {name or repr(name)}; {hint}")
 
 
 def configurations(args: argparse.Namespace, op: str) -> list[Configuration]:

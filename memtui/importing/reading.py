@@ -28,6 +28,7 @@ def read_file(path: Path) -> bytes:
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise NotImportable("is not a file")
+            _check_size(os.fstat(descriptor).st_size)
             data = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise NotImportable("no such file") from None
@@ -35,17 +36,17 @@ def read_file(path: Path) -> bytes:
         raise NotImportable("is a folder") from None
     except OSError as error:
         raise NotImportable(f"cannot be read: {why(path, error)}") from None
-    _check_size(data)
+    _check_size(len(data))
     if data.startswith(_GZIP):
         data = _unpacked(data)
-        _check_size(data)
+        _check_size(len(data))
     if not data:
         raise NotImportable("is empty")
     return data
 
 
-def _check_size(data: bytes) -> None:
-    if len(data) > MOST_BYTES:
+def _check_size(count: int) -> None:
+    if count > MOST_BYTES:
         raise NotImportable(f"has more than {size(MOST_BYTES)}")
 
 

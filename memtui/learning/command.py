@@ -20,6 +20,7 @@ from memtui.learning.datasets import CLASSES
 from memtui.learning.definitions import names_in, sequence_in
 from memtui.learning.sequences import SEQUENCES
 from memtui.learning.settings import (
+    FROM_FOLDER,
     NETWORKS,
     Settings,
     networks_from_file,
@@ -61,6 +62,11 @@ def asked(args: argparse.Namespace) -> Asked:
     changes |= {key: value for key in _SHORT if (value := getattr(args, key)) is not None}
     changes |= {key: True for key in _FLAGS if getattr(args, key)}
     settings = settings_of(args.network, changes, more)
+    if args.data is not None and settings.dataset_name not in FROM_FOLDER:
+        raise UserError(
+            f"--data {args.data}: {settings.dataset_name} is not read from a folder; "
+            f"--dataset-name chooses one that is: {', '.join(FROM_FOLDER)}"
+        )
     if isinstance(settings.sequence, str) and settings.sequence in functions:
         layers = sequence_in(args.definitions, settings.sequence, CLASSES[settings.dataset_name])
         if not isinstance(layers, list) or not all(isinstance(one, dict) for one in layers):

@@ -197,7 +197,7 @@ def _value(key: str, kind: Any, value: Any) -> Any:
             return {"true": True, "false": False, True: True, False: False}[value]
         if isinstance(value, bool) or (kind is int and isinstance(value, float)):
             raise ValueError
-        if kind is str and not isinstance(value, str):
+        if kind is str and (not isinstance(value, str) or not value):
             raise ValueError
         return kind(value)
     except (ValueError, TypeError, KeyError, OverflowError):

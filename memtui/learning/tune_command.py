@@ -56,6 +56,8 @@ def tune(args: argparse.Namespace, say: Callable[[str], None]) -> int:
 
 def _looked_at(args: argparse.Namespace) -> Results | None:
     """The folder that is only to be shown; None where something is to be run. Raises UserError."""
+    if args.what == "":
+        raise UserError(f"an empty name is no grid; {_NO_GRID}")
     if args.what is None or not Path(args.what).is_dir() or args.grid:
         return None
     if given := _given(args):

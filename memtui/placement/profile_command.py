@@ -33,6 +33,7 @@ from memtui.placement.worker_process import BUSY, PlacementProcess
 from memtui.privilege import invoker, state_directory
 from memtui.probes.energy_source import lock_path
 from memtui.progress_line import ProgressLine
+from memtui.study.files import check_place
 
 Say = Callable[[str], None]
 CACHE = "place-cache.db"  # in the state directory
@@ -82,8 +83,9 @@ def profile(args: argparse.Namespace, say: Say) -> int:
         raise UserError("say where the profile goes: -o p.memtui")
     if os.path.lexists(args.output) and not is_profile(args.output):
         raise UserError(f"{args.output}: is there, and no profile")
-    if args.cache is not None and not args.cache.parent.is_dir():
-        raise UserError(f"--cache {args.cache}: there is no folder {args.cache.parent}; make it, or name another one")
+    check_place(args.output, force=True)  # before minutes are spent
+    if args.cache is not None:
+        check_place(args.cache, force=True)
     cache = args.cache or state_directory(invoker()) / CACHE
 
     def work(shown: Shown) -> Profile:

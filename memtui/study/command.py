@@ -45,7 +45,7 @@ def study(args: argparse.Namespace, say: Say) -> int:
     with ProgressLine("study", "looking at this machine") as line, _files_of(user):
         folder = args.output or state_directory(user) / "studies"
         setting = _setting(args, cpus)
-        draw.load()
+        draw.check()
         means = container.means()
         here = machine.describe() | {"container": means.what, "container_why": means.why}
         setting = replace(setting, container=not means.reason)
@@ -57,6 +57,7 @@ def study(args: argparse.Namespace, say: Say) -> int:
             say(f"nothing is run in a container: {means.reason}")
         documents = []
         with closing(State(folder)) as state:
+            draw.load()
             wanted = [[(run, run.key(machine.surroundings(here, run.place))) for run in plan.runs] for plan in plans]
             left = [run for of_plan in wanted for run, key in of_plan if state.row(key) is None]
             _announce(plans, left, folder, say, setting)

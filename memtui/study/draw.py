@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import logging
 from typing import Any
@@ -32,6 +33,12 @@ STYLE: Any = {
     "legend.frameon": False,
     "text.parse_math": False,  # a name with a dollar sign is a name
 }
+
+
+def check() -> None:
+    """Raise UserError where the plotting library is not installed. It is not loaded: that makes a folder at home."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UserError("figures need matplotlib: pip install 'memtui[study]'", FAILURE)
 
 
 def load() -> None:

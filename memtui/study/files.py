@@ -25,18 +25,17 @@ def check_place(path: Path, *, force: bool) -> None:
     except OSError as error:
         raise unwritable(path, error, "") from None
     try:
-        there = os.lstat(path)
-    except FileNotFoundError:
-        pass
+        there = os.stat(path).st_mode
+    except FileNotFoundError:  # or a link to nothing, which is replaced
+        there = stat.S_IFREG
     except OSError as error:
         raise unwritable(path, error, "") from None
-    else:
-        if stat.S_ISDIR(there.st_mode):
-            raise UserError(f"{path}: is a folder; name a file")
-        if not force:
-            raise UserError(f"{path}: exists already; choose another file or add --force")
-        if not stat.S_ISREG(there.st_mode) and not stat.S_ISLNK(there.st_mode):
-            raise UserError(f"{path}: is a pipe or a device, which is not replaced; {ANOTHER_FILE}")
+    if stat.S_ISDIR(there):
+        raise UserError(f"{path}: is a folder; name a file")
+    if not stat.S_ISREG(there):
+        raise UserError(f"{path}: is a pipe or a device, which is not replaced; {ANOTHER_FILE}")
+    if os.path.lexists(path) and not force:
+        raise UserError(f"{path}: exists already; choose another file or add --force")
     check_folder(path.parent, path)
 
 
