@@ -31,7 +31,7 @@ FLAGS = {
 }
 WORTH_A_WORD = 0.02  # off the reference speed
 COLUMNS = (("time", 8), ("+-", 6), ("IQR", 6), ("watts", 7), ("J/call", 8), ("TFLOP/s", 7), ("GB/s", 6))
-LEAST_NAME = 16  # cells of a configuration, however narrow the terminal is
+LEAST_NAME = 32  # cells of a configuration; in fewer too little is left of a name, and the terminal may break the line
 _FIGURES = sum(width + 2 for _, width in COLUMNS)
 
 
@@ -51,11 +51,11 @@ def names(titles: Titles, columns: int | None) -> dict[Configuration, str]:
 
 
 def shortened(titles: Titles, room: int | None) -> dict[Configuration, str]:
-    """The titles in so many cells, so that they still differ."""
+    """The titles in so many cells, so that they still differ; whole where that is too little to tell anything."""
     every = titles.all()
-    if room is None:
+    if room is None or room < LEAST_NAME:
         return dict(every)
-    short = shorten([title for _, title in every], max(room, LEAST_NAME))
+    short = shorten([title for _, title in every], room)
     return {made: text for (made, _), text in zip(every, short, strict=True)}
 
 
@@ -153,7 +153,7 @@ def foot(rows: Iterable[Line]) -> list[str]:
     if any(row.estimated for row in found):
         said.append("~ is an estimate: the watts you assumed, times the time; it is no measurement")
     if any(row.flags for row in found):
-        measured = [row for row in found if not row.reference]
+        measured = [row for row in found if not row.reference] or found
         said.append(f"{sum(bool(row.flags) for row in measured)} of {len(measured)} rows are flagged")
         counts = Counter(flag for row in found for flag in row.flags)
         said += [f"  {flag} ({count}): {FLAGS[flag]}" for flag, count in counts.most_common() if flag in FLAGS]

@@ -22,6 +22,7 @@ from memtui.widgets.power_strip import PowerStrip
 
 REFRESH_S = 0.5
 KEEP_DRAWN = 400  # readings of the power, two a second
+NAME = 32  # cells of a configuration, for which figures give way where there is little room
 WORDS = 3  # lines about the selected row
 PHASES = ("idle", "data", "warm-up", "window")
 _KEYS = (
@@ -42,7 +43,7 @@ def columns(names: Sequence[tuple[str, int]], heading: str = "configuration") ->
     """Figures with their width, then the configuration. Time and energy stay where there is little room."""
     ranks = {"time": 1, "J/call": 1, "+-": 2, "watts": 3, "TFLOP/s": 4, "GB/s": 4, "IQR": 5}
     figures = (Column(name, width + 2, right=True, rank=ranks.get(name, 6)) for name, width in names)
-    return (*figures, Column(heading, 0))
+    return (*figures, Column(heading, NAME))
 
 
 class _Heard(Message):
@@ -202,7 +203,7 @@ class BenchApp(TerminalApp[None]):
 
 def _row(at: int, row: BenchRow) -> Row:
     name = row.name or row.label
-    label = f"{name}  (reference)" if row.reference else name
+    label = f"{name}  (ref)" if row.reference else name
     return Row(at, (*row.cells, label), "dim" if row.reference else "text" if row.ok else "warning")
 
 

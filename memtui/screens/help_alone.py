@@ -81,8 +81,8 @@ Words
 What an operator costs                  of memtui bench: the configurations that are finished, and the one that goes on
   up  down      a finished configuration; pageup and pagedown by the screenful; end: the newest, and follow them
   q             end: finished rows stay, and the same command goes on later
-  Grey rows are the reference, which is repeated to see drift; rows of another colour are flagged, and the lines below
-  say why.
+  Grey rows (ref) are the reference, which is repeated to see drift; rows of another colour are flagged, and the lines
+  below say why.
 
 Words
   idle          the device rests, and what it draws then is taken off
