@@ -3,8 +3,8 @@
 mutmut makes a copy of a module with one small change (a mutant) after another, and runs the tests that reach what
 changed; a mutant that all of them pass has survived. Which tests belong to which module, and which mutants are equal to
 the original, is in ``mutants.toml``. What a run finds is kept below ``build/mutants``, so the next one goes on from
-there, unless a source, a test or the entry of the module has changed. Exit status 1: fewer than 95 % of the mutants
-that are not equal were killed in some module.
+there, unless a source, a test or the entry of the module has changed. Exit status 1: in some module, none was
+run, or fewer than 95 % of those that are not equal were killed.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ def main(words: list[str]) -> int:
     asked.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at once (%(default)s)")
     asked.add_argument("--show", action="store_true", help="what is known; run nothing")
     wanted = asked.parse_args(words)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     listed = tomllib.loads((HERE / "mutants.toml").read_text())
     modules = [
         module for module in listed["tests"] if not wanted.modules or any(part in module for part in wanted.modules)
@@ -115,8 +116,10 @@ def main(words: list[str]) -> int:
             print(found.line(), flush=True)
             text = "".join(f"# {name}\n{diff.strip()}\n\n" for name, diff in found.survivors.items())
             (stage / "survivors.txt").write_text(text)
+    (RESULTS / "summary.txt").write_text("\n".join((HEAD, *(found.line() for found in results))) + "\n")
     print(f"survivors are in {RESULTS.relative_to(ROOT)}/*/survivors.txt")
-    return int(any(found.killed < NEEDED * found.judged for found in results))
+    enough = [found for found in results if found.judged and found.killed >= NEEDED * found.judged]
+    return int(len(enough) < len(modules))
 
 
 def _prepare(stage: Path, module: str, tests: list[str]) -> None:
