@@ -108,6 +108,7 @@ def test_as_it_is_typed(paths, tmp_path):
     assert found.returncode == 0, found.stderr
     assert "1.200 [1.1" in found.stdout
     assert found.stdout.count("slower") == 1
+    assert "n/a: one window only on a side" in found.stdout
     plain = json.loads(memtui("bench", "compare", *paths, "--json").stdout)
     assert [one["verdict"] for one in plain["rows"]] == [SAME, SLOWER, FASTER, UNKNOWN]
     refused = memtui("bench", "compare", paths[0])

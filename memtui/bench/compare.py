@@ -72,7 +72,12 @@ def table(found: Sequence[Comparison], columns: int | None) -> list[str]:
     """All of them as lines with a head, for a terminal of so many columns; None: any."""
     titles = Titles([one.configuration for one in found])
     names = shortened(titles, None if columns is None else columns - len(_HEAD))
-    return [_HEAD + heading(titles.common), *(line(one, names[one.configuration]) for one in found)]
+    lines = [_HEAD + heading(titles.common), *(line(one, names[one.configuration]) for one in found)]
+    if any(one.time is None for one in found):
+        lines.append(
+            f"{NONE}: one window only on a side, of which nothing can be said; measure with --windows 2 or more"
+        )
+    return lines
 
 
 def line(found: Comparison, name: str = "") -> str:
