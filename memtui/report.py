@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from memtui.allocations import allocation_words, allocations, most_words
+from memtui.analysis.alike import Group, groups
 from memtui.analysis.given_back import NOTABLE_GIVEN_BACK, given_back_bytes
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, resident, touched_fraction
@@ -31,6 +32,7 @@ from memtui.units import power as watts
 
 SECOND_NS = 1e9
 MOST_PROCESSES = 20  # in a report for people
+MOST_GROUPS = 4  # likewise, of windows by their length
 MOST_TENSORS = 4  # likewise, and of layers
 MARKS = ("mark", "interval", "exec", "stopped")  # what happened, and is nothing wrong
 
@@ -54,12 +56,15 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
     begin_ns, end_ns = _span(reader)
     rows = reader.process_samples(0, int(samples.sample[-1])) if len(samples) else []
     held = resident(samples, reader.processes())
+    found = groups(samples.intervals_ns(), samples.end_ns - samples.start_ns, exact=not samples.has_budget)
+    alike = found[0].windows if found else np.ones(0, bool)
+    of_alike = set(samples.sample[alike].tolist())
     return {
         "memtui_version": hello.memtui_version,
         "session": title,
         "host": {"hostname": hello.host.hostname, "kernel": hello.host.kernel, "cpu_count": hello.host.cpu_count},
         "target": {"pid": hello.target.pid, "command": hello.target.command, "start": hello.target.start_ticks},
-        "processes": _processes(reader, rows),
+        "processes": _processes(reader, rows, of_alike),
         "tracker": hello.tracker,
         "flush": hello.flush,
         "rearm": hello.rearm,
@@ -67,16 +72,17 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "rejected": [{"name": c.name, "reason": c.reason, "remedy": c.remedy} for c in hello.rejected],
         "interval_s": hello.options.interval_ns / SECOND_NS,
         "intervals_s": intervals_s(samples.asked_ns, hello.options.interval_ns),
-        "true_interval_s": _median(lengths),
+        "true_interval_s": _median(lengths[alike]),
+        "windows": _windows(found, samples.wss_bytes, lengths),
         "duration_s": (end_ns - begin_ns) / SECOND_NS,
         "samples": len(samples),
-        "wss_bytes": _summary(samples.wss_bytes, _wss_reason(reader)) | _approximate(reader),
-        "shared_bytes": _shared(reader),
+        "wss_bytes": _summary(samples.wss_bytes[alike], _wss_reason(reader)) | _approximate(reader),
+        "shared_bytes": _shared(reader, alike),
         "rss_bytes": _summary(samples.rss_bytes, "no sample was taken")
         | {"meaning": MEANING[RSS if held.name == RSS else SUM_OF_RSS]},
         "pss_bytes": _pss(held, rows),
-        "touched_fraction": _touched_fraction(samples.wss_bytes, held),
-        "given_back_bytes": _given_back(rows),
+        "touched_fraction": _touched_fraction(np.where(alike, samples.wss_bytes, np.nan), held),
+        "given_back_bytes": _given_back(rows, of_alike),
         "reuse": _reuse(reader),
         "budgeted_s": intervals_s(samples.intervals_ns(), 0)
         if allowed(hello.options.max_overhead_ppm) and len(samples)
@@ -162,9 +168,23 @@ def _shared_unknown(reader: SessionReader) -> bool:
     return bool((np.isnan(reader.samples.shared_bytes) & ~np.isnan(reader.samples.wss_bytes)).any())
 
 
-def _shared(reader: SessionReader) -> dict[str, Any]:
+def _windows(found: list[Group], wss_bytes: np.ndarray, lengths_s: np.ndarray) -> list[dict[str, Any]]:
+    """The windows by their interval, and what they touch; figures of the working set are those of the first group."""
+    return [
+        {
+            "interval_s": [ns / SECOND_NS for ns in group.interval_ns],
+            "windows": int(group.windows.sum()),
+            "time_fraction": group.time_fraction,
+            "true_interval_s": _median(lengths_s[group.windows]),
+            "wss_median_bytes": _median(wss_bytes[group.windows]),
+        }
+        for group in found
+    ]
+
+
+def _shared(reader: SessionReader, alike: np.ndarray) -> dict[str, Any]:
     """The part of the working set that several processes touched."""
-    values = reader.samples.shared_bytes
+    values = reader.samples.shared_bytes[alike]
     if not _shared_unknown(reader):
         return _summary(values, _wss_reason(reader))
     if not (values > 0).any():  # known of a process that was alone only
@@ -196,9 +216,9 @@ def _touched_fraction(wss_bytes: np.ndarray, held: Resident) -> dict[str, Any]:
     return {"of": held.name, "fraction": None, "resident_bytes": None, "reason": reason}
 
 
-def _given_back(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What went in a window, at most, and in a second."""
-    found = given_back_bytes(rows)
+def _given_back(rows: list[dict[str, Any]], of: set[int]) -> dict[str, Any]:
+    """What went in a window, at most, and in a second, of samples ``of``."""
+    found = {sample: size_bytes for sample, size_bytes in given_back_bytes(rows).items() if sample in of}
     values = np.array(list(found.values()), np.float64)
     spans = {row["sample"]: row["end_ns"] - row["start_ns"] for row in rows if row["sample"] in found}
     per_s = float(values.sum()) / (sum(spans.values()) / SECOND_NS) if spans else None
@@ -223,8 +243,10 @@ def _summary(values: np.ndarray, reason: str) -> dict[str, Any]:
     }
 
 
-def _processes(reader: SessionReader, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _processes(reader: SessionReader, rows: list[dict[str, Any]], of: set[int]) -> list[dict[str, Any]]:
     """Mean sizes of every process that was there for a window; of one without a working set, None.
+
+    What is touched is the mean over the samples ``of``, whose windows are alike.
 
     GPU memory is what it held at the end of each window, all GPUs together; None with a reason.
     """
@@ -233,7 +255,7 @@ def _processes(reader: SessionReader, rows: list[dict[str, Any]]) -> list[dict[s
     for row in rows:
         of_process = sums[row["process"]]
         for name in ("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes"):
-            if row[name] is not None:
+            if row[name] is not None and (row["sample"] in of or name in ("rss_bytes", "pss_bytes")):
                 of_process[name].append(row[name])
 
     def mean(key: int, name: str) -> float | None:
@@ -439,6 +461,7 @@ def _recorded_words(report: dict[str, Any]) -> list[str]:
         f"asked {between(*map(duration, report['intervals_s']))}, {budgeted(report)}"
         f"true {duration(report['true_interval_s'])}",
         f"working set  {_sizes(wss)}",
+        *(f"windows      {words}" for words in windows_words(report)),
         *_shared_words(report),
         *_resident_words(report),
         *_given_back_words(report),
@@ -516,6 +539,20 @@ def slowed(overhead: dict[str, Any]) -> str:
 def budgeted(report: dict[str, Any]) -> str:
     """What a budget made of the interval, with a comma behind it; nothing without one."""
     return f"budgeted {between(*map(duration, report['budgeted_s']))}, " if report["budgeted_s"] else ""
+
+
+def windows_words(report: dict[str, Any]) -> list[str]:
+    """Over which windows the figures of the working set are, where not all are alike."""
+    if len(report["windows"]) < 2:
+        return []
+    told = [
+        f"{group['windows']} of {between(*map(duration, group['interval_s']))} ({percent(group['time_fraction'])} of "
+        f"the time, median {size(group['wss_median_bytes'])})"
+        for group in report["windows"]
+    ]
+    more = f" and {len(told) - MOST_GROUPS} more lengths" if len(told) > MOST_GROUPS else ""
+    others = ", ".join(told[1:MOST_GROUPS])
+    return [f"figures of the working set are over the {told[0]}; windows of other lengths: {others}{more}"]
 
 
 def _shared_words(report: dict[str, Any]) -> list[str]:

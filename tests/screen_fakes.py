@@ -56,6 +56,8 @@ def _rows() -> list[SimpleNamespace]:
 class FakeSamples(SimpleNamespace):
     """A table of samples of 0.2 s."""
 
+    has_budget = False
+
     def intervals_ns(self, of: slice = slice(None)) -> np.ndarray:
         return np.full(len(self.sample), 200_000_000)[of]
 

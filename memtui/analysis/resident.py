@@ -53,9 +53,10 @@ def touched_fraction(
 ) -> tuple[float, float] | None:
     """(fraction, bytes): the median working set as a part of the median resident memory, of the same windows.
 
-    None where they are known together in no window, or where only one of the two counts shared pages once.
+    ``wss_bytes``: of the windows ``of``, nan for those that are not to be counted. None where they are known together
+    in no window, or where only one of the two counts shared pages once.
     """
-    wss, resident_bytes = wss_bytes[of], held.bytes[of]
+    wss, resident_bytes = wss_bytes, held.bytes[of]
     known = np.isfinite(wss) & np.isfinite(resident_bytes)
     if held.name == SUM_OF_RSS or not known.any() or not (whole := median(resident_bytes[known])):
         return None

@@ -21,7 +21,7 @@ from memtui.export.plain_words import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS
 from memtui.export.source import Source, not_stored_bytes
 from memtui.export.tables import TABLES
 from memtui.origin import origin_words
-from memtui.report import budgeted, category_words, how_it_ended, report_of
+from memtui.report import budgeted, category_words, how_it_ended, report_of, windows_words
 from memtui.samples import Clock
 from memtui.training import learning_words, training_words
 from memtui.units import between, duration, energy, percent, power, size, span
@@ -147,6 +147,7 @@ def _tile(name: str, value: str, more: str) -> str:
 def _doubts(reader: Source, report: dict[str, Any]) -> str:
     """What makes the numbers less than exact, in full."""
     said = [text for text in provenance.doubts(reader) if "see its report" not in text] + report["warnings"]
+    said += windows_words(report)
     said += [f"gap at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
     if report["gaps"]["processes"]:
         said.append(f"{report['gaps']['processes']} processes began or ended inside a window")

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from memtui.analysis.alike import like
 from memtui.analysis.given_back import given_back_bytes
 from memtui.analysis.lean import median
 from memtui.analysis.resident import RSS, resident
@@ -61,6 +62,8 @@ COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 COST_WINDOWS = 5  # but no fewer windows than these, where a budget is judged
 NOTABLE_WAIT_S = 2.0  # for the next window
 OVER = 1.1  # times the budget: a part of it more is chance, and paid back
+TRUE_WINDOWS = 20  # the true interval is the median of these
+ALIKE = "median, max: of windows like this one"
 PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
 PAUSE_SHARE = 0.1  # above this share watching disturbs what it watches
 
@@ -330,7 +333,7 @@ class Presenter:
             view = replace(view, notice=next((_short(e.text) for e in reversed(since) if e.kind == "gap"), ""))
         paused = samples.paused_ns[max(0, at - 9) : at + 1]
         paused = paused[np.isfinite(paused)]
-        true = samples.end_ns[max(0, at - 20) : at + 1]
+        true = samples.end_ns[max(0, at - _same_before(samples.asked_ns, at)) : at + 1]
         view = replace(
             view,
             asked_s=float(samples.asked_ns[at]) / 1e9,
@@ -449,7 +452,10 @@ class Presenter:
             self.complete = self.complete and whole
             focus, focus_now = self.ranges.name(row), _known(line, here)
         inside = samples.end_ns[first:last] <= axis.end_ns
-        known = wss[inside & np.isfinite(wss)]
+        known, mixed = wss[inside & np.isfinite(wss)], False
+        if here >= 0:
+            alike = like(samples.intervals_ns(slice(first, last)), here, exact=not samples.has_budget)
+            known, mixed = wss[inside & np.isfinite(wss) & alike], not alike[inside].all()
         note = "" if hello.wss.ok else (hello.wss.reason + (f": {hello.wss.remedy}" if hello.wss.remedy else ""))
         if not note and at >= 0 and not len(known):
             note = samples.reason[at] if samples.status[at] != "ok" else ""
@@ -466,7 +472,7 @@ class Presenter:
             resident=name,
             note=note,
             caveats=self._caveats(at, note) if at >= 0 else (),
-            caption=self._caption(at) if at >= 0 else (),
+            caption=(*self._caption(at), *([ALIKE] if mixed else ())) if at >= 0 else (),
             whose="" if self.ranges.pid is None else f"of pid {self.ranges.pid}",
             focus=focus or "",
             focus_bytes=line,
@@ -568,6 +574,12 @@ def _why_no_pages(hello: Hello, *, every: bool = False) -> str:
     if not hello.pages.ok:
         return f"no pages are tracked: {hello.pages.reason}" + (f" ({hello.pages.remedy})" * bool(hello.pages.remedy))
     return ""
+
+
+def _same_before(asked_ns: np.ndarray, at: int) -> int:
+    """How many windows up to ``at`` were asked for with its interval in a row, of the last few."""
+    others = np.flatnonzero(asked_ns[max(0, at - TRUE_WINDOWS + 1) : at + 1] != asked_ns[at])
+    return min(at + 1, TRUE_WINDOWS) - (int(others[-1]) + 1 if len(others) else 0)
 
 
 def _known(values: np.ndarray, at: int) -> float | None:

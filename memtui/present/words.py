@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from memtui.analysis.alike import groups
 from memtui.analysis.lean import median
 from memtui.analysis.resident import resident, touched_fraction
 from memtui.analysis.target_loss import lost_fraction
@@ -37,13 +38,15 @@ def figures_until(samples: Any, at: int, processes: Iterable[Process]) -> Figure
     """The figures of the windows up to one, but for reuse: those of the report, of a part of the session."""
     upto = slice(0, at + 1)
     start_ns, end_ns = samples.start_ns[upto], samples.end_ns[upto]
-    wss, paused = (_known(values[upto]) for values in (samples.wss_bytes, samples.paused_ns))
+    alike = groups(samples.intervals_ns(upto), end_ns - start_ns, exact=not samples.has_budget, most=1)[0].windows
+    touched = np.where(alike, samples.wss_bytes[upto], np.nan)
+    wss, paused = _known(touched), _known(samples.paused_ns[upto])
     held = resident(samples, processes)
-    fraction, resident_bytes = touched_fraction(samples.wss_bytes, held, upto) or (None, None)
+    fraction, resident_bytes = touched_fraction(touched, held, upto) or (None, None)
     span_ns, apart_ns = float(end_ns[-1] - start_ns[0]), float(end_ns[-1] - end_ns[0])
     cpu_ns = sum(float(taken[at]) - float(taken[0]) for taken in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
     return Figures(
-        window_s=median((end_ns - start_ns) / 1e9),
+        window_s=median((end_ns - start_ns)[alike] / 1e9),
         wss_median_bytes=median(wss) if len(wss) else None,
         wss_max_bytes=float(wss.max()) if len(wss) else None,
         resident_bytes=resident_bytes,

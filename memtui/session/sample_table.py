@@ -70,6 +70,11 @@ class SampleTable:
         """Number of the last sample; -1 without any."""
         return int(self.sample[-1]) if len(self) else -1
 
+    @property
+    def has_budget(self) -> bool:
+        """Whether a budget moved the interval."""
+        return bool(np.isfinite(self.budgeted_ns).any())
+
     def intervals_ns(self, of: slice = slice(None)) -> NDArray[np.int64]:
         """The interval of each window: what the budget made of the one asked for, where there is a budget."""
         budgeted_ns, asked_ns = self.budgeted_ns[of], self.asked_ns[of]
