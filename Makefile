@@ -11,7 +11,7 @@ TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 ASKS = $(filter file,$(origin SUDO))
 DEMO = $(if $(ASKS),$(BIN)/memtui demo,$(if $(SUDO),$(SUDO) $(BIN)/memtui demo,$(BIN)/memtui demo --no-sudo))
 
-.PHONY: demo test lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-peers soak mutants lint types
+.PHONY: demo test lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-peers soak stress mutants lint types
 .PHONY: skeleton screenshot clean
 
 demo: $(VENV)/installed $(VENV)/torch-asked
@@ -70,6 +70,12 @@ MUTANTS ?=
 mutants: $(VENV)/dev
 	$(PIP) "mutmut==3.8.1"
 	$(BIN)/python -m tests.mutants $(MUTANTS)
+
+# Reads a process whose page tables come and go, and compares every window with what is known to be touched: ten minutes
+# unless told otherwise. Needs root and a C compiler; khugepaged scans as fast as it can meanwhile.
+STRESS_SECONDS ?= 600
+stress: $(VENV)/dev
+	$(SUDO) $(BIN)/python -m benchmarks.stress $(STRESS_SECONDS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -1,0 +1,285 @@
+"""Reads a process whose page tables come and go, and compares every window with what is known to be touched.
+
+Run as ``python -m benchmarks.stress [SECONDS]`` (root, a C compiler). The target (``stress.c``) shares its memory with
+two processes that map and unmap, one of them no child of it; it makes huge pages and takes them apart, answers its own
+page faults (userfaultfd), starts children, and has locked, hugetlb and PFN-mapped memory. Meanwhile khugepaged scans as
+fast as it can, and MADV_COLLAPSE comes from outside. Exits with 1 for a wrong page, a complaint of the kernel, or a
+target whose memory does not hold what it wrote.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import mmap
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from memtui.errors import UserError
+from memtui.pageset import PAGE_BYTES, PAGES_PER_BLOCK
+from memtui.probes.pages.observers import other_observers
+from memtui.probes.pages.pagetable import PageTableTracker
+from memtui.probes.process import read_stat
+from memtui.probes.reading import Lost, PageReader, Reading, Subject
+
+SECONDS = 600.0
+PHASE_S = 5.0  # then the next mode
+INTERVAL_S = 0.02
+FEW, STEP, BLOCKS = 4096, 64, 16  # pages, the touched ones of them, huge pages: as in stress.c
+# How marks are cleared, what is paused, whether the process that shares the memory is read, too.
+MODES = ("one", "working-set", "full", "tree", "together", "no-pause")
+_KHUGEPAGED = Path("/sys/kernel/mm/transparent_hugepage/khugepaged")
+_FAST = {"scan_sleep_millisecs": 5, "alloc_sleep_millisecs": 5, "pages_to_scan": 8192, "max_ptes_none": 511}
+_COMPLAINTS = re.compile(
+    r"\bBUG\b|WARNING:|[Bb]ad page|[Bb]ad rss|\bOops\b|general protection|rcu.*stall|soft lockup|hung task|page_fault"
+)
+_COLLAPSE, _SYS_PROCESS_MADVISE = 25, 440
+
+
+@dataclass
+class Found:
+    """What a run came to.
+
+    Attributes:
+        windows: how many windows there are of each mode and status.
+        compared: windows of which every page is known.
+        wrong: what was wrong, in words.
+    """
+
+    windows: Counter[str] = field(default_factory=Counter)
+    compared: int = 0
+    pages_compared: int = 0
+    rounds: int = 0
+    collapsed: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def stress(seconds: float) -> Found:
+    """Read the target for so long, in all modes in turn. Raises UserError where it cannot be built or run."""
+    compiler = shutil.which("cc")
+    if os.geteuid() or compiler is None:
+        raise UserError("it needs root and a C compiler: it reads the page tables of a program that it builds")
+    found = Found()
+    log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    os.lseek(log, 0, os.SEEK_END)
+    collapsed = _collapses()
+    with tempfile.TemporaryDirectory() as folder, _hugetlb_page(), _khugepaged_fast():
+        program = Path(folder, "stress")
+        source = Path(__file__).with_suffix(".c")
+        subprocess.run([compiler, "-std=gnu11", "-O1", "-pthread", "-o", program, source], check=True)
+        counter = os.memfd_create("rounds")
+        os.truncate(counter, PAGE_BYTES)
+        command = [str(program), str(counter)]
+        with (
+            mmap.mmap(counter, PAGE_BYTES) as shared,
+            subprocess.Popen(command, pass_fds=[counter], stdout=subprocess.PIPE, text=True) as child,
+        ):
+            assert child.stdout
+            about = json.loads(child.stdout.readline())
+            try:
+                _watch(child.pid, about, shared, time.monotonic() + seconds, found)
+                child.send_signal(signal.SIGTERM)
+                said = child.communicate(timeout=60)[0]
+                result = json.loads(said or "{}")
+                found.rounds = result.get("rounds", 0)
+                if child.returncode or result.get("damaged") != 0:
+                    found.wrong.append(f"the target came to harm: exit {child.returncode}, {said.strip()}")
+            finally:
+                child.kill()
+                with suppress(ProcessLookupError):
+                    os.kill(about["outside"], signal.SIGKILL)
+                with suppress(ChildProcessError):
+                    os.waitpid(about["outside"], 0)
+        os.close(counter)
+    found.collapsed = _collapses() - collapsed
+    found.wrong += [f"the kernel says: {line}" for line in _lines(log) if _COMPLAINTS.search(line)]
+    os.close(log)
+    return found
+
+
+def _watch(pid: int, about: dict[str, int], shared: mmap.mmap, until: float, found: Found) -> None:
+    ended = threading.Event()
+    collapser = threading.Thread(target=_collapse_from_outside, args=(pid, about["collapsing"], ended))
+    collapser.start()
+    try:
+        for mode in itertools.cycle(MODES):
+            if time.monotonic() >= until:
+                return
+            _phase(mode, pid, about, shared, min(until, time.monotonic() + PHASE_S), found)
+    finally:
+        ended.set()
+        collapser.join()
+
+
+def _phase(mode: str, pid: int, about: dict[str, int], shared: mmap.mmap, until: float, found: Found) -> None:
+    pause = mode != "no-pause"
+    tracker = PageTableTracker(rearm=mode if mode in ("working-set", "full") else "auto", paused=pause)
+    reader = PageReader(tracker, pause=pause, together=mode == "together")
+    pids = (pid, about["inside"]) if mode in ("tree", "together") else (pid,)
+    subjects = [Subject(one, os.pidfd_open(one), read_stat(one).start_ticks, ()) for one in pids]
+    try:
+        tracker.notice()
+        for subject in subjects:
+            with suppress(Exception):  # not paused: the first window begins with it, and is not compared
+                reader.begin(subject)
+        begun = False
+        while time.monotonic() < until:
+            before = _rounds(shared)
+            time.sleep(INTERVAL_S)
+            # Since all marks were cleared, everything that is touched was touched once from the first to the last page.
+            whole = _rounds(shared) - before >= 2
+            outcomes = reader.read(subjects, want_resident=False)
+            for outcome in outcomes:
+                status = "lost" if isinstance(outcome, Lost) else outcome.window.status
+                found.windows[f"{mode}: {status}"] += 1
+            first = outcomes[0]
+            if begun and isinstance(first, Reading) and first.window.pages is not None:
+                _compare(mode, first, about, whole and pause and first.window.flush != "off", found)
+            # After a lost window the next one goes back to where it began.
+            begun = all(isinstance(one, Reading) and one.window.pages is not None for one in outcomes)
+    finally:
+        reader.close()
+        for subject in subjects:
+            if subject.pidfd is not None:
+                os.close(subject.pidfd)
+
+
+def _compare(mode: str, reading: Reading, about: dict[str, int], whole: bool, found: Found) -> None:
+    """No page that nothing touches; and of a window with a whole round, each that something does."""
+    pages = reading.window.pages
+    assert pages is not None
+    seen = pages.pages()
+    found.compared += 1
+    few = np.arange(0, FEW, STEP)
+    for name in ("plain", "locked", "never", "faulted"):
+        if not about[name]:
+            continue
+        number = about[name] // PAGE_BYTES
+        there = seen[(seen >= number) & (seen < number + FEW)] - np.uint64(number)
+        expected = few if name != "never" else few[:0]
+        found.pages_compared += FEW
+        _note(mode, name, reading, np.setdiff1d(there, expected), "nothing touches", found)
+        # The target throws its faulted pages away now and then.
+        if whole and name != "faulted":
+            _note(mode, name, reading, np.setdiff1d(expected, there), "missing", found)
+    for name, touched in (("thp", True), ("cold_thp", False), ("collapsing", True)):
+        first = about[name] // PAGE_BYTES // PAGES_PER_BLOCK
+        blocks = np.concatenate((seen // np.uint64(PAGES_PER_BLOCK), pages.huge))
+        there = np.unique(blocks[(blocks >= first) & (blocks < first + BLOCKS)]) - np.uint64(first)
+        found.pages_compared += BLOCKS * PAGES_PER_BLOCK
+        if not touched:
+            _note(mode, name, reading, there, "nothing touches", found)
+        # Of a folio that is mapped page by page, what DAMON took cannot be read back: it leaves one note for all of it.
+        elif whole and (name == "thp" or not ("changed" in reading.window.reason or other_observers())):
+            _note(mode, name, reading, np.setdiff1d(np.arange(BLOCKS), there), "missing", found)
+    if about["hugetlb"]:
+        inside = (seen >= about["hugetlb"] // PAGE_BYTES) & (seen < about["hugetlb"] // PAGE_BYTES + PAGES_PER_BLOCK)
+        _note(mode, "hugetlb", reading, seen[inside], "whose marks nobody can clear", found)
+
+
+def _note(mode: str, name: str, reading: Reading, which: np.ndarray, what: str, found: Found) -> None:
+    if len(which):
+        window = reading.window
+        how = f"{window.status}, {window.flush}, {window.rearm}, {window.reason or 'no reason'}"
+        found.wrong.append(f"{mode}: {len(which)} of {name} {what} ({which[:4].tolist()}...; {how})")
+
+
+def _rounds(shared: mmap.mmap) -> int:
+    return int.from_bytes(shared[:8], "little")
+
+
+def _collapse_from_outside(pid: int, address: int, ended: threading.Event) -> None:
+    pidfd = os.pidfd_open(pid)
+    libc = ctypes.CDLL(None, use_errno=True)
+    for block in itertools.cycle(range(BLOCKS)):
+        if ended.wait(0.005):
+            os.close(pidfd)
+            return
+        vector = struct.pack("QQ", address + block * PAGE_BYTES * PAGES_PER_BLOCK, PAGE_BYTES * PAGES_PER_BLOCK)
+        libc.syscall(_SYS_PROCESS_MADVISE, pidfd, vector, ctypes.c_size_t(1), _COLLAPSE, 0)
+
+
+@contextmanager
+def _khugepaged_fast() -> Iterator[None]:
+    """Let khugepaged scan without rest over the block, and as before after it."""
+    kept = {}
+    for name, value in _FAST.items():
+        with suppress(OSError):
+            path = _KHUGEPAGED / name
+            kept[path] = path.read_text()
+            path.write_text(str(value))
+    try:
+        yield
+    finally:
+        for path, text in kept.items():
+            path.write_text(text)
+
+
+@contextmanager
+def _hugetlb_page() -> Iterator[None]:
+    """Have a hugetlb page over the block, if the kernel gives one."""
+    path = Path("/proc/sys/vm/nr_hugepages")
+    try:
+        before = path.read_text()
+        path.write_text(str(int(before) + 1))
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        path.write_text(before)
+
+
+def _collapses() -> int:
+    found = re.search(r"^thp_collapse_alloc (\d+)", Path("/proc/vmstat").read_text(), re.M)
+    return int(found[1]) if found else 0
+
+
+def _lines(log: int) -> Iterator[str]:
+    """What the kernel has said since the descriptor was opened."""
+    while True:
+        try:
+            yield os.read(log, 8192).decode(errors="replace").partition(";")[2].strip()
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            continue  # some lines were overwritten before they were read
+
+
+def main() -> int:
+    """0: nothing was wrong."""
+    try:
+        found = stress(float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for name, count in sorted(found.windows.items()):
+        print(f"{name}: {count} windows")
+    print(
+        f"{found.compared} windows and {found.pages_compared:,} pages compared, {found.rounds:,} rounds of the target, "
+        f"{found.collapsed:,} huge pages made: {len(found.wrong)} wrong"
+    )
+    for line in found.wrong[:50]:
+        print(line)
+    return 1 if found.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
