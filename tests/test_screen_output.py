@@ -77,7 +77,7 @@ async def test_keys_and_wheel_scroll_it_and_nothing_else(tmp_path):
         moment = d.view.header.position_s
         await d.press("o")
         await d.until(lambda: "line 499" in d.text)
-        for keys, first in (("home", 0), ("down", 1), ("up", 0), ("pagedown", 11), ("pageup", 0)):
+        for keys, first in (("home", 0), ("down", 1), ("up", 0), ("pagedown", 10), ("pageup", 0)):
             await d.press(keys)
             await d.until(lambda first=first: d.view.output.first == first)
             assert f"│line {first} " in d.text
