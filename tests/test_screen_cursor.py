@@ -105,7 +105,7 @@ async def test_a_chosen_range_is_looked_at_by_all_panels():
         assert d.view.heat.focus == row.key
         assert d.view.heat.cursor.name == "anon 64M"
         assert f"working set  {row.name} 47.0 MiB" in d.text
-        await d.until(lambda: d.view.reuse.whose == "of anon 64M")
+        await d.until(lambda: d.view.reuse.whose == "of anon 64M", 25)
         assert d.view.reuse.touches
         assert "of anon 64M" in d.text
         await d.press("escape")
