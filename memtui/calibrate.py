@@ -99,6 +99,7 @@ def calibrate(plan: Plan, say: Callable[[str], object]) -> dict[str, Any]:
         raise UserError(f"--seconds {plan.seconds:g} is too short for windows of that length: at least {least_s:g}")
     _check_as_invoker(plan)
     command = command_of(plan.pid)
+    begin_s = time.monotonic()
     path = Path(tempfile.gettempdir()) / f"{CALIBRATION}{plan.pid}-{secrets.token_hex(8)}.memtui"
     try:
         with _signals_as_interrupts():
@@ -107,14 +108,14 @@ def calibrate(plan: Plan, say: Callable[[str], object]) -> dict[str, Any]:
             )
             say(observation.notice)
             counter = open_counter(plan.counter, plan.path, plan.pid)
-            blocks, ended = _run(plan, observation, counter)
+            blocks, ended = _run(plan, observation, counter, begin_s)
         return _result(plan, command, path, counter, blocks, ended)
     finally:
         for name in (path, *beside(path)):
             name.unlink(missing_ok=True)
 
 
-def _run(plan: Plan, observation: Observation, counter: Counter) -> tuple[Blocks, str]:
+def _run(plan: Plan, observation: Observation, counter: Counter, begin_s: float) -> tuple[Blocks, str]:
     """Every block, or as many as there is time for; and why it ended."""
     blocks = Blocks(plan, lambda on: observation.pause(not on), SETTLE_SECONDS, random.Random())
     supervisor = Supervisor(observation)
@@ -126,7 +127,7 @@ def _run(plan: Plan, observation: Observation, counter: Counter) -> tuple[Blocks
         return blocks.done or _hopeless(blocks, counter)
 
     ended = "target exited"
-    with ProgressLine("calibrate", f"watching process {plan.pid} and leaving it alone"):
+    with ProgressLine("calibrate", f"watching process {plan.pid} and leaving it alone", silent_since_s=begin_s):
         try:
             supervisor.wait(look, LOOK_SECONDS)
             if observation.running:

@@ -62,6 +62,7 @@ class ProgressLine:
         stream: in place of standard error.
         first_s: seconds without a word before the first line; default by kind of stream.
         every_s: seconds between lines.
+        silent_since_s: when the command said something last, or began (``time.monotonic``); default: now.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class ProgressLine:
         stream: TextIO | None = None,
         first_s: float | None = None,
         every_s: float | None = None,
+        silent_since_s: float | None = None,
     ) -> None:
         self._head, self._doing, self._far = f"memtui {verb}: ", doing, ""
         self._stream = sys.stderr if stream is None else stream
@@ -84,6 +86,7 @@ class ProgressLine:
         self._done = threading.Event()
         self._shown = ""  # what stands on the terminal now
         self._begin_s = self._silent_since_s = time.monotonic()
+        self._asked_silent_s = silent_since_s
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self._outer: ProgressLine | None = None
@@ -91,7 +94,8 @@ class ProgressLine:
 
     def __enter__(self) -> ProgressLine:
         global _current
-        self._begin_s = self._silent_since_s = time.monotonic()
+        self._begin_s = time.monotonic()
+        self._silent_since_s = self._begin_s if self._asked_silent_s is None else self._asked_silent_s
         self._outer, _current = _current, self
         if self._outer is not None:
             self._outer_words = self._outer._doing, self._outer._far
@@ -139,7 +143,7 @@ class ProgressLine:
             self._silent_since_s = time.monotonic()
 
     def _run(self) -> None:
-        wait_s = self._first_s
+        wait_s = max(0.0, self._silent_since_s + self._first_s - time.monotonic())
         while not self._done.wait(wait_s):
             with self._lock:
                 due_s = self._silent_since_s + self._first_s - time.monotonic()

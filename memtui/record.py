@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -40,6 +41,7 @@ def record(
         UserError: nothing was recorded, or something went wrong on the way.
     """
     began: list[Observation] = []
+    begin_s = time.monotonic()  # starting takes some seconds, in which sudo may ask and nothing else is written
 
     def pass_on(number: int, frame: object) -> None:
         if not began:
@@ -64,7 +66,7 @@ def record(
             print(f"\r{_progress(observation)}\x1b[K", end="", file=sys.stderr, flush=True)
 
     with ProgressLine(
-        verb, "recording", wanted=not shows
+        verb, "recording", wanted=not shows, silent_since_s=begin_s
     ) as line:  # on a terminal it stands there from the first second
         try:
             supervisor.wait(show)

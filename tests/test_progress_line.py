@@ -157,6 +157,17 @@ def test_printing_counts_as_a_word() -> None:
         assert pipe.read() == ""
 
 
+def test_silence_before_the_work_counts() -> None:
+    reading, writing = os.pipe()
+    before_s = time.monotonic() - LONG_S
+    with (
+        open(writing, "w") as stream,
+        ProgressLine("record", "recording", stream=stream, first_s=LONG_S, every_s=LONG_S, silent_since_s=before_s),
+    ):
+        assert os.read(reading, 100) == b"memtui record: recording (0 s)\n"
+    os.close(reading)
+
+
 def test_a_reader_that_left_does_not_end_the_work() -> None:
     reading, writing = os.pipe()
     os.close(reading)
