@@ -26,6 +26,7 @@ NAMES = (
     "viewer",
     "allocations",
     "slowdown",
+    "strangers",
     "trackers",
     "known_truth",
     "operators",

@@ -69,7 +69,9 @@ def percent(value: float, beside: float) -> float:
 
 def record_whole(config: Config, folder: Path, path: Path, interval_s: float) -> Path:
     """A session of masim from its first instruction to its end."""
-    words = memtui("record", "--interval", interval_s, "--tracker", "pagetable", "-o", path, "--")
+    words = memtui(
+        "record", "--interval", interval_s, "--max-overhead", "none", "--tracker", "pagetable", "-o", path, "--"
+    )
     subprocess.run([*words, *command(config, folder)], check=True, capture_output=True, env=environment())
     return path
 

@@ -56,7 +56,9 @@ def environment() -> dict[str, str]:
 def recording(pid: int, path: Path, interval_s: float) -> Iterator[subprocess.Popen[bytes]]:
     """``memtui record`` on a process, from its first sample on; ended in order."""
     path.unlink(missing_ok=True)
-    command = memtui("record", pid, "--interval", interval_s, "--tracker", "pagetable", "-o", path)
+    command = memtui(
+        "record", pid, "--interval", interval_s, "--max-overhead", "none", "--tracker", "pagetable", "-o", path
+    )
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment())
     try:
         wait_for_sample(path, child)

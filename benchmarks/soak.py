@@ -184,7 +184,20 @@ def strike(target: Target, path: Path, counts: Counter[str]) -> float:
     """Watch the target, kill one part of memtui, and look at everything; how long the target needed to go on."""
     victim, mode = random.choice(PARTS), random.choice(MODES)
     verb = "attach" if victim == "viewer" else "record"
-    words = [sys.executable, "-m", "memtui", verb, str(target.pid), "-o", str(path), "--interval", "0.02", *mode]
+    words = [
+        sys.executable,
+        "-m",
+        "memtui",
+        verb,
+        str(target.pid),
+        "-o",
+        str(path),
+        "--interval",
+        "0.02",
+        "--max-overhead",
+        "none",
+        *mode,
+    ]
     child, _ = _start(words, victim == "viewer")
     parts: list[psutil.Process] = []
     try:

@@ -22,7 +22,9 @@ def measure(run: Run) -> Iterator[Row]:
     needs_root()
     seconds = 6 if run.quick else 60
     with training() as target:
-        words = memtui("attach", target.pid, "--interval", 0.2, "-o", run.folder / "viewer.memtui")
+        words = memtui(
+            "attach", target.pid, "--interval", 0.2, "--max-overhead", "none", "-o", run.folder / "viewer.memtui"
+        )
         with Terminal(words, home=run.folder) as terminal:
             _wait_until_live(terminal)
             time.sleep(SETTLE_S)

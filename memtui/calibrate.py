@@ -24,6 +24,7 @@ import numpy as np
 from memtui import progress_line
 from memtui.analysis.slow_down import Block, count_in, doubts, slow_down
 from memtui.analysis.statistics import median
+from memtui.analysis.target_loss import lost_fraction
 from memtui.budget import allowed
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
@@ -186,6 +187,7 @@ def _result(plan: Plan, command: str, path: Path, counter: Counter, blocks: Bloc
         "overhead": {
             "paused_fraction": float(paused_ns.sum()) / wall_ns if known and wall_ns else None,
             "self_cpu_fraction": cpu_ns / wall_ns if wall_ns else None,
+            "lost_fraction": lost_fraction(samples.lost_ns[inside], wall_ns),
         },
         "pairs_asked": plan.pairs,
         "block_s": plan.seconds,
@@ -226,7 +228,8 @@ def format_result(result: dict[str, Any]) -> str:
         f"counted      {result['counter']}: {rates['without']:.4g} a second without, {rates['with']:.4g} with; "
         f"it moved {changes:g} times a block of {result['block_s']:g} s",
         f"watched      {result['tracker']}, asked {duration(result['interval_s'])}{limit}, {windows:g} windows a block",
-        f"overhead     paused {percent(overhead['paused_fraction'])}, own CPU {percent(overhead['self_cpu_fraction'])}",
+        f"estimated    {percent(overhead['lost_fraction'])} of its time lost, as the screen says; "
+        f"paused {percent(overhead['paused_fraction'])}, own CPU {percent(overhead['self_cpu_fraction'])}",
     ]
     lines += [f"doubt        {text}" for text in result["doubts"]]
     if result["end"] != "done":

@@ -1,0 +1,1 @@
+"""Whole commands on real programs."""

@@ -1,0 +1,1 @@
+"""Programs that nobody here wrote for memtui, watched with the default options."""
