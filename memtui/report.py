@@ -20,7 +20,7 @@ from memtui.analysis.target_loss import lost_fraction
 from memtui.analysis.tensor_pages import tensor_name
 from memtui.budget import allowed, seconds
 from memtui.by_category import by_category
-from memtui.choices import tracker_label
+from memtui.choices import DEFAULT_OVERHEAD_PPM, tracker_label
 from memtui.export.source import open_source
 from memtui.foreign import visible
 from memtui.origin import origin, origin_words
@@ -117,12 +117,17 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
 
 
 def budget_line(path: Path) -> str:
-    """What became of the budget of a session, in a line; empty where it has none. Raises SessionError."""
+    """Say what became of the budget of a session, in a line; nothing where it has none, or the usual one and kept it.
+
+    Raises:
+        SessionError: the file cannot be read.
+    """
     reader = SessionReader(path)
     try:
         begin_ns, end_ns = _span(reader)
         budget = _overhead(reader, [], end_ns - begin_ns)["budget"]
-        return budget_words(budget) if budget else ""
+        usual = reader.hello.options.max_overhead_ppm == DEFAULT_OVERHEAD_PPM
+        return "" if budget is None or (usual and budget["met"] is not False) else budget_words(budget)
     finally:
         reader.close()
 
