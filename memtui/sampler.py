@@ -36,7 +36,7 @@ from memtui.probes.pages.choice import NoTracker, choose, page_views
 from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.pause import PauseError
 from memtui.probes.power import PowerProbe
-from memtui.probes.process import UsageProbe, read_stat
+from memtui.probes.process import UsageProbe, has_syscall_filter, read_stat
 from memtui.probes.pss import PssProbe
 from memtui.probes.reading import Outcome, PageReader, Reading, Subject, shared_pages
 from memtui.probes.tree import ProcessTree
@@ -60,6 +60,10 @@ from memtui.samples import (
 from memtui.target_loss import SPARE_CPUS
 from memtui.watched import Watched, why_lost
 
+SYSCALL_FILTER = (
+    "process {pid} runs under a seccomp filter (containers do): after a pause the kernel goes on with a sleep or wait "
+    "by restart_syscall, and a filter that forbids this call fails it or kills; --no-pause does without"
+)
 RESIDENT_EVERY_NS = 1_000_000_000
 TREE_EVERY_NS = 250_000_000  # at least; otherwise at every window, as long as looking costs 2 % of a CPU
 TREE_REST = 49  # looking at the tree is followed by so many times its duration without
@@ -94,6 +98,7 @@ class Sampler:
         self._target_fd = os.pidfd_open(order.pid)
         if read_stat(order.pid).start_ticks != order.start_ticks:
             raise ProcessLookupError(f"process {order.pid} ended")
+        self._filter_seen = False  # of a process of the tree; told once
         self._claims = Claims()
         self._left_out: set[int] = set()  # pids that another memtui watches
         self._claims.take(order.pid)  # two samplers would clear each other's marks
@@ -328,6 +333,9 @@ class Sampler:
         except (PauseError, TrackerError, OSError) as error:
             held_ns = error.held_ns if isinstance(error, PauseError) else 0
             self._event("gap", f"pid {pid}: not cleared before its first window, which says what is resident: {error}")
+        if self._reader.pauses and not self._filter_seen and has_syscall_filter(pid):
+            self._filter_seen = True
+            self._event("warning", SYSCALL_FILTER.format(pid=pid))
         now_ns = time.monotonic_ns()
         self._watched[pid] = Watched(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, held_ns)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from memtui.probes.pause import Pauser
+from memtui.samples import Event
 from tests.blocking_calls import CALLS
 from tests.live import needs_root, needs_tracker, start, stop
 from tests.streams import sample
@@ -130,6 +131,58 @@ def test_a_debugger_keeps_its_hold(program, counter):
     wait_until(lambda: tracer(counter.pid) == "0")
     counter.assert_runs()
     assert "ok" in {w.status for w in sample(counter.pid, 1).of_pid(counter.pid)}, "afterwards it is observed again"
+
+
+SLEEPER = """
+import ctypes, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+ALLOW, code = 0x7FFF0000, struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)  # BPF: return "allow"
+held = ctypes.create_string_buffer(code)
+program = struct.pack("HxxxxxxQ", 1, ctypes.addressof(held))
+assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+if sys.argv[1] == "filtered":
+    assert libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0) == 0, ctypes.get_errno()  # PR_SET_SECCOMP, a filter
+print("ready", flush=True)
+memory, end = bytearray(1 << 20), time.monotonic() + 4
+while time.monotonic() < end:
+    memory[:: 4096] = b"1" * 256
+    time.sleep(0.01)
+print("whole", flush=True)
+"""
+
+
+@needs_tracker
+@pytest.mark.parametrize("kind", ["filtered", "plain"])
+def test_a_target_under_a_seccomp_filter_is_told_and_unharmed(kind):
+    command = [sys.executable, "-c", SLEEPER, kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as target:
+        assert target.stdout is not None
+        assert target.stdout.readline() == "ready\n"
+        stream = sample(target.pid, 1)
+        assert target.stdout.readline() == "whole\n"
+    assert target.returncode == 0
+    assert "ok" in {window.status for window in stream.of_pid(target.pid)}
+    told = [m.text for m in stream.messages if isinstance(m, Event) and "seccomp" in m.text]
+    assert len(told) == (kind == "filtered")
+
+
+@needs_tracker
+@pytest.mark.skipif(shutil.which("py-spy") is None, reason="py-spy is not installed")
+def test_a_profiler_that_pauses_nobody_and_memtui_do_not_mind_each_other(tmp_path):
+    program = "import time\nend = time.monotonic() + 8\n"
+    program += "while time.monotonic() < end: sum(range(10_000))\nprint('whole')"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as target:
+        flames = tmp_path / "flames.txt"
+        words = ["py-spy", "record", "--nonblocking", "-d", "3", "-r", "100", "-f", "raw", "-o", flames]
+        with subprocess.Popen([*words, "-p", str(target.pid)], stderr=subprocess.DEVNULL) as profiler:
+            stream = sample(target.pid, 2)
+            profiler.wait(30)
+        assert target.stdout is not None
+        assert target.stdout.readline() == "whole\n"
+    assert target.returncode == 0
+    assert flames.read_text()
+    statuses = [window.status for window in stream.of_pid(target.pid)]
+    assert statuses.count("ok") == len(statuses) > 0
 
 
 # A sampling profiler (py-spy and others) stops its target for a moment, many times a second.
