@@ -82,7 +82,7 @@ class ProgressLine:
         self.on_terminal = self._wanted and self._stream.isatty()
         self._first_s = (TERMINAL_FIRST_S if self.on_terminal else PLAIN_S) if first_s is None else first_s
         self._every_s = (TERMINAL_EVERY_S if self.on_terminal else PLAIN_S) if every_s is None else every_s
-        self._lock = threading.Lock()  # held while anybody writes
+        self._lock = threading.RLock()  # held while anybody writes; what is printed above may be said in parts
         self._done = threading.Event()
         self._shown = ""  # what stands on the terminal now
         self._begin_s = self._silent_since_s = time.monotonic()

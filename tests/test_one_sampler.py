@@ -94,8 +94,10 @@ def tree(*options: object, path: Path) -> Iterator[tuple[int, int]]:
             wait_for_samples(path, 3).close()
             yield parent.pid, pid
         finally:
-            stop(recorder)
-            os.kill(pid, signal.SIGKILL)
+            try:
+                stop(recorder)
+            finally:
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("how", ["pid", "rank"])

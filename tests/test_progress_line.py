@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import struct
 import termios
@@ -186,3 +187,10 @@ def test_unwanted_it_writes_nothing(screen: Screen) -> None:
         with line.above():
             pass
     assert screen.read() == []
+
+
+def test_what_is_printed_above_may_print_above_itself():
+    stream = io.StringIO()
+    with ProgressLine("bench", "measuring", stream=stream, first_s=60) as line, line.above(), above_line():
+        stream.write("a notice\n")
+    assert stream.getvalue() == "a notice\n"

@@ -70,6 +70,7 @@ async def test_hundreds_of_keys_and_resizes_break_nothing(monkeypatch):
         pass
 
     monkeypatch.setattr(MemtuiApp, "action_quit", stay)
+    monkeypatch.setattr(MemtuiApp, "action_detach", stay)
     random = np.random.default_rng(20)
     keys = sorted({name for key in KEYS for name in key.key.split(",")} - {"ctrl+p"})
     keys += ["9", "x", "percent_sign", "backspace", "escape", "enter", "escape", "shift+up", "ctrl+p"]

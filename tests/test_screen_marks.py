@@ -52,7 +52,7 @@ async def test_the_timeline_has_a_tick_for_each_and_takes_clicks():
     async with running(troubled(), size=(160, 40)) as d:
         line = d.text.splitlines()[0]
         assert (line.count("┊"), line.count("┃")) == (3, 1)
-        begin, end = line.index("━"), len(line.rstrip())
+        begin, end = line.index("━"), max(map(line.rfind, "━●─┊┃")) + 1
         assert line.index("┃") == begin + int(75 * STEP_NS / 1e9 / d.view.header.duration_s * (end - begin))
         await d.pilot.click(offset=((begin + end) // 2, 0))
         await d.until(lambda: abs(d.view.header.position_s - d.view.header.duration_s / 2) < 1)

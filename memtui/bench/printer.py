@@ -54,8 +54,7 @@ class Printer:
         """Print what there is to print of it."""
         self.skipped = progress.skipped
         if progress.notice:
-            with self._line.above():
-                self._say(progress.notice)
+            self._say(progress.notice)
         if progress.row is not None and self._rows:
             with self._line.above():
                 self._print(progress)
