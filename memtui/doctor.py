@@ -114,5 +114,5 @@ def format_findings(findings: dict[str, Any]) -> str:
             if capability["remedy"] and not capability["ok"]:
                 lines.append(f"{'':<12} {capability['remedy']}")
     for name in findings["observers"]:
-        lines.append(f"observer     {name} clears accessed bits, too: a page first touched in a window may be missed")
+        lines.append(f"observer     {name} clears accessed bits, too: some touched pages may be missed")
     return "\n".join(lines)

@@ -173,10 +173,8 @@ class Sampler:
             return False
         if not self._sample:
             return True
-        if self._pace.has_budget:
-            return False  # nothing comes after it that would pay for it
         start_ns = min((w.start_ns for w in self._watched.values()), default=time.monotonic_ns())
-        return time.monotonic_ns() - start_ns >= self._options.interval_ns // 2
+        return time.monotonic_ns() - start_ns >= self._pace.interval_ns // 2
 
     def _heed(self) -> bool:
         """Do what was asked for meanwhile; whether anything was."""

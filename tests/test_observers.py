@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,9 @@ import pytest
 from memtui.probes.pages.observers import other_observers
 from memtui.probes.pages.pagetable import PageTableTracker
 from memtui.probes.pages.walk import Walker
+from tests.live import needs_tracker
 from tests.pagetable_targets import Observer, Target, need_pagetable, within
+from tests.streams import sample
 
 DAMON = Path("/sys/kernel/mm/damon/admin/kdamonds")
 
@@ -77,3 +81,39 @@ def test_pages_that_another_observer_took_are_read_back(target, monkeypatch):
         assert tracker._walker.knows_page_frames
         observer.close()
     assert sum(given_back) > 0
+
+
+# Parent and child each read one half of huge pages that they share since a fork.
+HALVES = """
+import mmap, os, sys, time
+SIZE = 64 << 20
+memory = mmap.mmap(-1, SIZE + (2 << 20), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_HUGEPAGE)
+memory[:: 4096] = b"1" * len(memory[:: 4096])
+parent = os.getpid()
+half = 0 if os.fork() else SIZE // 2 + (2 << 20)
+if not half:
+    import ctypes
+    print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)
+while os.getppid() == parent or not half:
+    for at in range(half, half + SIZE // 2, 4096):
+        memory[at]
+"""
+
+
+@needs_tracker
+def test_a_huge_page_that_another_process_touches_is_not_this_ones():
+    with subprocess.Popen([sys.executable, "-c", HALVES], stdout=subprocess.PIPE, text=True) as target:
+        try:
+            assert target.stdout is not None
+            start = int(target.stdout.readline())
+            stream = sample(target.pid, 6, children=False, interval_ns=500_000_000)
+        finally:
+            target.kill()
+    others = range((start >> 21) + 18, (start + (66 << 20)) >> 21)  # without those at its ends
+    windows = [window for window in stream.of_pid(target.pid) if window.pages is not None]
+    assert len(windows) >= 5
+    if not any(len(window.pages.huge) for window in windows):
+        pytest.skip("this kernel gave no huge pages")
+    for window in windows:
+        assert not [block for block in window.pages.huge.tolist() if block in others]

@@ -35,7 +35,10 @@ async def test_processes_in_place_of_ranges_and_back():
         ranks = [(row.key, row.role, row.rank, row.local_rank) for row in d.view.processes.rows]
         assert ranks == [(4242, "target", None, None), (4243, "child", 0, 0), (4244, "child", 1, 1)]
         assert [row.wss_bytes for row in d.view.processes.rows[1:]] == [5 * MIB, 6 * MIB]
-        assert sum(row.share for row in d.view.processes.rows) == pytest.approx(1)
+        tree = d.view.processes.tree  # what several touched is in the share of each, and counts once in the whole
+        assert [row.share for row in d.view.processes.rows] == [
+            pytest.approx(row.wss_bytes / tree.wss_bytes) for row in d.view.processes.rows
+        ]
         assert d.view.processes.rows[1].cpu == pytest.approx(0.5)
         assert [row.gpu_bytes for row in d.view.processes.rows] == [0, 512 * MIB, None]
         assert "GPU memory n/a of pid 4244: GPU 1: the driver refuses it to this user" in d.text

@@ -294,8 +294,8 @@ class Presenter:
             return ProcessesView(only=self.ranges.pid)
         samples = self.reader.samples
         held = self.reader.gpu_memory_at(self.playhead.cursor_ns)
-        rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes, held)
         wss, shared = (_known(values, at) for values in (samples.wss_bytes, samples.shared_bytes))
+        rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes, held, wss)
         sample = int(samples.sample[at])
         note = pss_note(self.reader.process_samples(sample, sample))
         return ProcessesView(rows, self.ranges.pid, tree_row(rows, _whole(wss), _whole(shared)), note)

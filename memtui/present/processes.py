@@ -17,17 +17,22 @@ _RANK = re.compile(r"\b(RANK|LOCAL_RANK)=(\d+)")
 
 
 def process_rows(
-    reader: Any, window: Sequence[int], processes: Sequence[Process], held: Mapping[int, GpuMemory]
+    reader: Any,
+    window: Sequence[int],
+    processes: Sequence[Process],
+    held: Mapping[int, GpuMemory],
+    wss_bytes: float | None,
 ) -> tuple[ProcessRow, ...]:
     """Rows of the last of one or two samples, by rank and then pid: an order that does not change while they work.
 
-    The sample before tells how much CPU time each used in between; ``held`` is GPU memory by key, at that moment.
+    The sample before tells how much CPU time each used in between; ``held`` is GPU memory by key, at that moment;
+    ``wss_bytes`` is the working set of the tree, of which each has a share.
     """
     named = {p.key: p for p in processes}
     found = [row for row in reader.process_samples(window[0], window[-1]) if row["process"] in named]
     before = {row["process"]: row for row in found if row["sample"] != window[-1]}
     now = [row for row in found if row["sample"] == window[-1] and row["status"] != Status.GONE]
-    total = sum(row["wss_bytes"] or 0 for row in now)
+    total = wss_bytes or sum(row["wss_bytes"] or 0 for row in now)
     keys = [row["process"] for row in now]
     rows = [_row(named[key], row, before.get(key), total, held.get(key)) for key, row in zip(keys, now, strict=True)]
     return tuple(sorted(rows, key=lambda row: (row.rank is not None, row.rank or 0, row.key)))
@@ -40,7 +45,7 @@ def rank_of(process: Process) -> int | None:
 
 
 def _row(
-    process: Process, row: dict[str, Any], before: dict[str, Any] | None, total: int, held: GpuMemory | None
+    process: Process, row: dict[str, Any], before: dict[str, Any] | None, total: float, held: GpuMemory | None
 ) -> ProcessRow:
     ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
     cpu = None

@@ -108,7 +108,9 @@ class RangeTable:
         at = int(np.searchsorted(reader.samples.sample, sample))
         shared_bytes = reader.samples.shared_bytes[at]  # of a process that is alone it is 0: nothing to ask
         shared = None if np.isnan(shared_bytes) else reader.vma_shared(sample) if shared_bytes else {}
-        total = sum(max(size, 0) for size in wss.values())
+        # Shares are of what the header says; rows count a page for each process that touched it.
+        header = float(reader.samples.wss_bytes[at])
+        total = header if np.isfinite(header) else float(sum(max(size, 0) for size in wss.values()))
         several = len({p.pid for p in processes}) > 1
         self._who = {p.key: f"rank {rank}" for p in processes if (rank := rank_of(p)) is not None}
         made: dict[int, tuple[_Found, tuple, RangeRow]] = {}
@@ -153,7 +155,6 @@ class RangeTable:
         rows = [row for _, _, row in made.values()]
         self._made = made
         rows.sort(key=self._key, reverse=self.descending)
-        header = float(reader.samples.wss_bytes[at])
         left_out, unmatched = (_touched(part.at(sample), wss) for part in (sifted.left_out, sifted.unmatched))
         shown = sum(row.wss_bytes or 0 for row in rows)
         return TableView(

@@ -530,6 +530,12 @@ static __always_inline u64 is_accessed_leaf(struct walker *w, u64 entry)
 		return 0;
 	if (entry & E_ACCESSED)
 		return 1;
+	/*
+	 * The note is the folio's and not this process's: where another one may map it, too (files, shared memory, copies
+	 * since a fork), it says nothing of who touched it.
+	 */
+	if (w->shared || !(entry & E_WRITABLE))
+		return 0;
 	/* The page frame's number lies above the bits that a leaf uses for itself. */
 	return w->state->page_frames && w->state->second_look && noted(w, entry & ~(BLOCK - 1), true);
 }

@@ -128,8 +128,8 @@ class PageTableTracker:
         if not self._walker.knows_page_frames:
             return f"{who}: touched pages may be missed"
         return (
-            f"{who}; memtui reads back what it notes about pages touched lately, but a page first touched in a window "
-            "may be missed"
+            f"{who}; memtui reads back what it notes about pages touched lately, but some pages may be missed: those "
+            "first touched in a window, of large folios, and huge ones that other processes map, too"
         )
 
     def pace(self, interval_ns: int | None) -> None:

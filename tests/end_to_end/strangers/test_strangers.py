@@ -27,13 +27,13 @@ EVERY_S = 0.02  # /proc is read so often
 SLACK = 0.02  # of a size: memory that came or went between two reads
 # Program, how many steps take some seconds, what it imports.
 ALL = [
-    ("random_writes.c", 150, ""),
-    ("numpy_power.py", 250, "numpy"),
-    ("numpy_memmap.py", 150, "numpy"),
-    ("sklearn_boosting.py", 3, "sklearn"),
-    ("xgboost_trees.py", 6, "xgboost"),
-    ("torch_language_model.py", 60, "torch"),
-    ("torch_workers.py", 5, "torch"),
+    ("random_writes.c", 60, ""),
+    ("numpy_power.py", 120, "numpy"),
+    ("numpy_memmap.py", 80, "numpy"),
+    ("sklearn_boosting.py", 1, "sklearn"),
+    ("xgboost_trees.py", 3, "xgboost"),
+    ("torch_language_model.py", 25, "torch"),
+    ("torch_workers.py", 3, "torch"),
 ]
 
 
