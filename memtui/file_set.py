@@ -112,4 +112,4 @@ def all_or_none(folder: Path, *, force: bool) -> Iterator[FileSet]:
 
 def _private(name: str, flags: int) -> int:
     """A session tells the layout of a process's addresses, and so does what is made of it."""
-    return os.open(name, flags | os.O_CLOEXEC, 0o600)
+    return os.open(name, flags | getattr(os, "O_CLOEXEC", 0), 0o600)

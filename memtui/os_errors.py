@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -120,18 +119,20 @@ def _of_rights(path: Path) -> str:
             owner = os.stat(place).st_uid
         except OSError:
             continue
-        if owner == os.geteuid():
+        if hasattr(os, "geteuid") and owner == os.geteuid():
             return "name another place, or change its mode"
         return f"name another place, or ask {_name_of(owner)}, the owner, for the right"
     return "name another place"
 
 
 def _user() -> str:
-    return _name_of(os.geteuid())
+    return _name_of(os.geteuid()) if hasattr(os, "geteuid") else "this user"
 
 
 def _name_of(uid: int) -> str:
     try:
+        import pwd  # not on every system where a session is read
+
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OSError):
         return f"user {uid}"

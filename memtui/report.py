@@ -117,7 +117,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
 
 
 def budget_line(path: Path) -> str:
-    """Say what became of the budget of a session, in a line; nothing where it has none, or the usual one and kept it.
+    """Say what became of the budget of a session, in a line; nothing where it has none, or the usual one.
 
     Raises:
         SessionError: the file cannot be read.
@@ -127,7 +127,7 @@ def budget_line(path: Path) -> str:
         begin_ns, end_ns = _span(reader)
         budget = _overhead(reader, [], end_ns - begin_ns)["budget"]
         usual = reader.hello.options.max_overhead_ppm == DEFAULT_OVERHEAD_PPM
-        return "" if budget is None or (usual and budget["met"] is not False) else budget_words(budget)
+        return "" if budget is None or usual else budget_words(budget)
     finally:
         reader.close()
 

@@ -155,7 +155,7 @@ def test_a_lost_terminal_does_not_end_a_sampler_under_sudo():
     """The sudo around it stays on the terminal it asked on, and is hung up with it; the recording goes on."""
     with temporary_user(WITH_PASSWORD) as user, own_process(user, "loop", "--pages", 500) as truth:
         path = user.home / "s.memtui"
-        words = ("attach", truth["pid"], "--interval", 0.1, "-o", path)
+        words = ("attach", truth["pid"], "--interval", 0.1, "--max-overhead", "none", "-o", path)
         screen = Terminal(*words, module="memtui", before=user.words())
         try:
             screen.read(20, until="will be root")
