@@ -125,7 +125,7 @@ def test_a_table_that_is_no_text(tmp_path):
         made.rows()
     made.summary.unlink()
     made.summary.mkdir()
-    with pytest.raises(UserError, match="Is a directory"):
+    with pytest.raises(UserError, match="is not a file, but a folder"):
         made.rows()
 
 

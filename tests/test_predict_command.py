@@ -70,7 +70,7 @@ def path(tmp_path):
     ("words", "said"),
     [
         ((), "predict fit [OP...], predict eval [OP...], or predict run OP"),
-        (("learn",), "predict fit [OP...]"),
+        (("learn",), "bench predict has no 'learn'"),
         (("run",), "name one operator"),
         (("run", "relu", "gelu"), "name one operator"),
         (("run", "conv3d"), "there is no operator conv3d; did you mean conv2d"),
