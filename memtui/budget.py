@@ -64,10 +64,9 @@ class Budget:
         self._warned = True
         share, cost, needed = f"{self._share * 100:g} %", duration(self._cost_ns / 1e9), seconds(self.needed_ns)
         if self.needed_ns > self._longest_ns:
-            longest = f"; the longest there can be is {seconds(self._longest_ns)}"
             return (
                 f"the budget of {share} cannot be met: a window costs {cost}, for which an interval of {needed} would "
-                f"do{longest}"
+                f"do; the longest there can be is {seconds(self._longest_ns)}"
             )
         return (
             f"one window costs this program {cost}, so a budget of {share} allows one in {needed}: i or --max-overhead "

@@ -31,14 +31,13 @@ class Pace:
         self._options, self._wishes, self._clears = options, wishes, clears
         self._machine = Machine(len(os.sched_getaffinity(0)), set_cost_ns)
         self._budget: Budget | None = None
-        self._budget_ppm: int | None = None
         self._cpu_before_ns = 0
         self._faults: dict[int, int] = {}  # of each process, up to its last window
 
     def begin(self) -> None:
         """What was spent until now is no cost of watching."""
         self._cpu_before_ns = self._cpu_ns()
-        self._follow_wishes()
+        self.set_budget(self._options.max_overhead_ppm)
 
     @property
     def has_budget(self) -> bool:
@@ -47,7 +46,6 @@ class Pace:
     @property
     def budgeted_ns(self) -> int | None:
         """What the budget makes of the interval that is asked for; None without one."""
-        self._follow_wishes()
         return None if self._budget is None else self._budget.interval_ns(self._wishes.interval_ns)
 
     @property
@@ -77,20 +75,15 @@ class Pace:
         self._cpu_before_ns = cpu_ns
         self._faults = {w.process: w.minor_faults for w in windows if w.minor_faults is not None}
         if self._budget is not None:
-            known_ns = loss.held_ns + loss.displaced_ns
-            self._budget.note(time.monotonic_ns(), loss.lost_ns or known_ns, cpu_ns)
+            self._budget.note(time.monotonic_ns(), loss.known_ns, cpu_ns)
         return loss
 
     def warning(self) -> str:
         """Say once, in a line for the user, that the budget and the cost of a window do not fit each other."""
         return "" if self._budget is None else self._budget.warning()
 
-    def _follow_wishes(self) -> None:
-        """Keep the budget that is asked for now."""
-        ppm = self._wishes.max_overhead_ppm
-        if ppm == self._budget_ppm:
-            return
-        self._budget_ppm = ppm
+    def set_budget(self, ppm: int | None) -> None:
+        """Keep this budget from here on, in parts per million of the time; None: none."""
         if ppm is None:
             self._budget = None
         elif self._budget is not None:

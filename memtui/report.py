@@ -323,7 +323,7 @@ def _reuse(reader: SessionReader) -> dict[str, Any]:
     pages = reader.hello.pages
     if not pages.ok:
         return absent | {"reason": f"{pages.reason} ({pages.remedy})" if pages.remedy else pages.reason}
-    if reader.hello.options.pages == "sampled":
+    if reader.hello.options.samples_pages:
         return absent | {"reason": SAMPLED}
     median, p95 = exact.quantile(0.5), exact.quantile(0.95)
     if median is None or p95 is None:

@@ -107,7 +107,7 @@ class Sampler:
             self._options.flush,
             self._options.rearm,
             paused=self._options.pause,
-            sample=BlockSample(secrets.randbits(63)) if self._options.pages == "sampled" else None,
+            sample=BlockSample(secrets.randbits(63)) if self._options.samples_pages else None,
         )
         if os.geteuid() == 0:
             capabilities.keep(capabilities.sampler_needs(self._tracker.name))
@@ -190,6 +190,7 @@ class Sampler:
             heeded = True
         if wishes.max_overhead_ppm != self._options.max_overhead_ppm:
             self._options = replace(self._options, max_overhead_ppm=wishes.max_overhead_ppm)
+            self._pace.set_budget(wishes.max_overhead_ppm)
             share = "none" if wishes.max_overhead_ppm is None else f"{wishes.max_overhead_ppm / 1e4:g} %"
             self._event("interval", f"the budget is {share} from here on")
             heeded = True

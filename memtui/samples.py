@@ -89,6 +89,11 @@ class Options:
     max_overhead_ppm: int | None = None  # of the time, for pauses and own CPU: the interval is stretched to keep it
     trace_every: int | None = None  # of a program that was started traced: one training step in so many is recorded
 
+    @property
+    def samples_pages(self) -> bool:
+        """Whether a window sees a part of the memory only."""
+        return self.pages == "sampled"
+
 
 @dataclass(frozen=True, slots=True)
 class Capability:

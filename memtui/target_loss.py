@@ -44,11 +44,14 @@ class TargetLoss:
     displaced_ns: int
 
     @property
+    def known_ns(self) -> int:
+        """The sum of the parts that are known."""
+        return self.held_ns + (self.set_again_ns or 0) + self.displaced_ns
+
+    @property
     def lost_ns(self) -> int | None:
         """All of it; None where a part is not known."""
-        if self.set_again_ns is None:
-            return None
-        return self.held_ns + self.set_again_ns + self.displaced_ns
+        return None if self.set_again_ns is None else self.known_ns
 
 
 def pages_set_again(window: ProcessWindow, faults_before: int | None) -> int:

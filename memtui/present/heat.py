@@ -323,7 +323,7 @@ class HeatColumns:
 
     def _scale(self, reader: Any, sample: int, process: int) -> np.float32:
         """How much more there is than a window saw of it: 1, but where a part of the memory is sampled."""
-        if reader.hello.options.pages != "sampled":
+        if not reader.hello.options.samples_pages:
             return np.float32(1)
         seen = self.page_set(reader, sample, process)
         (stored,) = (row["stored_bytes"] for row in reader.process_samples(sample, sample) if row["process"] == process)

@@ -531,7 +531,7 @@ class Presenter:
             self.ranges.touched,
             self.ranges.mapped,
         )
-        if hello.options.pages == "sampled":
+        if hello.options.samples_pages:
             view = replace(view, caption="estimated: other blocks of 2 MiB in each window")
         if why := self._why_thinned():
             view = replace(view, caption=why)
@@ -567,7 +567,7 @@ class Presenter:
 
 def _why_no_pages(hello: Hello, *, every: bool = False) -> str:
     """Empty when the session has page sets; ``every``: of all pages in each window."""
-    if every and hello.options.pages == "sampled":
+    if every and hello.options.samples_pages:
         return SAMPLED
     if not hello.wss.ok:
         return f"no pages are tracked: {hello.wss.reason}"

@@ -145,10 +145,12 @@ class PageTableTracker:
         """
         self.forget(pid)
         handle = Handle.open(pid)
-        sample = self._sample.for_blocks(blocks_of(pid)) if self._sample is not None else None
-        first = (sample, 0, 0) if sample is not None else None
+        blocks, sample, first = blocks_of(pid), None, None
+        if self._sample is not None:
+            sample = self._sample.for_blocks(blocks)
+            blocks, first = 2 * blocks // sample.parts, (sample, 0, 0)  # a walk reads two parts
         try:
-            self._walker.reserve((2 if sample else 1) * blocks_of(pid) // (sample.parts if sample else 1) * 5 // 4)
+            self._walker.reserve(blocks * 5 // 4)
             walk = self._walker.walk(pid, want_resident=True, parts=first)
             self._rearmer.look_at(pid)
             thinned = self._rearmer.thin(handle, walk)
@@ -222,6 +224,7 @@ class PageTableTracker:
                     held, pid, users, want_resident=want_resident, want_tables=self._several
                 )
         cleared = time.monotonic_ns()
+        resident = walk.resident if sampled is None else sampled if want_resident else None
         held.recent.note(pages, walk)
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
         doubts = "; ".join(filter(None, (changed, _who_ran(users) if self._paused else "")))
@@ -231,7 +234,7 @@ class PageTableTracker:
         reason = f"{walk.errors} page tables could not be read" if walk.errors else ""
         return PageWindow(
             None if reason else pages,
-            None if reason else (sampled if want_resident else None) if held.sample else walk.resident,
+            None if reason else resident,
             flush=done.flush,
             rearm=done.rearm,
             generation=held.generation,
