@@ -16,7 +16,7 @@ from memtui.analysis.given_back import NOTABLE_GIVEN_BACK, given_back_bytes
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, resident, touched_fraction
 from memtui.analysis.reuse_histogram import ExactReuse
-from memtui.analysis.target_loss import lost_fraction
+from memtui.analysis.target_loss import budget_cost, lost_fraction
 from memtui.analysis.tensor_pages import tensor_name
 from memtui.budget import allowed, seconds
 from memtui.by_category import by_category
@@ -364,9 +364,7 @@ def _budget(reader: SessionReader, overhead: dict[str, Any]) -> dict[str, Any] |
     found = {"max_fraction": most, "fraction": None, "met": None, "needed_interval_s": None}
     if cpu is None:
         return found
-    lost = overhead["lost_fraction"]
-    # Sessions of formats before 10 kept the sum of pauses and own CPU below their budget.
-    fraction = max(lost, cpu) if lost is not None else cpu + (overhead["paused_fraction"] or 0.0)
+    fraction = budget_cost(overhead["lost_fraction"], cpu, overhead["paused_fraction"])
     apart_s = float(np.diff(reader.samples.end_ns).mean()) / SECOND_NS
     needed_s = None if fraction <= most else apart_s * fraction / most
     return found | {"fraction": fraction, "met": fraction <= most, "needed_interval_s": needed_s}

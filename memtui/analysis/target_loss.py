@@ -27,6 +27,14 @@ def recent_loss(lost_ns: Floats, end_ns: NDArray[np.int64], next_ns: float) -> f
     return float(lost_ns.sum()) / paying_ns if paying_ns > 0 else None
 
 
+def budget_cost(lost: float | None, cpu: float, paused: float | None) -> float:
+    """Return what a budget bounds, of parts in one unit: a time, or shares of it.
+
+    Sessions of formats before 10 do not know what was lost, and kept the sum of pauses and own CPU below their budget.
+    """
+    return cpu + (paused or 0.0) if lost is None else max(lost, cpu)
+
+
 def lost_fraction(lost_ns: Floats, span_ns: float) -> float | None:
     """Return the share of a span of time that was lost; None where no window says.
 

@@ -20,7 +20,7 @@ from memtui.analysis.given_back import given_back_bytes
 from memtui.analysis.lean import median
 from memtui.analysis.resident import RSS, resident
 from memtui.analysis.reuse_histogram import ReuseHistogram
-from memtui.analysis.target_loss import recent_loss
+from memtui.analysis.target_loss import budget_cost, recent_loss
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.budget import allowed, seconds
 from memtui.choices import tracker_label
@@ -404,10 +404,10 @@ class Presenter:
         if first >= at:
             return view
         lost_ns, cpu_ns = samples.lost_ns[first + 1 : at + 1], self._cpu_ns(first, at)
-        if np.isnan(lost_ns).any():  # a session of a format before 10 kept the sum below its budget
-            cost = cpu_ns + float(np.nansum(samples.paused_ns[first + 1 : at + 1]))
-        else:
-            cost = max(float(lost_ns.sum()), cpu_ns)
+        known = not np.isnan(lost_ns).any()
+        cost = budget_cost(
+            float(lost_ns.sum()) if known else None, cpu_ns, float(np.nansum(samples.paused_ns[first + 1 : at + 1]))
+        )
         spent = cost / float(samples.end_ns[at] - samples.end_ns[first])
         true_s = float(samples.end_ns[at] - samples.end_ns[at - 1]) / 1e9  # of the window that the budgeted one is of
         view = replace(view, spent=spent, true_s=true_s)

@@ -27,14 +27,6 @@ _TABLES_SINCE = {  # by format: what the one before it had not
     9: frozenset(("progress_device", "driver_memory", "learning", "learning_about")),
     10: frozenset(("vma_state",)),
 }
-_COLUMNS_SINCE = {  # likewise: columns, and what a question has in their place
-    10: {
-        **dict.fromkeys(
-            ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns"), "NULL"
-        ),
-        "pss_reason": "''",
-    },
-}
 OLDEST_VERSION = 6  # of those that are read; what such a file has no table for, it knows nothing of
 SQLITE_MAGIC = b"SQLite format 3\0"
 MAX_VALUE_BYTES = 64 << 20  # of one text or blob
@@ -292,9 +284,8 @@ def missing_tables(version: int) -> frozenset[str]:
 @cache
 def missing_columns(version: int) -> dict[str, str]:
     """Names of today's columns that a session of this format has not, and the SQL that stands for them."""
-    return {
-        name: instead for since, found in _COLUMNS_SINCE.items() if since > version for name, instead in found.items()
-    }
+    gone = "\n".join(line for line in schema().splitlines() if line not in schema(version).splitlines())
+    return {name: "''" if kind == "TEXT" else "NULL" for name, kind in re.findall(r"(\w+) (INTEGER|REAL|TEXT)\b", gone)}
 
 
 @cache

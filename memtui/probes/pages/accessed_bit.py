@@ -14,10 +14,10 @@ import time
 import numpy as np
 
 from memtui.pageset import PAGE_BYTES
+from memtui.probes.pages.flush import MADV_COLD
 
 PAGES = 4096  # more than a second-level TLB holds: what is measured is the bit, and not the flush that clears it
 ROUNDS = 7  # of reading the memory with its bits set and with them cleared; about 25 ms in all
-_MADV_COLD = 20  # linux/mman-common.h; clears accessed bits and flushes, since Linux 5.4
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -40,7 +40,7 @@ def measure_set_cost_ns() -> float | None:
             _time_to_read_ns(values)  # numpy's first call takes longer
             for _ in range(ROUNDS):
                 set_ns.append(_time_to_read_ns(values))
-                if _libc.madvise(values_at, ctypes.c_size_t(len(memory)), _MADV_COLD):
+                if _libc.madvise(values_at, ctypes.c_size_t(len(memory)), MADV_COLD):
                     return None
                 cleared_ns.append(_time_to_read_ns(values))
         finally:

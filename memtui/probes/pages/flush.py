@@ -41,7 +41,7 @@ FULL_FLUSH_PAGES = 34
 _SAFE_PAGES = 64  # asked for, so that a page that is skipped at an end does no harm
 _LONGEST_PAGES = 16384  # 64 MiB: a longer span would disturb the order of reclaim more than it is worth
 _ATTEMPTS = 4
-_SYS_PROCESS_MADVISE, _MADV_COLD = 440, 20
+_SYS_PROCESS_MADVISE, MADV_COLD = 440, 20  # the latter since Linux 5.4
 _MOST_RANGES, _MOST_BYTES = 1024, 1 << 30
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -180,7 +180,7 @@ def _madvise_cold(pidfd: int, vectors: NDArray[np.uint64]) -> int:
         pidfd,
         ctypes.c_void_p(vectors.ctypes.data),
         ctypes.c_size_t(vectors.size // 2),
-        _MADV_COLD,
+        MADV_COLD,
         ctypes.c_uint(0),
     )
     if done < 0 and ctypes.get_errno() == errno.ESRCH:
