@@ -147,6 +147,7 @@ class Presenter:
         self._focus: int | None = None  # key of a range
         self._line: Series | None = None  # of the range that is looked at
         self._sizes: Series | None = None  # of the process that is
+        self._rows: tuple[int, list[dict[str, Any]]] = -1, []  # of the window at the cursor, and of the one before
         self._own: list[tuple[float, float]] = []
         self._own_from = time.monotonic() + 3.0  # opening a session is no part of watching it
         if reader.partial:
@@ -296,8 +297,7 @@ class Presenter:
         held = self.reader.gpu_memory_at(self.playhead.cursor_ns)
         wss, shared = (_known(values, at) for values in (samples.wss_bytes, samples.shared_bytes))
         rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes, held, wss)
-        sample = int(samples.sample[at])
-        note = pss_note(self.reader.process_samples(sample, sample))
+        note = pss_note(self._rows_of(at))
         return ProcessesView(rows, self.ranges.pid, tree_row(rows, _whole(wss), _whole(shared)), note)
 
     def _header(self, at: int, processes: list[Process]) -> HeaderView:
@@ -352,8 +352,7 @@ class Presenter:
         pids = {p.key: p.pid for p in processes}
         if at < 0 or len(pids) < 2:
             return set(pids.values())
-        sample = int(self.reader.samples.sample[at])
-        rows = self.reader.process_samples(sample, sample)
+        rows = self._rows_of(at)
         # Written before its first window was: nobody has ended yet.
         return {pids[r["process"]] for r in rows if r["process"] in pids and r["status"] != Status.GONE} or set(
             pids.values()
@@ -503,8 +502,7 @@ class Presenter:
             parts.append(f"{gaps} gap" + "s" * (gaps > 1))
         if samples.faulted_in_bytes[at] > 0:
             parts.append(f"first mapped {size(float(samples.faulted_in_bytes[at]))}")
-        sample = int(samples.sample[at])
-        if self._sizes is None and (note := pss_note(self.reader.process_samples(sample, sample))):
+        if self._sizes is None and (note := pss_note(self._rows_of(at))):
             parts.append(note)
         if np.isnan(samples.shared_bytes[at]) and not np.isnan(samples.wss_bytes[at]):
             parts.append("shared pages count for each process")
@@ -513,7 +511,18 @@ class Presenter:
     def _given_back(self, at: int) -> int | None:
         """What was touched and given back within one window at most, of the processes that it is known of."""
         sample = int(self.reader.samples.sample[at])
-        return given_back_bytes(self.reader.process_samples(sample - 1, sample)).get(sample)
+        return given_back_bytes(self._rows_of_two(sample)).get(sample)
+
+    def _rows_of(self, at: int) -> list[dict[str, Any]]:
+        """The scalars of each process in one window."""
+        sample = int(self.reader.samples.sample[at])
+        return [row for row in self._rows_of_two(sample) if row["sample"] == sample]
+
+    def _rows_of_two(self, sample: int) -> list[dict[str, Any]]:
+        """Those of a window and of the one before it, asked for once while the cursor stands there."""
+        if self._rows[0] != sample:
+            self._rows = sample, self.reader.process_samples(sample - 1, sample)
+        return self._rows[1]
 
     def _heat_view(self, axis: TimeAxis, allowance: Allowance, processes: list[Process]) -> tuple[HeatView, bool]:
         hello = self.reader.hello

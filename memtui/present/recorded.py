@@ -83,13 +83,12 @@ def memory_of(reader: Source) -> Memory | None:
     hello, held = reader.hello, resident(samples, reader.processes())
     unshared = held.bytes * np.nan if held.name == SUM_OF_RSS else held.bytes
     no_wss = "" if hello.wss.ok else hello.wss.reason
-    lengths_s = (samples.end_ns - samples.start_ns) / 1e9
     lengths_ns = samples.end_ns - samples.start_ns
     alike = groups(samples.intervals_ns(), lengths_ns, exact=not samples.has_budget, most=1)[0].windows
     figures = {
         "windows": float(len(samples)),
         "duration_s": float(samples.end_ns[-1] - samples.start_ns[0]) / 1e9,
-        "true_interval_s": quantile(lengths_s[alike], 0.5),
+        "true_interval_s": quantile(lengths_ns[alike] / 1e9, 0.5),
         "wss_median_bytes": quantile(samples.wss_bytes[alike], 0.5),
         "wss_p95_bytes": quantile(samples.wss_bytes[alike], 0.95),
         "rss_median_bytes": quantile(samples.rss_bytes, 0.5),
