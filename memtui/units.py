@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 
@@ -215,19 +216,21 @@ def parse_interval_ns(text: str, limits_ns: tuple[int, int]) -> int:
 
 
 def parse_budget_ppm(text: str, limits_ppm: tuple[int, int]) -> int | None:
-    """Read ``5%`` or ``0.5 %`` of the time, in parts per million; None for ``none``.
+    """Read ``5%``, ``0.5 %`` or ``0.5``, per cent of the time, in parts per million; None for ``none``.
 
     Raises:
         ValueError: with what is allowed.
     """
     if text.strip() == "none":
         return None
-    found = re.fullmatch(r"(\d{1,3}(?:\.\d{0,4})?|\.\d{1,4}) ?%", text.strip(), re.ASCII)
-    ppm = round(float(found[1]) * 10_000) if found else 0
-    if not limits_ppm[0] <= ppm <= limits_ppm[1]:
-        low, high = (f"{limit / 10_000:g}" for limit in limits_ppm)
-        raise ValueError(f"a budget of {low}% to {high}%, or none")
-    return ppm
+    low, high = limits_ppm
+    try:
+        ppm = float(text.strip().removesuffix("%")) * 10_000
+    except ValueError:
+        ppm = math.nan
+    if not low <= ppm <= high:
+        raise ValueError(f"a budget of {low / 10_000:g}% to {high / 10_000:g}%, or none")
+    return round(ppm)
 
 
 def between(low: str, high: str) -> str:

@@ -66,17 +66,12 @@ def percent(text: str) -> float:
 
 def overhead(text: str) -> int | None:
     """``--max-overhead``: per cent of the time, with or without the sign; in parts per million. None for ``none``."""
-    if text.strip() == "none":
-        return None
+    from memtui.units import parse_budget_ppm
+
     try:
-        value = float(text.strip().removesuffix("%"))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"must be a number of per cent, such as 1% or 0.5, or none, not {text!r}"
-        ) from None
-    if not math.isfinite(value) or not MAX_OVERHEAD_PPM[0] <= value * 1e4 <= MAX_OVERHEAD_PPM[1]:
-        raise argparse.ArgumentTypeError(f"must be from 0.01 to 100 per cent, not {text}")
-    return round(value * 1e4)
+        return parse_budget_ppm(text, MAX_OVERHEAD_PPM)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be {error}, not {text!r}") from None
 
 
 def counter(text: str) -> tuple[str, str]:
