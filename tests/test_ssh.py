@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,8 @@ def state(tmp_path, monkeypatch) -> Iterator[Path]:
 def server(tmp_path, state) -> Iterator[Server]:
     folder = tmp_path / "ssh"
     folder.mkdir(mode=0o700)
-    with private_sshd(folder, XDG_STATE_HOME=str(state.parent)) as made:
+    config = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
+    with private_sshd(folder, XDG_STATE_HOME=str(state.parent), **config) as made:
         yield made
 
 

@@ -25,15 +25,15 @@ from tests.live import TRACKED, start
 PROGRAMS = Path(__file__).parent / "programs"
 EVERY_S = 0.02  # /proc is read so often
 SLACK = 0.02  # of a size: memory that came or went between two reads
-# Program, how many steps take some seconds, what it imports.
+# Program, how many steps take longer than the 5 s in which a second window comes, what it imports.
 ALL = [
-    ("random_writes.c", 60, ""),
-    ("numpy_power.py", 120, "numpy"),
-    ("numpy_memmap.py", 80, "numpy"),
-    ("sklearn_boosting.py", 1, "sklearn"),
-    ("xgboost_trees.py", 3, "xgboost"),
-    ("torch_language_model.py", 25, "torch"),
-    ("torch_workers.py", 3, "torch"),
+    ("random_writes.c", 140, ""),
+    ("numpy_power.py", 1100, "numpy"),
+    ("numpy_memmap.py", 280, "numpy"),
+    ("sklearn_boosting.py", 6, "sklearn"),
+    ("xgboost_trees.py", 11, "xgboost"),
+    ("torch_language_model.py", 30, "torch"),
+    ("torch_workers.py", 4, "torch"),
 ]
 
 
