@@ -17,10 +17,11 @@ _READ = sum(
 
 
 def log_beside(session: Path) -> Path:
-    """The log that belongs to a session, whether it is there or not."""
-    if session.suffix == ".log":  # the session itself has the name
-        return session.with_name(session.name + ".log")
-    return session.with_suffix(".log")
+    """The log that belongs to a session, whether it is there or not.
+
+    ``train.memtui.log``, as ``train.log`` is a name that programs give to logs of their own.
+    """
+    return session.with_name(session.name + ".log")
 
 
 def create_log(path: Path, *, force: bool = False) -> int:

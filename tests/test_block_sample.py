@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from memtui.block_sample import SMALL_PAGE_BLOCKS, BlockSample, estimate
 from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, PageSet
+from memtui.present.ranges import RangeTable
 from memtui.probes.pages.own_pages import own_pages
 from memtui.probes.pages.walk import Walker
 from memtui.report import build_report
 from memtui.samples import SAMPLED, Status
 from memtui.session.reader import SessionReader
+from memtui.widgets.vma_table import rest_of
 from tests.live import needs_tracker
 from tests.test_cli import memtui
 
@@ -169,6 +171,8 @@ def test_the_working_set_of_a_real_process_is_estimated(tmp_path):
     for sample, total in zip(samples.sample[known].tolist(), wss.tolist(), strict=True):
         _, _, by_row = reader.vma_wss(sample, sample)
         assert by_row.sum() == pytest.approx(total, rel=0.02)  # rows add up to the header
+        table = RangeTable().view(reader, sample, reader.processes())
+        assert "several processes" not in rest_of(table), "the rounding of its rows is nobody's memory"
     reader.close()
     reuse = build_report(path)["reuse"]
     assert (reuse["median_bytes"], reuse["reason"]) == (None, SAMPLED)

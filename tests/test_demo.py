@@ -80,7 +80,7 @@ def test_demo_until_live_then_quit(network, state, terminal):
     assert (
         max(reader.samples.wss_bytes.tolist(), key=lambda size: size if size == size else 0) > 1 << 20
     )  # nan: a lost window
-    log = path.with_suffix(".log").read_text()
+    log = path.with_name(path.name + ".log").read_text()
     assert ("PyTorch" if network == "torch" else "numpy") in log
     reader.close()
     assert sorted(p.suffix for p in state.iterdir()) == [".log", ".memtui"]

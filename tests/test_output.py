@@ -84,8 +84,7 @@ def shown(session: Path, columns: int = 40, rows: int = 10) -> OutputLog:
 
 
 def test_where_it_lies():
-    assert log_beside(Path("/a/run.memtui")) == Path("/a/run.log")
-    assert log_beside(Path("/a/run.log")) == Path("/a/run.log.log"), "the session must not be overwritten"
+    assert log_beside(Path("/a/run.memtui")) == Path("/a/run.memtui.log")
 
 
 def test_a_log_is_made_private_and_nothing_is_overwritten(tmp_path):
@@ -130,7 +129,7 @@ def test_only_a_plain_file_is_opened(kind, session, tmp_path):
 
 def test_it_says_why_there_is_nothing(session):
     log = shown(session)
-    assert "there is no s.log beside the session" in log.view().note
+    assert "there is no s.memtui.log beside the session" in log.view().note
     log_beside(session).write_text("")
     assert (log.view().note, log.view().rows, log.view().total) == ("", (), 0)
 

@@ -51,6 +51,13 @@ def test_a_stack_has_a_guard_and_a_size_that_was_asked_for():
     assert uses_of(later) == {}, "they were never there together"
 
 
+def test_shared_anonymous_memory_is_called_so_and_not_by_a_file_that_nobody_has():
+    (shared,) = rows((0, 64 * MIB, "rw-s", "/dev/zero (deleted)"))
+    assert (name_of(shared), short_label(shared)) == (f"shared anon {BASE:012x}", "shared 64M")
+    (mapped,) = rows((0, 64 * MIB, "rw-p", "/dev/zero"))
+    assert name_of(mapped) == "zero"
+
+
 def test_what_the_kernel_names_keeps_its_name():
     named, bare = rows((0, MIB, "rw-p", "[anon:mine]"), (2 * MIB, 3 * MIB, "rw-p", ""))
     assert name_of(named, {0: "thread stack 1"}) == f"[anon:mine] {BASE:012x}"

@@ -51,7 +51,7 @@ class Started:
     """A counting program under ``memtui run`` on a terminal."""
 
     def __init__(self, terminal, state: Path, tmp_path: Path, hears: tuple[int, ...] = ()) -> None:
-        self.path, self.log, self.flag = tmp_path / "s.memtui", tmp_path / "s.log", tmp_path / "flag"
+        self.path, self.log, self.flag = tmp_path / "s.memtui", tmp_path / "s.memtui.log", tmp_path / "flag"
         words = [sys.executable, "-c", COUNTS, self.flag, repr(tuple(map(int, hears)))]
         self.screen = terminal("run", *OPTIONS, "-o", self.path, "--", *words)
         self.screen.read(START_SECONDS, until="LIVE")
@@ -117,7 +117,7 @@ def test_the_program_is_on_a_terminal_and_its_output_on_the_screen(state, termin
     screen.read(20, until="ended")
     screen.send("q")
     assert screen.end(20) == 0
-    log = tmp_path / "s.log"
+    log = tmp_path / "s.memtui.log"
     assert log.read_bytes().endswith(b"39% of the bar\nthe last words")
     assert log.stat().st_mode & 0o777 == 0o600
     again = terminal("replay", tmp_path / "s.memtui", columns=80, rows=24)
@@ -221,7 +221,7 @@ def test_children_in_its_group_hear_the_signal_too(state, terminal, tmp_path):
     time.sleep(0.5)
     screen.process.send_signal(signal.SIGTERM)
     assert screen.end(30) == 9
-    assert {"child", "parent"} <= set((tmp_path / "s.log").read_text().split())
+    assert {"child", "parent"} <= set((tmp_path / "s.memtui.log").read_text().split())
 
 
 @pytest.mark.parametrize("how", ["hup", "vanish", "d"])
@@ -276,17 +276,17 @@ def test_quitting_leaves_the_program_and_its_output(started):
 
 
 def test_what_is_there_is_not_overwritten(state, terminal, tmp_path):
-    (tmp_path / "s.log").write_text("mine")
+    (tmp_path / "s.memtui.log").write_text("mine")
     screen = terminal("run", *OPTIONS, "-o", tmp_path / "s.memtui", "--", "true")
     assert screen.end(START_SECONDS) == 2
     assert "--force" in screen.text.replace("\n", "")
-    assert (tmp_path / "s.log").read_text() == "mine"
-    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("s.")] == ["s.log"]
+    assert (tmp_path / "s.memtui.log").read_text() == "mine"
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("s.")] == ["s.memtui.log"]
     screen = terminal("run", *OPTIONS, "-o", tmp_path / "s.memtui", "--force", "--", "bash", "-c", "echo new; sleep 2")
     screen.read(START_SECONDS, until="ended")
     screen.send("q")
     assert screen.end(20) == 0
-    assert (tmp_path / "s.log").read_text() == "new\n"
+    assert (tmp_path / "s.memtui.log").read_text() == "new\n"
 
 
 # Without a screen
@@ -319,7 +319,7 @@ def test_record_goes_on_when_its_program_takes_the_signal(tmp_path):
     assert child.returncode == 0, err
     for number in SIGNALS[1:]:
         assert f"heard {int(number)}\n" in out
-    assert not (tmp_path / "s.log").exists(), "its output goes where that of memtui goes"
+    assert not (tmp_path / "s.memtui.log").exists(), "its output goes where that of memtui goes"
 
 
 def test_the_script_around_record_is_not_signalled(tmp_path):

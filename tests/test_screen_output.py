@@ -148,7 +148,8 @@ async def test_where_there_is_none_one_sentence_says_why(size, kind, tmp_path):
         os.mkfifo(log)
     async with running(session, size=size) as d:
         await d.press("o")
-        why = "s.log is not opened" if kind in ("link", "pipe") else "there is no s.log beside the session"
+        found = kind in ("link", "pipe")
+        why = "s.memtui.log is not opened" if found else "there is no s.memtui.log beside the session"
         await d.until(lambda: why in " ".join(d.text.replace("│", " ").split()))
         assert "the secret" not in d.text
         assert {len(line) for line in screen_lines(d.app)} == {size[0]}

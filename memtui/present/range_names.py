@@ -8,9 +8,14 @@ from typing import Any
 from memtui.analysis.filters import is_anonymous
 from memtui.units import short_size
 
+# A mapping that is both shared and anonymous is one of a file that nobody can open: mm/shmem.c, shmem_zero_setup().
+SHARED_ANONYMOUS = "/dev/zero (deleted)"
+
 
 def name_of(row: Any, uses: Mapping[int, str] | None = None) -> str:
     """What the table calls a range: the file's last part, the kernel's name, or ``anon`` with its use or its place."""
+    if row.name == SHARED_ANONYMOUS:
+        return f"shared anon {row.start:012x}"
     if row.name.startswith("/"):
         return row.name.rpartition("/")[2] or row.name
     if row.name and not is_anonymous(row.name):
@@ -22,6 +27,8 @@ def name_of(row: Any, uses: Mapping[int, str] | None = None) -> str:
 
 def short_label(row: Any, uses: Mapping[int, str] | None = None) -> str:
     """What the heat map calls a range: few cells, with the size where there is no name."""
+    if row.name == SHARED_ANONYMOUS:
+        return f"shared {short_size(row.end - row.start)}"
     if row.name.startswith("/"):
         return (row.name.rpartition("/")[2] or row.name).split(".so")[0]
     if row.name and not is_anonymous(row.name):

@@ -13,6 +13,7 @@ import numpy as np
 from memtui.analysis.filters import Filter, parse_filter
 from memtui.analysis.lean import distinct, ranked
 from memtui.analysis.range_uses import uses_of
+from memtui.pageset import PAGE_BYTES
 from memtui.present.heat import ProcessRange
 from memtui.present.processes import rank_of
 from memtui.present.range_names import name_of, short_label
@@ -156,7 +157,9 @@ class RangeTable:
         self._made = made
         rows.sort(key=self._key, reverse=self.descending)
         left_out, unmatched = (_touched(part.at(sample), wss) for part in (sifted.left_out, sifted.unmatched))
-        shown = sum(row.wss_bytes or 0 for row in rows)
+        of_ranges = sum(row.wss_bytes or 0 for row in rows) + left_out + unmatched
+        if np.isfinite(header) and abs(of_ranges - header) < PAGE_BYTES:  # estimates of ranges are rounded one by one
+            of_ranges = int(header)
         return TableView(
             tuple(rows),
             sifted.left_out.count(sample),
@@ -170,7 +173,7 @@ class RangeTable:
             not_matching_bytes=unmatched if known else None,
             # One process alone has no pages that count for several.
             wss_bytes=int(header) if known and self.pid is None and np.isfinite(header) else None,
-            ranges_bytes=shown + left_out + unmatched if known else None,
+            ranges_bytes=of_ranges if known else None,
         )
 
     def _sift(self) -> _Sifted:

@@ -25,17 +25,18 @@ class Key:
 KEYS = (
     Key("space", "pause", "toggle_pause", 1),
     Key("t/T", "step", "step(1)", 3),
-    Key("[ ]", "speed", "faster(1)", 5),
+    Key("[ ]", "speed", "faster(1)", 7),
     Key("+ -", "span", "widen(-1)", 6),
     Key("/", "filter", "filter", 2),
     Key("s", "sort", "sort", 4),
     Key("f", "filters", "toggle_filters", 5),
     Key("z", "zoom", "zoom(1)", 6),
-    Key("m", "miss ratio", "miss_ratio", 6),
-    Key("p", "processes", "processes", 7),
+    Key("m", "miss ratio", "miss_ratio", 8),
+    Key("p", "processes", "processes", 8),
     Key("w", "tensors", "tensors", 8),
     Key("j", "jump", "jump", 8),
-    Key("v", "details", "details", 7),
+    Key("v", "details", "details", 5),
+    Key("i", "interval", "interval", 4),
     Key(":", "find", "palette", 6),
     Key("?", "help", "help", 1),
     Key("d", "detach", "app.detach", 3),
@@ -86,7 +87,7 @@ class FooterLine(Painted):
             words = text.fit(text.clean(self.said), max(0, width - 2))
             return [[(f" {words}".ljust(width), look["warning"])]]
         detaches = view.recording and self.began_it
-        useless = {name for name, there in (("d", detaches), ("w", view.traced)) if not there}
+        useless = {name for name, there in (("d", detaches), ("w", view.traced), ("i", view.recording)) if not there}
         keys = [key for key in (SMALL_KEYS if self.small else KEYS) if key.keys not in useless]
         where = ""
         if view.recorded_bytes is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from rich.style import Style
@@ -127,7 +130,7 @@ class HeatMap(Panel):
         marks = self._marks(kinds) if kinds is not None else []
         cursor = view.axis.column(view.axis.cursor_ns, view.share.shape[1]) if view.axis.marks_cursor else None
         lines: list[Line] = []
-        for band in view.bands:
+        for band in _shortened(view.bands, labels):
             for part in range(band.rows):
                 row = band.row + part
                 if row >= height or row >= len(cells):
@@ -167,7 +170,7 @@ class HeatMap(Panel):
         """Its name, and dashes where addresses were left out before it; zoomed, where it begins and ends, too."""
         look = self.look
         if part == 0:
-            name = text.clean(band.label)
+            name = band.label
             rest = cells - text.width(name) - 1
             if not band.after_gap or rest < 1:
                 return [(text.fit(name, cells), style)]
@@ -176,6 +179,13 @@ class HeatMap(Panel):
         if self.view.zoom and band.kind == "range" and band.rows > 2:
             words = f"{band.start:x}" if part == 1 else f"{band.end:x}" if part == band.rows - 1 else ""
         return [(text.fit(words, cells), look["dim"])]
+
+
+def _shortened(bands: Sequence[HeatBand], cells: int) -> list[HeatBand]:
+    """Bands with labels of which no part that differs is cut."""
+    labels = text.shortened(["" if band.kind == "gap" else text.clean(band.label) for band in bands], cells)
+    named = zip(bands, labels, strict=True)
+    return [band if band.kind == "gap" else replace(band, label=label) for band, label in named]
 
 
 def shifted(levels: raster.Levels, kinds: NDArray[np.uint8]) -> raster.Levels:

@@ -161,7 +161,7 @@ class ReuseHistogram(Panel):
         view, look = self.view, self.look
         low, high = view.half_low_bytes, view.half_high_bytes
         if low is None or high is None:
-            return [(" half of all touches never come back", look["text"])]
+            return [(" half of all touches are first touches so far", look["text"])]
         if not bounds_are_close(low, high):
             return []
         bounds = between(low, high)

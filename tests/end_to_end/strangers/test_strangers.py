@@ -27,7 +27,7 @@ EVERY_S = 0.02  # /proc is read so often
 SLACK = 0.02  # of a size: memory that came or went between two reads
 # Program, how many steps take longer than the 5 s in which a second window comes, what it imports.
 ALL = [
-    ("random_writes.c", 140, ""),
+    ("random_writes.c", 400, ""),
     ("numpy_power.py", 1100, "numpy"),
     ("numpy_memmap.py", 280, "numpy"),
     ("sklearn_boosting.py", 6, "sklearn"),
