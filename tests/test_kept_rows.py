@@ -19,7 +19,7 @@ class Table:
         self.read = 0
 
     def add(self, keys: list[int]) -> None:
-        self.rows += [(key, (np.array([key]), np.array([1]))) for key in keys]
+        self.rows += [(key, (np.array([key]), np.array([1, 2]))) for key in keys]
 
     def between(self, low: int, high: int) -> Rows:
         found = [row for row in self.rows if low <= row[0] < high]
@@ -27,23 +27,53 @@ class Table:
         return found
 
 
+ROW_BYTES = 8 + 16
 STEPS = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 40), st.integers(0, 3)), max_size=25)
 
 
-@given(STEPS, st.sampled_from([4, 30, 1000]))
+@given(STEPS, st.sampled_from([4, 30, 1000]), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_every_answer_is_right_while_the_table_grows(steps, keep):
+def test_every_answer_is_right_while_the_table_grows(steps, keep, by_bytes):
     table = Table()
     kept = KeptRows(table.between)
     final = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_rows, "KEEP_ROWS", keep)
+        patch.setattr(kept_rows, *keeping(keep, by_bytes=by_bytes))
         for low, width, more in steps:
             table.add(list(range(final, final + more)))  # written, and not all of it known to be whole
             expected = [row for row in table.rows if low <= row[0] < low + width]
             assert [key for key, _ in kept.between(low, low + width, final)] == [key for key, _ in expected]
             assert len(kept) <= keep
             final += more
+
+
+def keeping(rows: int, *, by_bytes: bool) -> tuple[str, int]:
+    """The bound that keeps so many rows."""
+    return ("KEEP_BYTES", rows * ROW_BYTES) if by_bytes else ("KEEP_ROWS", rows)
+
+
+@pytest.mark.parametrize("by_bytes", [False, True])
+def test_as_many_as_may_be_kept_are_read_once(by_bytes, monkeypatch):
+    monkeypatch.setattr(kept_rows, *keeping(48, by_bytes=by_bytes))
+    table = Table()
+    kept = KeptRows(table.between)
+    for newest in range(0, 500, 4):
+        table.add(list(range(newest, newest + 4)))
+        kept.between(max(0, newest - 44), newest + 4, newest + 4)
+        assert len(kept) == min(newest + 4, 48)
+    assert table.read == 500
+
+
+def test_a_wider_question_far_away_takes_the_place_of_what_was_kept(monkeypatch):
+    monkeypatch.setattr(kept_rows, *keeping(200, by_bytes=True))
+    table = Table()
+    table.add(list(range(1000)))
+    kept = KeptRows(table.between)
+    for _ in range(3):
+        kept.between(952, 1000, 1000)
+    for _ in range(3):
+        kept.between(0, 200, 1000)
+    assert (table.read, len(kept)) == (48 + 200, 200)
 
 
 def test_following_reads_each_row_once():
