@@ -13,7 +13,6 @@ from math import atan, cos, exp, pi, sin, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-FEW = 10  # of so few values, none lies 3 standard deviations from a mean that it is a part of
 RESOLUTION = 0.01  # two averages that differ by less are the same
 SECOND_LEVEL = 0.25  # more values than these, far from the median, are no outliers but another level
 SIGMAS = 3.0
@@ -31,7 +30,7 @@ class Averages:
         median: of all of them.
         best: the one to believe: ``mean``, or the mean without outliers where there are some.
         error: standard error of the mean.
-        verdict: ``agree``, ``too few``, ``drift``, ``two levels`` or ``outliers``.
+        verdict: ``agree``, ``drift``, ``two levels`` or ``outliers``.
     """
 
     mean: float
@@ -67,9 +66,10 @@ def averages(values: ArrayLike, independent: float | None = None) -> Averages | 
 
 
 def _cause(values: NDArray[np.float64], mean: float, median: float) -> tuple[str, float]:
-    """Why the averages differ, and the one to believe."""
-    if len(values) <= FEW:
-        return "too few", mean
+    """Why the averages differ, and the one to believe.
+
+    Up to ten values never come here: their mean and median are less than a standard deviation apart.
+    """
     if _drifts(values):
         return "drift", mean
     near = np.abs(values - median) <= SIGMAS * _MAD_TO_SIGMA * float(np.median(np.abs(values - median)))
