@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from memtui.probes.pages.observers import other_observers
 from memtui.probes.pages.pagetable import PageTableTracker
 from memtui.probes.pages.walk import Walker
+from memtui.samples import Status
 from tests.live import needs_tracker
 from tests.pagetable_targets import Observer, Target, need_pagetable, within
 from tests.streams import sample
@@ -81,6 +83,49 @@ def test_pages_that_another_observer_took_are_read_back(target, monkeypatch):
         assert tracker._walker.knows_page_frames
         observer.close()
     assert sum(given_back) > 0
+
+
+def test_pages_of_a_larger_folio_that_another_observer_took_are_a_doubt(target, monkeypatch):
+    """Against the DAMON of this machine, which comes after the last touch of many windows."""
+    need_pagetable()
+    if not other_observers():
+        pytest.skip("no DAMON runs on this machine")
+    blocks = 48
+    address = target.do(
+        f"a = anonymous({blocks * 512}, advice=14, align=2 << 20); v = view(a, {blocks * 512}); v[:] = 1; answer = a"
+    )
+    # Without its first page, each huge page is mapped page by page. It stays one folio.
+    target.do(f"for b in range({blocks}): libc.madvise(a + b * (2 << 20), 4096, 4)")
+    places = [page for page in range(blocks * 512) if page % 512]
+    target.do(f"p = np.flatnonzero(np.arange({blocks * 512}) % 512)")
+    doubts, real = [], PageTableTracker._taken_by_others
+
+    def counting(tracker, walk, pages):
+        doubts.append(walk.in_doubt)
+        return real(tracker, walk, pages)
+
+    monkeypatch.setattr(PageTableTracker, "_taken_by_others", counting)
+    missed = 0
+    with PageTableTracker("auto") as tracker:
+        observer = Observer(tracker)
+        observer.begin(target.pid)
+        target.do("v[p] += 1")  # what was not touched lately is not asked for
+        observer.window(target.pid)
+        for _ in range(60):
+            target.do("v[p] += 1")
+            time.sleep(0.2)
+            window = observer.window(target.pid)
+            missing = len(places) - len(within(window.pages, address, blocks * 512))
+            assert missing <= doubts[-1]
+            if missing > len(places) // 50:
+                missed += 1
+                assert window.status is Status.APPROXIMATE
+                assert "more may have been touched" in window.reason
+            if missed == 3:
+                break
+        observer.close()
+    if not missed:
+        pytest.skip("the DAMON of this machine took no accessed bits of this process")
 
 
 # Parent and child each read one half of huge pages that they share since a fork.

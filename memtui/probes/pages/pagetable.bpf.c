@@ -119,6 +119,7 @@ struct walk_state {
 	u64 users;	   /* mm_users: tasks that use the address space, and whoever looks into it just now */
 	u64 held;	   /* tasks that use it and are traced by the process that reads */
 	u64 running;	   /* tasks that use it and are not */
+	u64 in_doubt;	   /* pages that were perhaps touched: somebody took accessed bits of several pages, or processes */
 };
 
 struct slot {
@@ -382,22 +383,33 @@ static __noinline bool is_large(struct walker *w, u64 entry)
 	       frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1;
 }
 
+#define NOTED 1
+#define FOLIO_NOTED 2 /* this page, or others of its folio */
+
 /*
  * Whether another observer (DAMON, page_idle) has cleared the accessed bit of this page since the last clear: the
  * kernel then leaves a note in the page frame, and clear_refs takes the note away together with the bit. A folio of
- * several pages has one note for all of them: good for a leaf, which maps the folio whole, and for nothing smaller.
+ * several pages has one note for all of them: good for a leaf, which maps the folio whole, and a doubt about each page
+ * that is mapped by itself.
  */
-static __noinline bool noted(struct walker *w, u64 entry, bool leaf)
+static __noinline u64 noted(struct walker *w, u64 entry, bool leaf)
 {
 	struct frame frame = {};
+	u64 noted = NOTED;
 
-	if (!bpf_core_enum_value_exists(enum pageflags, PG_young))
-		return false;
-	if (!read_frame(w, entry, &frame) || frame.compound_head & 1)
-		return false;
-	if (!leaf && frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
-		return false;
-	return frame.flags >> bpf_core_enum_value(enum pageflags, PG_young) & 1;
+	if (!bpf_core_enum_value_exists(enum pageflags, PG_young) || !read_frame(w, entry, &frame))
+		return 0;
+	if (leaf) {
+		if (frame.compound_head & 1)
+			return 0;
+	} else if (frame.compound_head & 1) {
+		noted = FOLIO_NOTED;
+		if (bpf_probe_read_kernel(&frame, sizeof(frame), (void *)(frame.compound_head - 1)))
+			return 0;
+	} else if (frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1) {
+		noted = FOLIO_NOTED;
+	}
+	return frame.flags >> bpf_core_enum_value(enum pageflags, PG_young) & 1 ? noted : 0;
 }
 
 /*
@@ -526,18 +538,25 @@ static __always_inline void emit_leaf(struct walk_state *s, u64 address, u64 ent
 
 static __always_inline u64 is_accessed_leaf(struct walker *w, u64 entry)
 {
+	u64 found;
+
 	if (w->frozen)
 		return 0;
 	if (entry & E_ACCESSED)
 		return 1;
+	if (!w->state->page_frames || !w->state->second_look)
+		return 0;
+	/* The page frame's number lies above the bits that a leaf uses for itself. */
+	found = noted(w, entry & ~(BLOCK - 1), true);
 	/*
 	 * The note is the folio's and not this process's: where another one may map it, too (files, shared memory, copies
 	 * since a fork), it says nothing of who touched it.
 	 */
-	if (w->shared || !(entry & E_WRITABLE))
+	if (found && (w->shared || !(entry & E_WRITABLE))) {
+		w->state->in_doubt += BLOCK >> 12;
 		return 0;
-	/* The page frame's number lies above the bits that a leaf uses for itself. */
-	return w->state->page_frames && w->state->second_look && noted(w, entry & ~(BLOCK - 1), true);
+	}
+	return found;
 }
 
 struct gathering {
@@ -707,7 +726,7 @@ struct answering {
 static long answer_page(u32 i, void *context)
 {
 	struct answering *a = context;
-	u64 bit = a->asked & -a->asked, entry, k = 0;
+	u64 bit = a->asked & -a->asked, entry, found, k = 0;
 
 	if (!bit)
 		return 1;
@@ -727,8 +746,16 @@ static long answer_page(u32 i, void *context)
 			a->yes |= bit;
 		return 0;
 	}
-	if (a->about == ABOUT_LARGE ? is_large(a->walker, entry) : noted(a->walker, entry, false))
+	if (a->about == ABOUT_LARGE) {
+		if (is_large(a->walker, entry))
+			a->yes |= bit;
+		return 0;
+	}
+	found = noted(a->walker, entry, false);
+	if (found == NOTED)
 		a->yes |= bit;
+	else if (found)
+		a->walker->state->in_doubt++;
 	return 0;
 }
 

@@ -10,7 +10,7 @@ import platform
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -29,12 +29,14 @@ from memtui.probes.pages.split_walk import SplitWalker
 from memtui.probes.pages.walk import DEFAULT_SLOTS, Users, Walk, Walker, blocks_of
 from memtui.probes.vmas import read_maps
 from memtui.samples import Capability, Status, Vma
+from memtui.units import size
 
 NAME = "pagetable"
 _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 ALL_PAGES = 1 << 40  # clearing a part is always cheaper than clearing everything
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
+_EXACT_SHARE = 0.01  # with less of the working set in doubt, a window passes for exact
 
 
 @dataclass(slots=True, eq=False)
@@ -128,8 +130,8 @@ class PageTableTracker:
         if not self._walker.knows_page_frames:
             return f"{who}: touched pages may be missed"
         return (
-            f"{who}; memtui reads back what it notes about pages touched lately, but some pages may be missed: those "
-            "first touched in a window, of large folios, and huge ones that other processes map, too"
+            f"{who}; memtui reads back what it notes about pages touched lately. Those first touched in a window may "
+            "be missed; where pages of large folios may be, the window is called approximate"
         )
 
     def pace(self, interval_ns: int | None) -> None:
@@ -227,7 +229,8 @@ class PageTableTracker:
         resident = walk.resident if sampled is None else sampled if want_resident else None
         held.recent.note(pages, walk)
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
-        doubts = "; ".join(filter(None, (changed, _who_ran(users) if self._paused else "")))
+        taken = self._taken_by_others(walk, pages)
+        doubts = "; ".join(filter(None, (changed, taken, _who_ran(users) if self._paused else "")))
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # of what was touched
 
         hugetlb = walk.hugetlb[0].tolist()
@@ -254,6 +257,7 @@ class PageTableTracker:
         self, held: _Held, pid: int, users: Users, *, want_resident: bool = False, want_tables: bool = False
     ) -> tuple[Walk, PageSet, Rearmed, int]:
         """Read the marks, flush, clear them: what was met, what was touched, what was done, when the reading ended."""
+        self._split.take_doubts()  # of clearing the window before
         recent = held.recent if self._walker.second_look else None
         if recent is not None:
             recent.take_in()
@@ -277,6 +281,7 @@ class PageTableTracker:
             if ahead:
                 files = self._rearmer.clear_ahead(held.handle)
         walked = time.monotonic_ns()
+        walk = replace(walk, in_doubt=self._split.take_doubts())
         try:
             if walk.address_space != held.address_space:
                 # A new address space begins without marks, so what is marked was touched since the exec.
@@ -315,6 +320,14 @@ class PageTableTracker:
         done = self._rearmer.rearm(held.handle, walk, marked, PageSet.empty(), ALL_PAGES)
         held.sample, held.part, held.unknown = finer, following, done.unknown
         return walk, sample.select(walk.pages, part), sample.select(walk.resident, part), done, walked
+
+    def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
+        """Say how much more may have been touched, where that is worth a word."""
+        doubtful_bytes = walk.in_doubt * PAGE_BYTES
+        if doubtful_bytes <= _EXACT_SHARE * pages.size_bytes:
+            return ""
+        who = ", ".join(self._others) or "another observer"
+        return f"{who} took accessed bits: up to {size(doubtful_bytes)} more may have been touched"
 
     def _table(self, held: _Held, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
         """The table of mappings. Reading it is a tenth of the pause, so it is put together, after it, where it can be.

@@ -145,6 +145,10 @@ class SplitWalker:
         each = zip(self._walkers, sets, strict=False)
         return _union(self.hands.together([partial(walker.marked, pid, one) for walker, one in each]))
 
+    def take_doubts(self) -> int:
+        """As ``Walker.take_doubts``, of all walks."""
+        return sum(walker.take_doubts() for walker in self._walkers)
+
     def forget(self, pid: int) -> None:
         for walker in self._walkers:
             walker.forget(pid)

@@ -31,7 +31,7 @@ _STATE = (
     *("second_look", "page_frames", "asked", "about", "known_address", "known_word", "known_physical"),
     *("want_tables", "tables_used", "leave_anonymous", "parts", "parts_seed", "part_read", "part_next", "users_of"),
     *("used", "skipped", "tables_lost", "errors", "vmas", "foreign", "hugetlb", "changed"),
-    *("anonymous", "mm", "exec_id", "next", "mappings", "users", "held", "running"),
+    *("anonymous", "mm", "exec_id", "next", "mappings", "users", "held", "running", "in_doubt"),
 )
 _FIELD = {name: index for index, name in enumerate(_STATE)}
 _OUTPUTS = slice(_FIELD["used"], len(_STATE))
@@ -105,6 +105,7 @@ class Walk:
         hugetlb: those of mappings whose accessed bits nobody can clear; their pages are never in ``pages``.
         errors: page tables that could not be read; above 0, ``pages`` is incomplete.
         tables: those that tell the page frames behind ``pages``, when asked for and when there was room.
+        in_doubt: 4 KiB pages that were perhaps touched, but are not in ``pages`` (``Walker.take_doubts``).
     """
 
     pages: PageSet
@@ -117,6 +118,7 @@ class Walk:
     anonymous: Extents
     hugetlb: Extents
     tables: Tables | None = None
+    in_doubt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ class Walker:
         self._spent: list[int] = []  # those of them that ran
         self._program: Program | None = None
         self._next_table = self._tables_missing = 0  # where the next one goes; those that did not fit in this round
+        self._in_doubt = 0
         self._state: NDArray[np.uint64]
         self._entries: NDArray[np.uint64]
         self._resident: NDArray[np.uint64]
@@ -296,6 +299,7 @@ class Walker:
         lost = self._get("tables_lost")
         self._tables_missing += lost
         first_table, self._next_table = self._next_table, self._get("tables_used")
+        self._in_doubt += self._get("in_doubt")
         return self._result(want_resident, first_table if want_tables and not lost else None)
 
     def walk_extents(self, pid: int, extents: Extents, *, want_resident: bool = False) -> Walk:
@@ -315,6 +319,7 @@ class Walker:
             self._visit(pid, _EXTENTS)
             if not self._grew():
                 break
+        self._in_doubt += self._get("in_doubt")
         return self._result(want_resident, None)
 
     def _grew(self) -> bool:
@@ -356,9 +361,18 @@ class Walker:
         """Those of the 4 KiB pages whose accessed bit another observer has cleared since the last clear, and is clear.
 
         DAMON and page_idle clear accessed bits and leave a note in the page frame instead. None where page frames
-        cannot be asked. Raises as ``walk``.
+        cannot be asked. A note of several pages is counted (``take_doubts``). Raises as ``walk``.
         """
         return self._ask(pid, pages, _ABOUT_NOTED) if self.knows_page_frames else PageSet.empty()
+
+    def take_doubts(self) -> int:
+        """Return how many 4 KiB pages were perhaps touched, since this was asked last: an upper bound.
+
+        Another observer's note is about a whole folio. It says nothing of one page of those that are mapped singly, and
+        nothing of this process where others map the folio, too.
+        """
+        doubts, self._in_doubt = self._in_doubt, 0
+        return doubts
 
     def marked(self, pid: int, pages: PageSet) -> PageSet:
         """Those of the pages, huge ones included, whose accessed bit is set. Raises as ``walk``."""
@@ -395,6 +409,7 @@ class Walker:
             self._set("asked", count)
             self._visit(pid, _ASK if self.still else _ASK_LOCKED)
             found[part] = self._questions[:count, 1:]
+            self._in_doubt += self._get("in_doubt")
         return PageSet.from_blocks(pages.blocks, found)
 
     def reserve(self, slots: int) -> None:
