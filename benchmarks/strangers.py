@@ -41,8 +41,8 @@ def measure(run: Run) -> Iterator[Row]:
             yield Row(program, failed=f"{needs} is not installed")
             continue
         for what, options, pairs, seconds, limit in (
-            ("default options", (), 10, 12, LIMIT_PERCENT),
-            ("every 0.1 s, no budget", OFTEN, 8, 6, None),
+            ("default options", (), 6, 10, LIMIT_PERCENT),
+            ("every 0.1 s, no budget", OFTEN, 6, 6, None),
         ):
             blocks = ("--blocks", 2, "--seconds", 5) if run.quick else ("--blocks", pairs, "--seconds", seconds)
             found = calibrated((name, FOR_EVER, *size), run.folder, begin_s, (*blocks, *options))

@@ -278,7 +278,7 @@ def test_make_demo_leaves_the_question_to_memtui_which_goes_on_without(words, co
         pytest.skip("make is not installed")
     root = Path(__file__).parent.parent
     environment = {name: value for name, value in os.environ.items() if name not in ("SUDO", "MAKEFLAGS")}
-    make = ["make", "--no-print-directory", "-n", "demo", *words]  # a make above this one would have it print those
+    make = ["make", "--no-print-directory", "VENV=.venv", "-n", "demo", *words]  # not as a make above this one has it
     done = subprocess.run(make, cwd=root, env=environment, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == command
 
