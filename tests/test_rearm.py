@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +27,8 @@ from memtui.probes.pages.rearm import (
     lanes_of,
     runs_of,
 )
-from memtui.probes.pages.split_walk import SplitWalker
-from memtui.probes.pages.walk import Walker
+from memtui.probes.pages.split_walk import SplitWalker, _either
+from memtui.probes.pages.walk import Walker, disjoint
 from memtui.samples import Capability
 from tests.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable, within
 
@@ -66,6 +67,28 @@ def test_parts_of_runs_lie_in_one_mapping_each(runs, mappings):
     starts, ends = intersect(extents(runs), extents(mappings))
     naive = [(max(a, c), min(b, d)) for a, b in runs for c, d in mappings if max(a, c) < min(b, d)]
     assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == naive
+
+
+MAPPINGS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)).map(lambda m: (m[0], m[0] + m[1])), max_size=8)
+
+
+@given(st.lists(MAPPINGS, min_size=1, max_size=3))
+def test_mappings_that_changed_while_they_were_told_do_not_overlap(walks):
+    """As of a process that runs: by each walk in some order of begins, and each in its own way."""
+    told = [extents(sorted(walk)) for walk in walks]
+    for starts, ends in (*(disjoint(*one) for one in told), _either([disjoint(*one) for one in told])):
+        assert (starts < ends).all()
+        assert (starts[1:] >= ends[:-1]).all()
+        parts = intersect(extents([(0, 100)]), (starts, ends))
+        assert (parts[0] < parts[1]).all()
+    alone = sorted(set(walks[0]))
+    if all(end <= start for (_, end), (start, _) in pairwise(alone)):
+        assert list(zip(*map(np.ndarray.tolist, _either([extents(alone)] * 3)), strict=True)) == alone
+
+
+def test_a_range_that_ends_before_it_begins_is_refused():
+    with pytest.raises(ValueError, match="before it begins"):
+        madvise_cold_ranges(-1, *extents([(0, 4096), (8192, 4096)]))
 
 
 @given(rising(200), st.sampled_from([12, 13, 15]))

@@ -15,7 +15,7 @@ import numpy as np
 from memtui.pageset import BLOCK_SHIFT, PageSet
 from memtui.probes.pages.bpf import Skeleton
 from memtui.probes.pages.hands import Asked, Hands
-from memtui.probes.pages.walk import TOP, Extents, Users, Walk, Walker
+from memtui.probes.pages.walk import TOP, Extents, Users, Walk, Walker, disjoint
 
 _PART_TABLES = 1024  # 2 GiB: waking an idle CPU takes longer than it saves for less (measured)
 
@@ -200,5 +200,9 @@ def _union(parts: list[PageSet]) -> PageSet:
 
 def _either(extents: list[Extents]) -> Extents:
     """A mapping that reaches from one part into the next is told by both walks."""
-    starts, ends = (np.unique(np.concatenate([extent[side] for extent in extents])) for side in (0, 1))
-    return starts, ends
+    starts, ends = (np.concatenate([extent[side] for extent in extents]) for side in (0, 1))
+    first_starts, last_ends = np.unique(starts), np.unique(ends)
+    if len(first_starts) == len(last_ends) and (first_starts < last_ends).all():
+        return disjoint(first_starts, last_ends)
+    order = np.argsort(starts, kind="stable")  # somebody who runs has changed them meanwhile
+    return disjoint(starts[order], ends[order])

@@ -99,7 +99,8 @@ class Walk:
         resident: pages present in the page tables, when asked for.
         address_space: identity that changes with every exec.
         vmas: mappings visited.
-        mappings: u8[n, 4], rising; start, end, flags and name of all mappings (``mapping_table``); None: too many.
+        mappings: u8[n, 4], rising; start, end, flags and name of all mappings (``mapping_table``); None: too many, or
+            they changed meanwhile.
         changed: blocks left out because their page table was exchanged while it was read.
         anonymous: start and end addresses of the mappings of private anonymous memory, rising: u8[n] each.
         hugetlb: those of mappings whose accessed bits nobody can clear; their pages are never in ``pages``.
@@ -504,18 +505,34 @@ class Walker:
         anonymous = self._anonymous[: self._get("anonymous")].copy()
         hugetlb = self._hugetlb[: self._get("hugetlb")].copy()
         vmas, told = self._get("vmas"), self._get("mappings")
+        mappings = self._mappings[:told].copy()
+        all_told = told == vmas and (mappings[1:, 0] >= mappings[:-1, 1]).all()
         return Walk(
             pages,
             resident,
             identity,
             vmas=vmas,
-            mappings=self._mappings[:told].copy() if told == vmas else None,
+            mappings=mappings if all_told else None,
             changed=self._get("changed"),
             errors=self._get("errors"),
-            anonymous=(anonymous[:, 0], anonymous[:, 1]),
-            hugetlb=(hugetlb[:, 0], hugetlb[:, 1]),
+            anonymous=disjoint(anonymous[:, 0], anonymous[:, 1]),
+            hugetlb=disjoint(hugetlb[:, 0], hugetlb[:, 1]),
             tables=tables,
         )
+
+
+def disjoint(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> Extents:
+    """Return extents, told by rising addresses, so that each begins where the one before has ended.
+
+    The kernel lets go of the lock between two mappings when others wait for it. If they run, and change mappings, the
+    next one may begin anywhere.
+    """
+    if (starts[1:] >= ends[:-1]).all():
+        return starts, ends
+    before = np.concatenate((np.zeros(1, np.uint64), np.maximum.accumulate(ends)[:-1]))
+    starts = np.maximum(starts, before)
+    there = starts < ends
+    return starts[there], ends[there]
 
 
 def physical_masks() -> list[int]:
