@@ -44,6 +44,9 @@ def test_weights_are_repetitions(pairs, q):
     assert mean(values, weights) == pytest.approx(plain.fmean(repeated))
     expected = next(v for v in repeated if sum(w <= v for w in repeated) >= q * len(repeated))
     assert quantile(values, q, weights) == expected
+    found = summary(values, weights)
+    assert (found.mean, found.median) == (mean(values, weights), quantile(values, 0.5, weights))
+    assert found.p95 == quantile(values, 0.95, weights)
 
 
 def test_a_value_in_a_long_window_weighs_more_only_when_asked():

@@ -22,7 +22,11 @@ TERMS = {
     "kind=opt*": lambda row: row[2] == "optimiser state",
     "phase=forward": lambda row: row[3] == "forward",
     ">1MiB": lambda row: row[4] > 1 << 20,
+    ">64": lambda row: row[4] > 64,
     "<64": lambda row: row[4] < 64,
+    "op=ATEN::Linear/*": lambda row: row[0].startswith("aten::linear/"),
+    "layer=Blocks.0.*": lambda row: row[1] == "blocks.0.mlp",
+    "layer=0.mlp": lambda row: False,
 }
 
 
