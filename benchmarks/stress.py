@@ -265,6 +265,7 @@ def _lines(log: int) -> Iterator[str]:
 
 def main() -> int:
     """0: nothing was wrong."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was set for all of the machine is put back
     try:
         found = stress(float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS)
     except UserError as error:

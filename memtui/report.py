@@ -16,6 +16,7 @@ from memtui.analysis.given_back import NOTABLE_GIVEN_BACK, given_back_bytes
 from memtui.analysis.lean import intervals_s
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, resident, touched_fraction
 from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.statistics import summary
 from memtui.analysis.target_loss import budget_cost, lost_fraction
 from memtui.analysis.tensor_pages import tensor_name
 from memtui.budget import allowed, seconds
@@ -34,6 +35,7 @@ SECOND_NS = 1e9
 MOST_PROCESSES = 20  # in a report for people
 MOST_GROUPS = 4  # likewise, of windows by their length
 MOST_TENSORS = 4  # likewise, and of layers
+LONG_GAP = 0.05  # of what was seen: an end that is in no window, and is told
 MARKS = ("mark", "interval", "exec", "stopped")  # what happened, and is nothing wrong
 
 
@@ -77,10 +79,11 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "duration_s": (end_ns - begin_ns) / SECOND_NS,
         "samples": len(samples),
         "wss_bytes": _summary(samples.wss_bytes[alike], _wss_reason(reader)) | _approximate(reader),
+        "wss_largest": _largest_window(samples.wss_bytes, lengths),
         "shared_bytes": _shared(reader, alike),
-        "rss_bytes": _summary(samples.rss_bytes, "no sample was taken")
+        "rss_bytes": _summary(samples.rss_bytes, "no sample was taken", lengths)
         | {"meaning": MEANING[RSS if held.name == RSS else SUM_OF_RSS]},
-        "pss_bytes": _pss(held, rows),
+        "pss_bytes": _pss(held, rows, lengths),
         "touched_fraction": _touched_fraction(np.where(alike, samples.wss_bytes, np.nan), held),
         "given_back_bytes": _given_back(rows, of_alike),
         "reuse": _reuse(reader),
@@ -100,6 +103,7 @@ def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
         "by_category": by_category(reader),
         "gaps": {
             "processes": int(samples.gaps.sum()),
+            "end_s": max(reader.end.t_ns - end_ns, 0) / SECOND_NS if reader.end and len(samples) else 0.0,
             # A window that the recorder was too slow to take leaves its number missing.
             "samples": int(samples.sample[-1]) + 1 - len(samples) if len(samples) else 0,
             "events": [{"t_s": (e.t_ns - begin_ns) / SECOND_NS, "text": e.text} for e in events if e.kind == "gap"],
@@ -198,13 +202,13 @@ def _shared(reader: SessionReader, alike: np.ndarray) -> dict[str, Any]:
     return _summary(values, "") | {"status": Status.APPROXIMATE, "reason": f"not known in {lost} windows"}
 
 
-def _pss(held: Resident, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _pss(held: Resident, rows: list[dict[str, Any]], lengths_s: np.ndarray) -> dict[str, Any]:
     """Resident memory in which what processes share counts once."""
     if held.name == RSS:
         why = "it is read of several processes; of one alone RSS says it"
     else:
         why = next((row["pss_reason"] for row in rows if row["pss_reason"]), "not recorded")
-    found = _summary(held.bytes if held.name == PSS else held.bytes * np.nan, why)
+    found = _summary(held.bytes if held.name == PSS else held.bytes * np.nan, why, lengths_s)
     lost = int(np.isnan(held.bytes).sum())
     if found["mean"] is not None and lost:
         found |= {"status": Status.APPROXIMATE, "reason": f"not known in {lost} windows: {why}"}
@@ -235,14 +239,23 @@ def _median(values: np.ndarray) -> float | None:
     return float(np.median(known)) if len(known) else None
 
 
-def _summary(values: np.ndarray, reason: str) -> dict[str, Any]:
-    known = values[~np.isnan(values)]
-    if not len(known):
+def _largest_window(wss_bytes: np.ndarray, lengths_s: np.ndarray) -> dict[str, Any]:
+    """The window of whatever length that touched the most."""
+    if np.isnan(wss_bytes).all():
+        return {"bytes": None, "window_s": None}
+    at = int(np.nanargmax(wss_bytes))
+    return {"bytes": int(wss_bytes[at]), "window_s": float(lengths_s[at])}
+
+
+def _summary(values: np.ndarray, reason: str, weights: np.ndarray | None = None) -> dict[str, Any]:
+    """Mean, median and maximum of what is known; ``weights``: how long each value stood for."""
+    found = summary(values, weights)
+    if found.mean is None or found.max is None:
         return {"mean": None, "median": None, "max": None, "status": Status.UNSUPPORTED, "reason": reason}
     return {
-        "mean": float(known.mean()),
-        "median": float(np.median(known)),
-        "max": int(known.max()),
+        "mean": found.mean,
+        "median": found.median,
+        "max": int(found.max),
         "status": Status.OK,
         "reason": "",
     }
@@ -251,16 +264,21 @@ def _summary(values: np.ndarray, reason: str) -> dict[str, Any]:
 def _processes(reader: SessionReader, rows: list[dict[str, Any]], of: set[int]) -> list[dict[str, Any]]:
     """Mean sizes of every process that was there for a window; of one without a working set, None.
 
-    What is touched is the mean over the samples ``of``, whose windows are alike.
+    All of them are means over the samples ``of``, whose windows are alike, if the process was there in one of these.
 
     GPU memory is what it held at the end of each window, all GPUs together; None with a reason.
     """
     held = _gpu_memory(reader, rows)
     sums: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    there = {row["process"] for row in rows if row["sample"] in of}
     for row in rows:
+        if row["sample"] in of:
+            names: tuple[str, ...] = ("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes")
+        else:
+            names = () if row["process"] in there else ("rss_bytes", "pss_bytes")
         of_process = sums[row["process"]]
-        for name in ("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes"):
-            if row[name] is not None and (row["sample"] in of or name in ("rss_bytes", "pss_bytes")):
+        for name in names:
+            if row[name] is not None:
                 of_process[name].append(row[name])
 
     def mean(key: int, name: str) -> float | None:
@@ -433,6 +451,8 @@ def format_report(report: dict[str, Any]) -> str:
     if report["imported"] is None:  # else they were told with it
         lines += [f"{mark['kind']:<12} at {mark['t_s']:.1f} s: {mark['text']}" for mark in report["marks"]]
     lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
+    if report["gaps"]["end_s"] > LONG_GAP * max(report["duration_s"], 1):
+        lines.append(f"gap          the last {duration(report['gaps']['end_s'])} are in no window, as it had not ended")
     if report["gaps"]["processes"]:
         lines.append(f"gap          {report['gaps']['processes']} processes began or ended inside a window")
     lines += [f"warning      {text}" for text in report["warnings"]]
@@ -463,7 +483,7 @@ def _recorded_words(report: dict[str, Any]) -> list[str]:
         f"tracker      {tracker_label(report['tracker'])}, flush {report['flush']}, filter {report['filter']}, "
         f"asked {between(*map(duration, report['intervals_s']))}, {budgeted(report)}"
         f"true {duration(report['true_interval_s'])}",
-        f"working set  {_sizes(wss)}",
+        f"working set  {_sizes(wss)}{_largest_words(report)}",
         *(f"windows      {words}" for words in windows_words(report)),
         *_shared_words(report),
         *_resident_words(report),
@@ -549,7 +569,7 @@ def windows_words(report: dict[str, Any]) -> list[str]:
     if len(report["windows"]) < 2:
         return []
     told = [
-        f"{group['windows']} of {between(*map(duration, group['interval_s']))} ({percent(group['time_fraction'])} of "
+        f"{group['windows']} of {duration(group['true_interval_s'])} ({percent(group['time_fraction'])} of "
         f"the time, median {size(group['wss_median_bytes'])})"
         for group in report["windows"]
     ]
@@ -570,13 +590,21 @@ def _shared_words(report: dict[str, Any]) -> list[str]:
 
 def _given_back_words(report: dict[str, Any]) -> list[str]:
     """Where it may be a notable part of what is touched."""
-    found, wss = report["given_back_bytes"], report["wss_bytes"]["median"]
-    if found["median"] is None or wss is None or found["median"] < NOTABLE_GIVEN_BACK * wss:
+    found, wss = report["given_back_bytes"], report["wss_bytes"]["mean"]
+    if found["mean"] is None or wss is None or found["mean"] < NOTABLE_GIVEN_BACK * wss:
         return []
     return [
-        f"given back   up to {size(found['median'])} in a window (median), {size(found['per_s'])}/s: pages that were "
-        "touched and given back in one window are not in its working set"
+        f"given back   up to {size(found['mean'])} in a window (mean; {size(found['max'])} in one), "
+        f"{size(found['per_s'])}/s: pages that were touched and given back in one window are not in its working set"
     ]
+
+
+def _largest_words(report: dict[str, Any]) -> str:
+    """Where a window of another length touched more than all those that the figures are of."""
+    most, largest = report["wss_bytes"]["max"], report["wss_largest"]
+    if most is None or largest["bytes"] <= most:
+        return ""
+    return f"; {size(largest['bytes'])} in one of {duration(largest['window_s'])}"
 
 
 def _resident_words(report: dict[str, Any]) -> list[str]:

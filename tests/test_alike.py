@@ -12,7 +12,7 @@ from memtui.frames import Decoder
 from memtui.orders import STOP, interval_word
 from memtui.present import Presenter
 from memtui.report import build_report, format_report, report_of
-from memtui.samples import Window
+from memtui.samples import End, Window
 from memtui.session.reader import SessionReader
 from tests.live import TRACKER, pattern
 from tests.sessions import MS, messages, write_session
@@ -73,7 +73,31 @@ def test_a_report_is_about_the_windows_of_one_length_and_tells_of_the_others(bud
     text = format_report(report)
     assert "figures of the working set are over the 10 of 2.0 s (90.9 % of the time, median 90.0 MiB)" in text
     assert "windows of other lengths: 10 of 200 ms (9.1 % of the time, median 10.0 MiB)" in text
+    assert "MiB in one of" not in text
+    reader.samples.wss_bytes[3] = 100.0 * MIB  # in a short one
+    text = format_report(report_of(reader, "s"))
+    assert "max 90.0 MiB; 100 MiB in one of 200 ms" in text
     reader.close()
+
+
+def test_resident_memory_weighs_as_long_as_it_was_there(tmp_path):
+    path = write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS))
+    reader = SessionReader(path)
+    reader.samples.rss_bytes[:] = np.repeat([10.0 * MIB, 100.0 * MIB], 10)
+    lengths = reader.samples.end_ns - reader.samples.start_ns
+    found = report_of(reader, "s")["rss_bytes"]
+    assert found["mean"] == pytest.approx(np.average(reader.samples.rss_bytes, weights=lengths))
+    assert (found["median"], found["max"]) == (100 * MIB, 100 * MIB)
+    reader.close()
+
+
+def test_an_end_that_is_in_no_window_is_told(tmp_path):
+    stream = list(changed(20, 200 * MS, 2000 * MS))
+    last_ns = max(m.end_ns for m in stream if isinstance(m, Window))
+    late = [replace(m, t_ns=last_ns + 6 * 10**9) if isinstance(m, End) else m for m in stream]
+    assert "are in no window" not in format_report(build_report(write_session(tmp_path / "a.memtui", stream)))
+    text = format_report(build_report(write_session(tmp_path / "b.memtui", late)))
+    assert "gap          the last 6.0 s are in no window" in text
 
 
 def test_the_screen_says_the_true_interval_and_the_median_of_windows_like_the_one_it_shows(tmp_path):

@@ -108,7 +108,7 @@ def test_the_report_says_it_where_it_matters(tmp_path):
     found = busy["given_back_bytes"]
     assert found["median"] == found["max"] == 2 * MIB
     assert found["per_s"] == 10 * MIB
-    assert "given back   up to 2.00 MiB in a window (median), 10.0 MiB/s" in format_report(busy)
+    assert "given back   up to 2.00 MiB in a window (mean; 2.00 MiB in one), 10.0 MiB/s" in format_report(busy)
 
     short = build_report(write_session(tmp_path / "short.memtui", messages(1)))["given_back_bytes"]
     assert (short["median"], short["per_s"]) == (None, None)

@@ -327,7 +327,7 @@ class PageTableTracker:
         if doubtful_bytes <= _EXACT_SHARE * pages.size_bytes:
             return ""
         who = ", ".join(self._others) or "another observer"
-        return f"{who} took accessed bits: up to {size(doubtful_bytes)} more may have been touched"
+        return f"{who} took accessed bits: about {size(doubtful_bytes)} more may have been touched"
 
     def _table(self, held: _Held, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
         """The table of mappings. Reading it is a tenth of the pause, so it is put together, after it, where it can be.
