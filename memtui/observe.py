@@ -7,6 +7,7 @@ import os
 import select
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,11 @@ START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child tha
 STOP_SECONDS = 5.0
 KEEPER_SECONDS = 1.0  # for the last words of a program on their way to the log
 ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
+# Whoever kills it, by SIGKILL, leaves no word.
+SAMPLER_KILLED = (
+    "the sampler was killed: by somebody, for want of memory, or by its own watchdog, because it was stopped or frozen "
+    "(SIGSTOP, a cgroup) while it held the target; the target runs on, and what was recorded can be read"
+)
 
 
 class AlreadyRunning(UserError):
@@ -272,11 +278,17 @@ class Observation:
 
     def finish(self) -> None:
         """After the end: raise UserError with what went wrong, if anything did."""
-        if self._recorder.wait():
-            raise UserError(self._words(self._recorder_says) or "the recorder was killed", FAILURE)
+        cut_short = self._recorder.wait()
+        if cut_short and (words := self._words(self._recorder_says)):
+            raise UserError(words, FAILURE)
+        if cut_short < 0:
+            raise UserError("the recorder was killed", FAILURE)
         self._end(self._sampler)
-        if self._sampler.returncode:
-            raise UserError(self._words(self._sampler_says) or "the sampler was killed", FAILURE)
+        code = self._sampler.returncode
+        if cut_short or code:
+            killed = code in (None, -signal.SIGKILL, 128 + signal.SIGKILL)  # None: a sudo that was stopped, too
+            died = SAMPLER_KILLED if killed else "the sampler ended before its last words"
+            raise UserError(self._words(self._sampler_says) or died, FAILURE)
 
     @property
     def exit_status(self) -> int:

@@ -64,6 +64,10 @@ SYSCALL_FILTER = (
     "process {pid} runs under a seccomp filter (containers do): after a pause the kernel goes on with a sleep or wait "
     "by restart_syscall, and a filter that forbids this call fails it or kills; --no-pause does without"
 )
+UNWATCHED = (
+    "a sampler that is stopped (SIGSTOP) while it holds the target is not killed here, and the target stays held until "
+    "then: no timer ({why}); --no-pause does without holding"
+)
 RESIDENT_EVERY_NS = 1_000_000_000
 TREE_EVERY_NS = 250_000_000  # at least; otherwise at every window, as long as looking costs 2 % of a CPU
 TREE_REST = 49  # looking at the tree is followed by so many times its duration without
@@ -124,6 +128,8 @@ class Sampler:
         self._outbox.put(self._hello())
         began_ns = time.monotonic_ns()
         until_ns = began_ns + self._options.duration_ns if self._options.duration_ns else None
+        if self._reader.unwatched:
+            self._event("warning", UNWATCHED.format(why=self._reader.unwatched))
         try:
             self._look_around()
             self._look_at_tree()

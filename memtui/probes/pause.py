@@ -2,7 +2,7 @@
 
 Every thread is seized and interrupted with ptrace and let go again. Unlike SIGSTOP, the parent hears nothing (a shell
 with job control would report a stopped job and take the terminal), and when this program dies at any moment, the
-kernel lets the target go.
+kernel lets the target go. One that is stopped or frozen at such a moment is killed for that (``watchdog.py``).
 
 The kernel binds tracing to the *thread* that seized, not to its process. So a thread of its own does it for each
 process, and that is the way out when a target does not stop in time: threads that stand still are let go at once, and
@@ -17,11 +17,12 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from memtui.probes.asked_thread import AskedThread
 from memtui.probes.seize import BUSY, EXEC, NotPaused, Pause, PauseError, PauseRefused, Seizure
+from memtui.probes.watchdog import Watchdog
 
 __all__ = ["DEADLINE_S", "NotPaused", "Pause", "PauseError", "PauseRefused", "Pauser"]
 
@@ -57,9 +58,12 @@ class _Job:
 class Pauser:
     """Pauses processes, each with a deadline of its own."""
 
-    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
-        """Give up a pause when not every thread stands still this long after it was asked for."""
-        self._deadline_s = deadline_s
+    def __init__(self, deadline_s: float = DEADLINE_S, watchdog: Watchdog | None = None) -> None:
+        """Give up a pause when not every thread stands still this long after it was asked for.
+
+        ``watchdog``: kills this process when it is stopped or frozen while it holds somebody.
+        """
+        self._deadline_s, self._watchdog = deadline_s, watchdog
         self._idle: list[AskedThread] = []
         self._stuck: dict[int, AskedThread] = {}  # threads that were given up and have not ended, by the process
 
@@ -87,21 +91,22 @@ class Pauser:
         """
         jobs: dict[int, _Job] = {}
         found: dict[int, Pause | Exception] = {}
-        try:
-            for pid, pidfd in targets.items():
-                if self._is_stuck(pid):
-                    found[pid] = NotPaused(EXEC)
-                    continue
-                thread = self._idle.pop() if self._idle else _tracing_thread()
-                seizure = Seizure(pid, pidfd, self._deadline_s)
-                jobs[pid] = _Job(seizure, thread, thread.ask(seizure.stop))
-            until = time.monotonic() + self._deadline_s + _SLACK_S
-            for pid, job in jobs.items():
-                found[pid] = self._outcome(job, until)
-            yield found
-        finally:
-            # Whatever happened, also a ^C in this thread: no target must stay held.
-            self._let_go([job for job in jobs.values() if not job.given_up])
+        with self._watchdog.watching() if self._watchdog else nullcontext():
+            try:
+                for pid, pidfd in targets.items():
+                    if self._is_stuck(pid):
+                        found[pid] = NotPaused(EXEC)
+                        continue
+                    thread = self._idle.pop() if self._idle else _tracing_thread()
+                    seizure = Seizure(pid, pidfd, self._deadline_s)
+                    jobs[pid] = _Job(seizure, thread, thread.ask(seizure.stop))
+                until = time.monotonic() + self._deadline_s + _SLACK_S
+                for pid, job in jobs.items():
+                    found[pid] = self._outcome(job, until)
+                yield found
+            finally:
+                # Whatever happened, also a ^C in this thread: no target must stay held.
+                self._let_go([job for job in jobs.values() if not job.given_up])
 
     def _outcome(self, job: _Job, until: float) -> Pause | Exception:
         try:
@@ -155,6 +160,8 @@ class Pauser:
             thread = self._idle.pop()
             thread.end()
             thread.join(self._deadline_s)
+        if self._watchdog:
+            self._watchdog.close()
 
     def __enter__(self) -> Pauser:
         return self

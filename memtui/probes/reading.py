@@ -13,6 +13,7 @@ from memtui.probes.pages.sharing import TouchedFrames, in_common
 from memtui.probes.pause import NotPaused, Pause, PauseError, Pauser, PauseRefused
 from memtui.probes.process import read_stat
 from memtui.probes.vmas import read_maps
+from memtui.probes.watchdog import Watchdog
 from memtui.samples import Vma
 
 FIRST_THREAD_ENDED = (
@@ -79,7 +80,14 @@ class PageReader:
         """
         self._tracker, self._together, self._while_held = tracker, together, while_held
         self._pause = pause and tracker.pauses
-        self._pauser = Pauser()
+        self.unwatched = ""  # why the kernel would not kill this process if it were stopped while it holds somebody
+        watchdog: Watchdog | None = None
+        if self._pause:
+            try:
+                watchdog = Watchdog()
+            except OSError as error:
+                self.unwatched = str(error)
+        self._pauser = Pauser(watchdog=watchdog)
         self._guard = Guard()
 
     @property
