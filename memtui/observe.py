@@ -50,6 +50,7 @@ from memtui.tracing.inject import asked_for
 
 START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child that ends is noticed at once
 STOP_SECONDS = 5.0
+STREAM_END_SECONDS = 1.0  # from the end of a sampler to that of the recorder
 KEEPER_SECONDS = 1.0  # for the last words of a program on their way to the log
 ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
 # Whoever kills it, by SIGKILL, leaves no word.
@@ -136,6 +137,10 @@ class Observation:
         self._traced: Listener | None = None  # where the recorder hears of allocations
         started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
         self._sampler, self.notice = started.process, started.notice
+        self._sampler_fd = -1  # of a sampler under sudo, which is no child of this
+        if started.pid != started.process.pid:
+            with suppress(OSError):
+                self._sampler_fd = os.pidfd_open(started.pid)
         self.owner_notice = root_notice()
         try:
             become(user)  # from here on nothing of this process is root
@@ -195,6 +200,19 @@ class Observation:
         """False once the recorder has written the end."""
         return self._recorder.poll() is None
 
+    def look(self) -> None:
+        """Let the recording end when its sampler was killed under a sudo that is stopped.
+
+        A sudo stops itself when its command is stopped, and the stream stays open as long as it has it.
+        """
+        if self._sampler_fd >= 0 and select.select([self._sampler_fd], [], [], 0)[0]:
+            with suppress(OSError):
+                os.kill(self._sampler.pid, signal.SIGCONT)  # granted within a session, whoever it belongs to
+            try:
+                self._recorder.wait(STREAM_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._recorder.terminate()
+
     @property
     def progress_fd(self) -> int:
         """Readable when ``read_progress`` has something to read."""
@@ -216,6 +234,9 @@ class Observation:
         self._end(self._recorder)
         if self._traced is not None:
             self._traced.close()
+        if self._sampler_fd >= 0:
+            os.close(self._sampler_fd)
+            self._sampler_fd = -1
         if self._entry is not None:
             self._entry.close()
             self._entry = None

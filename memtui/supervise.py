@@ -43,6 +43,7 @@ class Supervisor:
             self._control.serve(ready)
             if time.monotonic() >= due_s:
                 due_s = time.monotonic() + seconds
+                self._observation.look()
                 if look() is True:
                     return
 
