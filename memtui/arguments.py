@@ -523,7 +523,10 @@ def _observation_options() -> Parser:
         "ranges (no root), rss none; damon, never taken by auto, estimates ranges without holding the target",
     )
     group.add_argument(
-        "--pause", action=argparse.BooleanOptionalAction, default=True, help="hold the target while its pages are read"
+        "--pause",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="hold the target while its pages are read (default: but for what runs under a seccomp filter)",
     )
     group.add_argument(
         "--together",

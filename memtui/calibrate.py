@@ -56,6 +56,7 @@ class Plan:
     pairs: int
     seconds: float
     sudo: bool | None = None
+    hold_filtered: bool = False
 
 
 class Blocks:
@@ -105,7 +106,13 @@ def calibrate(plan: Plan, say: Callable[[str], object]) -> dict[str, Any]:
     try:
         with _signals_as_interrupts():
             observation = Observation(
-                plan.pid, plan.options, path, verb="calibrate", sudo=plan.sudo, max_bytes=MAX_BYTES
+                plan.pid,
+                plan.options,
+                path,
+                verb="calibrate",
+                sudo=plan.sudo,
+                max_bytes=MAX_BYTES,
+                hold_filtered=plan.hold_filtered,
             )
             say(observation.notice)
             counter = open_counter(plan.counter, plan.path, plan.pid)

@@ -114,7 +114,7 @@ def _options(args: argparse.Namespace) -> Options:
     return Options(
         interval_ns=round(args.interval * 1e9),
         tracker=args.tracker,
-        pause=args.pause,
+        pause=args.pause is not False,
         together=args.together,
         flush=args.flush,
         rearm=args.rearm,
@@ -139,6 +139,7 @@ def _observation(args: argparse.Namespace, what: int | Launch) -> Observation:
         sudo=args.sudo,
         max_bytes=args.max_size,
         stop_when=getattr(args, "stop_when", None),
+        hold_filtered=args.pause is True,
     )
 
 
@@ -298,7 +299,7 @@ def _calibrate(args: argparse.Namespace) -> int:
     if args.pid is None and args.rank is None:
         raise UserError("name a running process by PID, name or rank: memtui calibrate 4242")
     counter, path = args.counter
-    plan = Plan(_pid(args), _options(args), counter, path, args.blocks, args.seconds, args.sudo)
+    plan = Plan(_pid(args), _options(args), counter, path, args.blocks, args.seconds, args.sudo, args.pause is True)
     result = calibrate(plan, lambda line: _say(args, line))
     print(json.dumps(result, indent=2) if args.json else format_result(result))
     return 0

@@ -39,7 +39,7 @@ from memtui.privilege import (
     sessions_directory,
     state_directory,
 )
-from memtui.probes.process import command_of
+from memtui.probes.process import command_of, state_of
 from memtui.probes.stat import read_stat
 from memtui.program import Adopted, start_apart, start_here
 from memtui.running import Entry, Running, find_all, host_name
@@ -50,7 +50,6 @@ from memtui.tracing.inject import asked_for
 
 START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child that ends is noticed at once
 STOP_SECONDS = 5.0
-STREAM_END_SECONDS = 1.0  # from the end of a sampler to that of the recorder
 KEEPER_SECONDS = 1.0  # for the last words of a program on their way to the log
 ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
 # Whoever kills it, by SIGKILL, leaves no word.
@@ -109,6 +108,7 @@ class Observation:
         sudo: bool | None = None,
         max_bytes: int | None = None,
         stop_when: str | None = None,
+        hold_filtered: bool = False,
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
         if not was_root or user.uid == 0:
@@ -179,7 +179,7 @@ class Observation:
             command = shlex.join(what.command) if isinstance(what, Launch) else ""
             if was_root and user.uid:
                 forbid_new_privileges()  # not before: a training may need set-user-ID programs
-            self._tell(Order(pid, start_ticks, options, command).to_line())
+            self._tell(Order(pid, start_ticks, options, command, hold_filtered).to_line())
             try:
                 self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
             except UserError:
@@ -205,12 +205,12 @@ class Observation:
 
         A sudo stops itself when its command is stopped, and the stream stays open as long as it has it.
         """
-        if self._sampler_fd >= 0 and select.select([self._sampler_fd], [], [], 0)[0]:
-            with suppress(OSError):
-                os.kill(self._sampler.pid, signal.SIGCONT)  # granted within a session, whoever it belongs to
+        if self._sampler_fd < 0 or not select.select([self._sampler_fd], [], [], 0)[0]:
+            return
+        if state_of(self._sampler.pid) == "T":
             try:
-                self._recorder.wait(STREAM_END_SECONDS)
-            except subprocess.TimeoutExpired:
+                os.kill(self._sampler.pid, signal.SIGCONT)  # granted within a session, whoever it belongs to
+            except OSError:
                 self._recorder.terminate()
 
     @property

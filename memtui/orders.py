@@ -50,13 +50,14 @@ class Order:
     """Observe this process, this way.
 
     ``start_ticks`` guards against a pid that was reused meanwhile; ``command`` is what it will become, for one that
-    waits at the gate.
+    waits at the gate. ``hold_filtered``: pause also what a pause may do harm to (seccomp).
     """
 
     pid: int
     start_ticks: int
     options: Options
     command: str = ""
+    hold_filtered: bool = False
 
     def to_line(self) -> bytes:
         """One line of JSON."""

@@ -36,7 +36,7 @@ from memtui.probes.pages.choice import NoTracker, choose, page_views
 from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.pause import PauseError
 from memtui.probes.power import PowerProbe
-from memtui.probes.process import UsageProbe, has_syscall_filter, read_stat
+from memtui.probes.process import UsageProbe, read_stat
 from memtui.probes.pss import PssProbe
 from memtui.probes.reading import Outcome, PageReader, Reading, Subject, shared_pages
 from memtui.probes.tree import ProcessTree
@@ -62,11 +62,13 @@ from memtui.watched import Watched, why_lost
 
 SYSCALL_FILTER = (
     "process {pid} runs under a seccomp filter (containers do): after a pause the kernel goes on with a sleep or wait "
-    "by restart_syscall, and a filter that forbids this call fails it or kills; --no-pause does without"
+    "by restart_syscall, and a filter that forbids this call fails it or kills; "
 )
+NOT_HELD = "so it is not paused, and its numbers are approximate (--pause holds it all the same)"
+HELD_FILTERED = "it is paused all the same (--pause)"
 UNWATCHED = (
-    "a sampler that is stopped (SIGSTOP) while it holds the target is not killed here, and the target stays held until "
-    "then: no timer ({why}); --no-pause does without holding"
+    "this sampler is not killed if it is stopped (SIGSTOP) while it holds the target, which then stays held: the "
+    "kernel gave it no timer ({why}); --no-pause holds nobody"
 )
 RESIDENT_EVERY_NS = 1_000_000_000
 TREE_EVERY_NS = 250_000_000  # at least; otherwise at every window, as long as looking costs 2 % of a CPU
@@ -119,7 +121,11 @@ class Sampler:
         self._pace = Pace(order.options, self._wishes, set_cost_ns, clears=self._tracker.clears)
         self._tracker.pace(self._options.interval_ns)
         self._reader = PageReader(
-            self._tracker, pause=self._options.pause, together=self._options.together, while_held=outbox.pump
+            self._tracker,
+            pause=self._options.pause,
+            together=self._options.together,
+            hold_filtered=order.hold_filtered,
+            while_held=outbox.pump,
         )
 
     def run(self) -> None:
@@ -338,11 +344,15 @@ class Sampler:
         except (PauseError, TrackerError, OSError) as error:
             held_ns = error.held_ns if isinstance(error, PauseError) else 0
             self._event("gap", f"pid {pid}: not cleared before its first window, which says what is resident: {error}")
-        if self._reader.pauses and not self._filter_seen and has_syscall_filter(pid):
-            self._filter_seen = True
-            self._event("warning", SYSCALL_FILTER.format(pid=pid))
+        self._tell_filter()
         now_ns = time.monotonic_ns()
         self._watched[pid] = Watched(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, held_ns)
+
+    def _tell_filter(self) -> None:
+        if self._reader.filtered and not self._filter_seen:
+            self._filter_seen = True
+            told = HELD_FILTERED if self._order.hold_filtered else NOT_HELD
+            self._event("warning", SYSCALL_FILTER.format(pid=self._reader.filtered) + told)
 
     def _gpu_memory(self, holders: Holders | None) -> tuple[GpuMemory, ...]:
         """What each process held at that moment; nothing of one that was not there yet, whoever had its number."""
@@ -366,6 +376,7 @@ class Sampler:
             self._resident_due_ns = time.monotonic_ns() + RESIDENT_EVERY_NS
         round_ = tuple(self._watched.values())
         outcomes = self._reader.read([watched.subject for watched in round_], want_resident=want_resident)
+        self._tell_filter()
         self._outbox.pump()  # what did not fit into the pipe, or if nothing could be held
         if keep:
             self._pss.look([watched.process.pid for watched in round_])

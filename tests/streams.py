@@ -16,8 +16,9 @@ from memtui.samples import Message, Options, Process, ProcessWindow, Window
 INTERVAL_NS = 20_000_000
 
 
-def order_for(pid: int, **options: Any) -> Order:
-    return Order(pid, read_stat(pid).start_ticks, Options(**({"interval_ns": INTERVAL_NS} | options)))
+def order_for(pid: int, *, hold_filtered: bool = False, **options: Any) -> Order:
+    found = Options(**({"interval_ns": INTERVAL_NS} | options))
+    return Order(pid, read_stat(pid).start_ticks, found, hold_filtered=hold_filtered)
 
 
 @dataclass

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from memtui.probes.pause import Pauser
-from memtui.samples import Event
 from tests.blocking_calls import CALLS
 from tests.live import needs_root, needs_tracker, start, stop
 from tests.streams import sample
@@ -131,39 +130,6 @@ def test_a_debugger_keeps_its_hold(program, counter):
     wait_until(lambda: tracer(counter.pid) == "0")
     counter.assert_runs()
     assert "ok" in {w.status for w in sample(counter.pid, 1).of_pid(counter.pid)}, "afterwards it is observed again"
-
-
-SLEEPER = """
-import ctypes, struct, sys, time
-libc = ctypes.CDLL(None, use_errno=True)
-ALLOW, code = 0x7FFF0000, struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)  # BPF: return "allow"
-held = ctypes.create_string_buffer(code)
-program = struct.pack("HxxxxxxQ", 1, ctypes.addressof(held))
-assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
-if sys.argv[1] == "filtered":
-    assert libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0) == 0, ctypes.get_errno()  # PR_SET_SECCOMP, a filter
-print("ready", flush=True)
-memory, end = bytearray(1 << 20), time.monotonic() + 4
-while time.monotonic() < end:
-    memory[:: 4096] = b"1" * 256
-    time.sleep(0.01)
-print("whole", flush=True)
-"""
-
-
-@needs_tracker
-@pytest.mark.parametrize("kind", ["filtered", "plain"])
-def test_a_target_under_a_seccomp_filter_is_told_and_unharmed(kind):
-    command = [sys.executable, "-c", SLEEPER, kind]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as target:
-        assert target.stdout is not None
-        assert target.stdout.readline() == "ready\n"
-        stream = sample(target.pid, 1)
-        assert target.stdout.readline() == "whole\n"
-    assert target.returncode == 0
-    assert "ok" in {window.status for window in stream.of_pid(target.pid)}
-    told = [m.text for m in stream.messages if isinstance(m, Event) and "seccomp" in m.text]
-    assert len(told) == (kind == "filtered")
 
 
 @needs_tracker

@@ -83,7 +83,16 @@ def test_every_option_of_an_order_is_checked(field, value):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("pid", 0), ("pid", -1), ("pid", 1 << 23), ("pid", 7.0), ("pid", "7"), ("start_ticks", -1), ("command", 5)),
+        *(
+            ("hold_filtered", 1),
+            ("pid", 0),
+            ("pid", -1),
+            ("pid", 1 << 23),
+            ("pid", 7.0),
+            ("pid", "7"),
+            ("start_ticks", -1),
+            ("command", 5),
+        ),
         *(("options", None), ("options", []), ("command", "x" * 20_000), ("path", "/x")),
     ],
 )

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from memtui.observe import SAMPLER_KILLED
 from memtui.probes.watchdog import LONGEST_S
 from memtui.session.reader import SessionReader
-from tests.live import needs_root, needs_tracker, part, pattern, start, wait_for_samples
+from tests.live import gone, needs_root, needs_tracker, part, pattern, start, wait_for_samples
+from tests.terminals import Terminal
 from tests.test_frozen import freezer
 from tests.test_pause import Counter, state, tracer
 from tests.test_privilege import NO_PASSWORD
@@ -144,19 +144,27 @@ def test_the_user_is_told_in_one_line(tmp_path):
 
 
 @needs_tracker
-def test_the_user_is_told_where_sudo_stands_between():
-    """A sudo whose command is stopped stops itself."""
+@pytest.mark.parametrize("verb", ["record", "attach"])
+def test_the_user_is_told_where_sudo_stands_between(verb):
+    """A sudo whose command is stopped stops itself; behind a screen nobody may wake it."""
     with temporary_user(NO_PASSWORD) as user, pattern("loop", "--pages", 3000) as truth:
         path = user.home / "s.memtui"
-        words = ("record", truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
-        child = user.start(sys.executable, "-m", "memtui", *words)
-        wait_for_samples(path, 3).close()
-        sampler = part(child.pid, "memtui.sampler")
-        above = sampler.parent()
-        assert above is not None
-        stop_while_it_holds(sampler.pid, truth["pid"])
-        _, err = child.communicate(timeout=30)
-        assert child.returncode == 1
-        assert err.splitlines()[-1] == f"memtui record: {SAMPLER_KILLED}"
-        wait_until(lambda: not is_held(truth["pid"]), 1)
-        wait_until(lambda: not Path(f"/proc/{above.pid}").exists(), 5)
+        words = (verb, truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
+        screen = Terminal(*words, module="memtui", before=user.words())
+        try:
+            wait_for_samples(path, 3).close()
+            sampler = part(screen.process.pid, "memtui.sampler")
+            above = sampler.parent()
+            assert above is not None
+            assert above.name() == "sudo"
+            stop_while_it_holds(sampler.pid, truth["pid"])
+            wait_until(lambda: not is_held(truth["pid"]), 5)
+            if verb == "attach":
+                screen.read(30, until="ended")
+                screen.send("q")
+            assert screen.end(30) == 1
+            said = " ".join(screen.output.decode().replace("\r\n", " ").split())
+            assert f"memtui {verb}: {SAMPLER_KILLED}" in said
+            assert gone(above), "it is stopped still"
+        finally:
+            screen.close()

@@ -40,15 +40,6 @@ def state_of(tid: int) -> str:
         return ""
 
 
-def has_syscall_filter(pid: int, proc: Path = PROC) -> bool:
-    """Tell whether a seccomp filter judges the system calls of a process; False where that cannot be read."""
-    try:
-        status = (proc / str(pid) / "status").read_bytes()
-    except OSError:
-        return False
-    return b"\nSeccomp:\t2\n" in status
-
-
 def has_ended(tid: int) -> bool:
     """Whether a thread runs no more, be it waited for or not."""
     return state_of(tid) in ("", "Z", "X")

@@ -12,6 +12,7 @@ from memtui.probes.pages.base import PageTracker, PageWindow, TrackerError
 from memtui.probes.pages.sharing import TouchedFrames, in_common
 from memtui.probes.pause import NotPaused, Pause, PauseError, Pauser, PauseRefused
 from memtui.probes.process import read_stat
+from memtui.probes.syscall_filters import SyscallFilters
 from memtui.probes.vmas import read_maps
 from memtui.probes.watchdog import Watchdog
 from memtui.samples import Vma
@@ -20,6 +21,11 @@ FIRST_THREAD_ENDED = (
     "its first thread has ended while others run (pthread_exit in main): the kernel shows its memory under that thread"
 )
 NO_PAUSE = "--no-pause"
+FILTERED = "it runs under a seccomp filter; --pause holds it all the same"
+
+
+class Filtered(PauseRefused):
+    """A pause could end it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class PageReader:
         *,
         pause: bool,
         together: bool = False,
+        hold_filtered: bool = False,
         while_held: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin.
@@ -76,9 +83,12 @@ class PageReader:
             tracker: that reads.
             pause: hold them, if the tracker can make use of that.
             together: one pause over all processes, not one after the other.
+            hold_filtered: also those under a seccomp filter, to which a pause may do harm.
             while_held: is called in every pause, first of all.
         """
         self._tracker, self._together, self._while_held = tracker, together, while_held
+        self._hold_filtered, self._filters = hold_filtered, SyscallFilters()
+        self.filtered = 0  # the pid of a process under a seccomp filter, once one was met
         self._pause = pause and tracker.pauses
         self.unwatched = ""  # why the kernel would not kill this process if it were stopped while it holds somebody
         watchdog: Watchdog | None = None
@@ -101,13 +111,17 @@ class PageReader:
         if not self._pause:
             self._tracker.begin(subject.pid, subject.vmas)
             return 0
+        self._filters.forget(subject.pid)  # of another process that had this number
+        self._tracker.running.discard(subject.pid)
         try:
+            if self._filters.judge(subject.pid):
+                self.filtered = subject.pid
             self._check(subject)
             self._tracker.approach(subject.pid)
             with self._pauser.paused(subject.pid, subject.pidfd) as pause:
                 self._tracker.begin(subject.pid, subject.vmas)
-        except PauseRefused:
-            if not self._tracker.reads_running:
+        except PauseRefused as error:
+            if not self._may_run(error):
                 raise
             self._tracker.begin(subject.pid, subject.vmas)
             return 0
@@ -125,6 +139,8 @@ class PageReader:
         """Release what is held for a process that ended."""
         self._tracker.forget(pid)
         self._guard.forget(pid)
+        self._filters.forget(pid)
+        self._tracker.running.discard(pid)
 
     def close(self) -> None:
         self._tracker.close()
@@ -183,6 +199,14 @@ class PageReader:
             raise ProcessLookupError(f"process {subject.pid} ended")
         if stat.state == "Z":
             raise TrackerError(FIRST_THREAD_ENDED)
+        if not self._hold_filtered and self._filters.judge(subject.pid):
+            self.filtered = subject.pid
+            self._tracker.running.add(subject.pid)
+            raise Filtered(FILTERED)
+
+    def _may_run(self, error: Exception) -> bool:
+        """Whether one that is not held for this reason is read all the same."""
+        return isinstance(error, Filtered) or (isinstance(error, PauseRefused) and self._tracker.reads_running)
 
     def _look(self, subject: Subject, want_resident: bool) -> _Taken:
         # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
@@ -191,7 +215,7 @@ class PageReader:
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
         """It could not be held, or not be read while it was."""
-        if isinstance(error, PauseRefused) and self._tracker.reads_running:
+        if self._may_run(error):
             return self._read_running(subject, want_resident, str(error))
         held_ns = error.held_ns if isinstance(error, PauseError) else pause.paused_ns or 0 if pause else 0
         return Lost(error, held_ns)

@@ -1,9 +1,9 @@
 """A watchdog timer of the kernel: it kills this process when it holds a target and shows no sign of life.
 
 A process that is stopped (SIGSTOP) or frozen (a cgroup of version 2) cannot let anybody go, and a second process may be
-frozen together with it. The kernel's timer is neither: it sends SIGKILL, which takes effect all the same, and with the
-death of its tracer a target goes on. Signs of life come from a thread that sleeps unless a hold is long: what takes long
-in the kernel (clearing the marks of very much memory) is no reason to be killed.
+frozen together with it. The kernel's timer is neither: it sends SIGKILL, which takes effect all the same, and when its
+tracer dies a target goes on. Signs of life come from a thread that sleeps unless a hold is long: the kernel may take
+long to clear the marks of very much memory, and nothing is to be killed for that.
 
 The freezer of cgroup version 1 lets SIGKILL wait until it thaws, whoever sends it: there a target stays held.
 """

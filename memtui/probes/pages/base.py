@@ -58,6 +58,7 @@ class PageTracker(Protocol):
     pages: Capability  # not ok: it knows no single pages, and why
     pauses: bool  # reading needs the target to stand still, where it may be paused
     clears: bool  # it clears accessed bits, which the target's processors have to set again
+    running: set[int]  # of processes that are held otherwise, those that run on while they are read
     reads_running: bool  # it reads a process all the same that may not be paused (yama, a debugger), and says so
 
     def notice(self) -> str:

@@ -69,6 +69,7 @@ class DamonTracker:
         """
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice
+        self.running: set[int] = set()
         self._held: dict[int, _Held] = {}
         self._found: Any = None
         self._serial = 0

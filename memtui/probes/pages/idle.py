@@ -121,6 +121,7 @@ class IdleTracker:
             TrackerError: this tracker has no such flush, or it does not flush here.
             OSError: the kernel has no idle page tracking, or this is not root.
         """
+        self.running: set[int] = set()
         self._held: dict[int, _Held] = {}
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice

@@ -96,6 +96,7 @@ class PageTableTracker:
         Raises:
             OSError, TrackerError: it does not work here; ``prove`` says why in plain words.
         """
+        self.running: set[int] = set()
         self._held: dict[int, _Held] = {}
         self._others: tuple[str, ...] = ()
         self._several = False  # processes are read in turn
@@ -105,7 +106,7 @@ class PageTableTracker:
         try:
             proofs = prove_flushes(self._walker) if flush == "auto" else ()
             self._flusher = Flusher(self._walker, flush, proofs)
-            self._rearmer = Rearmer(self._split, self._flusher, rearm, paused=paused)
+            self._rearmer = Rearmer(self._split, self._flusher, rearm, paused=paused, running=self.running)
         except BaseException:
             self._split.close()
             raise
@@ -216,6 +217,9 @@ class PageTableTracker:
         if held is None or not held.begun:
             self.begin(pid, vmas)
             return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
+        stands = self._paused and pid not in self.running
+        if not stands:
+            held.cuts = ()
         begin, unknown = time.monotonic_ns(), held.unknown
         sampled: PageSet | None = None
         with self._split.counted(pid) as users:
@@ -230,7 +234,7 @@ class PageTableTracker:
         held.recent.note(pages, walk)
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
-        doubts = "; ".join(filter(None, (changed, taken, _who_ran(users) if self._paused else "")))
+        doubts = "; ".join(filter(None, (changed, taken, _who_ran(users) if stands else "")))
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # of what was touched
 
         hugetlb = walk.hugetlb[0].tolist()
@@ -344,7 +348,8 @@ class PageTableTracker:
     def _note_resident(self, held: _Held, walk: Walk) -> None:
         if walk.resident is not None:
             held.resident_pages = walk.resident.page_count
-            held.cuts = self._split.cuts(walk.resident) if self._paused else ()
+            stands = self._paused and held.handle.pid not in self.running
+            held.cuts = self._split.cuts(walk.resident) if stands else ()
 
     def forget(self, pid: int) -> None:
         """Release what is held for a process that ended."""

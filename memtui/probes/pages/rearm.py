@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import glob
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +76,15 @@ class Rearmed:
 class Rearmer:
     """Flushes and clears, one process at a time."""
 
-    def __init__(self, readers: SplitWalker, flusher: Flusher, asked: str = "auto", *, paused: bool = True) -> None:
+    def __init__(
+        self,
+        readers: SplitWalker,
+        flusher: Flusher,
+        asked: str = "auto",
+        *,
+        paused: bool = True,
+        running: Container[int] = (),
+    ) -> None:
         """Choose.
 
         Args:
@@ -83,6 +92,7 @@ class Rearmer:
             flusher: for flushing where clearing does not do it on the way.
             asked: ``auto``, ``working-set`` or ``full``.
             paused: the target stands still meanwhile; only then can marks that stayed be told from new ones.
+            running: processes that do not, all the same.
 
         Raises:
             TrackerError: that way does not work on this processor.
@@ -92,7 +102,7 @@ class Rearmer:
         if asked == WORKING_SET and ARM64:
             raise TrackerError(f"rearm {WORKING_SET} does not work here: {NOT_ON_ARM64}; auto and {FULL} would")
         self._readers, self._walker, self._hands = readers, readers.first, readers.hands
-        self._flusher, self._asked, self._paused = flusher, asked, paused
+        self._flusher, self._asked, self._paused, self._running = flusher, asked, paused, running
         # Who chose another flush than cold may want the order of reclaim left alone.
         self._allowed = asked == WORKING_SET or (asked == "auto" and flusher.choice == COLD)
         self._rest: dict[int, int] = {}  # windows left in which a process is cleared in full
@@ -142,9 +152,12 @@ class Rearmer:
 
         By another thread, and only while the target stands still.
         """
-        if not (self._paused and self._allowed and self._hands.count > 1):
+        if not (self._stands(pid) and self._allowed and self._hands.count > 1):
             return False
         return pid in self._with_files and pid not in self._rest
+
+    def _stands(self, pid: int) -> bool:
+        return self._paused and pid not in self._running
 
     def clear_ahead(self, handle: Handle) -> Asked[None]:
         """Begin with that, after the last look at these marks and before ``rearm``. To be waited for."""
@@ -215,7 +228,7 @@ class Rearmer:
         ranges = cut(ranges)
         flushing = flushing_ranges(ranges, touched.huge)
         used = "" if len(flushing[0]) else self._flusher.flush(handle, walk)
-        if self._paused:
+        if self._stands(handle.pid):
             self._new_pages.settle()
         pieces = self._pieces(ranges)
         if files is not None:
@@ -227,7 +240,7 @@ class Rearmer:
             self._with_files.add(handle.pid)
             if files is None:
                 handle.clear_mapped_files()
-        if not self._paused:
+        if not self._stands(handle.pid):
             return used or COLD, PageSet.empty()
         left = self._still_marked(handle.pid, touched, noted)
         if not used and flushed_in(flushing, touched, left):

@@ -65,6 +65,7 @@ class ReferencedTracker:
         Raises:
             TrackerError: this tracker has no such flush, or it does not flush here.
         """
+        self.running: set[int] = set()
         self._held: dict[int, _Held] = {}
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice

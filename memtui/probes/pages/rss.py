@@ -16,6 +16,7 @@ class RssTracker:
     pauses = clears = reads_running = False
 
     def __init__(self, remedy: str = "") -> None:
+        self.running: set[int] = set()
         self.wss = Capability("wss", False, REASON, remedy)
         self.pages = Capability("pages", False, REASON, remedy)
 
