@@ -52,6 +52,7 @@ START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child tha
 STOP_SECONDS = 5.0
 KEEPER_SECONDS = 1.0  # for the last words of a program on their way to the log
 ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
+SUDO_SAYS = "sudo: "  # of a command that was stopped and killed, whatever came to its mind
 # Whoever kills it, by SIGKILL, leaves no word.
 SAMPLER_KILLED = (
     "the sampler was killed: by somebody, for want of memory, or by its own watchdog, because it was stopped or frozen "
@@ -305,11 +306,9 @@ class Observation:
         if cut_short < 0:
             raise UserError("the recorder was killed", FAILURE)
         self._end(self._sampler)
-        code = self._sampler.returncode
-        if cut_short or code:
-            killed = code in (None, -signal.SIGKILL, 128 + signal.SIGKILL)  # None: a sudo that was stopped, too
-            died = SAMPLER_KILLED if killed else "the sampler ended before its last words"
-            raise UserError(self._words(self._sampler_says) or died, FAILURE)
+        if cut_short or self._sampler.returncode:
+            words = self._words(self._sampler_says)
+            raise UserError(SAMPLER_KILLED if not words or words.startswith(SUDO_SAYS) else words, FAILURE)
 
     @property
     def exit_status(self) -> int:

@@ -97,7 +97,7 @@ def test_a_target_under_a_filter_is_not_paused_and_lives(kind):
         assert not told(stream)
         assert "ok" in {w.status for w in windows}
         return
-    assert len(unheld) > 10
+    assert len(unheld) > 2
     assert windows[-len(unheld) :] == unheld, "once found, it is not held again"
     assert len(unheld) == len(windows) or kind == "later"
     (line,) = told(stream)
@@ -134,9 +134,9 @@ def test_a_child_that_is_born_with_a_filter(together):
 def test_strict_mode():
     with sleeper("strict") as (target, pid):
         wait_until(lambda: SyscallFilters().judge(pid))
-        windows = sample(pid, 1).of_pid(pid)
+        windows = sample(pid, 2).of_pid(pid)
         assert target.poll() is None
-    assert len(windows) > 5
+    assert windows
     assert all(FILTERED in w.reason for w in windows)
 
 

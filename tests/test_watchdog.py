@@ -144,27 +144,44 @@ def test_the_user_is_told_in_one_line(tmp_path):
 
 
 @needs_tracker
-@pytest.mark.parametrize("verb", ["record", "attach"])
-def test_the_user_is_told_where_sudo_stands_between(verb):
-    """A sudo whose command is stopped stops itself; behind a screen nobody may wake it."""
+def test_the_user_is_told_where_sudo_stands_between():
+    """A sudo whose command is stopped stops itself."""
     with temporary_user(NO_PASSWORD) as user, pattern("loop", "--pages", 3000) as truth:
         path = user.home / "s.memtui"
-        words = (verb, truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
+        words = ("record", truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
+        child = user.start(sys.executable, "-m", "memtui", *words)
+        wait_for_samples(path, 3).close()
+        sampler = part(child.pid, "memtui.sampler")
+        above = sampler.parent()
+        assert above is not None
+        assert above.name() == "sudo"
+        stop_while_it_holds(sampler.pid, truth["pid"])
+        wait_until(lambda: not is_held(truth["pid"]), 5)
+        _, err = child.communicate(timeout=30)
+        assert child.returncode == 1
+        assert err.splitlines()[-1] == f"memtui record: {SAMPLER_KILLED}"
+        assert gone(above), "it is stopped still"
+
+
+@needs_tracker
+def test_the_user_is_told_behind_a_screen():
+    """There sudo stops all that is in the foreground, and the shell has it go on."""
+    with temporary_user(NO_PASSWORD) as user, pattern("loop", "--pages", 3000) as truth:
+        path = user.home / "s.memtui"
+        words = ("attach", truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
         screen = Terminal(*words, module="memtui", before=user.words())
         try:
-            wait_for_samples(path, 3).close()
+            screen.read(30, until="LIVE")
             sampler = part(screen.process.pid, "memtui.sampler")
-            above = sampler.parent()
-            assert above is not None
-            assert above.name() == "sudo"
             stop_while_it_holds(sampler.pid, truth["pid"])
             wait_until(lambda: not is_held(truth["pid"]), 5)
-            if verb == "attach":
-                screen.read(30, until="ended")
-                screen.send("q")
+            assert gone(sampler)
+            screen.read(2)
+            os.killpg(screen.process.pid, signal.SIGCONT)  # fg
+            screen.read(30, until="ended")
+            screen.send("q")
             assert screen.end(30) == 1
             said = " ".join(screen.output.decode().replace("\r\n", " ").split())
-            assert f"memtui {verb}: {SAMPLER_KILLED}" in said
-            assert gone(above), "it is stopped still"
+            assert f"memtui attach: {SAMPLER_KILLED}" in said
         finally:
             screen.close()
