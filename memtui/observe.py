@@ -55,8 +55,8 @@ ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can fi
 SUDO_SAYS = "sudo: "  # of a command that was stopped and killed, whatever came to its mind
 # Whoever kills it, by SIGKILL, leaves no word.
 SAMPLER_KILLED = (
-    "the sampler was killed: by somebody, for want of memory, or by its own watchdog, because it was stopped or frozen "
-    "(SIGSTOP, a cgroup) while it held the target; the target runs on, and what was recorded can be read"
+    "the sampler was killed: by somebody, for want of memory, or by its own watchdog, because it was stopped, frozen "
+    "(SIGSTOP, a cgroup) or without a CPU while it held the target; the target runs on, what was recorded can be read"
 )
 
 

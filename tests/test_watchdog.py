@@ -23,9 +23,10 @@ from tests.test_privilege import NO_PASSWORD
 from tests.users import temporary_user
 
 _HOLDS = """
-import sys, time
+import os, sys, time
 from memtui.probes.pause import Pauser
 from memtui.probes.watchdog import Watchdog
+os.setpriority(os.PRIO_PROCESS, 0, -20)  # as the sampler has it
 pid, hold_s, longest_s = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
 with Pauser(watchdog=Watchdog(longest_s=longest_s)) as pauser:
     print("ready", flush=True)

@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 FUSE_S = 0.3  # without a sign of life for so long, it is killed
+# The same without a high priority (no root): on a busy machine such a process gets no CPU for a third of a second.
+PATIENT_FUSE_S = 0.9
 LONGEST_S = 10.0  # after so long in one hold there are no more signs
-_BEATS = 3  # signs of life in the time of the fuse
+_BEAT_S = 0.1
 _SIGEV_SIGNAL = 0
 _TFD_CLOEXEC = os.O_CLOEXEC
 
@@ -58,9 +60,10 @@ _OFF = _times(0)
 class Watchdog:
     """Of the holds of this process; not for use by two threads at once."""
 
-    def __init__(self, fuse_s: float = FUSE_S, longest_s: float = LONGEST_S) -> None:
+    def __init__(self, longest_s: float = LONGEST_S) -> None:
         """Make the timer and the thread of the signs of life. Raises OSError where the kernel has none for us."""
-        self._fuse, self._beat = _times(fuse_s), _times(fuse_s / _BEATS, fuse_s / _BEATS)
+        comes_first = os.getpriority(os.PRIO_PROCESS, 0) < 0
+        self._fuse, self._beat = _times(FUSE_S if comes_first else PATIENT_FUSE_S), _times(_BEAT_S, _BEAT_S)
         self._longest_ns = int(longest_s * 1e9)
         self._lock = threading.Lock()
         self._since_ns: int | None = None
