@@ -84,11 +84,11 @@ class Watchdog:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Over a hold, from before the first thread is stopped until after the last is let go."""
-        with self._lock:
-            self._since_ns = time.monotonic_ns()
-            self._set(self._fuse)
-        _libc.timerfd_settime(self._beats, 0, ctypes.byref(self._beat), None)
         try:
+            with self._lock:
+                self._since_ns = time.monotonic_ns()
+                self._set(self._fuse)
+            _libc.timerfd_settime(self._beats, 0, ctypes.byref(self._beat), None)
             yield
         finally:
             with self._lock:
