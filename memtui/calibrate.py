@@ -7,7 +7,6 @@ blocks, nobody is asked for a password twice, and both kinds of block have the s
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import signal
@@ -29,7 +28,7 @@ from memtui.budget import allowed
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.observe import Observation
-from memtui.privilege import invoker, run_as
+from memtui.privilege import as_invoker
 from memtui.probes.process import command_of
 from memtui.progress import HOW, Counter, Marks, open_counter
 from memtui.progress_line import ProgressLine
@@ -255,10 +254,7 @@ def _check_as_invoker(plan: Plan) -> None:
     def check() -> None:
         open_counter(plan.counter, plan.path, plan.pid)
 
-    if os.geteuid() == 0 and "SUDO_UID" in os.environ:
-        run_as(invoker(), check)
-    else:
-        check()
+    as_invoker(check)
 
 
 @contextmanager

@@ -149,17 +149,16 @@ def _said(value: Any) -> str:
 
 def _read() -> tuple[Path, str | None]:
     """Place and text of the invoking user's file; no text where there is none. Raises UserError."""
-    if getattr(os, "geteuid", lambda: -1)() == 0 and "SUDO_UID" in os.environ:
-        from memtui.privilege import invoker, run_as
+    if getattr(os, "geteuid", lambda: -1)() != 0:
+        return _read_here()
+    from memtui.privilege import as_invoker
 
-        path, text = run_as(invoker(), _read_plain)
-        return Path(path), text
-    return _read_here()
+    def read() -> tuple[str, str | None]:
+        path, text = _read_here()
+        return str(path), text
 
-
-def _read_plain() -> tuple[str, str | None]:
-    path, text = _read_here()
-    return str(path), text
+    path, text = as_invoker(read)
+    return Path(path), text
 
 
 def _read_here() -> tuple[Path, str | None]:

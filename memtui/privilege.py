@@ -52,6 +52,11 @@ def invoker() -> Invoker:
     return Invoker(uid, entry.pw_gid, entry.pw_name, Path(entry.pw_dir), entry.pw_shell or "/bin/sh")
 
 
+def borrows_root() -> bool:
+    """Whether this process is root for a user who is not."""
+    return os.geteuid() == 0 and invoker().uid != 0
+
+
 def root_notice() -> str:
     """One line when root works for no one else; empty otherwise."""
     if os.geteuid() != 0 or "SUDO_UID" in os.environ:
@@ -69,7 +74,7 @@ def become(user: Invoker) -> None:
     if os.geteuid() != 0 or user.uid == 0:
         return
     environment = users_environment(user)
-    groups = os.getgrouplist(user.name, user.gid) if user.known else [user.gid]
+    groups = groups_of(user)
     os.setgroups(groups)
     os.setresgid(user.gid, user.gid, user.gid)
     os.setresuid(user.uid, user.uid, user.uid)
@@ -80,11 +85,26 @@ def become(user: Invoker) -> None:
     os.environ.update(environment)
 
 
+def groups_of(user: Invoker) -> list[int]:
+    """All that the user is in."""
+    return os.getgrouplist(user.name, user.gid) if user.known else [user.gid]
+
+
+def as_invoker(work: Callable[[], Any]) -> Any:
+    """What ``work`` returns, as plain data, with the rights of the user who typed the command: it reads their files.
+
+    Raises:
+        UserError, OSError: see ``run_as``.
+    """
+    return run_as(invoker(), work) if borrows_root() else work()
+
+
 def run_as(user: Invoker, work: Callable[[], Any]) -> Any:
     """What ``work`` returns, as plain data, in a child that became the user: rights that are given up do not come back.
 
     Raises:
         UserError: that of ``work``, or one that says how it failed.
+        OSError: that of ``work``.
     """
     environment_of_sudo()  # which is this process's parent, and not the child's
     reading, writing = os.pipe()
@@ -97,6 +117,8 @@ def run_as(user: Invoker, work: Callable[[], Any]) -> Any:
                 answer = {"is": work()}
             except UserError as error:
                 answer = {"error": str(error), "code": error.code}
+            except OSError as error:
+                answer = {"system": [error.errno, error.strerror, error.filename and os.fsdecode(error.filename)]}
             except Exception as error:
                 answer = {"error": f"{type(error).__name__}: {error}", "code": FAILURE}
             with open(writing, "w") as pipe:
@@ -108,6 +130,8 @@ def run_as(user: Invoker, work: Callable[[], Any]) -> Any:
         text = pipe.read()
     os.waitpid(child, 0)
     answer = json.loads(text) if text else {"error": f"a child that became {user.name} was killed", "code": FAILURE}
+    if "system" in answer:
+        raise OSError(*answer["system"])
     if "error" in answer:
         raise UserError(answer["error"], answer["code"])
     return answer["is"]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from memtui.errors import UserError
 from memtui.os_errors import READ, refused
+from memtui.small_file import open_plain
 
 KINDS = ("auto", "steps", "lines", "file", "marks", "rchar", "wchar")
 HOW = (
@@ -44,7 +45,7 @@ class Counter:
         """Look once. What cannot be read says nothing."""
         try:
             value = self.read()
-        except OSError:
+        except (OSError, UserError):
             return
         if value is not None and (not self.values or value != self.values[-1]):
             self.times_s.append(time.monotonic())
@@ -69,7 +70,7 @@ class _Appended(Counter):
         if size < self._offset:
             self._offset, self._carry = 0, b""  # written anew
         if size > self._offset:
-            with open(self._path, "rb") as file:
+            with open_plain(self._path) as file:
                 file.seek(self._offset)
                 chunk = file.read(_READ_BYTES)
             self._offset += len(chunk)
@@ -204,7 +205,7 @@ def _outputs_of(pid: int) -> list[tuple[str, str]]:
 
 
 def _tail(path: str, size: int) -> bytes:
-    with open(path, "rb") as file:
+    with open_plain(path) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))
         return file.read(size)
 

@@ -6,6 +6,8 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+from memtui.errors import UserError
+from memtui.small_file import read_small_bytes
 from memtui.whole_file import replace_whole
 
 NAME = "bench-speed.json"
@@ -18,8 +20,8 @@ class References:
         self._path = path
         self._known: dict[str, float] = {}
         if path is not None:
-            with suppress(OSError, ValueError, AttributeError):
-                found = json.loads(path.read_text())
+            with suppress(OSError, UserError, ValueError, AttributeError, RecursionError):
+                found = json.loads(read_small_bytes(path))
                 self._known = {str(k): float(v) for k, v in found.items() if float(v) > 0}
 
     def of(self, cpu: str, now_ns: float) -> float:

@@ -1,4 +1,4 @@
-"""Reads a stranger's file whole, within limits: no pipe, no device, no small file that unpacks to a large one."""
+"""Reads a stranger's file whole, within limits: also of what a small file unpacks to."""
 
 from __future__ import annotations
 
@@ -6,36 +6,34 @@ import gzip
 import io
 import json
 import os
-import stat
 import zlib
 from pathlib import Path
 from typing import Any
 
+from memtui.errors import UserError
 from memtui.importing.result import NotImportable
 from memtui.os_errors import why
+from memtui.small_file import open_plain
 from memtui.units import size
 
 MOST_BYTES = 2 << 30
 _GZIP = b"\x1f\x8b"
-# Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read_file(path: Path) -> bytes:
     """What is in a file, unpacked where it is gzip. Raises NotImportable."""
     try:
-        descriptor = os.open(path, _FLAGS)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise NotImportable("is not a file")
-            _check_size(os.fstat(descriptor).st_size)
+        with open_plain(path) as file:
+            _check_size(os.fstat(file.fileno()).st_size)
             data = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise NotImportable("no such file") from None
-    except IsADirectoryError:
-        raise NotImportable("is a folder") from None
     except OSError as error:
         raise NotImportable(f"cannot be read: {why(path, error)}") from None
+    except NotImportable:
+        raise
+    except UserError as error:  # it is no plain file
+        raise NotImportable(str(error).removeprefix(f"{path}: ")) from None
     _check_size(len(data))
     if data.startswith(_GZIP):
         data = _unpacked(data)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,10 @@ from memtui.learning.settings import (
     Settings,
     networks_from_file,
     parse_changes,
+    settings_from,
     settings_of,
 )
+from memtui.privilege import as_invoker, borrows_root, invoker
 
 MEMORY_ONLY_EVERY = 2  # steps between recorded ones, where it ends after the fifth iteration, which is to be one
 _SHORT = ("type", "learning_rate", "batch_size", "epochs", "cost_function", "dataset_name", "sequence", "seed", "data")
@@ -42,18 +44,21 @@ class Asked:
 
     def words(self, *more: str) -> tuple[str, ...]:
         """The program that trains."""
-        defaults, own = asdict(Settings()), asdict(self.settings)
-        changed = {key: value for key, value in own.items() if value != defaults[key]}
-        command = (sys.executable, "-P", "-m", "memtui.learning.worker", self.network, json.dumps(changed))
+        changes = json.dumps(self.settings.changes())
+        command = (sys.executable, "-P", "-m", "memtui.learning.worker", self.network, changes)
         return (*command, *more)
 
 
 def asked(args: argparse.Namespace) -> Asked:
-    """What the words ask for.
+    """What the words ask for. Files that they name are read with the rights of the user who typed them.
 
     Raises:
         UserError: an unknown network, layer, rule or key, shapes that do not fit, files that are missing.
     """
+    return Asked(args.network, settings_from(as_invoker(lambda: _settings(args).changes())))
+
+
+def _settings(args: argparse.Namespace) -> Settings:
     more = networks_from_file(args.config) if args.config is not None else {}
     functions = names_in(args.definitions) if args.definitions is not None else []
     for name in functions:
@@ -76,18 +81,16 @@ def asked(args: argparse.Namespace) -> Asked:
         sequence_in(args.definitions, settings.sequence, CLASSES[settings.dataset_name])
     check(settings)
     check_torch()
-    return Asked(args.network, settings)
+    return settings
 
 
 @contextmanager
 def result_file() -> Iterator[Path]:
     """A file for the process that trains to leave its result in; it may run as another user than this one."""
-    from memtui.privilege import invoker
-
     with tempfile.TemporaryDirectory(prefix="memtui-train-") as folder:
         path = Path(folder) / "result.json"
-        if os.geteuid() == 0 and (user := invoker()).uid:
-            os.chown(folder, user.uid, user.gid)
+        if borrows_root():
+            os.chown(folder, invoker().uid, invoker().gid)
         yield path
 
 

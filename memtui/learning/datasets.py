@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from memtui.errors import UserError
 from memtui.learning.sequences import Shape
 from memtui.os_errors import READ, refused
+from memtui.small_file import read_small_bytes
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -23,7 +25,7 @@ CLASSES = {"digits": 10, "clusters": 10, "mnist": 10, "cifar10": 10, "cifar100":
 _DIGITS, _EVERY = 1797, 6  # of so many digits one is held back
 _PHOTO = (3, 32, 32)
 _IDX = {"images": 2051, "labels": 2049}  # magic numbers: http://yann.lecun.com/exdb/mnist/
-_MOST_BYTES = 4 << 30  # of a file that is unpacked
+_MOST_BYTES = 1 << 30  # of a file, packed or not: the largest of these has 0.15 GiB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,10 +179,10 @@ def _idx(path: Path, kind: str) -> NDArray[np.uint8]:
 
 def _read(path: Path) -> bytes:
     try:
-        if path.suffix != ".gz":
-            return path.read_bytes()
-        with gzip.open(path) as file:
-            raw = file.read(_MOST_BYTES + 1)
+        raw = read_small_bytes(path, _MOST_BYTES)
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+                raw = file.read(_MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise refused(path, error, READ) from None
     if len(raw) > _MOST_BYTES:

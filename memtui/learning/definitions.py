@@ -1,14 +1,14 @@
 """Networks as functions in a Python file, as ZPP-MEM has them: ``name(output_size) -> [layers]``.
 
-The file is the user's program, so it runs in a process of its own: ``python -m memtui.learning.definitions FILE OUTPUTS
-NAME`` prints its layers as JSON. In it the names of layers (``FullyConnected(100, flatten=True)``) are there already.
+The file is the user's program, so it runs in a process of its own, which has this one's rights (the user's, also under
+sudo): ``python -m memtui.learning.definitions FILE OUTPUTS NAME`` prints its layers as JSON. In it the names of layers
+(``FullyConnected(100, flatten=True)``) are there already.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-import os
 import runpy
 import subprocess
 import sys
@@ -19,8 +19,7 @@ from typing import Any
 from memtui.errors import UserError
 from memtui.learning.sequences import ALSO_CALLED, LAYERS
 from memtui.nearest import nearest
-from memtui.privilege import invoker
-from memtui.small_file import check_readable
+from memtui.small_file import MOST_PROGRAM_BYTES, check_readable
 
 _MOST_S = 30.0
 
@@ -39,10 +38,10 @@ def sequence_in(path: Path, name: str, outputs: int) -> list[dict[str, Any]]:
 
 
 def _asked(path: Path, *words: str) -> dict[str, Any]:
-    check_readable(path)
+    check_readable(path, MOST_PROGRAM_BYTES)
     command = [sys.executable, "-P", "-m", "memtui.learning.definitions", str(path), *words]
     try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_MOST_S, **_rights())
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_MOST_S)
     except subprocess.TimeoutExpired:
         raise UserError(f"{path}: did not end within {_MOST_S:.0f} s") from None
     lines = done.stdout.decode(errors="replace").splitlines()
@@ -54,14 +53,6 @@ def _asked(path: Path, *words: str) -> dict[str, Any]:
     if "error" in found:
         raise UserError(f"{path}: {found['error']}")
     return dict(found)
-
-
-def _rights() -> dict[str, Any]:
-    """Under sudo those of the user whose program it is."""
-    user = invoker()
-    if os.geteuid() != 0 or not user.uid:
-        return {}
-    return {"user": user.uid, "group": user.gid, "extra_groups": []}
 
 
 def _constructor(name: str) -> Callable[..., dict[str, Any]]:

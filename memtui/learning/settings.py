@@ -72,6 +72,20 @@ class Settings:
         """JSON-ready."""
         return asdict(self)
 
+    def changes(self) -> dict[str, Any]:
+        """The same of what differs from the defaults, which ``settings_from`` takes."""
+        defaults = asdict(Settings())
+        return {key: value for key, value in asdict(self).items() if value != defaults[key]}
+
+
+def settings_from(changes: Mapping[str, Any]) -> Settings:
+    """What ``changes`` made plain, and JSON perhaps went through since."""
+    plain = {key: value for key, value in changes.items() if key in KEYS}
+    for key in ("minimum_accuracy", "sequence"):
+        if isinstance(plain.get(key), list):
+            plain[key] = tuple(tuple(one) if key == "minimum_accuracy" else one for one in plain[key])
+    return Settings(**plain)
+
 
 KEYS = tuple(field.name for field in fields(Settings))
 _IMAGES: dict[str, Any] = {"dataset_name": "clusters", "batch_size": 100, "eval_period": 50, "learning_rate": 1e-4}

@@ -12,7 +12,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from memtui.learning.datasets import CLASSES, check_batch, load, shape_of
 from memtui.learning.peak import Peak, peak_of
 from memtui.learning.plots import write_plots
 from memtui.learning.sequences import data_shape, layers_of
-from memtui.learning.settings import Settings
+from memtui.learning.settings import Settings, settings_from
 from memtui.os_errors import WRITE, refused
 from memtui.progress_line import ProgressLine, above_line
 from memtui.samples import MAIN_MEMORY, AllocationStep, LearningProgress, Told
@@ -65,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     try:
         with ProgressLine("train", f"reading data for {given.network}", wanted=given.progress_line):
-            result = train(given.network, settings_from(given.settings), say)
+            result = train(given.network, settings_from(json.loads(given.settings)), say)
         if given.result is not None:
             given.result.write_text(json.dumps(result))
     except UserError as error:
@@ -74,16 +73,6 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
-
-
-def settings_from(text: str) -> Settings:
-    """Of a JSON table that the command checked."""
-    plain = json.loads(text)
-    known = {field.name for field in fields(Settings)}
-    for key in ("minimum_accuracy", "sequence"):
-        if isinstance(plain.get(key), list):
-            plain[key] = tuple(tuple(one) if key == "minimum_accuracy" else one for one in plain[key])
-    return Settings(**{key: value for key, value in plain.items() if key in known})
 
 
 def train(name: str, settings: Settings, say: Callable[[str], object]) -> dict[str, Any]:

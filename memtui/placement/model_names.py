@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from memtui.errors import UserError
-from memtui.small_file import check_readable
+from memtui.small_file import MOST_PROGRAM_BYTES, check_readable
 
 MODELS = ("mlp", "conv", "transformer")
 OWN = re.compile(r"(.+\.py):([A-Za-z_]\w*)", re.ASCII)
@@ -27,5 +27,5 @@ def check_model(name: str) -> str:
             "with a function that returns (model, inputs, loss)"
         )
     path = Path(found[1]).absolute()
-    check_readable(path)
+    check_readable(path, MOST_PROGRAM_BYTES)
     return f"{path}:{found[2]}"

@@ -20,7 +20,7 @@ from memtui import progress_line
 from memtui.errors import UserError
 from memtui.foreign import visible
 from memtui.masking import mask_secrets
-from memtui.privilege import Invoker, invoker, run_as, state_directory, users_environment
+from memtui.privilege import Invoker, groups_of, invoker, run_as, state_directory, users_environment
 from memtui.progress_line import ProgressLine, above_line
 from memtui.study import container, draw, limited, machine, report, runner
 from memtui.study.findings import Findings
@@ -310,6 +310,8 @@ def _files_of(user: Invoker) -> Iterator[None]:
         yield
         return
     os.environ.update(users_environment(user))  # a worker's parent is not sudo, so it cannot find out itself
+    groups = os.getgroups()
+    os.setgroups(groups_of(user))
     os.setegid(user.gid)
     os.seteuid(user.uid)
     try:
@@ -317,3 +319,4 @@ def _files_of(user: Invoker) -> Iterator[None]:
     finally:
         os.seteuid(os.getuid())
         os.setegid(os.getgid())
+        os.setgroups(groups)
