@@ -57,7 +57,7 @@ def _call(asked: dict[str, Any], libc: ctypes.CDLL) -> dict[str, Any]:
         hung = not _ended(child, asked["seconds"])
         if hung:
             os.killpg(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+        _, status, used = os.wait4(child, 0)
         left = _left()
         out.seek(0)
         err.seek(0)
@@ -67,6 +67,7 @@ def _call(asked: dict[str, Any], libc: ctypes.CDLL) -> dict[str, Any]:
             "err": err.read().decode("utf-8", "surrogateescape"),
             "hung": hung,
             "left": left,
+            "peak_kib": used.ru_maxrss,
             "seconds": time.monotonic() - begin,
         }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from memtui.bench.configuration import make
 from memtui.bench.result import Conditions, Series, Visit, evaluate, failed
 from memtui.bench.store import Database
 from tests.test_bench_result import PLAN, series, windows
-from tests.test_bench_store import add
+from tests.test_bench_store import add, of_another_version
 from tests.test_cli import memtui
 
 CONFIGURATIONS = [make("linear", {"m": m}) for m in range(1, 6)]
@@ -75,10 +74,7 @@ def test_a_neighbour_of_b_is_no_difference(tmp_path, known, verdict):
 
 def test_what_another_version_wrote_is_left_out_and_told(paths):
     for path in paths:
-        with closing(sqlite3.connect(path)) as file:
-            query = "UPDATE configuration SET text = replace(text, '\"linear\"', '\"unheard\"') WHERE key = ?"
-            assert file.execute(query, (CONFIGURATIONS[0].key,)).rowcount == 1
-            file.commit()
+        of_another_version(path, CONFIGURATIONS[0], "unheard")
     with closing(Database(paths[0])) as a, closing(Database(paths[1])) as b:
         found, unknown = compare(a, b)
     assert (len(found), unknown) == (3, 1)

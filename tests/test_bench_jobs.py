@@ -34,7 +34,7 @@ def parsed(*words: str) -> argparse.Namespace:
 
 
 def keys_in(path) -> list[str]:
-    with closing(Database(path, create=False)) as database:
+    with closing(Database(path, writable=False)) as database:
         return sorted(row["configuration"] for row in database.rows())
 
 

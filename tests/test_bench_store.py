@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import threading
@@ -12,9 +13,10 @@ import numpy as np
 import pytest
 
 from memtui.bench.configuration import from_text, make
+from memtui.bench.database_file import DatabaseError
 from memtui.bench.plan import Plan
 from memtui.bench.result import Conditions, Visit, evaluate, failed
-from memtui.bench.store import Database, DatabaseError
+from memtui.bench.store import Database
 from tests.test_bench_result import PLAN, series, windows
 
 CONFIGURATIONS = [make("linear", {"m": m}) for m in (1, 2, 3)]
@@ -41,6 +43,17 @@ def add(database, *rows, name="here"):
     for one in rows:
         database.add(one, run, device, environment)
     return device, environment
+
+
+def of_another_version(path, configuration, op):
+    """Let a configuration be of an operator that another version of memtui knows."""
+    text = configuration.text.replace(f'"{configuration.op}"', f'"{op}"')
+    key = hashlib.sha256(text.encode()).hexdigest()
+    with closing(sqlite3.connect(path)) as file:
+        query = "UPDATE configuration SET key = ?, op = ?, text = ? WHERE key = ?"
+        assert file.execute(query, (key, op, text, configuration.key)).rowcount == 1
+        file.execute("UPDATE measurement SET configuration = ? WHERE configuration = ?", (key, configuration.key))
+        file.commit()
 
 
 def test_what_goes_in_comes_out(database):
@@ -161,7 +174,7 @@ def another_column(path):
     ("make_it", "words"),
     [
         (another_column, "its tables are not those of format 3"),
-        (foreign, "cannot be used"),
+        (foreign, "file is not a database"),
         (another, "is not a database of memtui bench"),
         (newer, "has format 99, and this memtui knows"),
         (lambda path: path.mkdir(), "is not a file, but a folder"),

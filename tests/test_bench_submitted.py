@@ -79,7 +79,7 @@ class TestRun:
         assert found.returncode == 1
         assert found.stderr.count("\n") == 1
         assert "part 0 of 2: " in found.stderr
-        assert "x-0-of-2.db: cannot be used" in found.stderr
+        assert "x-0-of-2.db: cannot be read: file is not a database" in found.stderr
         assert "part 1 of 2: 1 new rows" in found.stdout
         assert len(keys_in(tmp_path / "x.db")) == 1
 

@@ -233,7 +233,7 @@ def _newer(path: Path) -> None:
         (lambda path: path.write_text("not a database, but long enough to be one" * 10), "is no cache of memtui place"),
         (_database, "is no cache of memtui place"),
         (_newer, "another version of memtui"),
-        (lambda path: path.mkdir(), "the cache cannot be used"),
+        (lambda path: path.mkdir(), "is not a file, but a folder"),
     ],
 )
 def test_a_foreign_cache_is_refused_in_one_line(make, why: str, tmp_path: Path) -> None:

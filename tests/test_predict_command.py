@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -21,6 +20,7 @@ from memtui.bench.store import Database
 from memtui.errors import UserError
 from tests.synthetic_device import NOISE, call_ns
 from tests.terminals import terminals
+from tests.test_bench_store import of_another_version
 from tests.test_cli import memtui
 from tests.test_import_hygiene import loaded
 
@@ -57,7 +57,7 @@ def add(path, found: list[Row], *, name="here", threads=1) -> str:
 
 
 def loaded_from(path, **more):
-    with closing(Database(path, create=False)) as database:
+    with closing(Database(path, writable=False)) as database:
         return load(database, **more)
 
 
@@ -118,10 +118,7 @@ class TestRows:
     def test_what_has_no_time_or_is_unknown_is_left_out_and_told(self, path):
         first, second, *others = rows(CONVOLUTIONS[:30])
         add(path, [replace(first, call_ns=None), replace(second, call_ns=0.0), *others])
-        with closing(sqlite3.connect(path)) as file:
-            text = CONVOLUTIONS[5].text.replace("conv2d", "conv9d")
-            file.execute("UPDATE configuration SET op = 'conv9d', text = ? WHERE key = ?", (text, CONVOLUTIONS[5].key))
-            file.commit()
+        of_another_version(path, CONVOLUTIONS[5], "conv9d")
         found = loaded_from(path)
         assert len(found.rows) == 27
         assert found.left_out == {"without a time": 2, "of a configuration that this memtui does not know": 1}

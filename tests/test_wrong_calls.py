@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class Bench:
     uid: int
     rights: bool
     servers: list[subprocess.Popen[str]]
+    sudo: dict[str, str] = field(default_factory=dict)  # what it would set
     calls: dict[str, list[Call]] = field(default_factory=dict)
 
     def wrong(self, calls: list[Call], server: subprocess.Popen[str]) -> list[str]:
@@ -47,14 +49,19 @@ class Bench:
         return [f"{call}\n    " + "\n    ".join(found) for call in calls if (found := self._of(call, server))]
 
     def _of(self, call: Call, server: subprocess.Popen[str]) -> list[str]:
+        before, done, after = self.done(call.words, server)
+        return wrong_with(done, before, after, call.names)
+
+    def done(self, words: tuple[str, ...], server: subprocess.Popen[str]) -> tuple[set, dict[str, Any], set]:
+        """What a call did, and what was below its folder before and after."""
         work = Path(tempfile.mkdtemp(dir=self.place.parent))
         try:
             for name in (".", "home", "here", "tmp"):
                 (work / name).mkdir(exist_ok=True)
-                os.chown(work / name, self.uid, -1)
+                os.chown(work / name, int(self.sudo.get("SUDO_UID", self.uid)), -1)
             before = listing(work)
-            done = self.run(call.words, work / "here", work / "home", server)
-            return wrong_with(done, before, listing(work), call.names)
+            done = self.run(words, work / "here", work / "home", server)
+            return before, done, listing(work)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -66,6 +73,7 @@ class Bench:
             "XDG_CONFIG_HOME": str(home / "config"),
             "LANG": "C.UTF-8",
             "TMPDIR": str(home.parent / "tmp"),
+            **self.sudo,
         }
         asked = {"words": words, "folder": str(folder), "environment": environment, "uid": self.uid, "seconds": SECONDS}
         assert server.stdin is not None
@@ -73,6 +81,22 @@ class Bench:
         server.stdin.write(json.dumps(asked) + "\n")
         server.stdin.flush()
         return json.loads(server.stdout.readline())
+
+
+@contextmanager
+def fork_servers(count: int) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that run calls."""
+    words, pipe = [sys.executable, "-m", "tests.fork_server"], subprocess.PIPE
+    servers = [subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) for _ in range(count)]
+    try:
+        yield servers
+    finally:
+        for server in servers:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            server.stdin.close()
+            server.wait(10)
+            server.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -88,20 +112,13 @@ def bench() -> Iterator[Bench]:
     for path in (top, place, *place.rglob("*")):
         os.chown(path, uid, uid if uid == NOBODY else os.getegid(), follow_symlinks=False)
     close_place(place)
-    words, pipe = [sys.executable, "-m", "tests.fork_server"], subprocess.PIPE
-    servers = [subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
-    made = Bench(place, uid, uid != 0, servers)
-    for call in generated(place, made.rights):
-        made.calls.setdefault(call.command, []).append(call)
     try:
-        yield made
+        with fork_servers(2) as servers:
+            made = Bench(place, uid, uid != 0, servers)
+            for call in generated(place, made.rights):
+                made.calls.setdefault(call.command, []).append(call)
+            yield made
     finally:
-        for server in servers:
-            assert server.stdin is not None
-            assert server.stdout is not None
-            server.stdin.close()
-            server.wait(10)
-            server.stdout.close()
         for name in ("closed", "sealed"):
             (place / name).chmod(0o700)
         shutil.rmtree(top, ignore_errors=True)

@@ -167,6 +167,12 @@ _FOLDERS = {"export", "breakdown", "tune", "study"}
 _FOLDER_INPUTS = {("study", "data"), ("train", "data"), ("tune", "resume")}
 
 
+def is_input(command: str, action: argparse.Action) -> bool:
+    """Whether an option, or word, names what is read."""
+    key = command, action.dest
+    return action.type is values.path or key in _FOLDER_INPUTS or key == ("tune", "what")
+
+
 def wrong_values(command: str, action: argparse.Action, place: Path, rights: bool) -> list[str]:
     """Values that this option, or word, has to refuse."""
     key = command, action.dest
@@ -178,7 +184,7 @@ def wrong_values(command: str, action: argparse.Action, place: Path, rights: boo
         if command == "import":
             return [*output_files(place / "none" / "..", rights)[:1], *output_folders(place, rights)]
         return (output_folders if command in _FOLDERS else output_files)(place, rights)
-    if action.type is values.path or key in _FOLDER_INPUTS or key == ("tune", "what"):
+    if is_input(command, action):
         return inputs(place, rights)
     if key == ("bench", "rest"):
         return [*_WORDS, "merge", "export", "info x"]

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from memtui.bench.spaces import SPACES, resnet50_counts
 from memtui.bench.store import Database
 from memtui.bench.sweep import Request, Sweep, Tell, look_for_source
 from memtui.bench.sweep_process import SweepProcess
-from memtui.errors import FAILURE, INTERRUPTED, UserError
+from memtui.errors import FAILURE, INTERRUPTED, UserError, complain
 from memtui.foreign import visible
 from memtui.nearest import nearest
 from memtui.privilege import Invoker, become, invoker, state_directory
@@ -51,20 +51,23 @@ def bench(args: argparse.Namespace, say: Say) -> int:
     if args.what in ("db", "compare", "predict"):
         become(user)
         return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args)
-    if args.what == "resolution":
-        return _resolution(args, user, say)
-    asked.operator(args.what)
-    if args.rest:
-        raise UserError(f"{args.rest[0]!r} is one word too many")
+    resolved = args.what == "resolution"
+    if not resolved:
+        asked.operator(args.what)
+        if args.rest:
+            raise UserError(f"{args.rest[0]!r} is one word too many")
+    source = None if args.print_sbatch or args.engine or args.device != "cpu" else look_for_source("cpu", "")
+    become(user)  # the counters of a CPU are root's to read, and stay open; nothing else is read as root
+    how = _How(user, source, say)
+    if resolved:
+        return _resolution(args, how)
     if _is_network(args):
-        return _network(args, user, say)
+        return _network(args, how)
     configurations = _measurable(args)
     if args.print_sbatch:
-        become(user)
         print(sbatch.script(args, configurations), end="")
         return 0
     if args.engine:
-        become(user)
         return submitted.measure(args, configurations, say)
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
@@ -73,8 +76,8 @@ def bench(args: argparse.Namespace, say: Say) -> int:
         raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
     request = Request(mine, asked.plan(args), args.device, args.threads, args.assume_watts, args.again)
     if _wants_screen(args):
-        return _screen(args, request, user, shard, _foot)
-    rows, skipped, path = _measure(args, request, user, shard, say)
+        return _screen(args, request, how, shard, _foot)
+    rows, skipped, path = _measure(args, request, how, shard)
     if args.json:
         plain = {"database": str(path), "skipped": skipped, "rows": [table.to_plain(row) for row in rows]}
         print(json.dumps(plain, indent=2))
@@ -84,6 +87,15 @@ def bench(args: argparse.Namespace, say: Say) -> int:
     if skipped:
         print(visible(f"{skipped} configurations were measured before (--again measures them anew): {path}"))
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """Who measures, with which source of energy (None: it is looked for later), and who is told."""
+
+    user: Invoker
+    source: EnergySource | NoSource | None
+    say: Say
 
 
 def _foot(rows: list[Row]) -> list[str]:
@@ -105,7 +117,7 @@ def _is_network(args: argparse.Namespace) -> bool:
     return args.what == NETWORK and not (args.grid or args.config or args.space)
 
 
-def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
+def _resolution(args: argparse.Namespace, how: _How) -> int:
     """``bench resolution OP``: how long a window has to be."""
     if len(args.rest) != 1:
         raise UserError("name an operator: memtui bench resolution conv2d")
@@ -123,8 +135,8 @@ def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
         configurations, plan, args.device, args.threads, args.assume_watts, again=True, lengths_s=lengths_s
     )
     if _wants_screen(args):
-        return _screen(args, request, user, None, lambda rows: resolution.lines(resolution.study(rows)))
-    rows, _, path = _measure(args, request, user, None, say)
+        return _screen(args, request, how, None, lambda rows: resolution.lines(resolution.study(rows)))
+    rows, _, path = _measure(args, request, how, None)
     points = resolution.study(rows)
     if args.json:
         plain = {"database": str(path), "op": args.what, "parameters": dict(configurations[0].parameters)}
@@ -136,7 +148,7 @@ def _resolution(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     return 0 if points else FAILURE
 
 
-def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
+def _network(args: argparse.Namespace, how: _How) -> int:
     """``bench resnet50``: the network against the sum of its operators."""
     usual = asked.conditions(args)
     # What goes from layer to layer was just written: it is in the cache.
@@ -167,8 +179,8 @@ def _network(args: argparse.Namespace, user: Invoker, say: Say) -> int:
     )
     if _wants_screen(args):
         conclude = partial(composition.compose, network, counts, partial=args.quick)
-        return _screen(args, request, user, None, lambda rows: composition.lines(conclude(rows)))
-    rows, _, path = _measure(args, request, user, None, say)
+        return _screen(args, request, how, None, lambda rows: composition.lines(conclude(rows)))
+    rows, _, path = _measure(args, request, how, None)
     found = composition.compose(network, counts, rows, partial=args.quick)
     if args.json:
         print(json.dumps({"database": str(path), **composition.to_plain(found)}, indent=2))
@@ -188,28 +200,20 @@ def _measurable(args: argparse.Namespace) -> list[Configuration]:
 
 
 def _measure(
-    args: argparse.Namespace, request: Request, user: Invoker, shard: tuple[int, int] | None, say: Say
+    args: argparse.Namespace, request: Request, how: _How, shard: tuple[int, int] | None
 ) -> tuple[list[Row], int, Path]:
     """The rows, how many were measured before, and where they lie."""
     path = asked.database_path(args, shard)
-    source = _as_user(args, user)
     with (
-        Printer(request.configurations, say, rows=not args.json) as shown,
+        Printer(request.configurations, how.say, rows=not args.json) as shown,
         closing(Database(path)) as database,
-        Sweep(request, database, shown.tell, source, _references(user)) as sweep,
+        Sweep(request, database, shown.tell, how.source, _references(how.user)) as sweep,
     ):
         return sweep.run(), shown.skipped, path
 
 
 def _references(user: Invoker) -> References:
     return References(state_directory(user) / REFERENCES)
-
-
-def _as_user(args: argparse.Namespace, user: Invoker) -> EnergySource | NoSource | None:
-    """Become the user. The counters of a CPU are root's to read, so they are opened before, and stay open."""
-    source = look_for_source("cpu", "") if args.device == "cpu" else None
-    become(user)
-    return source
 
 
 def _wants_screen(args: argparse.Namespace) -> bool:
@@ -219,7 +223,7 @@ def _wants_screen(args: argparse.Namespace) -> bool:
 def _screen(
     args: argparse.Namespace,
     request: Request,
-    user: Invoker,
+    how: _How,
     shard: tuple[int, int] | None,
     conclude: Callable[[list[Row]], list[str]],
 ) -> int:
@@ -229,11 +233,11 @@ def _screen(
 
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
     path = asked.database_path(args, shard)
-    source = _as_user(args, user)
     Database(path).close()  # what is wrong with it is said without a screen
 
     def work(tell: Tell) -> list[str]:
-        with closing(Database(path)) as database, Sweep(request, database, tell, source, _references(user)) as sweep:
+        references = _references(how.user)
+        with closing(Database(path)) as database, Sweep(request, database, tell, how.source, references) as sweep:
             return conclude(sweep.run())
 
     titles = Titles(request.configurations)
@@ -285,8 +289,8 @@ def _compare(args: argparse.Namespace) -> int:
         raise UserError("name two databases: memtui bench compare A.db B.db")
     first, second = map(Path, args.rest)
     with (
-        closing(Database(first, create=False)) as a,
-        closing(Database(second, create=False)) as b,
+        closing(Database(first, writable=False)) as a,
+        closing(Database(second, writable=False)) as b,
         ProgressLine("bench", f"comparing {first} and {second}"),
     ):
         found, unknown = compare.compare(a, b)
@@ -294,7 +298,7 @@ def _compare(args: argparse.Namespace) -> int:
     if not found:
         raise UserError(f"{first} and {second} have no configuration in common{': ' * bool(others)}{others}")
     if others:
-        print(others, file=sys.stderr)
+        complain(others)
     if args.json:
         print(json.dumps({"a": str(first), "b": str(second), "rows": [one.to_plain() for one in found]}, indent=2))
         return 0
@@ -316,7 +320,7 @@ def _db(args: argparse.Namespace) -> int:
     path = asked.database_path(args)
     verb, words = (args.rest or [""])[0], args.rest[1:]
     if verb == "info" and not words:
-        with closing(Database(path, create=False)) as database:
+        with closing(Database(path, writable=False)) as database:
             counts = database.counts()
             operators: dict[str, int] = {}
             for row in database.rows():
@@ -328,7 +332,7 @@ def _db(args: argparse.Namespace) -> int:
         for word in words:  # all of them, before a database is made or changed
             if _same_file(Path(word), path):
                 raise UserError(f"{word}: is the database that others are merged into; name other files")
-            Database(Path(word), create=False).close()
+            Database(Path(word), writable=False).close()
         with closing(Database(path)) as database, ProgressLine("bench", f"merging into {path}") as shown:
             for number, word in enumerate(words, 1):
                 shown.tell(f"{number} of {len(words)}, {word}")
@@ -337,7 +341,7 @@ def _db(args: argparse.Namespace) -> int:
                     print(visible(f"{word}: {new} new rows in {path}"), flush=True)
     elif verb == "export" and len(words) == 1:
         check_place(Path(words[0]), force=args.force)
-        with closing(Database(path, create=False)) as database, ProgressLine("bench", f"writing {words[0]}"):
+        with closing(Database(path, writable=False)) as database, ProgressLine("bench", f"writing {words[0]}"):
             count = _export(database, Path(words[0]))
         print(visible(f"{words[0]}: {count} rows"))
     else:

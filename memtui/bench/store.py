@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -9,128 +10,98 @@ import socket
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
-from functools import cache
-from importlib.resources import files
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.bench.configuration import canonical
+from memtui.bench.database_file import (
+    SCHEMA_VERSION,
+    DatabaseError,
+    bring_up,
+    check_place,
+    checked_columns,
+    make_tables,
+)
 from memtui.bench.plan import Plan
 from memtui.bench.quiet import quiet_blocks
 from memtui.bench.result import Row
 from memtui.bench.speed import at_reference
-from memtui.errors import UserError
+from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.os_errors import why
-from memtui.small_file import check_plain
-
-APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
-SCHEMA_VERSION = 3
-_SINCE_1 = (
-    "measurement ADD COLUMN quiet REAL",
-    "measurement ADD COLUMN yard_limit_ns REAL",
-    "window ADD COLUMN yard_ns BLOB NOT NULL DEFAULT x''",
+from memtui.session.checks import check_rows, parse_json
+from memtui.session.store import (
+    SessionError,
+    beside,
+    connect,
+    connect_writer,
+    format_of,
+    is_own_file,
+    read_all,
+    seal,
+    unreadable,
 )
-_SINCE_2 = tuple(f"measurement ADD COLUMN {name} REAL" for name in ("measured_ns", "speed", "follows", "reference_ns"))
+
 _TABLES = ("device", "environment", "configuration", "run", "measurement", "window")
 
 
-class DatabaseError(UserError):
-    """The file cannot be used as a database of measurements; the text says why."""
-
-
 class Database:
-    """One file, open for reading and writing. Made where there is none. Raises DatabaseError."""
+    """One file. It may be a stranger's: nothing in it is run, and every value is looked at. Raises DatabaseError."""
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, writable: bool = True) -> None:
+        """``writable``: it is written, too; made where there is none, and brought up from an older format."""
+        self.path, self._writable = path, writable
         try:
-            new = _is_new(path)
-            if new and not create:
-                raise DatabaseError(f"{path}: No such file; --db names a database, and measuring makes one")
-            if new:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._connection = sqlite3.connect(path, isolation_level=None, timeout=10)
-            self._connection.row_factory = sqlite3.Row
-            self._prepare()
+            check_place(path, writable=writable)
+            if not writable and is_own_file(path) and not any(map(os.path.lexists, beside(path))):
+                with suppress(sqlite3.Error):  # with a log, also an empty one, SQLite leaves files beside it
+                    seal(path, 0.0)
+            self._connection = (connect_writer if writable else connect)(path, self._prepare)
         except DatabaseError:
             raise
         except UserError as error:
             raise DatabaseError(str(error)) from None
         except OSError as error:
             raise DatabaseError(f"{path}: cannot be used: {why(path, error)}") from None
-        except sqlite3.Error as error:
-            raise DatabaseError(f"{path}: cannot be used: {visible(str(error)[:120])}") from None
+        if writable:
+            with suppress(sqlite3.Error):  # somebody else looks at it: then without a log
+                if self._connection.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal":
+                    self._connection.execute("PRAGMA synchronous=NORMAL")
 
-    def _prepare(self) -> None:
-        """See what the file is, and make it where it is empty. Raises DatabaseError."""
-        connection = self._connection
-        identity, version, tables = self._identity()
-        if not identity and not tables:
-            connection.execute("PRAGMA journal_mode=WAL")
-            head = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
-            try:
-                connection.executescript(f"BEGIN EXCLUSIVE; {_schema()} {head} COMMIT;")
-            except sqlite3.OperationalError:  # another one made it meanwhile
-                connection.rollback()
-            identity, version, tables = self._identity()
-        if identity == APPLICATION_ID and version in (1, 2):
-            self._bring_up()
-            identity, version, tables = self._identity()
-        why = ""
-        if identity != APPLICATION_ID:
-            why = "is not a database of memtui bench"
-        elif version != SCHEMA_VERSION:
-            why = f"has format {version}, and this memtui knows {SCHEMA_VERSION}"
-        elif _columns(connection) != _known_columns():  # their names go into statements
-            why = f"is not a database of memtui bench: its tables are not those of format {SCHEMA_VERSION}"
-        if why:
-            self.close()
-            raise DatabaseError(f"{self.path}: {why}")
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-    def _bring_up(self) -> None:
-        """Give a file of an older format what it lacks, unless another one just did."""
-        connection = self._connection
-        with connection:
-            connection.execute("BEGIN EXCLUSIVE")
-            version = self._one("PRAGMA user_version")
-            for change in (*(_SINCE_1 if version < 2 else ()), *(_SINCE_2 if version < 3 else ())):
-                connection.execute(f"ALTER TABLE {change}")
-            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-
-    def _identity(self) -> tuple[int, int, int]:
-        """(application, format, number of tables) at one moment."""
-        connection = self._connection
-        connection.execute("BEGIN")
-        try:
-            tables = self._one("SELECT count(*) FROM sqlite_master")
-            return self._one("PRAGMA application_id"), self._one("PRAGMA user_version"), tables
-        finally:
-            connection.execute("COMMIT")
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """See what the file is, and make it where it is empty. Raises SessionError and sqlite3.Error."""
+        if self._writable:
+            make_tables(connection)
+        self._columns = checked_columns(connection, self.path)
+        if self._writable and format_of(connection) < SCHEMA_VERSION:
+            bring_up(connection)
+            self._columns = checked_columns(connection, self.path)
 
     def close(self) -> None:
+        """Let go of it. Who wrote leaves one plain file, if nobody else has it open."""
         self._connection.close()
+        if self._writable:
+            seal(self.path, 0.0)
 
     def begin_run(self, plan: Plan, idle_w: float | None, idle_reason: str) -> str:
         """Name of a new run."""
         name = secrets.token_hex(8)
         row = name, time.time_ns(), socket.gethostname(), canonical(plan.to_plain()), idle_w, idle_reason
-        self._connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._write("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", *row)
         return name
 
     def device(self, kind: str, name: str, uuid: str) -> int:
         """Number of a device, which is taken in if it is new."""
-        self._connection.execute("INSERT OR IGNORE INTO device(kind, name, uuid) VALUES (?, ?, ?)", (kind, name, uuid))
+        self._write("INSERT OR IGNORE INTO device(kind, name, uuid) VALUES (?, ?, ?)", kind, name, uuid)
         return self._one("SELECT id FROM device WHERE kind = ? AND name = ? AND uuid = ?", kind, name, uuid)
 
     def environment(self, plain: dict[str, Any]) -> int:
         """Number of an environment, which is taken in if it is new."""
-        self._connection.execute("INSERT OR IGNORE INTO environment(text) VALUES (?)", (canonical(plain),))
+        self._write("INSERT OR IGNORE INTO environment(text) VALUES (?)", canonical(plain))
         return self._one("SELECT id FROM environment WHERE text = ?", canonical(plain))
 
     def add(self, row: Row, run: str, device: int, environment: int) -> None:
@@ -145,9 +116,8 @@ class Database:
             "reference": int(row.reference),
             "flags": " ".join(row.flags),
         }
-        with self._connection as connection:  # all of it or nothing
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("INSERT OR IGNORE INTO configuration VALUES (?, ?, ?)", (made.key, made.op, made.text))
+        with self._transaction():
+            self._write("INSERT OR IGNORE INTO configuration VALUES (?, ?, ?)", made.key, made.op, made.text)
             measurement = self._insert("measurement", values)
             for n, window in enumerate(row.windows):
                 counter, integral = row.energies[n].counter, row.energies[n].integral
@@ -170,47 +140,65 @@ class Database:
 
     def done(self, device: int, environment: int, plan: Plan) -> set[str]:
         """Keys of configurations that were measured there, as well as this plan would."""
-        rows = self._connection.execute(
+        query = (
             "SELECT configuration FROM measurement WHERE device = ? AND environment = ? AND NOT reference "
-            "AND status = 'ok' AND windows >= ? AND seconds >= ?",
-            (device, environment, plan.windows, plan.seconds),
+            "AND status = 'ok' AND windows >= ? AND seconds >= ?"
         )
-        return {key for (key,) in rows}
+        return {key for (key,) in self._read(query, "t", device, environment, plan.windows, plan.seconds)}
 
     def rows(self, *, op: str | None = None, references: bool = False) -> Iterator[dict[str, Any]]:
         """Measurements as plain values, oldest first, with op, text, device, kind, environment, host; no windows."""
+        more = {
+            "op": "c.op", "text": "c.text", "device_name": "d.name", "device_kind": "d.kind", "device_uuid": "d.uuid",
+            "environment_text": "e.text", "host": "r.host", "idle_w": "r.idle_w",
+        }  # fmt: skip
+        own = self._columns["measurement"]
+        wanted = [*(instead or f"m.{name}" for name, (_, instead) in own.items()), *more.values()]
         query = (
-            "SELECT m.*, c.op, c.text, d.name AS device_name, d.kind AS device_kind, d.uuid AS device_uuid, "
-            "e.text AS environment_text, r.host, r.idle_w FROM measurement m "
+            f"SELECT {', '.join(wanted)} FROM measurement m "
             "JOIN configuration c ON c.key = m.configuration JOIN device d ON d.id = m.device "
             "JOIN environment e ON e.id = m.environment JOIN run r ON r.id = m.run "
             "WHERE (? IS NULL OR c.op = ?) AND (? OR NOT m.reference) ORDER BY m.t_wall_ns, m.id"
         )
-        for row in self._connection.execute(query, (op, op, references)):
-            yield dict(row)
+        names = (*own, *more)
+        looked_at: set[tuple[str, ...]] = set()
+        for row in self._read(query, "".join(kind for kind, _ in own.values()) + "t" * 7 + "r", op, op, references):
+            plain = dict(zip(names, row, strict=True))
+            texts = plain["configuration"], plain["op"], plain["text"], plain["environment_text"]
+            if texts not in looked_at:
+                self._check_configuration(*texts[:3])
+                self._object(texts[3])
+                looked_at.add(texts)
+            yield plain
 
     def window_means(self, measurement: int) -> list[float]:
         """Mean nanoseconds of a call in each window of a measurement."""
         query = "SELECT wall_ns, calls FROM window WHERE measurement = ? ORDER BY number"
-        return [wall_ns / calls for wall_ns, calls in self._connection.execute(query, (measurement,))]
+        found = self._read(query, "ii", measurement)
+        if not all(wall_ns and calls for wall_ns, calls in found):
+            raise self._damaged("a window has no calls")
+        return [wall_ns / calls for wall_ns, calls in found]
 
     def quiet_means(self, measurement: int, reference_ns: float | None = None) -> list[float]:
         """The same of the quiet blocks of the windows that have some; empty where there was no yardstick.
 
         At the speed of the CPU at which that takes ``reference_ns``; as measured where that is None.
         """
+        window, own = self._columns["window"], self._columns["measurement"]
+        if window["yard_ns"][1] or own["yard_limit_ns"][1]:
+            return []
+        follows = own["follows"][1] or "m.follows"
         query = (
-            "SELECT w.block_ns, w.yard_ns, m.yard_limit_ns, m.follows FROM window w "
+            f"SELECT w.block_ns, w.yard_ns, m.yard_limit_ns, {follows} FROM window w "
             "JOIN measurement m ON m.id = w.measurement "
             "WHERE w.measurement = ? AND m.yard_limit_ns IS NOT NULL AND length(w.block_ns) = length(w.yard_ns) "
             "ORDER BY w.number"
         )
-        found = self._connection.execute(query, (measurement,))
         means = []
-        for block, yard, limit_ns, follows in found:
-            blocks, yards = np.frombuffer(block, "<f8"), np.frombuffer(yard, "<f8")
+        for block, yard, limit_ns, share in self._read(query, "bbnr", measurement):
+            blocks, yards = self._times(block), self._times(yard)
             if reference_ns is not None:
-                blocks = at_reference(blocks, yards, reference_ns, follows)
+                blocks = at_reference(blocks, yards, reference_ns, share)
             if len(quiet := quiet_blocks(blocks, yards, limit_ns)):
                 means.append(float(quiet.mean()))
         return means
@@ -223,67 +211,111 @@ class Database:
         """Take in what another database has and this one has not; how many measurements that were.
 
         Raises:
-            DatabaseError: the other one is none.
+            DatabaseError: the other one is none, or damaged.
         """
-        with closing(Database(other, create=False)) as checked:
+        with closing(Database(other, writable=False)) as checked, self._transaction():
             devices = {r["id"]: self.device(r["kind"], r["name"], r["uuid"]) for r in checked._all("device")}
-            environments = {r["id"]: self.environment(json.loads(r["text"])) for r in checked._all("environment")}
-            with self._connection as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                for table in ("configuration", "run"):
-                    for r in checked._all(table):
-                        marks = ", ".join("?" * len(r.keys()))
-                        connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", tuple(r))
-                known = {tuple(r) for r in connection.execute("SELECT run, configuration, t_wall_ns FROM measurement")}
-                added = 0
-                for r in checked._all("measurement"):
-                    if (r["run"], r["configuration"], r["t_wall_ns"]) in known:
-                        continue
-                    plain = dict(r) | {"device": devices[r["device"]], "environment": environments[r["environment"]]}
-                    before = plain.pop("id")
-                    measurement = self._insert("measurement", plain)
-                    for w in checked._connection.execute("SELECT * FROM window WHERE measurement = ?", (before,)):
-                        self._insert("window", dict(w) | {"measurement": measurement})
-                    added += 1
+            environments = {r["id"]: self.environment(checked._object(r["text"])) for r in checked._all("environment")}
+            configurations = {c["key"]: c for c in checked._all("configuration")}
+            for configuration in configurations.values():
+                checked._check_configuration(*configuration.values())
+                self._insert("configuration", configuration, "OR IGNORE")
+            runs = {run["id"]: run for run in checked._all("run")}
+            for run in runs.values():
+                self._insert("run", run, "OR IGNORE")
+            there = {"device": devices, "environment": environments, "configuration": configurations, "run": runs}
+            known = set(self._read("SELECT run, configuration, t_wall_ns FROM measurement", "tti"))
+            added = 0
+            for r in checked._all("measurement"):
+                if (r["run"], r["configuration"], r["t_wall_ns"]) in known:
+                    continue
+                if absent := [name for name, those in there.items() if r[name] not in those]:
+                    raise checked._damaged(f"a measurement has no {absent[0]}")
+                plain = r | {"device": devices[r["device"]], "environment": environments[r["environment"]]}
+                before = plain.pop("id")
+                measurement = self._insert("measurement", plain)
+                for w in checked._all("window", "WHERE measurement = ?", before):
+                    self._insert("window", w | {"measurement": measurement})
+                added += 1
             return added
 
-    def _insert(self, table: str, values: Mapping[str, Any]) -> int | None:
+    def _insert(self, table: str, values: Mapping[str, Any], more: str = "") -> int | None:
         """Take in a row, by column; its number."""
         names, marks = ", ".join(values), ", ".join("?" * len(values))
-        query = f"INSERT INTO {table}({names}) VALUES ({marks})"
-        return self._connection.execute(query, tuple(values.values())).lastrowid
+        return self._write(f"INSERT {more} INTO {table}({names}) VALUES ({marks})", *values.values()).lastrowid
 
-    def _all(self, table: str) -> list[sqlite3.Row]:
-        return self._connection.execute(f"SELECT * FROM {table}").fetchall()
+    def _all(self, table: str, where: str = "", *values: Any) -> list[dict[str, Any]]:
+        """Rows of a table, by column."""
+        columns = self._columns[table]
+        wanted = ", ".join(instead or name for name, (_, instead) in columns.items())
+        kinds = "".join(kind for kind, _ in columns.values())
+        found = self._read(f"SELECT {wanted} FROM {table} {where}", kinds, *values)
+        return [dict(zip(columns, row, strict=True)) for row in found]
 
     def _one(self, query: str, *values: Any) -> int:
-        return int(self._connection.execute(query, values).fetchone()[0])
+        found = self._read(query, "i", *values)
+        if not found:
+            raise self._damaged("what was just written is not there")
+        return int(found[0][0])
 
+    def _read(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of an answer, in bounded time, whose values are of these kinds. Raises DatabaseError."""
+        try:
+            found = read_all(self._connection, self.path, query, values)
+            check_rows(found, kinds)
+        except SessionError as error:
+            raise DatabaseError(str(error)) from None
+        except sqlite3.Error as error:
+            raise DatabaseError(str(unreadable(self.path, error))) from None
+        except ValueError as error:
+            raise self._damaged(str(error)) from None
+        return found
 
-def _is_new(path: Path) -> bool:
-    """Whether a database has to be made there. Raises OSError, and UserError for what cannot be one."""
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return True
-    check_plain(path, status)
-    os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))  # SQLite's own words do not tell rights from damage
-    return False
+    def _write(self, query: str, *values: Any) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(query, values)
+        except sqlite3.Error as error:
+            raise self._unwritable(error) from None
 
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of what is written in it, or nothing."""
+        self._write("BEGIN IMMEDIATE")
+        try:
+            with self._connection:
+                yield
+        except sqlite3.Error as error:
+            raise self._unwritable(error) from None
 
-def _schema() -> str:
-    return files("memtui.bench").joinpath("schema.sql").read_text()
+    def _unwritable(self, error: sqlite3.Error) -> DatabaseError:
+        return DatabaseError(f"{self.path}: cannot be written: {visible(str(error)[:120])}", FAILURE)
 
+    def _damaged(self, what: str) -> DatabaseError:
+        return DatabaseError(f"{self.path}: is damaged: {what}")
 
-def _columns(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
-    """(table, column, column ...) of every table."""
-    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
-    query = "SELECT name FROM pragma_table_info(?) ORDER BY cid"
-    return {(table, *(row[0] for row in connection.execute(query, (table,)))) for table in tables}
+    def _check_configuration(self, key: str, op: str, text: str) -> None:
+        """Raise DatabaseError unless a configuration is what its key says."""
+        plain = self._object(text)
+        if hashlib.sha256(text.encode()).hexdigest() != key or plain.get("op") != op:
+            raise self._damaged("a configuration is not the one that its key is of")
+        if not all(isinstance(plain.get(name), dict) for name in ("parameters", "conditions")):
+            raise self._damaged("a configuration has no parameters")
 
+    def _object(self, text: str) -> dict[str, Any]:
+        """A JSON object whose texts can be written. Raises DatabaseError."""
+        try:
+            plain = parse_json(text)
+            json.dumps(plain, ensure_ascii=False).encode()
+        except (ValueError, RecursionError):
+            plain = None
+        if not isinstance(plain, dict):
+            raise self._damaged("a text is no JSON object")
+        return plain
 
-@cache
-def _known_columns() -> set[tuple[str, ...]]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(_schema())
-        return _columns(connection)
+    def _times(self, blob: bytes) -> NDArray[np.float64]:
+        """f8[n] nanoseconds. Raises DatabaseError."""
+        if len(blob) % 8 == 0:
+            found = np.frombuffer(blob, "<f8")
+            if ((found > 0) & (found < np.inf)).all():
+                return found
+        raise self._damaged("a window holds what is no duration")

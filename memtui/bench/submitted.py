@@ -15,8 +15,9 @@ from typing import Any
 
 from memtui.bench import asked
 from memtui.bench.configuration import Configuration
+from memtui.bench.database_file import DatabaseError
 from memtui.bench.jobs import longest_minutes, number_of_jobs, part_path, part_words
-from memtui.bench.store import Database, DatabaseError
+from memtui.bench.store import Database
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.os_errors import refused

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from memtui.errors import FAILURE, UserError
+from memtui.foreign import visible
+from memtui.os_errors import why
+from memtui.session.checks import check_rows, parse_json
+from memtui.session.store import SessionError, connect_writer, format_of, read_all, tables_in, tables_of
+from memtui.small_file import check_plain
 
 _MAGIC = 0x6D706C63  # SQLite's application_id of this file: "mplc"
 _VERSION = 1
-_COLUMNS = "key TEXT PRIMARY KEY, what TEXT NOT NULL, value TEXT NOT NULL"
+_SCHEMA = "CREATE TABLE measured(key TEXT PRIMARY KEY, what TEXT NOT NULL, value TEXT NOT NULL) WITHOUT ROWID"
+ANOTHER = "name another one with --cache"
+_SAID_CHARACTERS = 120
 
 
 def key_of(what: Mapping[str, Any]) -> str:
@@ -32,29 +40,37 @@ class Cache:
         self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=10, isolation_level=None)
-            self._prepare()
-        except (sqlite3.Error, OSError) as error:
+            if os.path.lexists(path):
+                check_plain(path, os.stat(path))
+            # SQLite's own words do not tell rights from damage.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._db = connect_writer(path, self._prepare)
+        except OSError as error:
+            raise UserError(f"{path}: the cache cannot be used: {why(path, error, ANOTHER)}") from None
+        except SessionError as error:
             raise self._unusable(error) from None
 
-    def _prepare(self) -> None:
-        (magic,) = self._db.execute("PRAGMA application_id").fetchone()
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not magic and not tables:
-            self._path.chmod(0o600)
-            self._db.executescript(
-                f"BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS measured({_COLUMNS}) WITHOUT ROWID;"
-                f"PRAGMA application_id={_MAGIC}; PRAGMA user_version={_VERSION}; COMMIT"
-            )
-        elif magic != _MAGIC:
-            self._db.close()
-            raise UserError(f"{self._path} is no cache of memtui place; name another one with --cache")
-        elif version != _VERSION:
-            self._db.close()
-            raise UserError(
-                f"{self._path} was written by another version of memtui; name another one with --cache, or delete it"
-            )
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """See what the file is, and make it where it is empty. Raises UserError and sqlite3.Error."""
+        if not tables_in(connection, self._path) and not self._identity(connection):
+            try:
+                connection.executescript(
+                    f"BEGIN EXCLUSIVE; {_SCHEMA};PRAGMA application_id={_MAGIC}; PRAGMA user_version={_VERSION}; COMMIT"
+                )
+            except sqlite3.OperationalError:
+                connection.rollback()
+                if not self._identity(connection):  # or another one made it meanwhile
+                    raise
+        if self._identity(connection) != _MAGIC:
+            raise self._none()
+        if format_of(connection) != _VERSION:
+            raise UserError(f"{self._path} was written by another version of memtui; {ANOTHER}, or delete it")
+        if tables_in(connection, self._path) != tables_of(_SCHEMA):
+            raise self._none()
+
+    @staticmethod
+    def _identity(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA application_id").fetchone()[0])
 
     def __enter__(self) -> Cache:
         return self
@@ -65,9 +81,11 @@ class Cache:
     def get(self, what: Mapping[str, Any]) -> Any:
         """A measurement; None where there is none."""
         try:
-            row = self._db.execute("SELECT value FROM measured WHERE key = ?", (key_of(what),)).fetchone()
-            return None if row is None else json.loads(row[0])
-        except (sqlite3.Error, ValueError) as error:
+            query = "SELECT value FROM measured WHERE key = ?"
+            rows = read_all(self._db, self._path, query, (key_of(what),))
+            check_rows(rows, "t")
+            return parse_json(rows[0][0]) if rows else None
+        except (sqlite3.Error, SessionError, ValueError) as error:
             raise self._unusable(error) from None
 
     def put(self, found: list[tuple[Mapping[str, Any], Any]]) -> None:
@@ -80,8 +98,11 @@ class Cache:
         except sqlite3.Error as error:
             raise self._unusable(error) from None
 
+    def _none(self) -> UserError:
+        return UserError(f"{self._path} is no cache of memtui place; {ANOTHER}")
+
     def _unusable(self, error: Exception) -> UserError:
-        if isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error):
-            return UserError(f"{self._path} is no cache of memtui place; name another one with --cache")
-        why = error.strerror if isinstance(error, OSError) else error
-        return UserError(f"{self._path}: the cache cannot be used: {why}; name another one with --cache", FAILURE)
+        if "not a database" in str(error):
+            return self._none()
+        said = str(error).removeprefix(f"{self._path}: ")[:_SAID_CHARACTERS]
+        return UserError(f"{self._path}: the cache cannot be used: {visible(said)}; {ANOTHER}", FAILURE)

@@ -30,8 +30,11 @@ from memtui.placement.solve.pareto import Point
 from memtui.session.store import (
     beside,
     connect,
+    connect_writer,
     read_all,
     seal,
+    tables_in,
+    tables_of,
     unreadable,
 )
 
@@ -187,8 +190,7 @@ class ProfileFile:
         """One transaction, in the file for good when this is left; then the file is one plain file again."""
         check_header(self.path)
         try:
-            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=10)) as connection:
-                self._check_tables(connection)
+            with closing(connect_writer(self.path, self._check_tables)) as connection:
                 connection.execute("PRAGMA journal_mode=WAL")
                 with connection:
                     connection.execute("BEGIN IMMEDIATE")
@@ -202,8 +204,7 @@ class ProfileFile:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version != SCHEMA_VERSION:
             raise UserError(f"{self.path}: has format {version}, and this memtui knows {SCHEMA_VERSION}")
-        found = self._all(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
-        if sorted(map(repr, found)) != _known_tables():
+        if tables_in(connection, self.path) != _known_tables():
             raise UserError(
                 f"{self.path}: is no placement profile: its tables are not those of format {SCHEMA_VERSION}"
             )
@@ -230,7 +231,5 @@ def _schema() -> str:
 
 
 @cache
-def _known_tables() -> list[str]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(_schema())
-        return sorted(map(repr, connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")))
+def _known_tables() -> list[tuple[str, ...]]:
+    return tables_of(_schema())

@@ -28,19 +28,23 @@ _TYPES: dict[str, frozenset[type]] = {
     "i": frozenset((int,)),
     "I": frozenset((int, _NONE)),
     "r": frozenset((float, int, _NONE)),
+    "n": frozenset((float, int)),
     "t": frozenset((str,)),
     "b": frozenset((bytes,)),
 }
 
 
 def check_rows(rows: Sequence[tuple[Any, ...]], kinds: str) -> None:
-    """Types and ranges by column: ``i`` integer, ``I`` integer or NULL, ``r`` real or NULL, ``t`` text, ``b`` blob."""
+    """Types and ranges by column.
+
+    ``i`` integer, ``I`` integer or NULL, ``n`` number, ``r`` number or NULL, ``t`` text, ``b`` blob.
+    """
     if not rows:
         return
     for number, (column, kind) in enumerate(zip(zip(*rows, strict=True), kinds, strict=True)):
         if not _TYPES[kind].issuperset(map(type, column)):
             raise ValueError(f"column {number} holds another type")
-        if kind == "r":
+        if kind in "nr":
             # In this form a value that is not a number is refused, too.
             within = all(-MAX_REAL <= value < MAX_REAL for value in column if value is not None)
         elif kind in "iI":  # an hour of samples is looked at before the first picture: this is the fast way

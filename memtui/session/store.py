@@ -9,6 +9,7 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -34,6 +35,8 @@ JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # https://www.sqlite.org/fi
 _PROCESS_BITS = 20
 _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
 _STEPS_PER_CHECK = 1 << 17
+_BUSY_S = 10.0  # a writer waits so long for another one
+_SCHEMA_QUERY = "SELECT type, name, tbl_name, sql FROM sqlite_master"
 LET_GO_S = 2.0  # an ended recording waits so long for those who look at it
 # What a system does not have, it does not need: a session opens on any.
 _OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
@@ -157,6 +160,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 def connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
     """The same for a file of any kind whose header was checked; ``check`` looks at its tables. Raises SessionError."""
+    _check_beside(path)
     try:
         return _connect(path, check)
     except sqlite3.OperationalError as error:
@@ -169,6 +173,50 @@ def connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite
         return _connect(path, check)
     except (sqlite3.DatabaseError, UnicodeDecodeError, OSError) as error:
         raise unreadable(path, error) from None
+
+
+def connect_writer(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    """The same for a file that is written, too. ``check`` looks at its tables, or makes them where there are none.
+
+    Every statement is a transaction of its own unless BEGIN stands before it. Raises SessionError.
+    """
+    _check_beside(path)
+    connection = None
+    try:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY_S
+        )
+        _harden(connection, query_only=False)
+        check(connection)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        if connection is not None:
+            connection.close()
+        raise unreadable(path, error) from None
+    except BaseException:
+        if connection is not None:
+            connection.close()
+        raise
+    return connection
+
+
+def _check_beside(path: Path) -> None:
+    """Raise SessionError for what SQLite would wait for, or follow to another file."""
+    for name in beside(Path(os.path.realpath(path))):
+        try:
+            mode = os.lstat(name).st_mode
+            journal = stat.S_ISREG(mode) and name.name.endswith("-journal") and _tail(name) == JOURNAL_MAGIC
+        except FileNotFoundError:
+            continue
+        except OSError:
+            journal = False  # SQLite says what it cannot read
+        if not stat.S_ISREG(mode):
+            raise SessionError(f"{path}: cannot be used: {name.name} beside it is not a file; take that away")
+        if journal:  # it names another one, which SQLite would open and delete; none of ours does
+            raise _mid_write(path)
+
+
+def _mid_write(path: Path) -> SessionError:
+    return SessionError(f"{path}: was left in the middle of a write; its owner can read and thereby mend it")
 
 
 def _connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
@@ -195,10 +243,8 @@ def _roll_back(path: Path) -> None:
 
     Raises SessionError, sqlite3.Error and OSError.
     """
-    journal = path.with_name(path.name + "-journal")
-    # A journal can name another one, which SQLite would open and delete; none of ours does.
-    if not (is_own_file(path) and is_own_file(journal)) or _tail(journal) == JOURNAL_MAGIC:
-        raise SessionError(f"{path}: was left in the middle of a write; its owner can read and thereby mend it")
+    if not (is_own_file(path) and is_own_file(path.with_name(path.name + "-journal"))):
+        raise _mid_write(path)
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
     try:
         _harden(connection)
@@ -219,7 +265,7 @@ def is_own_file(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _harden(connection: sqlite3.Connection) -> None:
+def _harden(connection: sqlite3.Connection, *, query_only: bool = True) -> None:
     """What https://www.sqlite.org/security.html asks of those who open files of others."""
     for limit, value in (
         (sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES),
@@ -230,7 +276,7 @@ def _harden(connection: sqlite3.Connection) -> None:
         (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
     ):
         connection.setlimit(limit, value)
-    for pragma in ("query_only=1", "trusted_schema=0", "cell_size_check=1", "mmap_size=0"):
+    for pragma in (f"query_only={query_only:d}", "trusted_schema=0", "cell_size_check=1", "mmap_size=0"):
         connection.execute(f"PRAGMA {pragma}")
 
 
@@ -262,16 +308,28 @@ def read_all(connection: sqlite3.Connection, path: Path, query: str, values: tup
 
 def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Raise SessionError unless the tables are those of a session, to the letter: no trigger, view or other code."""
-    found = read_all(connection, path, "SELECT type, name, tbl_name, sql FROM sqlite_master", ())
+    found = tables_in(connection, path)
     if not found:
         raise SessionError(f"{path}: holds no recording yet, or its recorder died before the first sample")
     version = format_of(connection)
-    if sorted(map(_normal, found)) != _known_schema(version):
+    if found != _known_schema(version):
         raise SessionError(f"{path}: is not a memtui session: its tables are not those of format {version}")
 
 
+def tables_in(connection: sqlite3.Connection, path: Path) -> list[tuple[str, ...]]:
+    """All that is in a file's schema, to be held against ``tables_of``. Raises SessionError, sqlite3.DatabaseError."""
+    return sorted(map(_normal, read_all(connection, path, _SCHEMA_QUERY, ())))
+
+
+def tables_of(script: str) -> list[tuple[str, ...]]:
+    """The same of what a script makes."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(script)
+        return sorted(map(_normal, connection.execute(_SCHEMA_QUERY)))
+
+
 def format_of(connection: sqlite3.Connection) -> int:
-    """The format of a session that was checked."""
+    """The format that a file says it has."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -290,24 +348,20 @@ def missing_columns(version: int) -> dict[str, str]:
 
 @cache
 def _known_schema(version: int) -> list[tuple[str, ...]]:
-    connection = sqlite3.connect(":memory:")
-    connection.executescript(schema(version))
-    found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
-    connection.close()
-    return sorted(_normal(entry) for entry in found if entry[2] not in missing_tables(version))
+    return [entry for entry in tables_of(schema(version)) if entry[2] not in missing_tables(version)]
 
 
 def _normal(entry: tuple[Any, ...]) -> tuple[str, ...]:
-    """Without comments and line breaks. No quote is in the schema, so no comment can hide in a string."""
+    """Without comments and line breaks. No quote is in a schema but of x'', where no comment can hide."""
     return tuple(" ".join(re.sub(r"--[^\n]*", "", str(part)).split()) for part in entry)
 
 
-def seal(path: Path) -> bool:
+def seal(path: Path, patience_s: float = LET_GO_S) -> bool:
     """Fold the write-ahead log of an ended session into one plain file; False where somebody keeps it open.
 
     A viewer that follows the session lets go of it at its next look, within a second.
     """
-    deadline = time.monotonic() + LET_GO_S
+    deadline = time.monotonic() + patience_s
     try:
         connection = sqlite3.connect(path, timeout=0)
         try:

@@ -37,7 +37,7 @@ def predict(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("sklearn") is None:
         raise UserError("predictions need scikit-learn, which is not installed: pip install 'memtui[predict]'", FAILURE)
     path = asked.database_path(args)
-    with closing(Database(path, create=False)) as database:
+    with closing(Database(path, writable=False)) as database:
         # Other operators than the one that is asked for say something of the device, too.
         operators = () if verb == "run" else ops
         training = load(database, operators=operators, run=args.from_run, unflagged=args.unflagged)

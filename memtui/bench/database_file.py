@@ -1,0 +1,136 @@
+"""What a file of measurements has to be before anything in it is used: ours, of a known format, to the letter."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from memtui.errors import UserError
+from memtui.session.store import (
+    SessionError,
+    application_id,
+    format_of,
+    sqlite_header,
+    tables_in,
+    tables_of,
+)
+from memtui.small_file import check_plain
+
+APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
+SCHEMA_VERSION = 3
+_REAL = "REAL"
+# By format: what the one before it had not; in the order in which it stands in the schema.
+_SINCE = {
+    2: (
+        ("measurement", "quiet", _REAL),
+        ("measurement", "yard_limit_ns", _REAL),
+        ("window", "yard_ns", "BLOB NOT NULL DEFAULT x''"),
+    ),
+    3: tuple(("measurement", name, _REAL) for name in ("measured_ns", "speed", "follows", "reference_ns")),
+}
+_KINDS = {("INTEGER", True): "i", ("INTEGER", False): "I", (_REAL, True): "n", (_REAL, False): "r"}
+_KINDS |= {(of, required): kind for of, kind in (("TEXT", "t"), ("BLOB", "b")) for required in (True, False)}
+# By table and name: its kind (``session.checks.check_rows``), and the SQL that stands for it where a file has none.
+Columns = Mapping[str, Mapping[str, tuple[str, str]]]
+
+
+class DatabaseError(UserError):
+    """The file cannot be used as a database of measurements; the text says why."""
+
+
+def check_place(path: Path, *, writable: bool) -> None:
+    """See that a database is there, or can be made, with mode 0600. Raises UserError and OSError."""
+    try:
+        check_plain(path, os.stat(path))
+    except FileNotFoundError:
+        if not writable:
+            raise DatabaseError(f"{path}: No such file; --db names a database, and measuring makes one") from None
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    # SQLite's own words do not tell rights from damage.
+    os.close(os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC))
+    if not writable and application_id(sqlite_header(path, "bench database")[0]) != APPLICATION_ID:
+        raise DatabaseError(f"{path}: is not a database of memtui bench")
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Make them where there is nothing yet. Raises sqlite3.Error."""
+    if any(_identity(connection)):
+        return
+    head = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
+    try:
+        connection.executescript(f"BEGIN EXCLUSIVE; {_schema()} {head} COMMIT;")
+    except sqlite3.OperationalError:
+        connection.rollback()
+        if not any(_identity(connection)):  # or another one made it meanwhile
+            raise
+
+
+def checked_columns(connection: sqlite3.Connection, path: Path) -> Columns:
+    """The columns of a file, which is ours. Raises SessionError and sqlite3.Error."""
+    (identity,) = connection.execute("PRAGMA application_id").fetchone()
+    version = format_of(connection)
+    if identity != APPLICATION_ID:
+        raise SessionError(f"{path}: is not a database of memtui bench")
+    if not 1 <= version <= SCHEMA_VERSION:
+        raise SessionError(f"{path}: has format {version}, and this memtui knows 1 to {SCHEMA_VERSION}")
+    if tables_in(connection, path) != _known(version):
+        raise SessionError(f"{path}: is not a database of memtui bench: its tables are not those of format {version}")
+    return _columns(version)
+
+
+def bring_up(connection: sqlite3.Connection) -> None:
+    """Give a file of an older format what it lacks, unless another one just did. Raises sqlite3.Error."""
+    with connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        for table, name, declared in _lacking(format_of(connection)):
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {declared}")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _identity(connection: sqlite3.Connection) -> tuple[int, int]:
+    """(application, number of tables)."""
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return connection.execute("PRAGMA application_id").fetchone()[0], tables
+
+
+def _lacking(version: int) -> list[tuple[str, str, str]]:
+    """Table, name and declaration of what a format has not."""
+    return [column for since, columns in _SINCE.items() if since > version for column in columns]
+
+
+def _schema() -> str:
+    return files("memtui.bench").joinpath("schema.sql").read_text()
+
+
+@cache
+def _known(version: int) -> list[tuple[str, ...]]:
+    """The tables of a format. It makes no difference whether a column was there from the beginning or was added."""
+    found = []
+    for kind, name, table, text in tables_of(_schema()):
+        for of, column, declared in _lacking(version):
+            if of == name:
+                text = text.replace(f", {column} {declared}", "")
+        found.append((kind, name, table, text))
+    return sorted(found)
+
+
+@cache
+def _columns(version: int) -> Columns:
+    missing = {(table, name): "x''" if "BLOB" in declared else "NULL" for table, name, declared in _lacking(version)}
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_schema())
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            query = 'SELECT name, type, "notnull" OR pk FROM pragma_table_info(?) ORDER BY cid'
+            found[table] = {
+                name: (_KINDS[declared, bool(required)], missing.get((table, name), ""))
+                for name, declared, required in connection.execute(query, (table,))
+            }
+    return found
