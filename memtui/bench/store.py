@@ -223,6 +223,7 @@ class Database:
             runs = {run["id"]: run for run in checked._all("run")}
             for run in runs.values():
                 self._insert("run", run, "OR IGNORE")
+            there: dict[str, Mapping[Any, Any]]
             there = {"device": devices, "environment": environments, "configuration": configurations, "run": runs}
             known = set(self._read("SELECT run, configuration, t_wall_ns FROM measurement", "tti"))
             added = 0
