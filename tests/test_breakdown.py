@@ -231,6 +231,17 @@ def test_a_bad_file_is_a_line_and_the_others_go_on(capsys):
     assert [path.name for path in Path("out").iterdir()] == ["rnn.log.svg"]
 
 
+def test_a_title_is_nothing_that_a_terminal_would_act_on(capsys):
+    title = "\x1b]0;x\x07\x1b[2Jours"
+    code, out, err = run(capsys, "breakdown", "rnn.log", "--title", title)
+    assert (code, err) == (0, "")
+    assert out.startswith("\\x1b]0;x\\x07\\x1b[2Jours\n")
+    for form in ("svg", "pdf"):
+        assert run(capsys, "breakdown", "rnn.log", "--title", title, "--to", form, "-o", form)[0] == 0
+        assert b"\x1b" not in next(Path(form).iterdir()).read_bytes().partition(b"stream")[0]
+    assert any("ours" in text for text in svg_texts(next(Path("svg").iterdir())))
+
+
 @given(st.integers(0, len(CATEGORIES) - 1), st.text(max_size=8), st.text(max_size=8))
 def test_tags_that_are_made_are_one_word_of_their_kind(category, layer, op):
     tag = tag_for(category, layer, op)

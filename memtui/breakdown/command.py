@@ -17,6 +17,7 @@ from memtui.breakdown.sources import Held, read
 from memtui.errors import UserError
 from memtui.export.figures.pdf import PdfDrawing
 from memtui.file_set import all_or_none
+from memtui.foreign import visible
 
 ONE_SCALE = "breakdown"  # name of the figure with all files
 Say = Callable[[str], object]
@@ -82,7 +83,7 @@ def _added_up(held: Held, asked: Asked, say: Say) -> Breakdown:
 def _text(found: list[tuple[Held, Breakdown]], asked: Asked) -> str:
     largest = [max((bar.bytes for bar in one.bars), default=0) for _, one in found]
     scales = [max(largest)] * len(found) if asked.together else largest
-    parts = [asked.title] if asked.title else []
+    parts = [visible(asked.title)] if asked.title else []
     parts += [
         words.text(held, one, asked.rules, asked.percent, scale)
         for (held, one), scale in zip(found, scales, strict=True)
@@ -136,7 +137,7 @@ def _write(graphs: list[Graph], asked: Asked, file: BinaryIO) -> None:
 
 def _drawn(graphs: list[Graph], asked: Asked) -> bytes:
     if asked.form == "pdf":
-        drawing = draw(graphs, asked.title, PdfDrawing)
+        drawing = draw(graphs, visible(asked.title), PdfDrawing)
         assert isinstance(drawing, PdfDrawing)
         return drawing.pdf()
     return draw(graphs, asked.title).document().encode()
