@@ -59,10 +59,13 @@ PEERS_KERNEL ?=
 bench-peers: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks.peers $(if $(PEERS_KERNEL),--kernel $(PEERS_KERNEL)) --into docs/measurements.md
 
-# Kills every part of memtui at random moments while its target is watched; half an hour unless told otherwise.
+# Kills every part of memtui at random moments while its target is watched, for half an hour unless told otherwise; then
+# watches a target that starts 20 children a second for an hour: no part may grow with them.
 SOAK_SECONDS ?= 1800
+GROWTH_SECONDS ?= 3600
 soak: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks.soak $(SOAK_SECONDS)
+	$(SUDO) $(BIN)/python -m benchmarks.growth $(GROWTH_SECONDS)
 
 # Changes the core in small ways, one at a time, and says which of them no test notices. Takes minutes for a module, and
 # hours for those of page tables: MUTANTS="analysis/energy codec", MUTANTS="--sample 40 rearm", MUTANTS=--show.

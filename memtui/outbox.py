@@ -60,6 +60,8 @@ class Outbox:
         """Whether the message need not be sent. Processes, their ends and the end of all are, at any price."""
         match message:
             case Window():
+                there = {process.process for process in message.processes}
+                self._tables = {key: table for key, table in self._tables.items() if key in there}  # others ended
                 self._dropped_windows += 1
                 self._gaps += message.gaps
             case Power() | Event():

@@ -197,6 +197,18 @@ class FakeSession:
             if n <= self.ended_at.get(p.key, 1 << 40)
         ]
 
+    def processes_after(self, key):
+        return [process for process in self.processes() if process.key > key]
+
+    def processes_of(self, keys):
+        return [process for process in self.processes() if process.key in keys]
+
+    def processes_in(self, first_sample, last_sample):
+        return {process.key for process in self.processes()}
+
+    def vma_rows_of(self, processes):
+        return [row for row in self.vma_rows() if row.process in processes]
+
     def vma_rows(self, process=None):
         return self.rows
 

@@ -132,11 +132,17 @@ class TouchLevels:
 
     def end(self, samples: int) -> list[tuple[int, TouchSum]]:
         """The sums (level, sum) that end after so many samples of the session: those of level 0 always."""
+        last = next((n for n, length in enumerate(SUMMED_SAMPLES) if n and samples % length), len(SUMMED_SAMPLES))
+        return self._end(last)
+
+    def end_all(self) -> list[tuple[int, TouchSum]]:
+        """The sums of all levels, as far as they got: for a process that ended."""
+        return self._end(len(SUMMED_SAMPLES))
+
+    def _end(self, levels: int) -> list[tuple[int, TouchSum]]:
         found = []
         self._parts[0] = [one] if (one := self.tally.take()) is not None else []
-        for level, parts in enumerate(self._parts):
-            if level and samples % SUMMED_SAMPLES[level]:
-                break
+        for level, parts in enumerate(self._parts[:levels]):
             if not parts:
                 continue
             found.append((level, add_up(parts)))

@@ -27,6 +27,7 @@ KEEP_COLUMNS = 4096
 KEEP_SETS = 1024
 KEEP_SETS_BYTES = 256 << 20  # of them all: a set may be 64 MiB
 KEEP_SUMS_BYTES = 64 << 20
+KEEP_GROUPS = 256
 GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new blocks do not move the picture
 
 
@@ -87,6 +88,9 @@ class HeatColumns:
         ``mapped(process, start, end)`` counts the ranges there were in a part of memory.
         """
         self._ranges = list(ranges)
+        if len(self._groups) > KEEP_GROUPS:  # of processes that are not drawn any more
+            known = {r.process for r in ranges}
+            self._groups = {process: groups for process, groups in self._groups.items() if process in known}
         if self.zooms:
             seen = self.zooms[-1]
             ranges = [r for r in ranges if r.process == seen.process and r.start < seen.end and r.end > seen.start]

@@ -33,6 +33,7 @@ from memtui.present.output import OutputLog
 from memtui.present.place import Place
 from memtui.present.playhead import Playhead
 from memtui.present.power_log import PowerLog
+from memtui.present.process_log import ProcessLog
 from memtui.present.processes import process_rows, pss_note, tree_row
 from memtui.present.range_reuse import RangeReuse
 from memtui.present.ranges import RangeTable
@@ -90,6 +91,10 @@ class SessionLike(Protocol):
     def release(self) -> None: ...
     def give_way(self) -> None: ...
     def processes(self) -> list[Process]: ...
+    def processes_after(self, key: int) -> list[Process]: ...
+    def processes_of(self, keys: Any) -> list[Process]: ...
+    def processes_in(self, first_sample: int, last_sample: int) -> set[int]: ...
+    def vma_rows_of(self, processes: Any) -> list[Any]: ...
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]: ...
     def vma_rows(self, process: int | None = None) -> list[Any]: ...
     def vma_wss(self, first_sample: int, last_sample: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
@@ -129,6 +134,7 @@ class Presenter:
         if not follow:
             self.playhead.span_ns = None  # a replay opens on the whole picture
         self.ranges = RangeTable()
+        self._log = ProcessLog()
         self.room = Room()
         self.processes_shown = False  # the list of them costs a question to the session
         self.tensors_shown = self.by_kind = False  # likewise: the table of tensors, rows of the heat map by their kind
@@ -194,7 +200,7 @@ class Presenter:
     def focus_range(self, key: int | None) -> None:
         """Look at one range: its line in the graph, the cursor of the heat map on it. None: at all of them again."""
         row = self.ranges.row(key) if key is not None else None
-        self._focus = self.heat.keep = key if row is not None else None
+        self._focus = self.heat.keep = self.ranges.kept = key if row is not None else None
         if row is not None:
             self.heat.look_at(row.id, row.process, row.start, row.end)
         absent = 0.0 if self.reader.hello.wss.ok else np.nan
@@ -237,7 +243,7 @@ class Presenter:
         self._begun = True
         axis, at = self.playhead.axis(), self.playhead.index
         sample = int(self.reader.samples.sample[at]) if at >= 0 else -1
-        processes = self.reader.processes()
+        processes = self._in_sight(at)
         table = self.ranges.view(self.reader, sample, processes)
         self._power.update(self.reader, self.playhead)
         self._marks.update(self.reader, self.playhead.latest_ns)
@@ -263,8 +269,15 @@ class Presenter:
             processes=self._processes(at, processes),
             output=self.output.view(),
             tensors=tensors,
-            words=self._words.view(self.reader, at, self._most_bytes(sample, reuse)),
+            words=self._words.view(self.reader, at, self._most_bytes(sample, reuse), processes),
         )
+
+    def _in_sight(self, at: int) -> list[Process]:
+        """The processes of the window at the cursor, and those whose ranges are held."""
+        self._log.update(self.reader)
+        self.ranges.all = self._log.all
+        now = {row["process"] for row in self._rows_of(at)} if at >= 0 and self._log.all is None else set()
+        return self._log.of(self.reader, now | self.ranges.held if now else ())
 
     # Parts
 

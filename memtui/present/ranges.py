@@ -24,6 +24,7 @@ READ_EVERY_S = 5.0  # the ranges of a growing session
 _FOR_EVER = 1 << 62
 TREND_SAMPLES = 48  # windows before the cursor that the trend shows
 SURVEY, GLANCE = 48, 6  # windows that say how much of each range is ever touched; of the first picture, which is soon
+HEAVIEST = 64  # processes that are held for the heat map, which has fewer rows
 _EACH = TREND_SAMPLES // TREND  # windows in a cell of it
 
 
@@ -84,6 +85,9 @@ class RangeTable:
         self._rows_at: tuple[int, int] = (-1, -1)
         self._most: dict[int, int] = {}  # row id -> the most of it ever seen touched
         self._ids: set[int] = set()
+        self.all: frozenset[int] | None = None  # the processes, where they are few: as many as are held are
+        self.kept: int | None = None  # a row that is looked at
+        self._seen: set[int] = set()  # processes of the windows that were surveyed since rows were read last
         self._uses: dict[int, str] = {}  # row id -> what the layout says of anonymous memory
         self._who: dict[int, str] = {}  # process -> its rank, where that is known
         self._read_at = -READ_EVERY_S
@@ -118,7 +122,7 @@ class RangeTable:
         sifted = self._sift()
         if self._looked_again_at != sample and not sifted.holds(wss if self.pid is None else (), sample):
             self._looked_again_at = sample
-            self._read_rows(reader)
+            self._read_rows(reader, sample)
             sifted = self._sift()  # one that was gone is there again
         cold = (0,) * TREND if known else ()
         for found in sifted.shown.at(sample):
@@ -299,7 +303,7 @@ class RangeTable:
         _, ids, _ = reader.vma_wss(min(new, newest), newest)
         # Ranges are many and change seldom: look when a new one was touched, and now and then.
         if now - self._read_at >= READ_EVERY_S or not self._ids.issuperset(ids.tolist()):
-            self._read_rows(reader)
+            self._read_rows(reader, sample)
         if newest - self._surveyed <= TREND_SAMPLES - _EACH and sample == newest:
             # The trend is about to look at them.
             self._surveyed, self._rows_at = newest, (newest, len(samples))
@@ -312,18 +316,49 @@ class RangeTable:
             spans = [(int(s), int(s)) for s in spread]
         else:
             spans = [(self._surveyed, newest)]
+        unknown = False
         for first, last in spans:
             _, ids, touched = reader.vma_wss(first, last)
+            if self.all is None and not self._ids.issuperset(ids.tolist()):
+                self._seen |= reader.processes_in(first, last)
+                unknown = True
             rows, place = ranked(ids)
             most = np.zeros(len(rows), np.int64)
             np.maximum.at(most, place, touched)
             self._note(rows, most)
+        if unknown:
+            self._read_rows(reader, sample)
         if self.surveyed:
             self._surveyed, self._rows_at = newest, (newest, len(samples))
 
-    def _read_rows(self, reader: Any) -> None:
-        self._rows, self._read_at = reader.vma_rows(), time.monotonic()
+    @property
+    def held(self) -> set[int]:
+        """The processes whose ranges are held."""
+        return {row.process for row in self._rows}
+
+    def _read_rows(self, reader: Any, sample: int) -> None:
+        """Read the ranges of the processes that are in sight, or worth a place in the heat map."""
+        self._read_at = time.monotonic()
+        wanted = set(self.all or ())
+        if self.all is None:
+            for last in {sample, int(reader.samples.sample[-1])}:
+                wanted |= reader.processes_in(last - TREND_SAMPLES + 1, last)
+            wanted |= self._heaviest() | self._seen
+            self._seen = set()
+        self._rows = reader.vma_rows_of(wanted)
         self._ids, self._uses = {row.id for row in self._rows}, uses_of(self._rows)
+        if self.all is None:
+            self._most = {row: most for row, most in self._most.items() if row in self._ids}
+
+    def _heaviest(self) -> set[int]:
+        """Processes of which most was touched, the newest of equal ones, and what is looked at."""
+        weight: dict[int, int] = {}
+        found = set()
+        for row in self._rows:
+            weight[row.process] = max(weight.get(row.process, 0), self._most.get(row.id, 0))
+            if row.id == self.kept or row.pid == self.pid:
+                found.add(row.process)
+        return found | set(sorted(weight, key=lambda one: (weight[one].bit_length(), one))[-HEAVIEST:])
 
     def _note(self, rows: np.ndarray, most: np.ndarray) -> None:
         """The most that was touched of distinct rows."""

@@ -11,6 +11,7 @@ from memtui.present.allowance import Allowance
 from memtui.views import Floats
 
 POINTS = 1024  # of a line at most: more than a wide terminal has dots
+KEEP_POINTS = 8 * POINTS
 AT_ONCE = 64  # samples a question is about
 Values = tuple[float, ...]
 Fetch = Callable[[Any, int, int], Mapping[int, Values]]
@@ -68,6 +69,9 @@ class Series:
             if allowance.spent:
                 complete = low == missing[-1]
                 break
+        if len(self._known) > KEEP_POINTS:  # of a live session: what has left the picture
+            inside = set(numbers)
+            self._known = {n: values for n, values in self._known.items() if n in inside}
         nothing = (np.nan,) * len(self._absent)
         table = np.array([self._known.get(n, nothing) for n in numbers], float).reshape(-1, len(self._absent))
         return [table[:, n] for n in range(len(self._absent))], complete

@@ -24,13 +24,15 @@ class WordsLog:
         self._at: tuple[int, int] | None = None
         self._figures = Figures()
 
-    def view(self, reader: Any, at: int, reuse_bytes: tuple[float, float] | None) -> WordsView:
+    def view(
+        self, reader: Any, at: int, reuse_bytes: tuple[float, float] | None, processes: Iterable[Process]
+    ) -> WordsView:
         """``reuse_bytes``: between which 95 % of the returning touches up to the cursor come back."""
         if at < 0:
             return WordsView()
         samples = reader.samples
         if self._at != (at, int(samples.sample[at])):
-            self._at, self._figures = (at, int(samples.sample[at])), figures_until(samples, at, reader.processes())
+            self._at, self._figures = (at, int(samples.sample[at])), figures_until(samples, at, processes)
         return WordsView(tuple(in_words(replace(self._figures, reuse_bytes=reuse_bytes))))
 
 

@@ -59,6 +59,7 @@ class SessionBuilder:
         self._filter: Filter = parse_filter("none")
         self._keep_command = False
         self._running: set[int] = set()  # processes of the last window
+        self._absent: set[int] = set()  # those that are observed and were not in it
         self._histogram = ReuseHistogram()
         self._row_numbers = itertools.count(1)  # of VMAs
         self._told = itertools.count()
@@ -70,11 +71,7 @@ class SessionBuilder:
         self.wss_bytes: int | None = None
         self.rss_bytes: int | None = None
         self.end: End | None = None
-
-    @property
-    def began(self) -> bool:
-        """Whether the first process is observed."""
-        return bool(self._observed)
+        self.began = False  # whether the first process is observed
 
     def take(self, message: Message) -> None:
         """Store one message."""
@@ -88,12 +85,11 @@ class SessionBuilder:
                     raise Hopeless(why)
                 self._writer.put_meta(hello=hello_to_plain(self.hello), recorder_pid=os.getpid())
             case Process():
-                seen = ObservedProcess(message.key, self._writer, self._filter, self._row_numbers)
-                self._observed[message.key] = seen
+                self.began = True
                 command = self._fit_to_keep(message.command)
                 self._writer.insert("process", [_process_row(replace(message, command=command))])
             case VmaTable():
-                self._observed[message.process].take_table(message)
+                self._of(message.process).take_table(message)
             case Window():
                 self._take_window(message)
             case Power():
@@ -152,7 +148,7 @@ class SessionBuilder:
         return storable(command if self._keep_command else mask_secrets(command))
 
     def _take_window(self, window: Window) -> None:
-        processes = [self._observed[process.process].without_strays(process) for process in window.processes]
+        processes = [self._of(process.process).without_strays(process) for process in window.processes]
         stored = [self._take_process(window.sample, process) for process in processes]
         troubled = next((p for p in processes if p.status != Status.OK), None)
         self.wss_bytes, shared_bytes = _together(processes, window.shared_excess_bytes)
@@ -196,6 +192,7 @@ class SessionBuilder:
         if self.limits:
             self.limits.note(window, self.wss_bytes, self.rss_bytes)
         self._note_ended({p.process for p in processes})
+        self._let_go(window.sample)
         self.samples = window.sample + 1
         if self.samples % SUMMED_SAMPLES[0] == 0:
             self._checkpoint(window.sample)
@@ -213,6 +210,25 @@ class SessionBuilder:
         for process in self._running - running:
             self._observed[process].note_ended()
         self._running = running
+
+    def _of(self, process: int) -> ObservedProcess:
+        """What is known of a process; its first table or window comes, or one after it was let go."""
+        if process not in self._observed:
+            self._observed[process] = ObservedProcess(process, self._writer, self._filter, self._row_numbers)
+        return self._observed[process]
+
+    def _let_go(self, sample: int) -> None:
+        """Store what is left of processes that were in neither of the last two windows, and forget them.
+
+        One that was taken for ended and is there all the same is back in the next window.
+        """
+        absent = self._observed.keys() - self._running
+        for process in absent & self._absent:
+            seen = self._observed.pop(process)
+            seen.note_ended()
+            seen.let_go(sample)
+            self._gpu_memory.pop(process, None)
+        self._absent = absent & self._observed.keys()
 
     def _take_process(self, sample: int, process: ProcessWindow) -> int | None:
         """Store one process's part of a window; the bytes of it that the filter kept."""

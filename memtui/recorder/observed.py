@@ -64,6 +64,9 @@ class ObservedProcess:
         parts = ((row, v.end - v.start, v.perms, r) for row, v, r in zip(merged, table.vmas, reasons, strict=True))
         self._write_states(gone, self._states.take(table.sample, parts, gone))
         aliases = [(self._row_ids.pop(old), self._session_row(new)) for old, new in gone.items()]
+        for number, _ in aliases:
+            self._written.pop(number, None)
+        self._merger.aliases.clear()  # all that it told of has its new row by now
         self._writer.insert("vma_alias", aliases)
         self._writer.delete("vma", (old for old, _ in aliases))
         self._write_rows(_STILL_MAPPED)
@@ -107,6 +110,12 @@ class ObservedProcess:
         """Store the sums of touched pages that end with a sample."""
         key = row_id(sample, self._key)
         sums = self._touches.end(sample + 1)
+        self._writer.insert("touch_sum", ((level, key, encode_touch_sum(one)) for level, one in sums))
+
+    def let_go(self, sample: int) -> None:
+        """Store the sums of all levels as far as they got: nothing is added to them any more."""
+        key = row_id(sample, self._key)
+        sums = self._touches.end_all()
         self._writer.insert("touch_sum", ((level, key, encode_touch_sum(one)) for level, one in sums))
 
     def _select(self, pages: PageSet, keep: np.ndarray) -> PageSet:

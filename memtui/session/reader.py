@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -20,18 +20,19 @@ from memtui.analysis.row_states import RowState
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, add_up
 from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
-from memtui.samples import End, Event, GpuMemory, Hello, PowerReading, Process
+from memtui.samples import End, Event, GpuMemory, Hello, PowerReading
 from memtui.session.checks import (
     MAX_INTEGER,
     MAX_PID,
-    MAX_PROCESS,
     MAX_SAMPLE,
     PROCESS_SAMPLE,
     check_fields,
     check_vma,
 )
 from memtui.session.codec import decode_pairs, decode_reuse, decode_touch_sum
+from memtui.session.held_vmas import HeldVmas
 from memtui.session.kept_rows import KeptRows, Pairs, Rows
+from memtui.session.process_reader import ProcessReader
 from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, Growing
 from memtui.session.store import (
     SessionError,
@@ -40,7 +41,6 @@ from memtui.session.store import (
     split_row_id,
 )
 from memtui.session.stored_rows import StoredRows
-from memtui.session.told_reader import ToldReader
 from memtui.session.vma_row import VmaRow
 
 _SCALARS = (*INTEGERS, *MAYBE, *TEXTS)
@@ -54,12 +54,13 @@ _HELD, _HELD_KINDS = "g.t_ns, g.process, g.gpu_bytes, g.status, g.reason", "iiIt
 _MANY, _GLANCE, _LAST = 4096, 1024, 128  # samples: more than these are glanced at; so many of them, and the last ones
 _SAMPLES_AT_ONCE = 8192  # rows of scalars that are Python objects together
 _REUSE_AT_ONCE = 256  # windows whose distances are in memory together
+_FEW_ROWS = 1000  # of VMAs
 _SUMS_AT_ONCE = 64  # sums of touches likewise
 _MAX_PAIR_BYTES = 64 << 20  # of one answer about VMAs
 _RESIDENT_SAMPLES = 2048  # what was resident is told about once a second: it was longer ago for nobody who is there
 
 
-class SessionReader(ToldReader):
+class SessionReader(ProcessReader):
     """One session. ``refresh`` picks up what was committed since; everything else answers from that state.
 
     Raises SessionError when the file is missing, foreign, truncated, newer or empty.
@@ -78,6 +79,7 @@ class SessionReader(ToldReader):
         self._resident: tuple[int, dict[int, tuple[int, Pairs]]] = -1, {}
         self._aliases: dict[int, int] | None = None  # as of the last look
         self._stored_rows = StoredRows()
+        self._held_vmas = HeldVmas(self._vma_rows, self._newest_vma)
         self.hello: Hello
         self.end: End | None = None
         self.recorder_pid = 0
@@ -196,41 +198,45 @@ class SessionReader(ToldReader):
         if self.end is not None and self._has_log:
             self.release()
 
-    def processes(self) -> list[Process]:
-        """Every process of the tree, every exec a new one, in the order they appeared."""
-        rows = self._all(
-            "SELECT key, pid, parent_pid, start_ticks, generation, command, role FROM process ORDER BY key", "iiiiitt"
-        )
-        if rows and (rows[-1][0] >= MAX_PROCESS or max(row[1] for row in rows) > MAX_PID):
-            raise self._damaged("a process has no possible number")
-        return [Process(*row) for row in rows]
-
     def vma_rows(self, process: int | None = None) -> list[VmaRow]:
         """The merged VMAs by process and address."""
+        return self._vma_rows("? IS NULL OR v.process = ?", process, process)
+
+    def vma_rows_of(self, processes: Collection[int]) -> list[VmaRow]:
+        """Those of some processes, in the same order: asked for again, only what may have changed is read."""
+        return self._held_vmas.of(processes)
+
+    def _vma_rows(self, which: str, *values: int | None) -> list[VmaRow]:
         self._aliases = None  # what was merged since the last look belongs to these
         query = (
             "SELECT v.id, v.process, p.pid, v.start, v.end, v.perms, v.name, v.first_sample, v.last_sample, v.filtered "
-            "FROM vma v JOIN process p ON p.key = v.process WHERE ? IS NULL OR v.process = ? "
-            "ORDER BY v.process, v.start"
+            f"FROM vma v JOIN process p ON p.key = v.process WHERE {which} ORDER BY v.process, v.start"
         )
         newest = max(self.samples.newest, 0)
-        rows = self._all(query, "iiiiittiIt", process, process)
+        rows = self._all(query, "iiiiittiIt", *values)
         try:
             for row in rows:
                 check_vma(row[3], row[4], row[7], row[8])
         except ValueError as error:
             raise self._damaged(str(error)) from None
-        states = self._row_states()
+        states = self._row_states([row[0] for row in rows])
         found = [
             VmaRow(*(*r[:8], newest if r[8] is None else r[8], r[9], r[8] is None, states.get(r[0], ()))) for r in rows
         ]
         return found if self._has("vma_state") else self._stored_rows.marks_mended(self, found)
 
-    def _row_states(self) -> dict[int, tuple[RowState, ...]]:
-        """What rows were in which windows, of those that were not always the same."""
-        if not self._has("vma_state"):
+    def _newest_vma(self) -> tuple[int, int]:
+        """The highest number of a row, and of a process that has any."""
+        ((row, process),) = self._all("SELECT coalesce(max(id), 0), coalesce(max(process), 0) FROM vma", "ii")
+        return row, process
+
+    def _row_states(self, ids: Sequence[int]) -> dict[int, tuple[RowState, ...]]:
+        """What rows were in which windows, of those that were not always the same: few are asked for by number."""
+        if not ids or not self._has("vma_state"):
             return {}
-        rows = self._all("SELECT row, sample, perms, filtered FROM vma_state ORDER BY row, sample", "iitt")
+        which = f"row IN ({', '.join(map(str, ids))})" if len(ids) <= _FEW_ROWS else "1"
+        query = f"SELECT row, sample, perms, filtered FROM vma_state WHERE {which} ORDER BY row, sample"
+        rows = self._all(query, "iitt")
         return {row: tuple(RowState(*r[1:]) for r in some) for row, some in groupby(rows, key=lambda r: r[0])}
 
     def vma_wss(
@@ -265,7 +271,8 @@ class SessionReader(ToldReader):
             at, process = split_row_id(row)
             by_process[process] = at, pairs
         self._resident = sample, by_process
-        return self._by_row(pairs for _, pairs in by_process.values())
+        there = self.processes_in(sample, sample) or by_process.keys()  # what ended has nothing resident
+        return self._by_row(pairs for process, (_, pairs) in by_process.items() if process in there)
 
     def vma_shared(self, sample: int) -> dict[int, int]:
         """By VMA row, the part of its touched bytes that other processes touched, too; without rows that have none.

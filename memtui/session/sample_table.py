@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ class Growing:
         if not rising or (self._columns["start_ns"][since] > end_ns).any():
             raise ValueError("its samples are not in the order of time")
         for name, texts in self._texts.items():
-            texts.extend(columns[name])
+            texts.extend(map(intern, columns[name]))  # the same few, thousands of times
         self.table = self._first(total)
         return self.table
 
