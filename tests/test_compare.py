@@ -28,6 +28,7 @@ from memtui.session.reader import SessionReader, VmaRow
 from memtui.study.trace import picture_of
 from memtui.views_comparison import against, letters
 from tests.sessions import DATA, MS, VMAS, hello, messages, write_session
+from tests.test_alike import changed
 from tests.test_cli import memtui, refused
 from tests.test_export_page import EVIL, Page, evil_stream
 from tests.test_screen_learning import all_told
@@ -121,6 +122,11 @@ def test_merged_windows_have_seen_what_long_ones_see(opened):
     # One process, nothing filtered: the long windows merged one by one are what was recorded.
     assert same_coarse.figures["wss_median_bytes"] == coarse.figures["wss_median_bytes"]
     assert same_coarse.figures["reuse_p95_bytes"] == coarse.figures["reuse_p95_bytes"]
+
+
+def test_whose_windows_cannot_be_merged_is_told(opened):
+    _, same = opened(a=changed(20, 200 * MS, 2000 * MS), b=short())
+    assert same.reason == "A: its windows took 200 ms to 2.0 s"
 
 
 def test_what_depends_on_windows_is_held_against_windows_of_the_same_length_only(opened):

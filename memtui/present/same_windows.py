@@ -20,7 +20,7 @@ from memtui.pageset import PageSet
 from memtui.present.recorded import NOTHING, held, reuse_of
 from memtui.session.page_windows import PageWindows, busiest
 from memtui.units import between, duration
-from memtui.views_comparison import Memory, SameWindows
+from memtui.views_comparison import Memory, SameWindows, letters
 
 MOST_TIMES = 5  # of the longest interval
 NEARLY = 0.01  # of the length that a whole number of windows may miss it by
@@ -63,7 +63,7 @@ def in_same_windows(readers: Sequence[Source], memories: Sequence[Memory | None]
         else:
             steady.append(memory.interval_s[0])
     if len(steady) < 2:
-        return SameWindows(0.0, (), reasons, "; ".join(dict.fromkeys(reasons.values())))
+        return SameWindows(0.0, (), reasons, "; ".join(f"{letters([at])}: {why}" for at, why in reasons.items()))
     length_s = common_interval_s(steady)
     if length_s is None:
         lengths = ", ".join(f"{one:g} s" for one in sorted(set(steady)))
