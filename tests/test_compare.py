@@ -152,7 +152,7 @@ def test_windows_that_cannot_be_merged_are_told_and_not_compared(opened):
     assert same.reason in notes(sessions, same)[0]
     assert "not held against each other" in sentences(sessions, same)[0]
     sessions, same = opened(c=short(), d=messages(20, interval_ns=1000 * MS, tracked=False))
-    assert same.reason == "no page sets are stored"
+    assert same.reason == "B: no page sets are stored"
     (trackers,) = [note for note in notes(sessions, same) if note.startswith("tracker differs")]
     assert "A pagetable, B rss" in trackers
 
