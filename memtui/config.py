@@ -149,8 +149,8 @@ def _said(value: Any) -> str:
 
 def _read() -> tuple[Path, str | None]:
     """Place and text of the invoking user's file; no text where there is none. Raises UserError."""
-    if getattr(os, "geteuid", lambda: -1)() != 0:
-        return _read_here()
+    if getattr(os, "geteuid", lambda: -1)() != 0 or "SUDO_UID" not in os.environ:
+        return _read_here()  # also on systems that know no such rights
     from memtui.privilege import as_invoker
 
     def read() -> tuple[str, str | None]:

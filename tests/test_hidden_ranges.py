@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from memtui.analysis.filters import parse_filter
 from memtui.analysis.ranges import RangeMerger
-from memtui.analysis.row_states import RowStates, state_at
+from memtui.analysis.row_states import MOST_NAMES, RowStates, state_at
 from memtui.analysis.working_set import select
 from memtui.export import export
 from memtui.pageset import PageSet
@@ -156,7 +156,7 @@ def test_a_row_is_left_out_in_a_window_when_all_is_that_it_holds_then(history, s
         terms = [chosen.leaves_out(v) for v in table]
         gone = {old: new for old, new in merger.aliases.items() if old not in told}
         told |= gone.keys()
-        parts = [(row, v.size_bytes, v.perms, term) for row, v, term in zip(rows, table, terms, strict=True)]
+        parts = [(row, v.size_bytes, v.perms, term, v.name) for row, v, term in zip(rows, table, terms, strict=True)]
         states.take(sample, parts, gone)
         held += [(sample, row, term) for row, term in zip(rows, terms, strict=True)]
     final = [(sample, merger.aliases.get(row, row), term) for sample, row, term in held]
@@ -168,6 +168,26 @@ def test_a_row_is_left_out_in_a_window_when_all_is_that_it_holds_then(history, s
             found = state_at(states.history(row.id), sample)
             assert found is not None
             assert found.left_out == ("" if None in terms else ",".join(sorted(terms)))
+
+
+def test_a_file_mapped_in_the_place_of_anonymous_memory(place):
+    pages = PageSet.from_pages([vma(0, 8).start // PAGE + n for n in range(8)])
+    history = [((vma(0, 8, "rw-p", ""),), pages)] * 3 + [((vma(0, 8, "r--p", "/data/big.bin"),), pages)] * 3
+    reader = SessionReader(sessions.write_session(place(), stream(history, "none")))
+    (row,) = reader.vma_rows()
+    assert (row.name, row.at(1).name, row.at(1).perms, row.at(4).name) == ("/data/big.bin", "", "rw-p", "/data/big.bin")
+    told = [[(r.name, r.perms) for r in view.rows] for view in views(reader)]
+    assert told == [[(f"anon {BASE:012x}", "rw-p")]] * 3 + [[("big.bin", "r--p")]] * 3
+    reader.close()
+
+
+def test_a_place_with_thousands_of_files_keeps_a_bounded_history():
+    states = RowStates()
+    for sample in range(5000):
+        states.take(sample, [(0, PAGE, "rw-s", None, f"/dev/shm/{sample}")], {})
+    assert len(states.history(0)) == MOST_NAMES
+    states.take(5000, [(0, PAGE, "rw-s", "pages<4", "/dev/shm/x")], {})
+    assert state_at(states.history(0), 5000).left_out == "pages<4", "what is hidden is told all the same"
 
 
 @slow

@@ -77,7 +77,7 @@ def test_ranks_stand_in_the_place_of_pids():
         (4243, "rank 0"),
         (4244, "rank 1"),
     }
-    labels = {r.label for r in table.heat_ranges(session.processes())}
+    labels = {r.label for r in table.heat_ranges(session.processes(), 10)}
     assert {"rank 0 [heap]", "rank 1 [heap]", "4242 [heap]"} <= labels
 
 

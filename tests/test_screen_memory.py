@@ -387,8 +387,9 @@ async def test_a_click_on_quit_leaves():
 async def test_footer_click():
     async with running() as d:
         line = screen_lines(d.app)[-1]
-        await d.pilot.click(offset=(line.index("miss ratio"), 35))
-        await d.until(lambda: "would miss" in d.text)
+        assert "flush" not in d.text
+        await d.pilot.click(offset=(line.index("details"), 35))
+        await d.until(lambda: "tracker pagetable" in d.text)
 
 
 async def test_svg():

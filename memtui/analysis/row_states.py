@@ -1,7 +1,8 @@
-"""What a row of address ranges was in each window: left out by a filter, or stored, and with which rights.
+"""What a row of address ranges was in each window: left out by a filter, or stored, with which rights and name.
 
 A row holds several VMAs, and others in another window. It is left out in a window when all that it holds in that window
-is; what one of its VMAs is says nothing of the others, nor of another window.
+is; what one of its VMAs is says nothing of the others, nor of another window. Nor is its name: a file may be mapped
+where anonymous memory was before.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+DELETED = " (deleted)"
+MOST_NAMES = 64  # states of a row that are told apart by their name: a data loader maps thousands of files in one place
 
 
 class RowState(NamedTuple):
@@ -18,19 +22,25 @@ class RowState(NamedTuple):
         sample: the first window of which this is true.
         perms: rights of its largest VMA, as in /proc/PID/maps.
         left_out: the filter's terms that left all of it out, joined by commas; empty where pages of it are stored.
+        name: of the same VMA.
     """
 
     sample: int
     perms: str
     left_out: str
+    name: str
 
-    def says_the_same(self, other: RowState) -> bool:
+    def filters_alike(self, other: RowState) -> bool:
         """Whether no filter can tell them apart: there is no term about the rights to read and to write alone."""
         return self.left_out == other.left_out and ("x" in self.perms) == ("x" in other.perms)
 
+    def says_the_same(self, other: RowState) -> bool:
+        """Whether no filter can tell them apart, and they have the same name."""
+        return self.filters_alike(other) and self.name.removesuffix(DELETED) == other.name.removesuffix(DELETED)
 
-Part = tuple[int, int, str, str | None]
-"""A VMA in a table: its row, its size in bytes, its rights, and the term that leaves it out or None."""
+
+Part = tuple[int, int, str, str | None, str]
+"""A VMA in a table: its row, its size in bytes, its rights, the term that leaves it out or None, and its name."""
 
 
 class RowStates:
@@ -57,8 +67,8 @@ class RowStates:
             self._merge(old, heir)
         here = _rows_of(parts)
         changed = set(merged.values())
-        for row, (_, perms, left_out) in here.items():
-            if self._note(row, RowState(sample, perms, left_out)):
+        for row, (_, perms, left_out, name) in here.items():
+            if self._note(row, RowState(sample, perms, left_out, name)):
                 changed.add(row)
             if not left_out:
                 self._stored.add(row)
@@ -84,13 +94,14 @@ class RowStates:
     def _note(self, row: int, state: RowState) -> bool:
         """Note what a row is from now on; False where it was the same when it was mapped last."""
         states = self._history.setdefault(row, [])
+        same = RowState.says_the_same if len(states) < MOST_NAMES else RowState.filters_alike
         known = states[-1] if states else None
-        if known is not None and known.says_the_same(state):
+        if known is not None and same(known, state):
             return False
         if known is None and len(states) > 1:
             known = states[-2]
         self._put(row, state.sample, state)
-        return known is None or not known.says_the_same(state)
+        return known is None or not same(known, state)
 
     def _put(self, row: int, sample: int, state: RowState | None) -> None:
         states, since = self._history.setdefault(row, []), self._since.setdefault(row, [])
@@ -117,17 +128,17 @@ def state_at(states: Sequence[RowState], sample: int) -> RowState | None:
     return states[place - 1] if place else None
 
 
-def _rows_of(parts: Iterable[Part]) -> dict[int, tuple[int, str, str]]:
-    """(size of the largest VMA, its rights, what leaves all of it out) by row."""
-    found: dict[int, tuple[int, str, str]] = {}
-    for row, size_bytes, perms, term in parts:
+def _rows_of(parts: Iterable[Part]) -> dict[int, tuple[int, str, str, str]]:
+    """(size of the largest VMA, its rights, what leaves all of it out, its name) by row."""
+    found: dict[int, tuple[int, str, str, str]] = {}
+    for row, size_bytes, perms, term, name in parts:
         known = found.get(row)
         left_out = term or ""
         if known is not None:
             left_out = _joined(known[2], left_out) if known[2] and left_out else ""
             if known[0] >= size_bytes:
-                size_bytes, perms = known[0], known[1]
-        found[row] = size_bytes, perms, left_out
+                size_bytes, perms, _, name = known
+        found[row] = size_bytes, perms, left_out, name
     return found
 
 
@@ -135,7 +146,8 @@ def _together(sample: int, found: Sequence[RowState]) -> RowState:
     """The state of a row that is made of others."""
     stored = [state for state in found if not state.left_out]
     left_out = "" if stored else _joined(*(state.left_out for state in found))
-    return RowState(sample, (stored or found)[0].perms, left_out)
+    one = (stored or found)[0]
+    return RowState(sample, one.perms, left_out, one.name)
 
 
 def _joined(*terms: str) -> str:

@@ -55,7 +55,8 @@ class RedactedSource(Source):
         self._names, self._model = _Labels("file"), ModelNames()
         self._marks: dict[str, _Labels] = {}
         for row in self._rows.values():
-            self._name(row.name)
+            for name in (row.name, *(state.name for state in row.states)):
+                self._name(name)
         processes = super().processes()
         self._commands = _Labels("command")
         for command in (self.hello.target.command, *(process.command for process in processes)):
@@ -188,7 +189,8 @@ class RedactedSource(Source):
 
     def _shown(self, row: VmaRow) -> VmaRow:
         states = tuple(
-            state._replace(perms=_perms(state.perms), left_out=_terms(state.left_out)) for state in row.states
+            state._replace(perms=_perms(state.perms), left_out=_terms(state.left_out), name=self._name(state.name))
+            for state in row.states
         )
         return row._replace(
             name=self._name(row.name), perms=_perms(row.perms), filtered=_terms(row.filtered), states=states

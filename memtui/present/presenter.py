@@ -543,10 +543,12 @@ class Presenter:
             return HeatView(axis, np.empty((0, 0), np.float32)), True
         if why := _why_no_pages(hello):
             return HeatView(axis, np.empty((0, 0), np.float32), note=why), True
+        at = self.playhead.index
+        sample = int(self.reader.samples.sample[at]) if at >= 0 else -1
         view, complete = self.heat.view(
             self.reader,
             axis,
-            self.ranges.heat_ranges(processes),
+            self.ranges.heat_ranges(processes, sample),
             self.room.heat_columns,
             self.room.heat_rows,
             allowance,

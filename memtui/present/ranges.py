@@ -13,6 +13,7 @@ import numpy as np
 from memtui.analysis.filters import Filter, parse_filter
 from memtui.analysis.lean import distinct, ranked
 from memtui.analysis.range_uses import uses_of
+from memtui.analysis.row_states import state_at
 from memtui.pageset import PAGE_BYTES
 from memtui.present.heat import ProcessRange
 from memtui.present.processes import rank_of
@@ -31,7 +32,8 @@ _EACH = TREND_SAMPLES // TREND  # windows in a cell of it
 _Found = tuple[Any, str, str]  # a range, its name, why the filter would leave it out
 
 
-_Span = tuple[int, int, str]  # the first and last sample for which the filter says so of a range, and what it says
+# The first and last sample for which the filter says so of a range, what it says, and the range as it was then.
+_Span = tuple[int, int, str, Any]
 
 
 class _Mapped:
@@ -39,8 +41,8 @@ class _Mapped:
 
     def __init__(self, found: list[_Found], spans: list[_Span]) -> None:
         self.found = found
-        self._first = np.array([first for first, _, _ in spans], np.int64)
-        self._last = np.array([last for _, last, _ in spans], np.int64)
+        self._first = np.array([span[0] for span in spans], np.int64)
+        self._last = np.array([span[1] for span in spans], np.int64)
 
     def _there(self, sample: int) -> np.ndarray:
         return (self._first <= sample) & (sample <= self._last)
@@ -190,10 +192,10 @@ class RangeTable:
             if self.pid not in (None, row.pid):
                 continue
             for span in self._spans(row):
-                why = span[2]
+                _, _, why, then = span
                 hidden = bool(why) and self.filters_on
-                found, spans = parts[1 if hidden else 0 if self._matches(row) else 2]
-                found.append((row, "" if hidden else self.name(row), why))
+                found, spans = parts[1 if hidden else 0 if self._matches(then) else 2]
+                found.append((then, "" if hidden else self.name(then), why))
                 spans.append(span)
         self._sifted = _Sifted(self._rows, by, *(_Mapped(*part) for part in parts))
         return self._sifted
@@ -202,16 +204,19 @@ class RangeTable:
         """What the filter says of a range, from when until when."""
         last = _FOR_EVER if row.open else row.last_sample
         if not row.states:
-            return [(row.first_sample, last, self._why_left_out(row))]
+            return [(row.first_sample, last, self._why_left_out(row), row)]
         found: list[_Span] = []
         for number, state in enumerate(row.states):
             first = state.sample if number else row.first_sample
-            why = self._why_left_out(row._replace(perms=state.perms, filtered=state.left_out))
-            if found and found[-1][2] == why:
+            then = row._replace(perms=state.perms, filtered=state.left_out, name=state.name)
+            why = self._why_left_out(then)
+            if found and (found[-1][2], found[-1][3].name) == (why, then.name):
                 first = found.pop()[0]
             elif found:
-                found[-1] = (found[-1][0], first - 1, found[-1][2])
-            found.append((first, last, why))
+                found[-1] = (found[-1][0], first - 1, *found[-1][2:])
+            found.append((first, last, why, then))
+        first, last, why, _ = found[-1]  # its rights may have changed since in a way that no filter sees
+        found[-1] = first, last, why, row
         return found
 
     def name(self, row: Any) -> str:
@@ -238,13 +243,17 @@ class RangeTable:
         """How many ranges of a process there were in a part of memory, at any time."""
         return sum(r.process == process and r.start < end and r.end > start for r in self._rows)
 
-    def heat_ranges(self, processes: Sequence[Process]) -> list[ProcessRange]:
-        """The ranges worth drawing: all that pass the filter and were ever touched, at any time of the session."""
+    def heat_ranges(self, processes: Sequence[Process], sample: int) -> list[ProcessRange]:
+        """The ranges worth drawing: all that pass the filter and were ever touched, at any time of the session.
+
+        They have the names of that sample.
+        """
         several = len({p.pid for p in processes}) > 1
         out = []
         for row in {row.id: row for row, _, _ in self._sift().shown.found}.values():
             if weight := self._most.get(row.id, 0):
-                label = short_label(row, self._uses)
+                then = state_at(row.states, sample)
+                label = short_label(row if then is None else row._replace(name=then.name), self._uses)
                 if several:
                     label = f"{self._who.get(row.process) or row.pid} {label}"
                 out.append(ProcessRange(row.process, row.id, row.start, row.end, label, weight))

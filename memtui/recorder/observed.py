@@ -61,7 +61,8 @@ class ObservedProcess:
         merged = self._merger.assign(table.vmas, table.sample).tolist()
         self._rows = np.array([self._session_row(row) for row in merged], np.int64)
         gone = {old: new for old, new in self._merger.aliases.items() if old in self._row_ids}
-        parts = ((row, v.end - v.start, v.perms, r) for row, v, r in zip(merged, table.vmas, reasons, strict=True))
+        found = zip(merged, table.vmas, reasons, strict=True)
+        parts = ((row, v.end - v.start, v.perms, reason, v.name) for row, v, reason in found)
         self._write_states(gone, self._states.take(table.sample, parts, gone))
         aliases = [(self._row_ids.pop(old), self._session_row(new)) for old, new in gone.items()]
         for number, _ in aliases:

@@ -235,8 +235,8 @@ class SessionReader(ProcessReader):
         if not ids or not self._has("vma_state"):
             return {}
         which = f"row IN ({', '.join(map(str, ids))})" if len(ids) <= _FEW_ROWS else "1"
-        query = f"SELECT row, sample, perms, filtered FROM vma_state WHERE {which} ORDER BY row, sample"
-        rows = self._all(query, "iitt")
+        query = f"SELECT row, sample, perms, filtered, name FROM vma_state WHERE {which} ORDER BY row, sample"
+        rows = self._all(query, "iittt")
         return {row: tuple(RowState(*r[1:]) for r in some) for row, some in groupby(rows, key=lambda r: r[0])}
 
     def vma_wss(

@@ -43,8 +43,8 @@ CREATE TABLE vma( -- overlap-merged over the session
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, perms TEXT NOT NULL,
     name TEXT NOT NULL, first_sample INTEGER NOT NULL, last_sample INTEGER, -- NULL: mapped when this was written last
     filtered TEXT NOT NULL); -- terms of the filter that left it out in every window; empty: pages of it are stored
-CREATE TABLE vma_state( -- of a row that was left out, or executable, in some windows only: what it is from a sample on
-    row INTEGER NOT NULL, sample INTEGER NOT NULL, perms TEXT NOT NULL, filtered TEXT NOT NULL,
+CREATE TABLE vma_state( -- of a row that was left out, executable, or named so in some windows only: from a sample on
+    row INTEGER NOT NULL, sample INTEGER NOT NULL, perms TEXT NOT NULL, filtered TEXT NOT NULL, name TEXT NOT NULL,
     PRIMARY KEY(row, sample)) WITHOUT ROWID;
 CREATE TABLE vma_alias(id INTEGER PRIMARY KEY, row INTEGER NOT NULL); -- a row that was merged into another one
 

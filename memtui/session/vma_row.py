@@ -27,6 +27,11 @@ class VmaRow(NamedTuple):
     open: bool = False
     states: tuple[RowState, ...] = ()
 
+    def at(self, sample: int) -> VmaRow:
+        """Return it as it was in a window: with the rights and the name that it had then."""
+        state = state_at(self.states, sample)
+        return self if state is None else self._replace(perms=state.perms, name=state.name)
+
     def filtered_at(self, sample: int) -> str:
         """The terms that left all of it out in a window; empty where pages of it were stored."""
         state = state_at(self.states, sample)
