@@ -158,8 +158,8 @@ def madvise_cold(pidfd: int, span: Span) -> bool:
 
 
 def madvise_cold_ranges(pidfd: int, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
-    """Offer many ranges of addresses, each with its end above its start. One that the kernel refuses is left out."""
-    if not (starts < ends).all():
+    """Offer many ranges of addresses, none of which ends before it begins. One that the kernel refuses is left out."""
+    if (starts > ends).any():
         raise ValueError("a range ends before it begins: it would be cut into parts for ever")
     vectors = np.stack((starts, ends - starts), axis=1)
     while len(vectors):
