@@ -36,7 +36,8 @@ _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 ALL_PAGES = 1 << 40  # clearing a part is always cheaper than clearing everything
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
-_EXACT_SHARE = 0.01  # with less of the working set in doubt, a window passes for exact
+# With less of the working set in doubt, a window passes for exact. Folios of libraries are everybody's: some are always.
+_EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -328,7 +329,7 @@ class PageTableTracker:
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
         """Say how much more may have been touched, where that is worth a word."""
         doubtful_bytes = walk.in_doubt * PAGE_BYTES
-        if doubtful_bytes <= _EXACT_SHARE * pages.size_bytes:
+        if doubtful_bytes <= max(_EXACT_SHARE * pages.size_bytes, _EXACT_BYTES):
             return ""
         who = ", ".join(self._others) or "another observer"
         return f"{who} took accessed bits: about {size(doubtful_bytes)} more may have been touched"
