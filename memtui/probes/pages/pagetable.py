@@ -36,7 +36,7 @@ _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 ALL_PAGES = 1 << 40  # clearing a part is always cheaper than clearing everything
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
-# With less of the working set in doubt, a window passes for exact. Folios of libraries are everybody's: some are always.
+# With less of the working set in doubt, a window passes for exact: folios of libraries are everybody's, and noted
 _EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
 
 
