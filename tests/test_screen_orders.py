@@ -10,6 +10,7 @@ from textual import events
 
 from memtui.choices import INTERVAL_NS
 from memtui.errors import UserError
+from memtui.screens.prompt import Prompt
 from memtui.session.reader import SessionReader
 from memtui.units import parse_interval_ns
 from tests.live import own_state, pattern
@@ -111,6 +112,25 @@ async def test_a_prompt_that_was_closed_before_it_had_the_focus_takes_no_key(key
         assert d.app.focused is None
         await d.press("question_mark")
         await d.until(lambda: len(d.app.screen_stack) > 1)
+
+
+@pytest.mark.parametrize("focus_after", range(9))
+async def test_keys_are_taken_in_the_order_in_which_they_were_typed(focus_after, monkeypatch):
+    """Whenever the focus comes: what is typed before it is not overtaken, and what follows Enter is for the screen."""
+    monkeypatch.setattr(Prompt, "_take_focus", lambda _prompt: None)
+    recording = Recording()
+    async with running(live=True, order=recording) as d:
+        for place, key in enumerate(("i", *"20ms", "enter", "M", *"a b", "enter", "question_mark")):
+            if place == focus_after and d.screen.prompt.active:
+                d.screen.prompt.query_one("#prompt-input").focus()
+            character = {"question_mark": "?", "enter": None, " ": " "}.get(key, key)
+            d.app.post_message(events.Key("space" if key == " " else key, character))
+            if place == 0:
+                await d.until(lambda: d.screen.prompt.active)
+        await d.until(lambda: len(d.app.screen_stack) > 1)
+        await d.until(lambda: len(recording.orders) == 2)
+        assert recording.orders == [("interval", {"interval_ns": 20_000_000}), ("mark", {"text": "a b"})]
+        assert not d.screen.prompt.active
 
 
 @pytest.mark.parametrize("key", ["x", "M", "i"])

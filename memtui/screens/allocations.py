@@ -100,7 +100,7 @@ class AllocationScreen(Screen[None]):
         self.lists = self.tensors, self.events, self.modules, self.bars
         self._at, self._before = _TENSORS, _TENSORS  # the list that is shown, and what Enter in the tree goes back to
         self.foot = Words("dim", id="footer")
-        self.prompt = Prompt(id="prompt")
+        self.prompt = Prompt(self._typed, id="prompt")
         self.notice = Notice(id="notice")
 
     @property
@@ -289,10 +289,8 @@ class AllocationScreen(Screen[None]):
             self._fill()
 
     def action_lift(self) -> None:
-        """Close a prompt that lost its focus, look at all rows and layers again, or leave."""
-        if self.prompt.active:
-            self._close_prompt()
-        elif self._lists.words:
+        """Look at all rows and layers again, or leave."""
+        if self._lists.words:
             self._filter("")
         elif self._lists.layer is not None:
             self._lists.about(None)
@@ -311,9 +309,9 @@ class AllocationScreen(Screen[None]):
 
     # The filter
 
-    async def take_key(self, event: events.Key) -> bool:
+    def take_key(self, event: events.Key) -> bool:
         """Whether a key belongs to what is being typed (see ``MemtuiApp.on_key``)."""
-        return await self.prompt.take(event)
+        return self.prompt.take(event)
 
     def action_filter(self) -> None:
         if self._at == _LAYERS:
@@ -324,11 +322,11 @@ class AllocationScreen(Screen[None]):
     def on_prompt_changed(self, message: Prompt.Changed) -> None:
         self._filter(message.words)
 
-    def on_prompt_done(self, message: Prompt.Done) -> None:
-        if not message.kept:
+    def _typed(self, _kind: str, words: str, kept: bool) -> None:
+        if not kept:
             self._filter("")
             self._close_prompt()
-        elif self._filter(message.words):
+        elif self._filter(words):
             self._close_prompt()
 
     def _filter(self, words: str) -> bool:

@@ -112,7 +112,7 @@ class MemoryScreen(Screen[None]):
         self.output = OutputPane(id="output")
         self.output.choose(True)  # up and down are about it whenever it is there
         self.output_shown = False  # in the place of all panels below the graph
-        self.prompt = Prompt(id="prompt")
+        self.prompt = Prompt(self._typed, id="prompt")
         self._panels: dict[str, Panel] = {
             "heat": self.heat, "reuse": self.reuse, "table": self.table, "power": self.power
         }  # fmt: skip
@@ -507,9 +507,9 @@ class MemoryScreen(Screen[None]):
 
     # Prompts
 
-    async def take_key(self, event: events.Key) -> bool:
+    def take_key(self, event: events.Key) -> bool:
         """Whether a key belongs to what is being typed (see ``MemtuiApp.on_key``)."""
-        return await self.prompt.take(event)
+        return self.prompt.take(event)
 
     def action_filter(self) -> None:
         if self.listed == "tensors":
@@ -559,10 +559,8 @@ class MemoryScreen(Screen[None]):
         return ""
 
     def action_lift(self) -> None:
-        """Close a prompt that lost its focus or the output, look at all ranges again, or forget the typed filter."""
-        if self.prompt.active:
-            self._close_prompt()
-        elif self.output_shown:
+        """Close the output, look at all ranges again, or forget the typed filter."""
+        if self.output_shown:
             self._show_output(False)
         elif self.listed == "tensors" and self.tensors.selected is not None:
             self.tensors.deselect()
@@ -585,14 +583,13 @@ class MemoryScreen(Screen[None]):
         if message.kind == "filter":
             self._filter(message.words)
 
-    def on_prompt_done(self, message: Prompt.Done) -> None:
-        if message.kind == "filter":
-            self._filter(message.words if message.kept else "")
-        elif message.kept and message.kind in ("mark", "interval"):
-            self._order_typed(message.kind, message.words)
+    def _typed(self, kind: str, words: str, kept: bool) -> None:
+        if kind == "filter":
+            self._filter(words if kept else "")
+        elif kept and kind in ("mark", "interval"):
+            self._order_typed(kind, words)
             return
-        elif message.kept:
-            words = message.words
+        elif kept:
 
             def jump(presenter: Presenter) -> None:
                 why = presenter.playhead.jump(words)

@@ -88,8 +88,20 @@ class MemtuiApp(TerminalApp[int]):
         self.how_left = terminal.DETACHED
         self.exit()
 
-    async def on_key(self, event: events.Key) -> None:
-        """Keys typed faster than an input gets the focus belong to it: they must not press other keys."""
+    async def on_event(self, event: events.Event) -> None:
+        """Send all keys one way while the screen takes what is typed.
+
+        Textual hands a key to what has the focus at that moment, through the queues of all that is around it. What was
+        typed before an input had the focus would be overtaken by what was typed after it.
+        """
+        if isinstance(event, events.Key) and not event.is_forwarded and hasattr(self.screen, "take_key"):
+            if not await self._check_bindings(event.key, priority=True):
+                self.screen._forward_event(event)
+        else:
+            await super().on_event(event)
+
+    def on_key(self, event: events.Key) -> None:
+        """A key belongs to what is being typed, if anything is: it must not press other keys."""
         take = getattr(self.screen, "take_key", None)
-        if take is not None and await take(event):
+        if take is not None and take(event):
             event.prevent_default()

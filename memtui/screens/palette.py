@@ -123,7 +123,7 @@ class PaletteScreen(ModalScreen[str | None]):
     def on_mount(self) -> None:
         self._input.focus()
 
-    async def take_key(self, event: events.Key) -> bool:
+    def take_key(self, event: events.Key) -> bool:
         """What was typed before the input had the focus."""
         if not event.is_printable or not event.character:
             return False

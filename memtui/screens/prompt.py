@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
 
 
 class Prompt(Horizontal):
-    """A label, an input and room for what is wrong with it. The input is made when it is first needed."""
+    """A label, an input and room for what is wrong with it. The input is made when it is first needed.
+
+    Args:
+        done: called with the kind, the words, and whether Enter (not Escape) ended them. It is called before the next
+            key is looked at: what was typed after Enter is for the screen.
+    """
 
     class Changed(Message):
         """Typed; not yet kept."""
@@ -24,16 +30,10 @@ class Prompt(Horizontal):
             super().__init__()
             self.kind, self.words = kind, words
 
-    class Done(Message):
-        """Enter (``kept``) or Escape."""
-
-        def __init__(self, kind: str, words: str, *, kept: bool) -> None:
-            super().__init__()
-            self.kind, self.words, self.kept = kind, words, kept
-
-    def __init__(self, **options) -> None:
+    def __init__(self, done: Callable[[str, str, bool], None], **options) -> None:
         super().__init__(**options)
         self.kind = ""
+        self._done = done
         self._label, self._hint = Words("key", id="prompt-label"), Words("dim", id="prompt-hint")
         self._input: Input | None = None
         self._words = ""
@@ -68,20 +68,18 @@ class Prompt(Horizontal):
         if self.kind and self._input is not None:
             self._input.focus()
 
-    async def take(self, event: events.Key) -> bool:
-        """Take a key that was typed before the input had the focus: a fast typist must not press other keys."""
+    def take(self, event: events.Key) -> bool:
+        """Take a key, whether or not the input has the focus yet: a fast typist must not press other keys."""
         if not self.kind or self._input is None:
             return False
-        if event.is_printable and event.character:  # the input itself lets none of them pass
+        if event.is_printable and event.character:
             self._input.insert_text_at_cursor(event.character)
+        elif event.key in ("enter", "escape"):
+            self._done(self.kind, self._input.value, event.key == "enter")
         elif self._input.has_focus:
-            return False
+            return False  # the input has bindings for it
         elif event.key == "backspace":
             self._input.action_delete_left()
-        elif event.key == "enter":
-            await self._input.action_submit()
-        else:
-            return event.key != "escape"
         return True
 
     def close(self) -> None:
@@ -100,14 +98,3 @@ class Prompt(Horizontal):
         if self.kind:
             self._hint.show(self._words)  # what was wrong with other words is wrong no longer
             self.post_message(self.Changed(self.kind, event.value))
-
-    def on_input_submitted(self, event) -> None:
-        event.stop()
-        if self.kind:
-            self.post_message(self.Done(self.kind, event.value, kept=True))
-
-    def on_key(self, event: events.Key) -> None:
-        if self.kind and event.key == "escape" and self._input is not None:
-            event.stop()
-            event.prevent_default()
-            self.post_message(self.Done(self.kind, self._input.value, kept=False))
