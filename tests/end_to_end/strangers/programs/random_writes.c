@@ -19,8 +19,8 @@ int main(int count, char **words)
 		random ^= random >> 7;
 		random ^= random << 17;
 		memory[random % pages * 4096]++;
-		if (i % 1000000 == 0)
-			fprintf(stderr, "step %ld\n", i / 1000000);
+		if (i % 100000 == 0)
+			fprintf(stderr, "step %ld\n", i / 100000);
 	}
 	for (size_t i = 0; i < pages; i++)
 		sum = sum * 31 + memory[i * 4096];
