@@ -10,7 +10,7 @@ from memtui.budget import Budget
 from memtui.choices import INTERVAL_NS
 from memtui.orders import Wishes
 from memtui.samples import Options, ProcessWindow
-from memtui.target_loss import Machine, TargetLoss, estimate
+from memtui.target_loss import Machine, SetCost, TargetLoss, estimate
 
 POWER_EVERY_NS = 500_000_000
 POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart: ten readings in each, down to this
@@ -19,17 +19,17 @@ POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart:
 class Pace:
     """Of one observation. ``begin`` is called when what costs begins."""
 
-    def __init__(self, options: Options, wishes: Wishes, set_cost_ns: float | None, *, clears: bool) -> None:
+    def __init__(self, options: Options, wishes: Wishes, set_cost: SetCost | None, *, clears: bool) -> None:
         """Begin.
 
         Args:
             options: of the observation.
             wishes: what is asked for while it runs.
-            set_cost_ns: see ``Machine``.
+            set_cost: see ``Machine``.
             clears: the tracker clears accessed bits.
         """
         self._options, self._wishes, self._clears = options, wishes, clears
-        self._machine = Machine(len(os.sched_getaffinity(0)), set_cost_ns)
+        self._machine = Machine(len(os.sched_getaffinity(0)), set_cost)
         self._budget: Budget | None = None
         self._cpu_before_ns = 0
         self._faults: dict[int, int] = {}  # of each process, up to its last window

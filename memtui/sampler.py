@@ -30,7 +30,7 @@ from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.ending import how_it_ended
 from memtui.probes.gpu_holders import Holders
 from memtui.probes.host import read_clock, read_host
-from memtui.probes.pages.accessed_bit import measure_set_cost_ns
+from memtui.probes.pages.accessed_bit import measure_set_cost
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.choice import NoTracker, choose, page_views
 from memtui.probes.pages.sharing import TouchedFrames
@@ -117,8 +117,8 @@ class Sampler:
         )
         if os.geteuid() == 0:
             capabilities.keep(capabilities.sampler_needs(self._tracker.name))
-        set_cost_ns = measure_set_cost_ns() if self._tracker.clears else None
-        self._pace = Pace(order.options, self._wishes, set_cost_ns, clears=self._tracker.clears)
+        set_cost = measure_set_cost() if self._tracker.clears else None
+        self._pace = Pace(order.options, self._wishes, set_cost, clears=self._tracker.clears)
         self._tracker.pace(self._options.interval_ns)
         self._reader = PageReader(
             self._tracker,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import log
+from typing import ClassVar
 
 from memtui.pageset import PAGE_BYTES
 from memtui.samples import ProcessWindow
@@ -17,16 +19,42 @@ SPARE_CPUS = 0.5  # with so much of a CPU left by the program, memtui runs on wh
 
 
 @dataclass(frozen=True, slots=True)
+class SetCost:
+    """CPU time that it takes to set the accessed bit of a page again, by how many pages are touched.
+
+    The processor writes an entry of a page table. Those of few pages are in its caches; those of many are not, which
+    takes some times as long. In between the cost rises with the logarithm.
+
+    Attributes:
+        near_ns: of a page among ``FEW_PAGES``.
+        far_ns: of a page among ``MANY_PAGES``.
+    """
+
+    near_ns: float
+    far_ns: float
+
+    FEW_PAGES: ClassVar[int] = 1 << 12
+    MANY_PAGES: ClassVar[int] = 1 << 16
+
+    def of_ns(self, pages: int) -> float:
+        """Return what all pages take that a process touches again."""
+        if pages <= self.FEW_PAGES:
+            return pages * self.near_ns
+        far = min(log(pages / self.FEW_PAGES) / log(self.MANY_PAGES / self.FEW_PAGES), 1.0)
+        return pages * (self.near_ns + far * (self.far_ns - self.near_ns))
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """What the estimate knows of this machine.
 
     Attributes:
         cpus: how many CPUs there are.
-        set_cost_ns: CPU time that it takes to set the accessed bit of a page again; None: not known.
+        set_cost: what setting bits again takes; None: not known.
     """
 
     cpus: int
-    set_cost_ns: float | None
+    set_cost: SetCost | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +123,8 @@ def estimate(
     """
     set_again_ns: int | None = 0
     if clears:
-        pages = sum(pages_set_again(window, faults_before.get(window.process)) for window in windows)
-        cost_ns = machine.set_cost_ns
-        set_again_ns = None if cost_ns is None else round(pages * cost_ns / max(busy_cpus, 1.0))
+        pages = [pages_set_again(window, faults_before.get(window.process)) for window in windows]
+        cost = machine.set_cost
+        set_again_ns = None if cost is None else round(sum(map(cost.of_ns, pages)) / max(busy_cpus, 1.0))
     displaced_ns = max(own_cpu_ns, 0) if machine.cpus - busy_cpus < SPARE_CPUS else 0
     return TargetLoss(held_ns, set_again_ns, displaced_ns)

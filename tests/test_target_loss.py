@@ -15,17 +15,18 @@ from hypothesis import strategies as st
 
 from memtui.analysis.target_loss import recent_loss
 from memtui.pageset import PAGE_BYTES, PageSet
-from memtui.probes.pages.accessed_bit import measure_set_cost_ns
+from memtui.probes.pages import accessed_bit
+from memtui.probes.pages.accessed_bit import measure_set_cost
 from memtui.samples import ProcessWindow
 from memtui.session.reader import SessionReader
-from memtui.target_loss import Machine, estimate, pages_set_again
+from memtui.target_loss import Machine, SetCost, estimate, pages_set_again
 from tests.live import needs_root, needs_tracker, start, stop, wait_for_samples
 from tests.sessions import MS, write_session
 from tests.test_budget import budgeted
 from tests.test_cli import memtui
 
 COUNTS = st.integers(0, 1 << 20)
-TWO_CPUS = Machine(2, 250.0)
+TWO_CPUS = Machine(2, SetCost(250.0, 250.0))
 
 
 def window(pages: int, *, faults: int | None = 0, faulted_in: int = 0, key: int = 1, huge: int = 0) -> ProcessWindow:
@@ -94,10 +95,26 @@ def test_a_session_without_the_estimate_keeps_the_budget_it_had(tmp_path):
 
 @needs_root
 def test_what_a_bit_costs_is_measured_here():
-    costs = [measure_set_cost_ns() for _ in range(5)]
-    assert all(cost is not None for cost in costs)
+    costs = [cost for _ in range(5) if (cost := measure_set_cost()) is not None]
+    assert len(costs) == 5
     # A store into page tables is neither free nor as long as a page fault.
-    assert 2 < np.median(np.array(costs, float)) < 20_000
+    assert 2 < np.median([cost.near_ns for cost in costs]) <= np.median([cost.far_ns for cost in costs]) < 20_000
+
+
+def test_what_a_bit_costs_is_not_known_where_memory_has_no_room(monkeypatch):
+    monkeypatch.setattr(accessed_bit, "APART", 1 << 28)
+    assert measure_set_cost() is None
+
+
+@given(COUNTS, COUNTS)
+def test_a_bit_among_many_costs_more_than_one_among_few(some, others):
+    cost = SetCost(50.0, 350.0)
+    fewer, more = sorted((some, others))
+    assert cost.of_ns(fewer) <= cost.of_ns(more)
+    assert 50 * more <= cost.of_ns(more) <= 350 * more
+    assert cost.of_ns(SetCost.FEW_PAGES) == 50 * SetCost.FEW_PAGES
+    assert cost.of_ns(SetCost.MANY_PAGES) == 350 * SetCost.MANY_PAGES
+    assert cost.of_ns(1 << 14) == pytest.approx(200 * (1 << 14))  # half of the way
 
 
 RANDOM_WRITES = """
