@@ -354,15 +354,19 @@ def _mark(args: argparse.Namespace) -> int:
     text = storable(args.text)
     if not 0 < len(text) <= MARK_CHARACTERS:
         raise UserError(f"a mark has 1 to {MARK_CHARACTERS} characters, not {len(text)}")
-    found = _recordings()
+    found, said = _recordings(), ""
     if args.session is not None:
         (running,) = choose(found, args.session)
-    elif (meant := observer_of(os.getpid()) or only_one(found)) is not None:
-        running = meant
+    elif (observer := observer_of(os.getpid())) is not None:
+        running = observer
+    elif (only := only_one(found)) is not None:
+        running = only
+        said = f"marked in {only.path}, the recording of PID {only.pid}"
     else:
         what = "name one with --session" if found else "there is nothing to mark"
         raise UserError(f"{what}; {choices(found)}")
     ask(running, "mark", text=text, t_ns=t_ns)
+    _say(args, said)
     return 0
 
 

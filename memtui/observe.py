@@ -308,7 +308,10 @@ class Observation:
         self._end(self._sampler)
         if cut_short or self._sampler.returncode:
             words = self._words(self._sampler_says)
-            raise UserError(SAMPLER_KILLED if not words or words.startswith(SUDO_SAYS) else words, FAILURE)
+            if not words or words.startswith(SUDO_SAYS):
+                words = SAMPLER_KILLED
+            runs_on = f"; the program that was started runs on as PID {self.pid}" if self.outlived else ""
+            raise UserError(words + runs_on, FAILURE)
 
     @property
     def exit_status(self) -> int:

@@ -100,17 +100,34 @@ def test_an_end_that_is_in_no_window_is_told(tmp_path):
     assert "gap          the last 6.0 s are in no window" in text
 
 
+def test_reuse_is_said_of_windows_as_long_as_they_were(tmp_path):
+    """Reading may take longer than the interval that was asked for."""
+    for long_ns, said in ((203 * MS, "0.2 s"), (1200 * MS, "1.2 s")):
+        late = [
+            replace(m, asked_ns=200 * MS) if isinstance(m, Window) else m for m in messages(20, interval_ns=long_ns)
+        ]
+        reader = SessionReader(write_session(tmp_path / f"{long_ns}.memtui", late))
+        presenter = Presenter(reader, follow=False)
+        presenter.playhead.seek(float(reader.samples.end_ns[-1]))
+        assert presenter.view(5.0).reuse.interval == said
+        reader.close()
+
+
 def test_the_screen_says_the_true_interval_and_the_median_of_windows_like_the_one_it_shows(tmp_path):
     reader = SessionReader(write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS)))
     samples = reader.samples
     samples.wss_bytes[:] = np.repeat([10.0 * MIB, 90.0 * MIB], 10)
     presenter = Presenter(reader, follow=False)
-    for at, true_s, median_mib in ((9, 0.203, 10), (11, 2.003, 90), (19, 2.003, 90)):
+    for at, true_s, median_mib, length in (
+        (9, 0.203, 10, "200 ms"),
+        (11, 2.003, 90, "2.0 s"),
+        (19, 2.003, 90, "2.0 s"),
+    ):
         presenter.playhead.seek(float(samples.end_ns[at]))
         view = presenter.view(5.0)
         assert view.header.true_s == pytest.approx(true_s)
         assert view.graph.median_bytes == view.graph.max_bytes == median_mib * MIB
-        assert "median, max: of windows like this one" in view.graph.caption
+        assert f"median, max: of windows of about {length}" in view.graph.caption
     reader.close()
 
 

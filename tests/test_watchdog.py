@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from memtui.observe import SAMPLER_KILLED
@@ -142,6 +143,27 @@ def test_the_user_is_told_in_one_line(tmp_path):
     assert reader.end is not None
     assert reader.end.kind == "interrupted"
     reader.close()
+
+
+@needs_tracker
+def test_the_program_that_was_started_runs_on_and_its_pid_is_told(tmp_path):
+    path = tmp_path / "s.memtui"
+    child = start("record", "-o", path, "--interval", "0.1", "--", sys.executable, "-c", "import time; time.sleep(60)")
+    try:
+        wait_for_samples(path, 2).close()
+        part(child.pid, "memtui.sampler").kill()
+        assert child.wait(20) == 1
+        reader = SessionReader(path)
+        target = psutil.Process(reader.hello.target.pid)
+        reader.close()
+        assert target.is_running()
+        target.kill()  # it writes to the same terminal
+        _, err = child.communicate(timeout=20)
+        assert err.splitlines()[-1] == (
+            f"memtui record: {SAMPLER_KILLED}; the program that was started runs on as PID {target.pid}"
+        )
+    finally:
+        child.kill()
 
 
 @needs_tracker

@@ -44,7 +44,7 @@ from memtui.present.tensor_places import NOT_TRACED, Placed, TensorPlaces, Trace
 from memtui.present.tensors import TensorTable
 from memtui.present.words import WordsLog
 from memtui.samples import SAMPLED, End, Event, GpuMemory, Hello, PowerReading, Process, Status
-from memtui.units import size
+from memtui.units import duration, size
 from memtui.views import (
     FooterView,
     GraphView,
@@ -64,7 +64,7 @@ COST_WINDOWS = 5  # but no fewer windows than these, where a budget is judged
 NOTABLE_WAIT_S = 2.0  # for the next window
 OVER = 1.1  # times the budget: a part of it more is chance, and paid back
 TRUE_WINDOWS = 20  # the true interval is the median of these
-ALIKE = "median, max: of windows like this one"
+ALIKE = "median, max: of windows of about {}"
 PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
 PAUSE_SHARE = 0.1  # above this share watching disturbs what it watches
 
@@ -378,10 +378,12 @@ class Presenter:
         share = float(np.nansum(samples.paused_ns[first + 1 : at + 1])) / wall if wall > 0 else 0.0
         if share <= PAUSE_SHARE:
             return ()
-        how = " (i)" if self.playhead.recording else ""
+        stopped = f"stopped {share * 100:.0f} %"
+        if not self.playhead.recording:
+            return f"target {stopped} of the time", stopped
         return (
-            f"target stopped {share * 100:.0f} % of the time: a longer interval disturbs less{how}",
-            f"stopped {share * 100:.0f} %: raise interval{how}",
+            f"target {stopped} of the time: a longer interval disturbs less (i)",
+            f"{stopped}: raise interval (i)",
         )
 
     def _cpu_ns(self, first: int, at: int) -> float:
@@ -464,10 +466,12 @@ class Presenter:
             self.complete = self.complete and whole
             focus, focus_now = self.ranges.name(row), _known(line, here)
         inside = samples.end_ns[first:last] <= axis.end_ns
-        known, mixed = wss[inside & np.isfinite(wss)], False
+        known, alike_s = wss[inside & np.isfinite(wss)], None
         if here >= 0:
-            alike = like(samples.intervals_ns(slice(first, last)), here, exact=not samples.has_budget)
-            known, mixed = wss[inside & np.isfinite(wss) & alike], not alike[inside].all()
+            alike = inside & like(samples.intervals_ns(slice(first, last)), here, exact=not samples.has_budget)
+            known = wss[np.isfinite(wss) & alike]
+            if (alike != inside).any():
+                alike_s = median((samples.end_ns - samples.start_ns)[first:last][alike]) / 1e9
         note = "" if hello.wss.ok else (hello.wss.reason + (f": {hello.wss.remedy}" if hello.wss.remedy else ""))
         if not note and at >= 0 and not len(known):
             note = samples.reason[at] if samples.status[at] != "ok" else ""
@@ -484,7 +488,9 @@ class Presenter:
             resident=name,
             note=note,
             caveats=self._caveats(at, note) if at >= 0 else (),
-            caption=(*self._caption(at), *([ALIKE] if mixed else ())) if at >= 0 else (),
+            caption=(*self._caption(at), *([] if alike_s is None else [ALIKE.format(duration(alike_s))]))
+            if at >= 0
+            else (),
             whose="" if self.ranges.pid is None else f"of pid {self.ranges.pid}",
             focus=focus or "",
             focus_bytes=line,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memtui.analysis.lean import intervals_s
+from memtui.analysis.lean import intervals_s, median
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
 from memtui.present.allowance import Allowance
@@ -17,6 +17,7 @@ FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
 AT_ONCE = 64  # windows of one process added between two looks at the clock
 # A bin reaches up to its edge; the first one has no lower edge of its own.
 _EDGES = np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float)))
+LATE = 1.25  # times the interval that was asked for: windows that took longer are called as long as they were
 LEVEL = 0.02  # of the whole drop of the miss ratio: what is less counts as none
 
 
@@ -64,14 +65,14 @@ class ReuseLog:
 
 
 class Intervals:
-    """Shortest and longest interval of the windows up to one. Following a session looks at the new ones only."""
+    """How long the windows up to one are. Following a session looks at the intervals of the new ones only."""
 
     def __init__(self) -> None:
         self._count, self._sample = 0, -1  # windows looked at, and the last of them
         self._shortest_s, self._longest_s = np.inf, 0.0
 
     def until(self, reader: Any, sample: int) -> tuple[float, float]:
-        """Both in seconds."""
+        """Shortest and longest interval in seconds; where windows took longer than both, twice their median length."""
         samples = reader.samples
         count = int(np.searchsorted(samples.sample, sample, side="right"))
         if count < self._count or (self._count and samples.sample[self._count - 1] != self._sample):
@@ -81,6 +82,10 @@ class Intervals:
             shortest, longest = intervals_s(new, reader.hello.options.interval_ns)
             self._shortest_s, self._longest_s = min(self._shortest_s, shortest), max(self._longest_s, longest)
             self._count, self._sample = count, sample
+        if count:
+            true_s = median((samples.end_ns - samples.start_ns)[:count]) / 1e9
+            if true_s > LATE * self._longest_s:
+                return true_s, true_s
         return self._shortest_s, self._longest_s
 
 

@@ -155,14 +155,15 @@ Screen
 
 Words
   working set   memory touched within one window (the interval), in the pages the hardware maps
-  resident      memory the kernel keeps for the target (RSS), touched or not; >5 MiB: at least so much
+  resident      memory the kernel keeps for the target (RSS), touched or not; ≥5 MiB: at least so much
   reuse         distance: how much other memory was touched since a page was touched last; between two bounds,
                 because the order inside a window is not known: a shorter interval brings them closer
   miss ratio    share of touches that a memory of that size, keeping what was used last, would miss
   unknown       part of the working set whose marks could not be cleared before: perhaps not touched
   first mapped  part of it that came in with a new mapping: up to 15 neighbours of a touched page
   gap           a process began or ended inside the window, so a part of it is missing
-  median, max   of what is in sight of the graph; those of the whole session are in memtui report
+  median, max   of the windows in sight of the graph that are about as long as the one at the cursor;
+                those of the whole session are in memtui report
   ≈             the axis is broken: RSS above it has a scale of its own, or is above the scale
   in words      what the lines below the first one say is of all windows from the begin to the cursor
   interval      asked for, what a budget makes of it (--max-overhead), and the true one: what reading takes comes on top

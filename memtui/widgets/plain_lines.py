@@ -49,8 +49,8 @@ def details(view: HeaderView) -> list[tuple[str, str]]:
         for words, seconds in (("asked", view.asked_s), ("budgeted", view.budgeted_s), ("true", view.true_s))
         if seconds is not None
     ]
-    spent = "n/a" if view.spent is None else text.percent(view.spent)
-    budget = "none" if view.budget is None else f"{spent} of {view.budget * 100:g} %"
+    spent = "" if view.spent is None else f", {text.percent(view.spent)} used"
+    budget = "none" if view.budget is None else f"{view.budget * 100:g} %{spent}"
     return [
         ("tracker", view.tracker or "n/a"),
         ("flush", view.flush or "n/a"),

@@ -134,7 +134,7 @@ class VmaTable(RowPanel):
                 case "WSS":
                     line.append((text.size_column(row.wss_bytes).rjust(8) + "  ", strong if row.wss_bytes else dim))
                 case "RSS":
-                    line.append(((">" * row.rss_at_least + text.size_column(row.rss_bytes)).rjust(9) + "  ", plain))
+                    line.append((("≥" * row.rss_at_least + text.size_column(row.rss_bytes)).rjust(9) + "  ", plain))
                 case "shared":
                     shared = text.size_column(row.shared_bytes).rjust(8)
                     line.append((shared + "  ", plain if row.shared_bytes else dim))
