@@ -26,6 +26,7 @@ from memtui.foreign import visible
 from memtui.orders import Order, Wishes, read_order
 from memtui.outbox import Outbox, RecorderGone
 from memtui.pace import Pace
+from memtui.probes.address_space import Sharers
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.ending import how_it_ended
 from memtui.probes.gpu_holders import Holders
@@ -107,6 +108,7 @@ class Sampler:
         self._filter_seen = False  # of a process of the tree; told once
         self._claims = Claims()
         self._left_out: set[int] = set()  # pids that another memtui watches
+        self._sharers = Sharers()
         self._claims.take(order.pid)  # two samplers would clear each other's marks
         self._tracker, self._rejected = choose(
             self._options.tracker,
@@ -327,6 +329,9 @@ class Sampler:
         try:
             if read_stat(pid).start_ticks != process.start_ticks:
                 raise ProcessLookupError(f"process {pid} ended")
+            if shares := self._sharers.take(Subject(pid, pidfd, process.start_ticks), self._watched):
+                self._tell_sharer(pid, *shares)
+                return
             self._claims.take(pid)
             self._left_out.discard(pid)
             maps = read_maps(pid)
@@ -348,6 +353,10 @@ class Sampler:
         now_ns = time.monotonic_ns()
         self._watched[pid] = Watched(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, held_ns)
 
+    def _tell_sharer(self, pid: int, owner: int, looks: int) -> None:
+        if looks == 2:  # at the first look it may be a child of vfork before its exec
+            self._event("warning", f"pid {pid} uses the memory of pid {owner} (CLONE_VM): it is counted there, once")
+
     def _tell_filter(self) -> None:
         if self._reader.filtered and not self._filter_seen:
             self._filter_seen = True
@@ -365,6 +374,7 @@ class Sampler:
     def _forget(self, pid: int) -> None:
         if watched := self._watched.pop(pid, None):
             os.close(watched.pidfd)
+        self._sharers.forget(pid)
         self._usage.forget(pid)
         self._reader.forget(pid)
         self._claims.release(pid)
@@ -375,7 +385,8 @@ class Sampler:
         if want_resident:
             self._resident_due_ns = time.monotonic_ns() + RESIDENT_EVERY_NS
         round_ = tuple(self._watched.values())
-        outcomes = self._reader.read([watched.subject for watched in round_], want_resident=want_resident)
+        subjects = [watched.subject(self._sharers.of(watched.process.pid)) for watched in round_]
+        outcomes = self._reader.read(subjects, want_resident=want_resident)
         self._tell_filter()
         self._outbox.pump()  # what did not fit into the pipe, or if nothing could be held
         if keep:

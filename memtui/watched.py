@@ -46,9 +46,8 @@ class Watched:
             return None
         return self.first_mappings.note(window.pages, window.resident, self.vmas, window.generation)
 
-    @property
-    def subject(self) -> Subject:
-        return Subject(self.process.pid, self.pidfd, self.process.start_ticks, self.vmas)
+    def subject(self, sharers: tuple[Subject, ...] = ()) -> Subject:
+        return Subject(self.process.pid, self.pidfd, self.process.start_ticks, self.vmas, sharers)
 
     def note_maps(self, maps: bytes) -> None:
         """Take a new table of VMAs, if it is one."""

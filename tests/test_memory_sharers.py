@@ -5,16 +5,22 @@ A thread of io_uring stands still with the others. Another process does not, and
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import contextmanager
 
 import numpy as np
+import psutil
 import pytest
 
+from memtui.probes import address_space
+from memtui.probes.address_space import Sharers, same_memory
 from memtui.probes.pages import hands
 from memtui.probes.pages.pagetable import PageTableTracker
 from memtui.probes.pages.walk import Walker
 from memtui.probes.pause import NotPaused, Pauser
+from memtui.probes.reading import Subject
+from memtui.samples import Event
 from tests.live import needs_root
 from tests.memory_sharers import COMPILER, compile_sharers, shared
 from tests.pagetable_targets import Observer, assert_touched, need_pagetable
@@ -23,6 +29,7 @@ from tests.test_pause import state, tasks
 
 pytestmark = [needs_root, pytest.mark.skipif(COMPILER is None, reason="no C compiler is installed")]
 PAGES, WINDOWS = 6000, 6
+BUSY_BYTES = 64 << 20  # that the sharer maps and unmaps
 WITHOUT_LOCK = {"ask", "walk_extents"}
 ELSEWHERE = {"inside", "outside"}  # another process runs while the target is paused
 
@@ -129,16 +136,41 @@ def test_the_locked_questions_have_the_same_answers(program):
             walker.close()
 
 
-def test_the_sampler_says_who_ran_meanwhile(program):
-    """Both processes of a tree share the memory. Paused one after the other, one of them always runs."""
+@pytest.mark.parametrize("together", [False, True])
+def test_memory_that_two_processes_of_a_tree_use_is_counted_once(program, together):
+    """Both are held, so nothing is missing; what is resident and touched is that of one."""
     with shared(program, "inside", PAGES) as target:
-        for together in (False, True):
-            stream = sample(target.pid, 1, together=together)
-            windows = stream.of_pid(target.pid)[1:]
-            found = {window.status for window in windows}
-            assert windows
-            if not together:
-                assert "ok" not in found
-                assert any("share its memory" in window.reason for window in windows)
-            else:
-                assert "ok" in found
+        stream = sample(target.pid, 1.5, together=together, interval_ns=50_000_000)
+        most = psutil.Process(target.pid).memory_info().rss + BUSY_BYTES
+    assert len(stream.windows) > 4
+    assert {len(window.processes) for window in stream.windows} == {1}, "the other one has no window of its own"
+    windows = stream.of_pid(target.pid)[1:]
+    assert {window.status for window in windows} == {"ok"}, {window.reason for window in windows}
+    assert all(window.rss_bytes <= most for window in windows)
+    told = [event.text for event in stream.of(Event) if "CLONE_VM" in event.text]
+    assert told == [f"pid {target.sharer} uses the memory of pid {target.pid} (CLONE_VM): it is counted there, once"]
+
+
+def test_who_has_a_memory_of_its_own_is_no_sharer_any_more(monkeypatch):
+    """As every child of posix_spawn: until its exec it uses the memory of its parent."""
+    sharers, first, again = Sharers(), *(Subject(os.getpid(), os.pidfd_open(os.getpid()), 0) for _ in range(2))
+    assert sharers.take(first, [os.getppid(), os.getpid()]) == (os.getpid(), 1)
+    assert sharers.of(os.getpid()) == (first,)
+    assert sharers.take(again, [os.getpid()]) == (os.getpid(), 2)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(first.pidfd)
+    monkeypatch.setattr(address_space, "same_memory", lambda _one, _other: False)
+    assert sharers.take(first, [os.getpid()]) is None
+    assert sharers.of(os.getpid()) == ()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(again.pidfd)
+
+
+@pytest.mark.parametrize("kind", ["none", "inside", "outside", "vfork"])
+def test_one_memory_is_told_from_two(program, kind):
+    with shared(program, kind, 16) as target:
+        assert same_memory(target.pid, target.pid)
+        assert not same_memory(target.pid, os.getpid())
+        if target.sharer:
+            assert same_memory(target.pid, target.sharer)
+            assert same_memory(target.sharer, target.pid)

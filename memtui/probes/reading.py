@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,12 +31,16 @@ class Filtered(PauseRefused):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A process to read. ``pidfd`` says which one is meant, should its number come to belong to another."""
+    """A process to read. ``pidfd`` says which one is meant, should its number come to belong to another.
+
+    ``sharers`` use its memory without being threads of it: they are held with it, as far as they can be.
+    """
 
     pid: int
     pidfd: int | None
     start_ticks: int
-    vmas: tuple[Vma, ...]
+    vmas: tuple[Vma, ...] = ()
+    sharers: tuple[Subject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,8 @@ class PageReader:
     def _read_one(self, subject: Subject, want_resident: bool) -> Outcome:
         if not self._pause:
             return self._read_running(subject, want_resident, NO_PAUSE)
+        if subject.sharers:
+            return self._read_together([subject], want_resident)[0]
         pause: Pause | None = None
         try:
             self._check(subject)
@@ -167,6 +174,10 @@ class PageReader:
             except _ERRORS as error:
                 taken[subject.pid] = error
         wanted = {s.pid: s.pidfd for s in subjects if s.pid not in taken}
+        for sharer in [sharer for subject in subjects for sharer in subject.sharers if subject.pid in wanted]:
+            with suppress(*_ERRORS):  # the tracker tells who ran
+                self._check(sharer)
+                wanted[sharer.pid] = sharer.pidfd
         with self._pauser.paused_together(wanted) as pauses:
             self._while_held()
             for subject in subjects:
