@@ -16,7 +16,7 @@ import ctypes
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -58,12 +58,20 @@ class _Job:
 class Pauser:
     """Pauses processes, each with a deadline of its own."""
 
-    def __init__(self, deadline_s: float = DEADLINE_S, watchdog: Watchdog | None = None) -> None:
-        """Give up a pause when not every thread stands still this long after it was asked for.
+    def __init__(
+        self,
+        deadline_s: float = DEADLINE_S,
+        watchdog: Watchdog | None = None,
+        check: Callable[[int], None] = lambda _pid: None,
+    ) -> None:
+        """Begin.
 
-        ``watchdog``: kills this process when it is stopped or frozen while it holds somebody.
+        Args:
+            deadline_s: a pause is given up when not every thread stands still this long after it was asked for.
+            watchdog: kills this process when it is stopped or frozen while it holds somebody.
+            check: see ``Seizure``; called from the thread that holds the process.
         """
-        self._deadline_s, self._watchdog = deadline_s, watchdog
+        self._deadline_s, self._watchdog, self._check = deadline_s, watchdog, check
         self._idle: list[AskedThread] = []
         self._stuck: dict[int, AskedThread] = {}  # threads that were given up and have not ended, by the process
 
@@ -98,7 +106,7 @@ class Pauser:
                         found[pid] = NotPaused(EXEC)
                         continue
                     thread = self._idle.pop() if self._idle else _tracing_thread()
-                    seizure = Seizure(pid, pidfd, self._deadline_s)
+                    seizure = Seizure(pid, pidfd, self._deadline_s, self._check)
                     jobs[pid] = _Job(seizure, thread, thread.ask(seizure.stop))
                 until = time.monotonic() + self._deadline_s + _SLACK_S
                 for pid, job in jobs.items():

@@ -102,7 +102,7 @@ class PageReader:
                 watchdog = Watchdog()
             except OSError as error:
                 self.unwatched = str(error)
-        self._pauser = Pauser(watchdog=watchdog)
+        self._pauser = Pauser(watchdog=watchdog, check=self._check_filter)
         self._guard = Guard()
 
     @property
@@ -210,9 +210,13 @@ class PageReader:
             raise ProcessLookupError(f"process {subject.pid} ended")
         if stat.state == "Z":
             raise TrackerError(FIRST_THREAD_ENDED)
-        if not self._hold_filtered and self._filters.judge(subject.pid):
-            self.filtered = subject.pid
-            self._tracker.running.add(subject.pid)
+        self._check_filter(subject.pid)
+
+    def _check_filter(self, pid: int) -> None:
+        """Raise ``Filtered`` for a process that runs on. It may have installed its filter since this was asked last."""
+        if not self._hold_filtered and self._filters.judge(pid):
+            self.filtered = pid
+            self._tracker.running.add(pid)
             raise Filtered(FILTERED)
 
     def _may_run(self, error: Exception) -> bool:

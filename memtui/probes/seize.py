@@ -12,6 +12,7 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,9 +72,18 @@ class Seizure:
         start_ns: when the first thread was interrupted; None before.
     """
 
-    def __init__(self, pid: int, pidfd: int | None, deadline_s: float) -> None:
-        """``pidfd`` says which process is meant, should its number come to belong to another one."""
-        self.pid = pid
+    def __init__(
+        self, pid: int, pidfd: int | None, deadline_s: float, check: Callable[[int], None] = lambda _pid: None
+    ) -> None:
+        """Begin.
+
+        Args:
+            pid: of the process.
+            pidfd: says which process is meant, should its number come to belong to another one.
+            deadline_s: of ``stop``.
+            check: is called with the pid directly before anything is interrupted; nothing is if it raises.
+        """
+        self.pid, self._check = pid, check
         self.start_ns: int | None = None
         self._pidfd, self._deadline_ns = pidfd, time.monotonic_ns() + int(deadline_s * 1e9)
         self._seized: list[int] = []
@@ -93,6 +103,7 @@ class Seizure:
             while new := self._seize_new(known):
                 if self.start_ns is None:
                     self._check_identity()
+                    self._check(self.pid)
                     self.start_ns = time.monotonic_ns()
                 for tid in new:
                     _ptrace(_INTERRUPT, tid)
