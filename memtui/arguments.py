@@ -29,7 +29,7 @@ from memtui.choices import (
     TRACKERS,
     WEIGHT_SETS,
 )
-from memtui.errors import BAD_INPUT
+from memtui.errors import BAD_INPUT, complain, output_failed
 from memtui.foreign import one_line
 from memtui.placement.arguments import add_place
 
@@ -59,8 +59,15 @@ class Parser(argparse.ArgumentParser):
     @staticmethod
     def _refuse(message: str, prog: str) -> NoReturn:
         end = " " if message.endswith("?") else "; "
-        print(one_line(f"{prog}: {message}{end}see {prog} --help"), file=sys.stderr)
+        complain(one_line(f"{prog}: {message}{end}see {prog} --help"))
         sys.exit(BAD_INPUT)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """As always; a stream that takes no more is one line, as everywhere."""
+        try:
+            super()._print_message(message, file)
+        except OSError as error:
+            sys.exit(output_failed(error))
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As always, but it is the command that does not know a word, and whose help is named."""

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.arguments import TAKE_PROGRAMS, Parser, build_parser, misplaced_option, observation_given
-from memtui.errors import BAD_INPUT, FAILURE, INTERRUPTED, UserError, silence
+from memtui.errors import (
+    BAD_INPUT,
+    FAILURE,
+    INTERRUPTED,
+    UserError,
+    complain,
+    open_standard_streams,
+    output_failed,
+    silence,
+)
 from memtui.foreign import one_line, visible
 from memtui.progress_line import ProgressLine, above_line
 
@@ -25,10 +34,26 @@ SLOW_S = 1.0  # what takes longer says that it works, and what it made
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 2 for bad input, 1 for a failure."""
+    open_standard_streams()
     try:
-        return _run_command(arguments)
+        return _run_command(arguments) or _flushed()
+    except SystemExit:  # --help, --version, or words that cannot be parsed
+        if code := _flushed():
+            return code
+        raise
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        _silenced_full()
+
+
+def _flushed() -> int:
+    """0, or the exit code where standard output does not take what was printed."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return output_failed(error)
+    return 0
 
 
 def _run_command(arguments: list[str] | None) -> int:
@@ -74,7 +99,7 @@ def _run_command(arguments: list[str] | None) -> int:
 
 
 def _refuse(options: argparse.Namespace, error: UserError) -> int:
-    print(one_line(f"memtui {options.verb}: {error}"), file=sys.stderr)
+    complain(one_line(f"memtui {options.verb}: {error}"))
     return error.code
 
 
@@ -147,7 +172,7 @@ def _say(args: argparse.Namespace, notice: str) -> None:
     """One line to the user that is no result, if there is anything to say."""
     if notice:
         with above_line():
-            print(visible(f"memtui {args.verb}: {notice}"), file=sys.stderr, flush=True)
+            complain(visible(f"memtui {args.verb}: {notice}"))
 
 
 def _pid(args: argparse.Namespace) -> int:
@@ -336,7 +361,7 @@ def _stop(args: argparse.Namespace) -> int:
         except UserError as error:
             failures.append(error)
     for failure in failures[1:]:
-        print(visible(f"memtui stop: {failure}"), file=sys.stderr)
+        complain(visible(f"memtui stop: {failure}"))
     if failures:
         raise failures[0]
     return 0

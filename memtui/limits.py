@@ -1,4 +1,4 @@
-"""What bounds a recording besides its duration: the size of its file, the room on the disk, a condition."""
+"""What bounds a recording besides its duration: place and size of its file, the room on the disk, a condition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from memtui.units import size
 
 LEFT_BYTES = 200 << 20  # on the file system for everybody else
 SMALL_SHARE = 20  # of a small file system a twentieth
-CONDITION, LOW_DISK, FULL = "condition", "low disk", "size limit"  # kinds of an end
+# Kinds of an end.
+CONDITION, LOW_DISK, FULL, DISPLACED = "condition", "low disk", "size limit", "displaced"
 
 
 class Limits:
@@ -39,6 +40,13 @@ class Limits:
             reached = self._watch.take(window.start_ns, window.end_ns, wss_bytes, rss_bytes)
             if reached and self.ending is None:
                 self.ending = CONDITION, reached
+
+    def look_after_place(self) -> bool:
+        """Whether the file is found to be in its place no more: nobody would find what is recorded from here on."""
+        if self.ending is not None or not (why := self._writer.displaced()):
+            return False
+        self.ending = DISPLACED, f"{self._writer.path}: {why}"
+        return True
 
     def keep(self, now_ns: int) -> list[Event]:
         """Before a commit: make room, and look whether there is some; what is worth telling."""

@@ -420,7 +420,7 @@ class Observation:
             os.getpid(),
             sampler_pid,
             str(self.path.absolute()),
-            mask_secrets(command or command_of(pid)),
+            mask_secrets(command or _command_of(pid)),
             time.time(),
             str(self.listener.path) if self.listener else "",
             host_name(),
@@ -464,6 +464,14 @@ def default_path(user: Invoker, what: int | Launch) -> Path:
         raise UserError(f"{folder}: cannot be made: {why(folder, error, 'name a file with -o')}") from None
     name = str(what) if isinstance(what, int) else what.name or Path(what.command[0]).name
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
+
+
+def _command_of(pid: int) -> str:
+    """Its command line; "" where it has ended meanwhile, which the recording tells."""
+    try:
+        return command_of(pid)
+    except ProcessLookupError:
+        return ""
 
 
 def _listener(user: Invoker, name: str) -> Listener | None:

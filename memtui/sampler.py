@@ -174,7 +174,8 @@ class Sampler:
                 self._take_window()
                 self._follow_tree()
                 self._look_around()
-        except ProcessLookupError:
+        except ProcessLookupError as error:
+            self._check_began(error)
             self._outbox.put(self._target_ended())
         finally:
             power.close()
@@ -226,7 +227,10 @@ class Sampler:
 
     def _hello(self) -> Hello:
         pid = self._order.pid
-        uid = os.stat(f"/proc/{pid}").st_uid
+        try:
+            uid = os.stat(f"/proc/{pid}").st_uid
+        except FileNotFoundError as error:
+            raise ProcessLookupError(f"process {pid} ended") from error
         try:
             user = pwd.getpwuid(uid).pw_name
         except KeyError:
@@ -322,12 +326,14 @@ class Sampler:
         pid, held_ns = process.pid, 0
         try:
             pidfd = os.pidfd_open(pid)
-        except OSError:
+        except OSError as error:
+            self._check_began(error)
             return
         maps = b""
         vmas: tuple[Vma, ...] = ()
         try:
-            if read_stat(pid).start_ticks != process.start_ticks:
+            stat = read_stat(pid)
+            if stat.start_ticks != process.start_ticks or stat.ended:
                 raise ProcessLookupError(f"process {pid} ended")
             if shares := self._sharers.take(Subject(pid, pidfd, process.start_ticks), self._watched):
                 self._tell_sharer(pid, *shares)
@@ -337,8 +343,9 @@ class Sampler:
             maps = read_maps(pid)
             vmas = parse_maps(maps)
             held_ns = self._reader.begin(Subject(pid, pidfd, process.start_ticks, vmas))
-        except ProcessLookupError:
+        except ProcessLookupError as error:
             os.close(pidfd)
+            self._check_began(error)
             return
         except Claimed as error:
             os.close(pidfd)
@@ -362,6 +369,11 @@ class Sampler:
             self._filter_seen = True
             told = HELD_FILTERED if self._order.hold_filtered else NOT_HELD
             self._event("warning", SYSCALL_FILTER.format(pid=self._reader.filtered) + told)
+
+    def _check_began(self, error: OSError) -> None:
+        """Raise it where the target ended before anything of it was observed: nothing was recorded then."""
+        if not self._watched and not self._sample:
+            raise error
 
     def _gpu_memory(self, holders: Holders | None) -> tuple[GpuMemory, ...]:
         """What each process held at that moment; nothing of one that was not there yet, whoever had its number."""
@@ -517,7 +529,10 @@ def main() -> int:
     try:
         Sampler(order, outbox, 0, wake_read).run()
         outbox.drain(DRAIN_SECONDS)
-    except (NoTracker, Claimed, PermissionError, ProcessLookupError) as error:
+    except ProcessLookupError:
+        print(f"process {order.pid} ended before it could be observed", file=sys.stderr)
+        return 2
+    except (NoTracker, Claimed, PermissionError) as error:
         print(visible(str(error)), file=sys.stderr)
         return CLAIMED if isinstance(error, Claimed) else 2
     except RecorderGone:

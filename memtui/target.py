@@ -37,11 +37,14 @@ def parse_pid(text: str) -> int:
 def find_target(pid: int) -> tuple[int, str]:
     """The process somebody means by a number: (pid here, one line when it is not the number that was given).
 
-    Where no process has that number, one that has it inside a container is meant, if there is only one.
-    Raises UserError.
+    Of a thread, as top and htop show them, that is its process. Where nothing here has that number, a process that has
+    it inside a container is meant, if there is only one. Raises UserError.
     """
     if (PROC / str(pid)).exists():
-        return pid, ""
+        process = _process_of(pid)
+        if process == pid:
+            return pid, ""
+        return process, f"{pid} is a thread of process {process} ({_short_command(process)})"
     found = pids_inside(pid)
     if not found:
         raise UserError(f"no process has PID {pid}, here or in a container; `ps aux` shows what runs")
@@ -50,6 +53,15 @@ def find_target(pid: int) -> tuple[int, str]:
         more = f" and {len(found) - _MOST_CANDIDATES} more" if len(found) > _MOST_CANDIDATES else ""
         raise UserError(f"PID {pid} exists in {len(found)} containers only; name one by its PID here: {some}{more}")
     return found[0], f"PID {pid} exists in a container only; out here it is {found[0]} ({_short_command(found[0])})"
+
+
+def _process_of(thread: int) -> int:
+    """The process that a thread belongs to, by their numbers; of a process that is itself."""
+    try:
+        status = (PROC / str(thread) / "status").read_text(errors="replace")
+    except OSError:
+        return thread  # it ended, which is told later
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("Tgid:")), thread)
 
 
 def pids_inside(pid: int, proc: Path = PROC) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from memtui.learning.network import Network, build  # noqa: E402
 from memtui.learning.optimiser import SGD  # noqa: E402
 from memtui.learning.rules import BY_NAME as RULES  # noqa: E402
 from memtui.learning.sequences import SEQUENCES, check_shapes, layers_of  # noqa: E402
+from memtui.learning.stored import save  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread_of_torch")
 _CONV = {"filter_dim": 3, "num_of_filters": 4}
@@ -230,3 +233,12 @@ def test_a_residual_layer_has_a_shortcut_of_its_own_where_shapes_differ():
     residuals = [layer for layer in net.children() if isinstance(layer, Residual)]
     assert [layer.shortcut is not None for layer in residuals] == [False, False, True, False, True, False, True, False]
     assert all(layer.feedback is not None for layer in residuals)
+
+
+def test_weights_are_saved_under_every_name_that_a_file_may_have(tmp_path):
+    """What is written beside them meanwhile needs no more room, or a training would end without its result."""
+    path = tmp_path / ("w" * 255)
+    network = SimpleNamespace(state_dict=lambda: {"w": torch.ones(2)})
+    save(network, path)
+    assert torch.load(path, weights_only=True)["w"].tolist() == [1, 1]
+    assert list(tmp_path.iterdir()) == [path]

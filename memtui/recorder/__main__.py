@@ -91,6 +91,8 @@ def record(
         if stop_fd in ready:
             return
         if time.monotonic() >= commit_due:
+            if builder.limits and builder.limits.look_after_place():
+                report()
             if news:  # where windows are far apart, a look at the disk twice a second is most of the cost
                 builder.keep_limits()
                 writer.commit()
@@ -141,9 +143,11 @@ def main(argv: list[str] | None = None) -> int:
         except FrameError as error:
             _complain(f"the stream of the sampler broke: {error}")
             code = 1
-        if builder.hello is None:
+        if not builder.began:  # the sampler says why
             writer.discard()
             return 1
+        if builder.limits:
+            builder.limits.look_after_place()
         if builder.end is None:
             builder.take(End(time.monotonic_ns(), "interrupted", "the sampler ended without a word"))
             code = 1

@@ -67,6 +67,7 @@ class SessionBuilder:
         self._absent_power: dict[tuple[str, str, str], str] = {}
         self._gpu_memory: dict[int, GpuMemory] = {}  # as last written, by process
         self.samples = 0
+        self.began = False  # the first process is observed
         self.hello: Hello | None = None
         self.wss_bytes: int | None = None
         self.rss_bytes: int | None = None

@@ -104,10 +104,24 @@ class SessionWriter:
         if self._connection.in_transaction:
             self._connection.execute("COMMIT")
 
+    def displaced(self) -> str:
+        """What became of the file while it was written, in words; empty as long as it is in its place."""
+        try:
+            there = _identity(os.lstat(self.path)) == self._identity
+        except (FileNotFoundError, NotADirectoryError):
+            return "was moved or deleted while it was recorded; where it was moved to, it has all until then"
+        except OSError:
+            return ""  # what is wrong there the next write tells better
+        return "" if there else "another file took its place while it was recorded"
+
     def close(self) -> bool:
         """Commit and, unless somebody still reads it, fold the session into one plain file. True when folded."""
         self.commit()
+        if self.displaced():  # SQLite would leave the log behind under the old name, with the end of the session
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.close()
+        if not os.path.lexists(self.path):
+            _remove(self.path)  # what SQLite kept beside it
         self._check_identity()
         return seal(self.path)
 
@@ -136,9 +150,9 @@ class SessionWriter:
         _remove(self.path)
 
     def _check_identity(self) -> None:
-        """Raise OSError when another file, or a link, has taken the place of ours."""
-        if _identity(os.lstat(self.path)) != self._identity:
-            raise OSError(errno.ESTALE, "another file took its place while it was recorded", str(self.path))
+        """Raise OSError when ours is not there any more, or another file, or a link, has taken its place."""
+        if why := self.displaced():
+            raise OSError(errno.ESTALE, why, str(self.path))
 
     def _begin(self) -> None:
         if not self._connection.in_transaction:
