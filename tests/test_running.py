@@ -102,7 +102,8 @@ def test_marks(recording):
     before_ns = time.monotonic_ns()
     for text, words in (("epoch 1", ()), ("é\x1b[31m\n" * 30, ("--session", running.id))):
         done = memtui("mark", *words, text)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        which = "" if words else f"marked in {path}, the recording of PID {running.pid}"
+        assert (done.returncode, done.stdout, which in done.stderr, not done.stderr) == (0, "", True, not which)
     found = wait_for(lambda: len(events(path, "mark")) >= 2 and events(path, "mark"))
     assert [text for _, text in found][:2] == ["epoch 1", "é\x1b[31m\n" * 30]
     assert all(before_ns < t_ns < time.monotonic_ns() for t_ns, _ in found)

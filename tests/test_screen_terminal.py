@@ -60,6 +60,26 @@ def test_signal_restores_the_terminal(start, number, code):
     assert screen.restored()
 
 
+def test_it_goes_on_after_sigstop(start):
+    """Which no handler hears of, as where sudo stops all that is in the foreground; SIGCONT may come twice."""
+    screen = start("replay", "60")
+    modes = termios.tcgetattr(screen.master)
+    screen.read(20, "address ranges")
+    pid = screen.process.pid
+    threads = psutil.Process(pid).num_threads()
+    for _ in range(3):
+        os.kill(pid, signal.SIGSTOP)
+        os.waitpid(pid, os.WUNTRACED)
+        os.kill(pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
+        screen.read(1)
+    assert psutil.Process(pid).num_threads() == threads, "keys are read once"
+    screen.send("q")
+    assert screen.end() == 0
+    assert screen.restored()
+    assert termios.tcgetattr(screen.master) == modes
+
+
 @pytest.mark.parametrize("controlling", [True, False])
 def test_a_lost_terminal_ends_it(start, controlling):
     """With a controlling terminal SIGHUP comes; without one nothing does, and only looking finds out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -174,21 +174,17 @@ class PageReader:
             except _ERRORS as error:
                 taken[subject.pid] = error
         wanted = {s.pid: s.pidfd for s in subjects if s.pid not in taken}
-        for sharer in [sharer for subject in subjects for sharer in subject.sharers if subject.pid in wanted]:
-            with suppress(*_ERRORS):  # the tracker tells who ran
-                self._check(sharer)
-                wanted[sharer.pid] = sharer.pidfd
         with self._pauser.paused_together(wanted) as pauses:
-            self._while_held()
-            for subject in subjects:
-                pause = pauses.get(subject.pid)
-                if isinstance(pause, Pause):
+            # Only now: the parent of a vfork that is held back waits for the child, and would wait in vain.
+            stopped = [s for s in subjects if isinstance(pauses.get(s.pid), Pause)]
+            with self._pauser.paused_together(self._sharers_of(stopped)):
+                self._while_held()
+                for subject in stopped:
                     try:
                         taken[subject.pid] = self._look(subject, want_resident)
                     except _ERRORS as error:
                         taken[subject.pid] = error
-                elif pause is not None:
-                    taken[subject.pid] = pause
+        taken |= {pid: why for pid, why in pauses.items() if isinstance(why, Exception)}
         resumed_ns = time.monotonic_ns()
         outcomes: list[Outcome] = []
         for subject in subjects:
@@ -200,6 +196,15 @@ class PageReader:
                 assert held is not None
                 outcomes.append(_reading(found, held, resumed_ns))
         return outcomes
+
+    def _sharers_of(self, subjects: Iterable[Subject]) -> dict[int, int | None]:
+        """Return who uses the memory of these and may be held, with the pidfd."""
+        found: dict[int, int | None] = {}
+        for sharer in [sharer for subject in subjects for sharer in subject.sharers]:
+            with suppress(*_ERRORS):  # the tracker tells who ran
+                self._check(sharer)
+                found[sharer.pid] = sharer.pidfd
+        return found
 
     def _check(self, subject: Subject) -> None:
         """Raise what speaks against a pause."""

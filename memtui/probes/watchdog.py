@@ -67,6 +67,7 @@ class Watchdog:
         self._longest_ns = int(longest_s * 1e9)
         self._lock = threading.Lock()
         self._since_ns: int | None = None
+        self._holds = 0  # that are within one another
         self._timer = ctypes.c_void_p()
         event = _Event(signo=signal.SIGKILL, notify=_SIGEV_SIGNAL)
         try:
@@ -83,18 +84,22 @@ class Watchdog:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Over a hold, from before the first thread is stopped until after the last is let go."""
+        """Over a hold, from before the first thread is stopped until after the last is let go; holds may be nested."""
+        self._holds += 1
         try:
-            with self._lock:
-                self._since_ns = time.monotonic_ns()
-                self._set(self._fuse)
-            _libc.timerfd_settime(self._beats, 0, ctypes.byref(self._beat), None)
+            if self._holds == 1:
+                with self._lock:
+                    self._since_ns = time.monotonic_ns()
+                    self._set(self._fuse)
+                _libc.timerfd_settime(self._beats, 0, ctypes.byref(self._beat), None)
             yield
         finally:
-            with self._lock:
-                self._since_ns = None
-                self._set(_OFF)
-            _libc.timerfd_settime(self._beats, 0, ctypes.byref(_OFF), None)
+            self._holds -= 1
+            if not self._holds:
+                with self._lock:
+                    self._since_ns = None
+                    self._set(_OFF)
+                _libc.timerfd_settime(self._beats, 0, ctypes.byref(_OFF), None)
 
     def _set(self, times: _Times) -> None:
         _libc.timer_settime(self._timer, 0, ctypes.byref(times), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from functools import cache, lru_cache
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from rich.control import Control
 from textual.app import App
@@ -94,12 +94,40 @@ class TerminalApp(App[T]):
 
 @cache
 def _clearing(usual: type[Driver]) -> type[Driver]:
-    """A driver that empties the other screen before it is left."""
+    """A driver that empties the other screen before it is left, and survives a SIGSTOP."""
 
     class Clearing(usual):  # type: ignore[misc, valid-type]
+        attrs_before: list[Any] | None
+        _changes_mode = False
+
+        def start_application_mode(self) -> None:
+            self._changes_mode = True
+            modes: list[Any] | None = None
+            if self._reads_keys():
+                modes = self.attrs_before
+                self.disable_input()
+                self.close()
+            super().start_application_mode()
+            if modes is not None:
+                self.attrs_before = modes
+            self._changes_mode = False
+
         def stop_application_mode(self) -> None:
+            self._changes_mode = True
             self.write(CLEAR)
             super().stop_application_mode()
+            self._changes_mode = False
+
+        def _sigcont_application(self, *_: object) -> None:
+            # After SIGTSTP all was ended before. After SIGSTOP it was not: without this a second thread would read the
+            # keys, one of the two would never end, and the modes of now would be the terminal's when it is left.
+            # What ends or begins just then, or has ended, is left alone.
+            if not self._changes_mode and (self._must_signal_resume or self._reads_keys()):
+                super()._sigcont_application()
+
+        def _reads_keys(self) -> bool:
+            thread = getattr(self, "_key_thread", None)
+            return thread is not None and thread.is_alive()
 
     return Clearing
 
