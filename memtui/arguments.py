@@ -15,6 +15,7 @@ from memtui.choices import (
     CACHE_STATES,
     COLORS,
     DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_PAUSE_NS,
     DEFAULT_OVERHEAD_PPM,
     DTYPES,
     ENGINES,
@@ -534,6 +535,14 @@ def _observation_options() -> Parser:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="hold the target while its pages are read (default: but for what runs under a seccomp filter)",
+    )
+    group.add_argument(
+        "--max-pause",
+        type=values.max_pause,
+        default=DEFAULT_MAX_PAUSE_NS / 1e9,
+        metavar="S",
+        help="seconds for which the target is held at most (0.1): what would take longer is read while it runs, and is "
+        "approximate then",
     )
     group.add_argument(
         "--together",

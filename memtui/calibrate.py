@@ -25,6 +25,7 @@ from memtui.analysis.slow_down import Block, count_in, doubts, slow_down
 from memtui.analysis.statistics import median
 from memtui.analysis.target_loss import lost_fraction
 from memtui.budget import allowed
+from memtui.choices import DEFAULT_MAX_PAUSE_NS
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.observe import Observation
@@ -56,6 +57,7 @@ class Plan:
     seconds: float
     sudo: bool | None = None
     hold_filtered: bool = False
+    max_pause_ns: int = DEFAULT_MAX_PAUSE_NS
 
 
 class Blocks:
@@ -112,6 +114,7 @@ def calibrate(plan: Plan, say: Callable[[str], object]) -> dict[str, Any]:
                 sudo=plan.sudo,
                 max_bytes=MAX_BYTES,
                 hold_filtered=plan.hold_filtered,
+                max_pause_ns=plan.max_pause_ns,
             )
             say(observation.notice)
             counter = open_counter(plan.counter, plan.path, plan.pid)

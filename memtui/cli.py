@@ -165,6 +165,7 @@ def _observation(args: argparse.Namespace, what: int | Launch) -> Observation:
         max_bytes=args.max_size,
         stop_when=getattr(args, "stop_when", None),
         hold_filtered=args.pause is True,
+        max_pause_ns=round(args.max_pause * 1e9),
     )
 
 
@@ -324,7 +325,8 @@ def _calibrate(args: argparse.Namespace) -> int:
     if args.pid is None and args.rank is None:
         raise UserError("name a running process by PID, name or rank: memtui calibrate 4242")
     counter, path = args.counter
-    plan = Plan(_pid(args), _options(args), counter, path, args.blocks, args.seconds, args.sudo, args.pause is True)
+    held = args.pause is True, round(args.max_pause * 1e9)
+    plan = Plan(_pid(args), _options(args), counter, path, args.blocks, args.seconds, args.sudo, *held)
     result = calibrate(plan, lambda line: _say(args, line))
     print(json.dumps(result, indent=2) if args.json else format_result(result))
     return 0

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from memtui.capabilities import forbid_new_privileges
+from memtui.choices import DEFAULT_MAX_PAUSE_NS
 from memtui.claim import CLAIMED
 from memtui.control import FOLDER as CONTROL
 from memtui.control import Listener, open_listener
@@ -110,6 +111,7 @@ class Observation:
         max_bytes: int | None = None,
         stop_when: str | None = None,
         hold_filtered: bool = False,
+        max_pause_ns: int = DEFAULT_MAX_PAUSE_NS,
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
         if not was_root or user.uid == 0:
@@ -180,7 +182,7 @@ class Observation:
             command = shlex.join(what.command) if isinstance(what, Launch) else ""
             if was_root and user.uid:
                 forbid_new_privileges()  # not before: a training may need set-user-ID programs
-            self._tell(Order(pid, start_ticks, options, command, hold_filtered).to_line())
+            self._tell(Order(pid, start_ticks, options, command, hold_filtered, max_pause_ns).to_line())
             try:
                 self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
             except UserError:

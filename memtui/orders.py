@@ -17,10 +17,12 @@ from typing import Any, get_args, get_type_hints
 
 from memtui.choices import (
     COMMAND_CHARACTERS,
+    DEFAULT_MAX_PAUSE_NS,
     DURATION_NS,
     FLUSHES,
     INTERVAL_NS,
     MAX_OVERHEAD_PPM,
+    MAX_PAUSE_NS,
     PAGES,
     REARMS,
     TRACKERS,
@@ -50,7 +52,8 @@ class Order:
     """Observe this process, this way.
 
     ``start_ticks`` guards against a pid that was reused meanwhile; ``command`` is what it will become, for one that
-    waits at the gate. ``hold_filtered``: pause also what a pause may do harm to (seccomp).
+    waits at the gate. ``hold_filtered``: pause also what a pause may do harm to (seccomp). ``max_pause_ns``: what would
+    have to be held for longer is read while it runs.
     """
 
     pid: int
@@ -58,6 +61,7 @@ class Order:
     options: Options
     command: str = ""
     hold_filtered: bool = False
+    max_pause_ns: int = DEFAULT_MAX_PAUSE_NS
 
     def to_line(self) -> bytes:
         """One line of JSON."""
@@ -73,7 +77,9 @@ class Order:
             plain = json.loads(line)
         except (ValueError, RecursionError):
             raise ValueError("not an order: no JSON") from None
-        of_order = _checked(cls, plain, {"pid": PID, "start_ticks": (0, 1 << 63)}, {}, COMMAND_CHARACTERS)
+        of_order = _checked(
+            cls, plain, {"pid": PID, "start_ticks": (0, 1 << 63), "max_pause_ns": MAX_PAUSE_NS}, {}, COMMAND_CHARACTERS
+        )
         of_order["options"] = Options(**_checked(Options, of_order["options"], _RANGES, _CHOICES, _TEXT_CHARACTERS))
         return cls(**of_order)
 

@@ -41,7 +41,7 @@ from memtui.probes.process import UsageProbe, read_stat
 from memtui.probes.pss import PssProbe
 from memtui.probes.reading import Outcome, PageReader, Reading, Subject, shared_pages
 from memtui.probes.tree import ProcessTree
-from memtui.probes.vmas import parse_maps, read_maps
+from memtui.probes.vmas import TooManyMappings, parse_maps, read_maps
 from memtui.samples import (
     Capability,
     End,
@@ -59,6 +59,7 @@ from memtui.samples import (
     held_ns,
 )
 from memtui.target_loss import SPARE_CPUS
+from memtui.units import duration
 from memtui.watched import Watched, why_lost
 
 SYSCALL_FILTER = (
@@ -67,6 +68,10 @@ SYSCALL_FILTER = (
 )
 NOT_HELD = "so it is not paused, and its numbers are approximate (--pause holds it all the same)"
 HELD_FILTERED = "it is paused all the same (--pause)"
+LONG_PAUSE = (
+    "process {pid} is not held where that would take longer than {most} (--max-pause): its marks are read or cleared "
+    "while it runs then, and those windows are approximate"
+)
 UNWATCHED = (
     "this sampler is not killed if it is stopped (SIGSTOP) while it holds the target, which then stays held: the "
     "kernel gave it no timer ({why}); --no-pause holds nobody"
@@ -105,7 +110,7 @@ class Sampler:
         self._target_fd = os.pidfd_open(order.pid)
         if read_stat(order.pid).start_ticks != order.start_ticks:
             raise ProcessLookupError(f"process {order.pid} ended")
-        self._filter_seen = False  # of a process of the tree; told once
+        self._filter_seen = self._long_seen = False  # of a process of the tree; told once
         self._claims = Claims()
         self._left_out: set[int] = set()  # pids that another memtui watches
         self._sharers = Sharers()
@@ -127,6 +132,7 @@ class Sampler:
             pause=self._options.pause,
             together=self._options.together,
             hold_filtered=order.hold_filtered,
+            max_pause_ns=order.max_pause_ns,
             while_held=outbox.pump,
         )
 
@@ -353,10 +359,10 @@ class Sampler:
                 self._left_out.add(pid)
                 self._event("warning", f"{error}; until then it is left out here")
             return
-        except (PauseError, TrackerError, OSError) as error:
+        except (PauseError, TrackerError, TooManyMappings, OSError) as error:
             held_ns = error.held_ns if isinstance(error, PauseError) else 0
             self._event("gap", f"pid {pid}: not cleared before its first window, which says what is resident: {error}")
-        self._tell_filter()
+        self._tell_not_held()
         now_ns = time.monotonic_ns()
         self._watched[pid] = Watched(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, held_ns)
 
@@ -364,11 +370,15 @@ class Sampler:
         if looks == 2:  # at the first look it may be a child of vfork before its exec
             self._event("warning", f"pid {pid} uses the memory of pid {owner} (CLONE_VM): it is counted there, once")
 
-    def _tell_filter(self) -> None:
+    def _tell_not_held(self) -> None:
         if self._reader.filtered and not self._filter_seen:
             self._filter_seen = True
             told = HELD_FILTERED if self._order.hold_filtered else NOT_HELD
             self._event("warning", SYSCALL_FILTER.format(pid=self._reader.filtered) + told)
+        if self._reader.long and not self._long_seen:
+            self._long_seen = True
+            most = duration(self._order.max_pause_ns / 1e9)
+            self._event("warning", LONG_PAUSE.format(pid=self._reader.long, most=most))
 
     def _check_began(self, error: OSError) -> None:
         """Raise it where the target ended before anything of it was observed: nothing was recorded then."""
@@ -399,7 +409,7 @@ class Sampler:
         round_ = tuple(self._watched.values())
         subjects = [watched.subject(self._sharers.of(watched.process.pid)) for watched in round_]
         outcomes = self._reader.read(subjects, want_resident=want_resident)
-        self._tell_filter()
+        self._tell_not_held()
         self._outbox.pump()  # what did not fit into the pipe, or if nothing could be held
         if keep:
             self._pss.look([watched.process.pid for watched in round_])

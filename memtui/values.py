@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
-from memtui.choices import DURATION_NS, INTERVAL_NS, LEAST_MAX_BYTES, MAX_OVERHEAD_PPM, MOST_SEED, TIMINGS
+from memtui.choices import DURATION_NS, INTERVAL_NS, LEAST_MAX_BYTES, MAX_OVERHEAD_PPM, MAX_PAUSE_NS, MOST_SEED, TIMINGS
 
 
 def _seconds(text: str) -> float:
@@ -25,6 +25,14 @@ def interval(text: str) -> float:
     value = _seconds(text)
     if not INTERVAL_NS[0] <= value * 1e9 <= INTERVAL_NS[1]:
         raise argparse.ArgumentTypeError(f"must be from 0.001 to 3600 seconds, not {text}")
+    return value
+
+
+def max_pause(text: str) -> float:
+    """``--max-pause``."""
+    value = _seconds(text)
+    if not MAX_PAUSE_NS[0] <= value * 1e9 <= MAX_PAUSE_NS[1]:
+        raise argparse.ArgumentTypeError(f"must be from 0.005 to 5 seconds, not {text}")
     return value
 
 

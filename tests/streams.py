@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from memtui.choices import MAX_PAUSE_NS
 from memtui.frames import Decoder
 from memtui.orders import STOP, Order
 from memtui.probes.process import read_stat
@@ -16,9 +17,9 @@ from memtui.samples import Message, Options, Process, ProcessWindow, Window
 INTERVAL_NS = 20_000_000
 
 
-def order_for(pid: int, *, hold_filtered: bool = False, **options: Any) -> Order:
+def order_for(pid: int, *, hold_filtered: bool = False, max_pause_ns: int = MAX_PAUSE_NS[1], **options: Any) -> Order:
     found = Options(**({"interval_ns": INTERVAL_NS} | options))
-    return Order(pid, read_stat(pid).start_ticks, found, hold_filtered=hold_filtered)
+    return Order(pid, read_stat(pid).start_ticks, found, hold_filtered=hold_filtered, max_pause_ns=max_pause_ns)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from memtui.probes.pages.walk import Walker
 from tests.pagetable_targets import need_pagetable
 
 PRESENT_LEAF = 0x81  # an entry that maps the first GiB
-PROCESSES = 12  # each has its page directory in another place
+PROCESSES = 6  # each has its page directory in another place
 FIND_IT = "from memtui import single_thread; from memtui.probes.pages.pagetable import prove; print(prove())"
 
 

@@ -32,7 +32,7 @@ from tests import sessions
 from tests.mutations import SCHEMA, mutate
 from tests.sessions import DATA, HEAP, MS, write_session
 
-MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "1000"))
+MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "400"))
 MIB = 1 << 20
 SAMPLES = 10
 

@@ -8,15 +8,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from memtui.choices import DEFAULT_MAX_PAUSE_NS
 from memtui.probes.guard import Guard
-from memtui.probes.pages.base import PageTracker, PageWindow, TrackerError
+from memtui.probes.hold_times import HoldTimes
+from memtui.probes.pages.base import HoldTooLong, PageTracker, PageWindow, TrackerError
 from memtui.probes.pages.sharing import TouchedFrames, in_common
-from memtui.probes.pause import NotPaused, Pause, PauseError, Pauser, PauseRefused
+from memtui.probes.pause import DEADLINE_S, NotPaused, Pause, PauseError, Pauser, PauseRefused
 from memtui.probes.process import read_stat
 from memtui.probes.syscall_filters import SyscallFilters
-from memtui.probes.vmas import read_maps
+from memtui.probes.vmas import MOST_MAPPINGS, TooManyMappings, read_maps
 from memtui.probes.watchdog import Watchdog
 from memtui.samples import Vma
+from memtui.units import duration
 
 FIRST_THREAD_ENDED = (
     "its first thread has ended while others run (pthread_exit in main): the kernel shows its memory under that thread"
@@ -25,8 +28,16 @@ NO_PAUSE = "--no-pause"
 FILTERED = "it runs under a seccomp filter; --pause holds it all the same"
 
 
+HELD_LONG = "holding it would take longer than --max-pause ({most})"
+CLEARED_RUNNING = "its marks were cleared while it ran: holding it on would have taken longer than --max-pause ({most})"
+
+
 class Filtered(PauseRefused):
     """A pause could end it."""
+
+
+class HeldLong(PauseRefused):
+    """A pause would be longer than it may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +78,12 @@ class Lost:
 Outcome = Reading | Lost
 Shared = tuple[list[TouchedFrames | None], int | None]  # see ``shared_pages``
 _Taken = tuple[PageWindow, Callable[[], bytes]]  # pages, and the text of maps, to be asked after the pause
-_ERRORS = (OSError, PauseError, TrackerError)  # whatever happens to one process must not end the whole recording
+_ERRORS = (
+    OSError,
+    PauseError,
+    TrackerError,
+    TooManyMappings,
+)  # whatever happens to one process must not end the whole recording
 
 
 class PageReader:
@@ -80,6 +96,7 @@ class PageReader:
         pause: bool,
         together: bool = False,
         hold_filtered: bool = False,
+        max_pause_ns: int = DEFAULT_MAX_PAUSE_NS,
         while_held: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin.
@@ -89,9 +106,12 @@ class PageReader:
             pause: hold them, if the tracker can make use of that.
             together: one pause over all processes, not one after the other.
             hold_filtered: also those under a seccomp filter, to which a pause may do harm.
+            max_pause_ns: one that would have to be held for longer is read while it runs.
             while_held: is called in every pause, first of all.
         """
         self._tracker, self._together, self._while_held = tracker, together, while_held
+        self._max_pause_ns, self._times = max_pause_ns, HoldTimes()
+        self.long = 0  # the pid of a process that would be held for too long, once one was met
         self._hold_filtered, self._filters = hold_filtered, SyscallFilters()
         self.filtered = 0  # the pid of a process under a seccomp filter, once one was met
         self._pause = pause and tracker.pauses
@@ -102,7 +122,8 @@ class PageReader:
                 watchdog = Watchdog()
             except OSError as error:
                 self.unwatched = str(error)
-        self._pauser = Pauser(watchdog=watchdog, check=self._check_filter)
+        deadline_s = min(DEADLINE_S, max_pause_ns / 1e9)
+        self._pauser = Pauser(deadline_s, watchdog=watchdog, check=self._check_filter)
         self._guard = Guard()
 
     @property
@@ -123,13 +144,17 @@ class PageReader:
                 self.filtered = subject.pid
             self._check(subject)
             self._tracker.approach(subject.pid)
+            self._check_time(subject.pid, self._max_pause_ns)
             with self._pauser.paused(subject.pid, subject.pidfd) as pause:
                 self._tracker.begin(subject.pid, subject.vmas)
         except PauseRefused as error:
             if not self._may_run(error):
                 raise
+            begin_ns = time.monotonic_ns()
             self._tracker.begin(subject.pid, subject.vmas)
+            self._times.note(subject.pid, time.monotonic_ns() - begin_ns)
             return 0
+        self._times.note(subject.pid, pause.paused_ns or 0)
         return pause.paused_ns or 0
 
     def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
@@ -145,6 +170,7 @@ class PageReader:
         self._tracker.forget(pid)
         self._guard.forget(pid)
         self._filters.forget(pid)
+        self._times.forget(pid)
         self._tracker.running.discard(pid)
 
     def close(self) -> None:
@@ -159,18 +185,22 @@ class PageReader:
         pause: Pause | None = None
         try:
             self._check(subject)
+            self._check_time(subject.pid, self._max_pause_ns)
             with self._pauser.paused(subject.pid, subject.pidfd) as pause:
+                self._tracker.hold_until_ns = pause.start_ns + self._max_pause_ns
                 self._while_held()
                 taken = self._look(subject, want_resident)
         except _ERRORS as error:
             return self._without_pause(subject, want_resident, error, pause)
-        return _reading(taken, pause, time.monotonic_ns())
+        return self._reading(subject.pid, taken, pause, time.monotonic_ns())
 
     def _read_together(self, subjects: Sequence[Subject], want_resident: bool) -> list[Outcome]:
         taken: dict[int, _Taken | Exception] = {}
+        left_ns = self._max_pause_ns
         for subject in subjects:
             try:
                 self._check(subject)
+                left_ns -= self._check_time(subject.pid, left_ns)
             except _ERRORS as error:
                 taken[subject.pid] = error
         wanted = {s.pid: s.pidfd for s in subjects if s.pid not in taken}
@@ -178,6 +208,8 @@ class PageReader:
             # Only now: the parent of a vfork that is held back waits for the child, and would wait in vain.
             stopped = [s for s in subjects if isinstance(pauses.get(s.pid), Pause)]
             with self._pauser.paused_together(self._sharers_of(stopped)):
+                begin_ns = min((p.start_ns for p in pauses.values() if isinstance(p, Pause)), default=0)
+                self._tracker.hold_until_ns = begin_ns + self._max_pause_ns
                 self._while_held()
                 for subject in stopped:
                     try:
@@ -194,7 +226,7 @@ class PageReader:
                 outcomes.append(self._without_pause(subject, want_resident, found, held))
             else:
                 assert held is not None
-                outcomes.append(_reading(found, held, resumed_ns))
+                outcomes.append(self._reading(subject.pid, found, held, resumed_ns))
         return outcomes
 
     def _sharers_of(self, subjects: Iterable[Subject]) -> dict[int, int | None]:
@@ -224,9 +256,29 @@ class PageReader:
             self._tracker.running.add(pid)
             raise Filtered(FILTERED)
 
+    def _check_time(self, pid: int, most_ns: int) -> int:
+        """Return how long a process will be held.
+
+        Raises:
+            TooManyMappings: it is not read at all.
+            HeldLong: that is too long.
+        """
+        mappings = self._tracker.mappings(pid)
+        if mappings is not None and mappings > MOST_MAPPINGS:
+            raise TooManyMappings
+        expected_ns = self._times.expected_ns(pid, mappings)
+        if expected_ns > most_ns:
+            self.long = pid
+            self._tracker.running.add(pid)
+            raise HeldLong(HELD_LONG.format(most=duration(self._max_pause_ns / 1e9)))
+        self._tracker.running.discard(pid)  # as ``_check`` found it is held
+        return expected_ns
+
     def _may_run(self, error: Exception) -> bool:
         """Whether one that is not held for this reason is read all the same."""
-        return isinstance(error, Filtered) or (isinstance(error, PauseRefused) and self._tracker.reads_running)
+        if isinstance(error, (Filtered, HeldLong)):
+            return True
+        return isinstance(error, PauseRefused) and self._tracker.reads_running
 
     def _look(self, subject: Subject, want_resident: bool) -> _Taken:
         # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
@@ -235,21 +287,44 @@ class PageReader:
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
         """It could not be held, or not be read while it was."""
+        if isinstance(error, HoldTooLong) and pause is not None:
+            self.long = subject.pid
+            why = CLEARED_RUNNING.format(most=duration(self._max_pause_ns / 1e9))
+            return self._finished(subject, error.finish, pause.start_ns, pause.paused_ns or 0, why)
         if self._may_run(error):
             return self._read_running(subject, want_resident, str(error))
         held_ns = error.held_ns if isinstance(error, PauseError) else pause.paused_ns or 0 if pause else 0
         return Lost(error, held_ns)
 
     def _read_running(self, subject: Subject, want_resident: bool, why: str) -> Outcome:
+        # What is touched while it is walked may still be seen; what is touched after that, until the marks are cleared,
+        # is lost. So the window ends where the walk begins, and the next one starts after the clear.
+        window = partial(self._tracker.window, subject.pid, subject.vmas, want_resident=want_resident)
+        return self._finished(subject, window, None, 0, why)
+
+    def _finished(
+        self, subject: Subject, finish: Callable[[], PageWindow], end_ns: int | None, paused_ns: int, why: str
+    ) -> Outcome:
+        """A window that is finished while the process runs; it ends there and then, unless it has ended before."""
         try:
             maps = read_maps(subject.pid)
-            # What is touched while it is walked may still be seen; what is touched after that, until the marks are
-            # cleared, is lost. So the window ends where the walk begins, and the next one starts after the clear.
-            end_ns = time.monotonic_ns()
-            window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
+            end_ns = end_ns or time.monotonic_ns()
+            window = finish()
         except _ERRORS as error:
-            return Lost(error)
-        return Reading(window, maps, end_ns, time.monotonic_ns(), 0, running=why)
+            return Lost(error, paused_ns)
+        resumed_ns = time.monotonic_ns()
+        self._times.note(subject.pid, window.clear_gap_ns or 0)
+        return Reading(window, maps, end_ns, resumed_ns, paused_ns, running=why)
+
+    def _reading(self, pid: int, taken: _Taken, pause: Pause, resumed_ns: int) -> Outcome:
+        window, maps = taken
+        paused_ns = pause.paused_ns or 0
+        self._times.note(pid, paused_ns)
+        try:
+            text = maps()
+        except _ERRORS as error:  # read only now, of a process that has ended
+            return Lost(error, paused_ns)
+        return Reading(window, text, pause.start_ns, resumed_ns, paused_ns, stopped=pause.stopped)
 
 
 def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
@@ -272,8 +347,3 @@ def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
     for n, in_others in zip(there, found, strict=True):
         shared[n] = in_others
     return shared, excess_bytes
-
-
-def _reading(taken: _Taken, pause: Pause, resumed_ns: int) -> Reading:
-    window, maps = taken
-    return Reading(window, maps(), pause.start_ns, resumed_ns, pause.paused_ns or 0, stopped=pause.stopped)

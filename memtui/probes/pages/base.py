@@ -15,6 +15,17 @@ class TrackerError(Exception):
     """A window could not be measured; the text is the reason shown to the user."""
 
 
+class HoldTooLong(TrackerError):
+    """Of this window the marks are read and not cleared, which would take longer than the process may be held.
+
+    ``finish`` does the rest while it runs.
+    """
+
+    def __init__(self, finish: Callable[[], PageWindow]) -> None:
+        super().__init__("its marks cannot be cleared in the time that it may be held")
+        self.finish = finish
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PageWindow:
     """What a tracker says of one process and one window."""
@@ -60,6 +71,7 @@ class PageTracker(Protocol):
     clears: bool  # it clears accessed bits, which the target's processors have to set again
     running: set[int]  # of processes that are held otherwise, those that run on while they are read
     reads_running: bool  # it reads a process all the same that may not be paused (yama, a debugger), and says so
+    hold_until_ns: int | None  # by when the target is to run again; None: whenever it is done
 
     def notice(self) -> str:
         """Something new the user should know about what is measured; empty when there is nothing. Nothing is paused."""
@@ -72,6 +84,12 @@ class PageTracker(Protocol):
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency."""
+
+    def mappings(self, pid: int) -> int | None:
+        """Return how many mappings a process has; None: not known before they are read. Nothing is paused.
+
+        Raises ProcessLookupError and TrackerError.
+        """
 
     def begin_round(self, processes: int) -> None:
         """A window of each of so many processes comes next. Nothing is paused."""

@@ -58,6 +58,7 @@ class DamonTracker:
     name = NAME
     rearm = OFF
     wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker")
+    hold_until_ns: int | None = None
     reads_running = True
     pauses = clears = False  # the kernel clears some hundred bits a window
 
@@ -116,6 +117,9 @@ class DamonTracker:
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Have it watched from now on. Raises ProcessLookupError."""
         self._watch(pid, address_space.identity(pid), 0)
+
+    def mappings(self, pid: int) -> int | None:
+        """They are not counted before they are read."""
 
     def begin_round(self, processes: int) -> None:
         """Regions have no page frames: memory that processes share counts once for each."""

@@ -112,6 +112,7 @@ class IdleTracker:
     rearm = WORKING_SET
     wss, pages = Capability("wss", True), Capability("pages", True)
     pauses = clears = True
+    hold_until_ns: int | None = None
     reads_running = False  # page frames change their place under a running process
 
     def __init__(self, flush: str = "auto") -> None:
@@ -160,6 +161,9 @@ class IdleTracker:
             _close(held)
             raise
         self._held[pid] = held
+
+    def mappings(self, pid: int) -> int | None:
+        """They are not counted before they are read."""
 
     def begin_round(self, processes: int) -> None:
         """Page frames are looked up anyway."""

@@ -13,6 +13,7 @@ START, END, FLAGS, NAME = range(4)  # columns of ``Walk.mappings``
 _HEAP = 1  # a name; 0 is none, and all others are read
 _NAME_COLUMN = 73  # where fs/proc/task_mmu.c puts it, with pointers of 64 bits
 _READ, _WRITE, _EXEC, _MAYSHARE = 1, 2, 4, 0x80  # include/linux/mm.h
+GONE = b"[unmapped before its name was read]"
 _WITHOUT_MAPPING = b"[vsyscall]"  # the kernel's page, the last line, of which no walk tells
 
 
@@ -53,6 +54,26 @@ class MappingTable:
         self._lines, self._rest = lines[:there], b"".join(lines[there:])
         return text
 
+    def learn_later(self, mappings: NDArray[np.uint64], text: bytes) -> bytes:
+        """Take in what was read after mappings were met, while the process ran. Returns the table of that moment.
+
+        A mapping that is not there any more, and had the name of a file, is called ``GONE``.
+        """
+        *lines, last = text.split(b"\n")
+        rest = b""
+        if lines and lines[-1].rstrip().endswith(_WITHOUT_MAPPING):
+            rest = lines.pop() + b"\n"
+        assert not last, "a table ends with a line end"
+        by_place = {line[: line.index(b" ", line.index(b" ") + 1)]: line + b"\n" for line in lines}
+        found = []
+        for row in mappings.tolist():
+            made = _line(*row)
+            line = by_place.get(made[: made.index(b" ", made.index(b" ") + 1)])
+            found.append(line or (made if row[NAME] <= _HEAP else _named(made, GONE)))
+        self._mappings, self._lines, self._rest = mappings, found, rest
+        self._text = b"".join(found) + rest
+        return self._text
+
     def _places(self, mappings: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Where each of them lies among the known ones, of which there are some; -1: it is new."""
         known = self._mappings
@@ -67,4 +88,9 @@ def _line(start: int, end: int, flags: int, name: int) -> bytes:
         for bit, letter, other in ((_READ, "r", "-"), (_WRITE, "w", "-"), (_EXEC, "x", "-"), (_MAYSHARE, "s", "p"))
     )
     line = f"{start:08x}-{end:08x} {rights} 00000000 00:00 0 "
-    return (f"{line:{_NAME_COLUMN}}[heap]\n" if name == _HEAP else f"{line}\n").encode()
+    made = f"{line}\n".encode()
+    return _named(made, b"[heap]") if name == _HEAP else made
+
+
+def _named(line: bytes, name: bytes) -> bytes:
+    return line[:-1].ljust(_NAME_COLUMN) + name + b"\n"

@@ -1048,6 +1048,7 @@ int count_users(struct bpf_iter__task *context)
 	s->mm = mm;
 	s->vmas = 1;
 	s->users = BPF_CORE_READ(task, mm, mm_users.counter);
+	s->mappings = BPF_CORE_READ(task, mm, map_count);
 	if (task->ptrace && (u64)BPF_CORE_READ(task, parent, tgid) == bpf_get_current_pid_tgid() >> 32)
 		s->held++;
 	else

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from memtui.block_sample import BlockSample
 from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
-from memtui.probes.pages.base import PageWindow, TrackerError
+from memtui.probes.pages.base import HoldTooLong, PageWindow, TrackerError
 from memtui.probes.pages.bpf import BpfError, Skeleton
 from memtui.probes.pages.flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
 from memtui.probes.pages.hands import Asked
@@ -36,6 +36,8 @@ _BTF = Path("/sys/kernel/btf/vmlinux")
 _OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 ALL_PAGES = 1 << 40  # clearing a part is always cheaper than clearing everything
 _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
+_MAPPINGS_IN_PAUSE = 2048  # whose table is read within it: some 2 ms
+_FEW_PAGES = 10_000  # below that, the time of clearing does not tell what a page costs
 # With less of the working set in doubt, a window passes for exact: folios of libraries are everybody's, and noted
 _EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
 
@@ -57,6 +59,18 @@ class _Held:
     resident_pages: int = 0
     cuts: tuple[int, ...] = ()  # where another walker goes on
     unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose marks could not be cleared
+    clear_page_ns: float = 45.0  # that clearing took lately for each touched page
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Met:
+    """What was read before it is cleared. ``noted``: those of the touched pages whose marks another observer took."""
+
+    walk: Walk
+    touched: PageSet
+    walked_ns: int
+    noted: PageSet = field(default_factory=PageSet.empty)
+    files: Asked[None] | None = None  # clearing of mapped files that was begun
 
 
 class PageTableTracker:
@@ -70,6 +84,7 @@ class PageTableTracker:
     name = NAME
     wss, pages = Capability("wss", True), Capability("pages", True)
     pauses = clears = True
+    hold_until_ns: int | None = None
     reads_running = False
 
     def __init__(
@@ -179,7 +194,8 @@ class PageTableTracker:
                 self._read_part(held, pid, held.sample, first=True)
             elif held.thinned:
                 with self._split.counted(pid) as users:
-                    self._read(held, pid, users)  # not noted: the first window asks about all that was touched before
+                    met = self._meet(held, pid, users)  # not noted: the first window asks about all of before
+                    self._clear(held, met)
                 # How much of all that was ever touched could not be cleared singly says nothing about a window.
                 self._rearmer.forget(pid)
             else:
@@ -191,6 +207,10 @@ class PageTableTracker:
             self.forget(pid)
             raise
         held.begun = True
+
+    def mappings(self, pid: int) -> int | None:
+        """Count the mappings of a process. Raises ProcessLookupError and TrackerError."""
+        return self._walker.mappings_of(pid)
 
     def begin_round(self, processes: int) -> None:
         """Of several processes, the page frames behind touched pages will be told. Nothing should be paused."""
@@ -222,20 +242,51 @@ class PageTableTracker:
         if not stands:
             held.cuts = ()
         begin, unknown = time.monotonic_ns(), held.unknown
-        sampled: PageSet | None = None
         with self._split.counted(pid) as users:
             if held.sample is not None:
-                walk, pages, sampled, done, walked = self._read_part(held, pid, held.sample)
-            else:
-                walk, pages, done, walked = self._read(
-                    held, pid, users, want_resident=want_resident, want_tables=self._several
-                )
-        cleared = time.monotonic_ns()
+                met, sampled, done = self._read_part(held, pid, held.sample)
+                return self._told(held, met, done, users if stands else None, begin, unknown, want_resident, sampled)
+            met = self._meet(held, pid, users, want_resident=want_resident, want_tables=self._several)
+            if stands and met.files is None and self._takes_too_long(held, met.touched):
+                raise HoldTooLong(partial(self._finish, held, met, begin, unknown, want_resident))
+            done = self._clear(held, met)
+        return self._told(held, met, done, users if stands else None, begin, unknown, want_resident)
+
+    def _takes_too_long(self, held: _Held, pages: PageSet) -> bool:
+        """Whether marks cannot be cleared before the process is to run again."""
+        if self.hold_until_ns is None:
+            return False
+        return time.monotonic_ns() + pages.page_count * held.clear_page_ns > self.hold_until_ns
+
+    def _finish(self, held: _Held, met: _Met, begin: int, unknown: PageSet, want_resident: bool) -> PageWindow:
+        """Clear the marks of a process that was let go after they were read."""
+        pid = held.handle.pid
+        runs_anyway = pid in self.running
+        self.running.add(pid)
+        try:
+            return self._told(held, met, self._clear(held, met), None, begin, unknown, want_resident)
+        finally:
+            if not runs_anyway:
+                self.running.discard(pid)
+
+    def _told(
+        self,
+        held: _Held,
+        met: _Met,
+        done: Rearmed,
+        users: Users | None,
+        begin: int,
+        unknown: PageSet,
+        want_resident: bool,
+        sampled: PageSet | None = None,
+    ) -> PageWindow:
+        """The window. ``users``: of the memory of one that was held; ``unknown``: what the last window left so."""
+        walk, pages, walked, cleared = met.walk, met.touched, met.walked_ns, time.monotonic_ns()
         resident = walk.resident if sampled is None else sampled if want_resident else None
         held.recent.note(pages, walk)
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
-        doubts = "; ".join(filter(None, (changed, taken, _who_ran(users) if stands else "")))
+        doubts = "; ".join(filter(None, (changed, taken, _who_ran(users) if users else "")))
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # of what was touched
 
         hugetlb = walk.hugetlb[0].tolist()
@@ -258,17 +309,17 @@ class PageTableTracker:
             reason=reason or doubts,
         )
 
-    def _read(
+    def _meet(
         self, held: _Held, pid: int, users: Users, *, want_resident: bool = False, want_tables: bool = False
-    ) -> tuple[Walk, PageSet, Rearmed, int]:
-        """Read the marks, flush, clear them: what was met, what was touched, what was done, when the reading ended."""
+    ) -> _Met:
+        """Read the marks; those in mapped files may be cleared meanwhile."""
         self._split.take_doubts()  # of clearing the window before
         recent = held.recent if self._walker.second_look else None
         if recent is not None:
             recent.take_in()
         files: Asked[None] | None = None
-        ahead = self._rearmer.clears_ahead(pid)
-        if ahead and users.all_held and not (want_tables or held.cuts) and self._walker.restricted:
+        ahead = self._rearmer.clears_ahead(pid) and users.all_held
+        if ahead and not (want_tables or held.cuts) and self._walker.restricted:
             walk, noted, files = self._split.walk_and_clear(
                 pid,
                 partial(self._rearmer.clear_ahead, held.handle),
@@ -283,39 +334,50 @@ class PageTableTracker:
                 want_tables=want_tables,
                 ask=recent.known if recent is not None else None,
             )
-            if ahead:
-                files = self._rearmer.clear_ahead(held.handle)
-        walked = time.monotonic_ns()
-        walk = replace(walk, in_doubt=self._split.take_doubts())
+        walked_ns = time.monotonic_ns()
         try:
+            walk = replace(walk, in_doubt=self._split.take_doubts())
             if walk.address_space != held.address_space:
                 # A new address space begins without marks, so what is marked was touched since the exec.
                 held.address_space = walk.address_space
                 held.generation += 1
                 held.recent, held.unknown, noted = RecentPages(), PageSet.empty(), PageSet.empty()
             self._note_resident(held, walk)
-            pages = walk.pages.union(noted)
-            done = self._rearmer.rearm(held.handle, walk, pages, noted, held.resident_pages, files)
+            return _Met(walk, walk.pages.union(noted), walked_ns, noted, files)
+        except BaseException:
+            if files is not None:
+                files.wait()
+            raise
+
+    def _clear(self, held: _Held, met: _Met) -> Rearmed:
+        """Flush and clear what was met."""
+        files = met.files
+        try:
+            if files is None and self._rearmer.clears_ahead(held.handle.pid):
+                files = self._rearmer.clear_ahead(held.handle)
+            done = self._rearmer.rearm(held.handle, met.walk, met.touched, met.noted, held.resident_pages, files)
         finally:
             if files is not None:
                 files.wait()
         held.unknown = done.unknown
-        return walk, pages, done, walked
+        took_ns = time.monotonic_ns() - met.walked_ns
+        held.clear_page_ns = max(took_ns / max(met.touched.page_count, _FEW_PAGES), held.clear_page_ns / 2)
+        return done
 
     def _read_part(
         self, held: _Held, pid: int, sample: BlockSample, *, first: bool = False
-    ) -> tuple[Walk, PageSet, PageSet, Rearmed, int]:
+    ) -> tuple[_Met, PageSet, Rearmed]:
         """Read the marks of the part that was cleared last, flush, and clear those of the next part.
 
         The others keep their marks: nothing has to be set again there. What another observer noted is not asked.
 
         Returns:
-            What was met, what of the part was touched, what of it is there, what was done, when the reading ended.
+            What was met (of the part alone), what of the part is there, what was done.
         """
         part = held.part
         following = part if first else (part + 1) % sample.parts
         walk = self._walker.walk(pid, want_resident=True, parts=(sample, part, following))
-        walked = time.monotonic_ns()
+        walked_ns = time.monotonic_ns()
         if walk.address_space != held.address_space:
             held.address_space = walk.address_space
             held.generation += 1
@@ -324,7 +386,7 @@ class PageTableTracker:
         marked = finer.select(walk.pages, following)
         done = self._rearmer.rearm(held.handle, walk, marked, PageSet.empty(), ALL_PAGES)
         held.sample, held.part, held.unknown = finer, following, done.unknown
-        return walk, sample.select(walk.pages, part), sample.select(walk.resident, part), done, walked
+        return _Met(walk, sample.select(walk.pages, part), walked_ns), sample.select(walk.resident, part), done
 
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
         """Say how much more may have been touched, where that is worth a word."""
@@ -337,9 +399,17 @@ class PageTableTracker:
     def _table(self, held: _Held, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
         """The table of mappings. Reading it is a tenth of the pause, so it is put together, after it, where it can be.
 
-        A file that was renamed changes nothing that the walk sees, so ``anew`` now and then.
+        A file that was renamed changes nothing that the walk sees, so ``anew`` now and then. A long one is read after
+        the pause, too: then the names are those of a moment later.
         """
         mappings, table = walk.mappings, held.table
+        if walk.vmas > _MAPPINGS_IN_PAUSE and mappings is not None:
+            pid = held.handle.pid
+            if anew or not table.knows(mappings):
+                return lambda: table.learn_later(mappings, read_maps(pid))
+            return partial(table.text, mappings)
+        if walk.vmas > _MAPPINGS_IN_PAUSE:
+            return partial(read_maps, held.handle.pid)
         if mappings is None:
             return partial(bytes, read_maps(held.handle.pid))
         if anew or not table.knows(mappings):

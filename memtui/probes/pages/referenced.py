@@ -57,6 +57,7 @@ class ReferencedTracker:
     rearm = FULL
     wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker (root)")
     pauses = clears = True
+    hold_until_ns: int | None = None
     reads_running = True  # a pause makes it exact; where that is refused, it reads all the same and says so
 
     def __init__(self, flush: str = "auto") -> None:
@@ -90,6 +91,9 @@ class ReferencedTracker:
         self.forget(pid)
         self._held[pid] = held = _open(pid)
         self._clear(held)
+
+    def mappings(self, pid: int) -> int | None:
+        """They are not counted before they are read."""
 
     def begin_round(self, processes: int) -> None:
         """Page frames are out of reach: pages that processes share count once for each."""

@@ -13,6 +13,7 @@ class RssTracker:
 
     name = "rss"
     flush = rearm = "off"
+    hold_until_ns: int | None = None
     pauses = clears = reads_running = False
 
     def __init__(self, remedy: str = "") -> None:
@@ -32,6 +33,9 @@ class RssTracker:
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Nothing to clear."""
+
+    def mappings(self, pid: int) -> int | None:
+        """They are not counted before they are read."""
 
     def begin_round(self, processes: int) -> None:
         """Nothing to prepare."""

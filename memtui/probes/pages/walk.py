@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from memtui.block_sample import BlockSample
 from memtui.pageset import PAGE_SHIFT, PageSet
 from memtui.probes import pid_namespace
+from memtui.probes.hold_times import page_tables_kb
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.pages.bpf import ARM64, BpfError, Program, Skeleton, open_iterator, run_iterator
 from memtui.probes.pages.sharing import TouchedFrames
 from memtui.probes.process import has_ended
+from memtui.probes.vmas import MOST_MAPPINGS
 
 DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
 TOP = (1 << 64) - 1
@@ -39,12 +41,12 @@ _SLOT_WORDS, _RESIDENT_WORDS, _QUESTION_WORDS, _MAPPING_WORDS = 9, 8, 9, 4
 _TABLE_WORDS = 512
 _FEW_TABLES, _TABLES = 16, 1024  # page tables that are put out at once: of one process, of several (4 MiB)
 _QUESTIONS = 2048  # blocks that are asked about at once
-_MAPPINGS = 65536  # no process has more, unless vm.max_map_count was raised
+_MAPPINGS = MOST_MAPPINGS
 _HUGETLB = 4096  # mappings of that kind that are told apart
 _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = range(3)
 # The programs. Those of them that take no lock need a process that stands still.
 _WALK, _EXTENTS, _ASK, _ASK_LOCKED, _USERS = "walk", "walk_extents", "ask", "ask_locked", "count_users"
-_RUNS_AHEAD = {_WALK: 1, _EXTENTS: 1, _ASK: 2, _ASK_LOCKED: 0, _USERS: 1}  # that a window needs
+_RUNS_AHEAD = {_WALK: 1, _EXTENTS: 1, _ASK: 2, _ASK_LOCKED: 0, _USERS: 2}  # that a window needs
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
 _KNOWN = np.frombuffer(os.urandom(8), np.uint64).copy()  # a word that is nowhere else
@@ -397,6 +399,12 @@ class Walker:
             self._run((0, _USERS), tgid=0)
         return Users(self._get("users"), self._get("held"), self._get("running"))
 
+    def mappings_of(self, pid: int) -> int:
+        """Return how many mappings a process has. Raises as ``walk``."""
+        self._set("users_of", 0)
+        self._visit(pid, _USERS)
+        return self._get("mappings")
+
     def _ask(self, pid: int, pages: PageSet, about: int) -> PageSet:
         """Those of the 4 KiB pages for which the answer is yes."""
         if not len(pages.blocks):
@@ -573,12 +581,8 @@ def _search_steps() -> int:
 
 
 def blocks_of(pid: int) -> int:
-    """An upper bound of the 2 MiB blocks with a page table, from the size of all page tables of the process."""
-    try:
-        found = re.search(r"^VmPTE:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(errors="replace"), re.M)
-    except OSError:
-        found = None
-    return int(found[1]) // 4 if found else 0
+    """Return an upper bound of the 2 MiB blocks with a page table."""
+    return page_tables_kb(pid) // 4
 
 
 def _raise_without_mappings(pid: int) -> NoReturn:

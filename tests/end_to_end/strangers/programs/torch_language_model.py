@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 torch.manual_seed(1)
-torch.set_num_threads(2)
 width, vocabulary, length = 128, 1000, 64
 embed = nn.Embedding(vocabulary, width)
 layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
