@@ -11,7 +11,7 @@ TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 ASKS = $(filter file,$(origin SUDO))
 DEMO = $(if $(ASKS),$(BIN)/memtui demo,$(if $(SUDO),$(SUDO) $(BIN)/memtui demo,$(BIN)/memtui demo --no-sudo))
 
-.PHONY: demo test lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-peers soak stress mutants lint types
+.PHONY: demo test test-long lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-peers soak stress mutants lint types
 .PHONY: skeleton screenshot clean
 
 demo: $(VENV)/installed $(VENV)/torch-asked
@@ -26,6 +26,10 @@ $(VENV)/torch-asked: | $(VENV)/installed
 
 test: $(VENV)/dev
 	$(BIN)/python -m tests.lanes
+
+# All tests: also those that are long and of which others see the same in a shorter form. Takes more than an hour on 2 CPUs.
+test-long: $(VENV)/dev
+	MEMTUI_LONG=1 $(BIN)/python -m tests.lanes
 
 # Boots other kernels in a virtual machine: the stock one of this Debian, or those in MEMTUI_LAB_KERNEL (tests/lab/machine.py
 # says what it may name). Needs qemu-system-x86, busybox-static and kmod. Takes some ten minutes a kernel.

@@ -22,11 +22,12 @@ settings.load_profile("memtui")
 # Windows come at --interval in tests, as most of them are about windows and not about how many there are.
 # On a machine where tests run beside, what takes a ms alone is held for long now and then.
 NO_BUDGET = 'max-overhead = "none"\nmax-pause = 5\n'
+LONG = os.environ.get("MEMTUI_LONG") == "1"
 LANES = ("processes", "others", "screens")
 # What a test module that starts processes imports, or takes something from.
 _PROCESSES = {"subprocess", "signal", "pty", "tests.live", "tests.pagetable_targets", "tests.terminals", "tests.users"}
 # They start programs, too, but hold no clock against them; two benches at once would refuse each other.
-_TRAINING = ("test_trace_", "test_watch", "test_bench_", "test_predict_", "test_workloads", "test_screen_bench")
+_TRAINING = ("test_trace_", "test_watch.", "test_bench_", "test_predict_", "test_workloads", "test_screen_bench")
 _TRAINING += ("test_operators", "test_train_", "test_tune_", "test_learning_", "test_placement_", "test_import_")
 _TRAINING += ("test_screen_placement",)
 _SCREENS = ("test_screen_", "test_widgets_")
@@ -36,13 +37,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lane", choices=LANES, help="only the tests of this lane")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module whose name says that it is in another lane."""
+    lane, name = config.getoption("lane"), collection_path.name
+    if collection_path.suffix != ".py" or not name.startswith("test_"):
+        return None
+    if lane == "screens" and not name.startswith(_SCREENS):
+        return True
+    return True if lane == "processes" and name.startswith(_TRAINING) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     lane = config.getoption("lane")
     if lane is None:
         return
-    others = [item for item in items if _lane(item.getparent(pytest.Module)) != lane]
+    chosen, others = [], []
+    for item in items:
+        here = _lane(item.getparent(pytest.Module)) == lane and (LONG or item.get_closest_marker("slow") is None)
+        (chosen if here else others).append(item)
     config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if _lane(item.getparent(pytest.Module)) == lane]
+    items[:] = chosen
 
 
 def _lane(module: pytest.Module | None) -> str:

@@ -133,7 +133,7 @@ class TestMeasured:
         assert (one["energy_j"] is None) == (one["energy_status"] == "unavailable")
         assert one["energy_status"] != "unavailable" or one["energy_reason"]
 
-    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+    @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
     def test_what_is_finished_survives_and_is_not_repeated(self, tmp_path, how):
         path = tmp_path / "bench.db"
         grid = "elements=" + ",".join(str(1000 * n) for n in range(1, 7))

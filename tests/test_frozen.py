@@ -42,7 +42,7 @@ def freezer(version: int):
 
 @needs_root
 @needs_tracker
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_frozen_target(version):
     counter = Counter(2)
     try:

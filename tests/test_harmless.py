@@ -321,8 +321,12 @@ sys.exit(max(r.wait() for r in ranks))
 
 
 @needs_tracker
-@pytest.mark.parametrize("together", [False, True], ids=["one after the other", "together"])
-@pytest.mark.parametrize("what", ["gloo", "DataLoader"])
+@pytest.mark.parametrize(("what", "together"), [
+    pytest.param("gloo", False, id="gloo"),
+    pytest.param("gloo", True, id="gloo, together", marks=pytest.mark.slow),
+    pytest.param("DataLoader", False, id="DataLoader", marks=pytest.mark.slow),
+    pytest.param("DataLoader", True, id="DataLoader, together"),
+])  # fmt: skip
 def test_training_survives(what, together, tmp_path):
     """1,000 windows with MEMTUI_LONG=1, a hundred otherwise."""
     pytest.importorskip("torch")

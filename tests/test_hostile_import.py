@@ -21,7 +21,13 @@ MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "300"))
 FORMS = ("zpp", "analysis", "mxnet", "chrome")
 
 
-@pytest.mark.parametrize("data", [mxnet_log(in_mb=(("mask_workspace", 3),)), zpp_text(200).encode()])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(mxnet_log(in_mb=(("mask_workspace", 3),)), id="mxnet", marks=pytest.mark.slow),
+        pytest.param(zpp_text(200).encode(), id="zpp"),
+    ],
+)
 def test_mutated_sessions_give_one_line_or_a_result(data, tmp_path):
     path = tmp_path / "good.memtui"
     write(import_bytes(data), path)

@@ -66,6 +66,7 @@ def test_what_fails_twice_is_a_defect(run, tmp_path):
     assert run("--again") == (1, ["1 failed"])
 
 
+@pytest.mark.slow
 def test_a_run_forgets_what_failed_before(run, tmp_path):
     write(tmp_path, PASSES, FAILS_ONCE, PASSES)
     assert run()[0] == 1

@@ -61,10 +61,10 @@ PINNED = pytest.mark.skipif(
     ("rule", "depth", "peak"),
     [
         ("BP", 20, 44_020_048),  # activations, error before and after the ReLU, last layer's gradients, the loss's
-        ("BP", 40, 84_020_048),
+        pytest.param("BP", 40, 84_020_048, marks=pytest.mark.slow),
         ("DFA", 20, 45_042_000),  # in place of the chain: error sent, masked, gradients of one layer, network's error
         ("DFAMEM", 20, 9_042_000),  # the same, and of the activations the input and output of one layer
-        ("DFAMEM", 40, 9_042_000),
+        pytest.param("DFAMEM", 40, 9_042_000, marks=pytest.mark.slow),
     ],
 )
 def test_the_peak_of_a_deep_network(rule, depth, peak):

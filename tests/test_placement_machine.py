@@ -96,13 +96,12 @@ def test_the_real_clock_waits_as_long() -> None:
     calls = [on.call(kernel, lambda s, where=where: where if s == written else FAST) for where in (FAST, SLOW)]
     for call in calls:
         on.timed_ns(call)
-    expected = pytest.approx(4_194_304, rel=0.1, abs=200_000)
     fast, slow = (min(on.timed_ns(call) for _ in range(15)) for call in calls)
     for _ in range(100):  # whatever else runs only makes a call longer
-        if slow - fast == expected:
+        if 3_800_000 < slow - fast < 6_000_000:
             break
         fast, slow = min(fast, on.timed_ns(calls[0])), min(slow, on.timed_ns(calls[1]))
-    assert slow - fast == expected
+    assert 3_800_000 < slow - fast < 6_000_000  # 4,194,304 bytes at one byte a ns
 
 
 def test_a_value_that_a_stride_repeats_is_read_once() -> None:
@@ -236,6 +235,7 @@ def test_random_numbers_and_running_means_are_those_of_the_unplaced_step() -> No
     assert all(torch.equal(captured.given[name], memory) for name, memory in given_before.items())
 
 
+@pytest.mark.slow
 def test_an_lstm_is_timed_and_has_the_results_of_the_unplaced_step() -> None:
     """Some of its ops return None for gradients that nobody asked for, and a workspace in training only."""
 

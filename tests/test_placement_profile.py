@@ -96,7 +96,6 @@ def cached(path: Path) -> dict[str, str]:
         return dict(db.execute("SELECT key, value FROM measured"))
 
 
-@pytest.mark.slow
 def test_profile_compare_solve_and_run(folder: Path) -> None:
     out, error = profiled(folder, "-o", "p.memtui")
     assert error == "memtui place: measuring 444 configurations (isolated, single, simultaneous)\n"
@@ -155,7 +154,6 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
     assert error.startswith("memtui place: p.memtui: is a profile of something else")
 
 
-@pytest.mark.slow
 def test_a_profile_that_is_killed_goes_on_and_repeats_nothing(folder: Path) -> None:
     cache = folder / "cache.db"
     words = ["mlp", "--pools", POOLS, "--batch", "8", "--seconds", "0.02", "--threads", "1", "--cache", str(cache)]

@@ -43,8 +43,12 @@ def session(tmp_path) -> Path:
 
 
 @needs_tracker
-@pytest.mark.parametrize("mode", ["r", "w", "rw"])
-@pytest.mark.parametrize(("pages", "touched"), [(32, 16), (4_000, 1_000), (200_000, 100_000)])
+@pytest.mark.parametrize(("pages", "touched", "mode"), [
+    (32, 16, "r"), (4_000, 1_000, "w"), (200_000, 100_000, "rw"),
+    *[pytest.param(pages, touched, mode, marks=pytest.mark.slow) for pages, touched, mode in (
+        (32, 16, "w"), (32, 16, "rw"), (4_000, 1_000, "r"), (4_000, 1_000, "rw"), (200_000, 100_000, "r"),
+        (200_000, 100_000, "w"))],
+])  # fmt: skip
 def test_every_window_is_exactly_the_truth(mode, pages, touched, session):
     words = ("random", "--pages", pages, "--touched", touched, "--seed", 7, "--mode", mode)
     with pattern(*words) as truth:

@@ -297,7 +297,7 @@ class TestInATerminal:
         with closing(Database(tmp_path / "bench.db")) as database:
             return len(list(database.rows()))
 
-    @pytest.mark.parametrize("key", ["q", "\x03"])
+    @pytest.mark.parametrize("key", [pytest.param("q", marks=pytest.mark.slow), "\x03"])
     def test_rows_appear_and_stay_when_it_is_left(self, words, tmp_path, key):
         with terminals() as start:
             terminal = start(*words)

@@ -62,7 +62,6 @@ async def test_the_screen_in_ascii_is_the_picture():
         compare("memory-120x36-ascii", d.text)
 
 
-@pytest.mark.slow
 async def test_hundreds_of_keys_and_resizes_break_nothing(monkeypatch):
     """All keys of the screen, those of prompts, and some that mean nothing, live on a tree that grows."""
 

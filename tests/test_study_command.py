@@ -159,7 +159,7 @@ def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_pa
 
 @needs_figures
 @needs_tracker
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_an_end_in_the_middle_leaves_no_process_and_loses_one_run_at_most(tmp_path, program, number):
     words = ["study", "filters", "--quick", "--cpus", 1, "--seconds", 2, "-o", tmp_path / "out", "--", *program]
     command = [sys.executable, "-m", "memtui", *map(str, words)]

@@ -469,7 +469,6 @@ def perform_limited(folder: Path, program, limit_bytes: int | None, seconds: flo
 
 
 @needs_limit
-@pytest.mark.slow
 def test_a_ring_under_a_limit_brings_in_what_an_exact_lru_memory_misses(tmp_path):
     """8192 pages, 512 a step, in room for about half: every touch misses, whatever readahead makes of it."""
     program = touches("cyclic", "--pages", "8192", "--per-step", "512")
@@ -533,7 +532,6 @@ def await_swapping(seed: str) -> psutil.Process:
 
 
 @needs_limit
-@pytest.mark.slow
 @pytest.mark.parametrize("who", ["study", "worker", "keeper", "study and worker"])
 def test_a_kill_leaves_neither_swap_nor_cgroup_nor_process(tmp_path, who):
     seed = str(10**6 + os.getpid())

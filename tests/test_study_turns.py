@@ -199,7 +199,6 @@ while True:
 
 
 @needs_tracker
-@pytest.mark.slow
 def test_in_one_run_the_union_of_fine_windows_is_the_coarse_one(tmp_path):
     """A ring of 1000 pages in 0.1 s: a union of four windows goes round it, and so does one of 0.4 s."""
     order = ("cyclic", "--pages", "1000", "--per-step", "250", "--pause-seconds", "0.02")

@@ -293,7 +293,9 @@ def test_what_goes_wrong_inside_does_not_reach_the_program(tmp_path):
     assert report["samples"]
 
 
-@pytest.mark.parametrize("how", ["torch.compile(model, backend='aot_eager')", "nn.DataParallel(model)"])
+@pytest.mark.parametrize(
+    "how", ["torch.compile(model, backend='aot_eager')", pytest.param("nn.DataParallel(model)", marks=pytest.mark.slow)]
+)
 def test_models_in_wrappers(tmp_path, how):
     text = TRAINING.replace("optimizer = torch", f"wrapped = {how}\noptimizer = torch").replace(
         "model(x)", "wrapped(x)"
@@ -305,6 +307,7 @@ def test_models_in_wrappers(tmp_path, how):
     assert report["allocations"]["at_peak"]["bytes"]["weights"] == PARAMETERS_BYTES
 
 
+@pytest.mark.slow
 def test_a_model_that_is_compiled_while_a_step_is_recorded(tmp_path):
     text = TRAINING.replace(
         "    loss = nn",
@@ -315,6 +318,7 @@ def test_a_model_that_is_compiled_while_a_step_is_recorded(tmp_path):
     assert report["allocations"]["steps"] >= 2
 
 
+@pytest.mark.slow
 def test_an_optimiser_that_is_compiled(tmp_path):
     text = TRAINING.replace("for step", "compiled = torch.compile(optimizer.step, backend='eager')\nfor step")
     text = text.replace("    optimizer.step()", "    compiled()")

@@ -57,7 +57,6 @@ def test_lines_are_those_of_the_seed(tmp_path):
     assert not list(tmp_path.glob("*.memtui"))
 
 
-@pytest.mark.slow
 def test_the_document_and_that_it_can_be_had_again(tmp_path):
     words = (
         "fcReLu",

@@ -14,7 +14,6 @@ import pytest
 from tests.sessions import messages, write_session
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.slow
 
 
 def run(*words: object, **more) -> str:
