@@ -37,6 +37,7 @@ class User:
             "SHELL": "/bin/sh",
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "TERM": "xterm-256color",
+            "XDG_CONFIG_HOME": os.environ.get("XDG_CONFIG_HOME", f"{self.home}/.config"),  # see conftest.py
         } | environment
         return [
             *("setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--init-groups", "env", "-i"),
