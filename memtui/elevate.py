@@ -18,6 +18,7 @@ from memtui.errors import UserError
 from memtui.target import sudo_line
 
 SAMPLER = "memtui.sampler"
+OWN = "--own"  # the sampler watches processes of SUDO_UID only
 TELL = "--tell"  # the sampler says READY before it reads its order
 READY = b"+%d\n"  # with the pid of the sampler, which is no child of ours
 _READY_BYTES = 16
@@ -73,7 +74,7 @@ def start_sampler(
     why, for_good = "--no-sudo was given", False
     if sudo or (sudo is None and of_use):
         try:
-            return _through_sudo(says)
+            return _through_sudo(says, own=not foreign)
         except _Refused as refused:
             why, for_good = f"sudo: {refused}", refused.for_good
     elif not foreign:
@@ -112,13 +113,13 @@ def _direct(says: IO[bytes], notice: str = "") -> Started:
     return Started(process, stream, process.pid, notice)
 
 
-def _through_sudo(says: IO[bytes]) -> Started:
-    """Raises _Refused."""
+def _through_sudo(says: IO[bytes], *, own: bool) -> Started:
+    """Start it for processes of this user, or for all. Raises _Refused."""
     sudo = shutil.which("sudo")
     if sudo is None:
         raise _Refused(_NOT_INSTALLED)
     ask = ["-p", PROMPT] if _may_ask() else ["-n"]
-    words = [sudo, *ask, "--", sys.executable, "-I", "-m", SAMPLER, TELL]
+    words = [sudo, *ask, "--", sys.executable, "-I", "-m", SAMPLER, TELL, *([OWN] if own else [])]
     stream, stream_write = os.pipe()
     try:
         # In this session, because sudo asks on its terminal; the sampler leaves it by itself.

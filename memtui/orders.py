@@ -124,7 +124,16 @@ class Wishes:
     paused: bool = False
     stop: bool = False
     recorder_cpu_ns: int = 0
+    most_overhead_ppm: int | None = None  # there is always a budget, and none above this
     _rest: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.max_overhead_ppm = self._allowed(self.max_overhead_ppm)
+
+    def _allowed(self, ppm: int | None) -> int | None:
+        if self.most_overhead_ppm is None:
+            return ppm
+        return min(ppm or self.most_overhead_ppm, self.most_overhead_ppm)
 
     def hear(self, chunk: bytes) -> None:
         """Take in bytes of the input. Nothing but the words that there are changes anything; the rest means stop."""
@@ -134,7 +143,7 @@ class Wishes:
             if (found := _INTERVAL.fullmatch(line)) and INTERVAL_NS[0] <= int(found[1]) <= INTERVAL_NS[1]:
                 self.interval_ns = int(found[1])
             elif (found := _BUDGET.fullmatch(line)) and int(found[1]) <= MAX_OVERHEAD_PPM[1]:
-                self.max_overhead_ppm = int(found[1]) or None
+                self.max_overhead_ppm = self._allowed(int(found[1]) or None)
             elif found := _RECORDER.fullmatch(line):
                 self.recorder_cpu_ns = int(found[1])
             elif line + b"\n" in (PAUSE, RESUME):

@@ -20,8 +20,9 @@ from dataclasses import replace
 from memtui import __version__, capabilities, single_thread  # noqa: F401 (for its effect, before numpy comes)
 from memtui.block_sample import BlockSample
 from memtui.budget import seconds
+from memtui.choices import DEFAULT_MAX_PAUSE_NS
 from memtui.claim import CLAIMED, Claimed, Claims
-from memtui.elevate import READY, TELL
+from memtui.elevate import OWN, READY, TELL
 from memtui.foreign import visible
 from memtui.orders import Order, Wishes, read_order
 from memtui.outbox import Outbox, RecorderGone
@@ -31,6 +32,7 @@ from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.ending import how_it_ended
 from memtui.probes.gpu_holders import Holders
 from memtui.probes.host import read_clock, read_host
+from memtui.probes.owner import NotOwn, check_owner
 from memtui.probes.pages.accessed_bit import measure_set_cost
 from memtui.probes.pages.base import PageWindow, TrackerError
 from memtui.probes.pages.choice import NoTracker, choose, page_views
@@ -83,19 +85,30 @@ NOTICE_EVERY_NS = 5_000_000_000
 DRAIN_SECONDS = 2.0
 WORDS_BYTES = 4096  # taken at once of what comes after the order
 HOLD_NS = 250_000_000  # windows closer together may be sent in the next pause: the target's CPUs are idle then
+MOST_OVERHEAD_OF_OWN_PPM = 250_000  # that a process loses to a sampler which its user may start without a password
 HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes the target wait with it
 
 
 class Sampler:
     """Observes one process tree until it ends, the time is up or somebody says stop.
 
-    ``words_fd`` is where the words after the order come from; anything to read on ``stop_fd`` means stop.
+    ``words_fd`` is where the words after the order come from; anything to read on ``stop_fd`` means stop. ``owner``: a
+    user whose processes are watched, and no others; there is a limit to what they lose then. Raises ``NotOwn``.
     """
 
-    def __init__(self, order: Order, outbox: Outbox, words_fd: int, stop_fd: int) -> None:
-        self._order, self._options = order, order.options
+    def __init__(self, order: Order, outbox: Outbox, words_fd: int, stop_fd: int, owner: int | None = None) -> None:
+        if owner is not None:
+            check_owner(order.pid, owner)
+            most = order.options.max_overhead_ppm or MOST_OVERHEAD_OF_OWN_PPM
+            limited = replace(order.options, max_overhead_ppm=min(most, MOST_OVERHEAD_OF_OWN_PPM))
+            order = replace(order, options=limited, max_pause_ns=min(order.max_pause_ns, DEFAULT_MAX_PAUSE_NS))
+        self._order, self._options, self._owner = order, order.options, owner
         self._outbox, self._words_fd, self._stop_fd = outbox, words_fd, stop_fd
-        self._wishes = Wishes(order.options.interval_ns, order.options.max_overhead_ppm)
+        self._wishes = Wishes(
+            order.options.interval_ns,
+            order.options.max_overhead_ppm,
+            most_overhead_ppm=None if owner is None else MOST_OVERHEAD_OF_OWN_PPM,
+        )
         self._paused_since_ns: int | None = None
         self._usage = UsageProbe()
         self._pss = PssProbe(order.options.max_overhead_ppm)
@@ -133,6 +146,7 @@ class Sampler:
             together=self._options.together,
             hold_filtered=order.hold_filtered,
             max_pause_ns=order.max_pause_ns,
+            owner=owner,
             while_held=outbox.pump,
         )
 
@@ -344,6 +358,8 @@ class Sampler:
             if shares := self._sharers.take(Subject(pid, pidfd, process.start_ticks), self._watched):
                 self._tell_sharer(pid, *shares)
                 return
+            if self._owner is not None:
+                check_owner(pid, self._owner)
             self._claims.take(pid)
             self._left_out.discard(pid)
             maps = read_maps(pid)
@@ -358,6 +374,12 @@ class Sampler:
             if pid not in self._left_out:  # asked again at every look: the other memtui may end first
                 self._left_out.add(pid)
                 self._event("warning", f"{error}; until then it is left out here")
+            return
+        except NotOwn as error:
+            os.close(pidfd)
+            if pid not in self._left_out:
+                self._left_out.add(pid)
+                self._event("warning", f"{error}: it is left out (sudo memtui watches it)")
             return
         except (PauseError, TrackerError, TooManyMappings, OSError) as error:
             held_ns = error.held_ns if isinstance(error, PauseError) else 0
@@ -518,6 +540,13 @@ def main() -> int:
     signal.set_wakeup_fd(wake_write)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # the byte in the wake-up pipe ends the wait
+    owner = None
+    try:
+        if OWN in sys.argv[1:]:
+            owner = int(os.environ["SUDO_UID"])  # by sudo, and nobody else
+    except (KeyError, ValueError):
+        print(f"{OWN} is for sudo, which says whose processes are watched (SUDO_UID)", file=sys.stderr)
+        return 2
     if TELL in sys.argv[1:]:
         _leave_sudos_terminal()
     try:
@@ -537,12 +566,12 @@ def main() -> int:
     except PermissionError:
         pass  # only root may: pauses are then longer on a busy machine
     try:
-        Sampler(order, outbox, 0, wake_read).run()
+        Sampler(order, outbox, 0, wake_read, owner).run()
         outbox.drain(DRAIN_SECONDS)
     except ProcessLookupError:
         print(f"process {order.pid} ended before it could be observed", file=sys.stderr)
         return 2
-    except (NoTracker, Claimed, PermissionError) as error:
+    except (NoTracker, Claimed, NotOwn, PermissionError) as error:
         print(visible(str(error)), file=sys.stderr)
         return CLAIMED if isinstance(error, Claimed) else 2
     except RecorderGone:

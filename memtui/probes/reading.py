@@ -11,6 +11,7 @@ from functools import partial
 from memtui.choices import DEFAULT_MAX_PAUSE_NS
 from memtui.probes.guard import Guard
 from memtui.probes.hold_times import HoldTimes
+from memtui.probes.owner import NotOwn, check_owner, looks_own
 from memtui.probes.pages.base import HoldTooLong, PageTracker, PageWindow, TrackerError
 from memtui.probes.pages.sharing import TouchedFrames, in_common
 from memtui.probes.pause import DEADLINE_S, NotPaused, Pause, PauseError, Pauser, PauseRefused
@@ -97,6 +98,7 @@ class PageReader:
         together: bool = False,
         hold_filtered: bool = False,
         max_pause_ns: int = DEFAULT_MAX_PAUSE_NS,
+        owner: int | None = None,
         while_held: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin.
@@ -107,9 +109,11 @@ class PageReader:
             together: one pause over all processes, not one after the other.
             hold_filtered: also those under a seccomp filter, to which a pause may do harm.
             max_pause_ns: one that would have to be held for longer is read while it runs.
+            owner: a user whose processes are read, and no others; None: everybody's.
             while_held: is called in every pause, first of all.
         """
         self._tracker, self._together, self._while_held = tracker, together, while_held
+        self._owner = owner
         self._max_pause_ns, self._times = max_pause_ns, HoldTimes()
         self.long = 0  # the pid of a process that would be held for too long, once one was met
         self._hold_filtered, self._filters = hold_filtered, SyscallFilters()
@@ -247,7 +251,16 @@ class PageReader:
             raise ProcessLookupError(f"process {subject.pid} ended")
         if stat.state == "Z":
             raise TrackerError(FIRST_THREAD_ENDED)
+        self._check_owner(subject.pid)
         self._check_filter(subject.pid)
+
+    def _check_owner(self, pid: int) -> None:
+        """Raise PermissionError for a process that is, or has become, somebody else's."""
+        if self._owner is not None:
+            try:
+                check_owner(pid, self._owner)
+            except NotOwn as error:
+                raise PermissionError(str(error)) from None
 
     def _check_filter(self, pid: int) -> None:
         """Raise ``Filtered`` for a process that runs on. It may have installed its filter since this was asked last."""
@@ -281,6 +294,8 @@ class PageReader:
         return isinstance(error, PauseRefused) and self._tracker.reads_running
 
     def _look(self, subject: Subject, want_resident: bool) -> _Taken:
+        if self._owner is not None and not looks_own(subject.pid, self._owner):  # it has executed something since
+            raise PermissionError(f"process {subject.pid} has rights that its user has not")
         # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
         window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
         return window, window.maps or partial(bytes, read_maps(subject.pid))
@@ -307,6 +322,7 @@ class PageReader:
     ) -> Outcome:
         """A window that is finished while the process runs; it ends there and then, unless it has ended before."""
         try:
+            self._check_owner(subject.pid)
             maps = read_maps(subject.pid)
             end_ns = end_ns or time.monotonic_ns()
             window = finish()
