@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 
@@ -58,12 +59,19 @@ def test_again_runs_what_failed_and_a_lane_that_died(run, tmp_path):
     write(tmp_path, PASSES, FAILS_ONCE, DIES_ONCE)
     assert run() == (9, ["1 passed", "1 failed, 1 passed"])
     assert run("--again") == (0, ["1 passed, 1 deselected", "1 passed"])
+    record = [json.loads(line) for line in lanes.RERUNS.read_text().splitlines()]
+    assert [(one["test"], one["passed"]) for one in record] == [
+        ("test_two.py::test_fails_once", True), ("lane three", True),
+    ]  # fmt: skip
+    assert all(set(one) == {"date", "commit", "test", "passed"} for one in record)
 
 
 def test_what_fails_twice_is_a_defect(run, tmp_path):
     write(tmp_path, PASSES, ALWAYS_FAILS, PASSES)
     assert run()[0] == 1
     assert run("--again") == (1, ["1 failed"])
+    (line,) = lanes.RERUNS.read_text().splitlines()
+    assert not json.loads(line)["passed"]
 
 
 @pytest.mark.slow
