@@ -1,7 +1,8 @@
 """What test modules share, and which lane each is in: ``pytest --lane processes``, see ``tests/lanes.py``.
 
 Those that watch, pause or kill real processes are one lane, those that press keys on a screen without a terminal
-another (they wait for most of their time); all others, and those that train or bench, the third.
+another (they wait for most of their time), together with some that take any place; all others, and those that train or
+bench, the third. What is marked as slow runs with MEMTUI_LONG=1 (``make test-long``), or where no lane is named.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ _TRAINING = ("test_trace_", "test_watch.", "test_bench_", "test_predict_", "test
 _TRAINING += ("test_operators", "test_train_", "test_tune_", "test_learning_", "test_placement_", "test_import_")
 _TRAINING += ("test_screen_placement",)
 _SCREENS = ("test_screen_", "test_widgets_")
+# These hold no clock against anybody, either, and go where there is time.
+_WITH_SCREENS = ("test_anywhere", "test_cli", "test_compare", "test_config", "test_export", "test_foreign", "test_home")
+_WITH_SCREENS += ("test_hostile_", "test_keeper", "test_placement_solve", "test_predict_models", "test_study_report")
+_WITH_SCREENS += ("test_tune_",)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,9 +47,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     lane, name = config.getoption("lane"), collection_path.name
     if collection_path.suffix != ".py" or not name.startswith("test_"):
         return None
-    if lane == "screens" and not name.startswith(_SCREENS):
-        return True
-    return True if lane == "processes" and name.startswith(_TRAINING) else None
+    if lane == "screens":
+        return None if name.startswith((*_SCREENS, *_WITH_SCREENS)) else True
+    elsewhere = (*_WITH_SCREENS, *_TRAINING) if lane == "processes" else _WITH_SCREENS
+    return True if lane is not None and name.startswith(elsewhere) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -60,6 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _lane(module: pytest.Module | None) -> str:
+    if module is not None and module.path.name.startswith(_WITH_SCREENS):
+        return "screens"
     if module is None or module.path.name.startswith(_TRAINING):
         return "others"
     for value in vars(module.obj).values():

@@ -36,6 +36,8 @@ ALL = [
     ("torch_workers.py", 4, "torch"),
 ]
 
+LIKE_OTHERS = ("numpy_power.py", "xgboost_trees.py", "torch_language_model.py")
+
 
 @dataclass
 class Watch:
@@ -95,7 +97,9 @@ def child_that_runs(command: list[str], parent: int) -> int:
 
 
 @pytest.mark.usefixtures("default_options")
-@pytest.mark.parametrize(("program", "steps", "needs"), ALL, ids=[program for program, _, _ in ALL])
+@pytest.mark.parametrize(("program", "steps", "needs"), [
+    pytest.param(*one, id=one[0], marks=[pytest.mark.slow] * (one[0] in LIKE_OTHERS)) for one in ALL
+])  # fmt: skip
 def test_a_program_does_what_it_does_and_the_numbers_hold(program, steps, needs, compiled, tmp_path, monkeypatch):
     if needs and importlib.util.find_spec(needs) is None:
         pytest.skip(f"{needs} is not installed")
