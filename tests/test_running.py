@@ -19,8 +19,10 @@ from memtui.errors import UserError
 from memtui.marks import only_one
 from memtui.running import Running, find_all
 from memtui.session.reader import SessionReader
-from tests.live import TRACKER, gone, needs_tracker, own_state, part, pattern, runs, start, stop, wait_for_samples
+from tests.live import gone, needs_tracker, own_state, part, pattern, runs, start, stop, wait_for_samples
 from tests.test_cli import memtui, refused
+
+TRACKER = ("--tracker", "rss")  # these tests are about recordings, and not about what they measure
 
 
 @pytest.fixture(autouse=True)
