@@ -277,8 +277,14 @@ class FakeSession:
             pages.append(own + (vma.start >> 12))
         return PageSet.from_pages(np.concatenate(pages)) if pages else None
 
-    def training(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list:
+    def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = "cpu") -> list:
         return []
+
+    def trainings(self) -> list:
+        return []
+
+    def training_devices(self) -> list[str]:
+        return ["cpu"]
 
     def tensor_places(self, after: int) -> list:
         return []

@@ -161,7 +161,7 @@ def test_five_hundred_threads(run):
         "for i in range(500): threading.Thread(target=work, args=(2 * i,), daemon=True).start()\n"
         "go.set(); print(a, flush=True); time.sleep(1000)"
     )
-    stream = sample(pid, 4, interval_ns=1_000_000_000)
+    stream = sample(pid, 8, interval_ns=1_000_000_000)
     windows = [one for window in stream.windows[1:-1] for one in window.processes]
     assert len(windows) >= 2
     for one in windows:

@@ -112,9 +112,10 @@ def test_no_finished_measurement_is_repeated_however_often_it_is_broken_off(grap
             whole = Fake(graph)
             for _ in profiling(graph, cache, whole).steps():
                 pass
-        # A sitting of several questions, of many configurations or of ops with different places, begins again.
+        # A sitting of several questions, of many configurations or of ops with different places, begins again, and may
+        # ask the same of several ops.
         assert {*asked} == {*whole.asked}
-        assert all(asked[each] - count <= len(breaks) for each, count in whole.asked.items())
+        assert all(asked[each] <= count * (1 + len(breaks)) for each, count in whole.asked.items())
         many = Counter(op for op, _ in all_configurations(graph, (FAST, SLOW)))
         if len({op.key for op in graph.ops}) == len(graph.ops) and max(many.values()) <= TOGETHER:
             assert asked == whole.asked
