@@ -35,7 +35,7 @@ _SCREENS = ("test_screen_", "test_widgets_")
 # These hold no clock against anybody, either, and go where there is time.
 _WITH_SCREENS = ("test_anywhere", "test_cli", "test_compare", "test_config", "test_export", "test_foreign", "test_home")
 _WITH_SCREENS += ("test_hostile_", "test_keeper", "test_placement_solve", "test_predict_models", "test_study_report")
-_WITH_SCREENS += ("test_tune_",)
+_WITH_SCREENS += ("test_tune_", "test_one_sampler", "test_run.", "test_running", "test_study_command", "test_ssh")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

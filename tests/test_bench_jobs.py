@@ -130,6 +130,7 @@ def test_the_script_is_a_script_wherever_it_lies(folder):
     assert "#SBATCH" not in code, "sbatch reads no options behind the first command"
 
 
+@pytest.mark.slow
 def test_run_as_slurm_would(folder):
     """Each task with its number; then the command that the script tells, by a stand-in for sbatch."""
     pytest.importorskip("torch", reason="torch is not installed")

@@ -186,6 +186,7 @@ def printing(log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
             child.kill()
 
 
+@pytest.mark.slow
 def test_a_real_training_is_calibrated(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with printing(tmp_path / "log", *TRAINING.split()) as target:

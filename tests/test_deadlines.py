@@ -158,6 +158,7 @@ def test_a_program_that_is_executed_from_a_slow_disk(stuck):
         child.communicate()
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_program_of_many_threads_that_executes_others():
     """The one that executes waits for its tracer to notice the end of the others, and the tracer for a lock of its."""

@@ -101,7 +101,9 @@ def test_attach_to_another_users_process_and_leave_it_running(state, terminal):
             target.kill()
 
 
-@pytest.mark.parametrize("how", ["kill", "term", "hup", "vanish", "d"])
+@pytest.mark.parametrize(
+    "how", ["kill", *(pytest.param(how, marks=pytest.mark.slow) for how in ("term", "hup")), "vanish", "d"]
+)
 def test_a_screen_that_goes_detaches(how, state, terminal):
     """However it comes; the recording goes on, a second screen opens it, and ``stop`` ends it."""
     with pattern("loop", "--pages", 256) as truth:

@@ -325,7 +325,7 @@ sys.exit(max(r.wait() for r in ranks))
     pytest.param("gloo", False, id="gloo"),
     pytest.param("gloo", True, id="gloo, together", marks=pytest.mark.slow),
     pytest.param("DataLoader", False, id="DataLoader", marks=pytest.mark.slow),
-    pytest.param("DataLoader", True, id="DataLoader, together"),
+    pytest.param("DataLoader", True, id="DataLoader, together", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_training_survives(what, together, tmp_path):
     """1,000 windows with MEMTUI_LONG=1, a hundred otherwise."""

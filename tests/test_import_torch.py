@@ -54,6 +54,7 @@ def only(path):
     return part.trace
 
 
+@pytest.mark.slow
 def test_the_chrome_trace_has_the_known_peak(profiled):
     """816 bytes by hand: loss 4, its gradient 4, ReLU output 256, dW2 32, db2 8, dh 256, dz 256."""
     trace = only(profiled / "chrome.json")

@@ -150,6 +150,7 @@ def test_memory_shared_since_a_fork(run):
     assert firsts == {0, 1}
 
 
+@pytest.mark.slow
 @needs_tracker
 def test_five_hundred_threads(run):
     """Each touches pages of its own."""

@@ -74,6 +74,7 @@ def test_the_peak_of_a_deep_network(rule, depth, peak):
     assert trace.returns_to_start
 
 
+@pytest.mark.slow
 def test_the_peak_by_formula_on_any_torch():
     """With an eighth of the allocation as room for what other kernels take."""
     width, examples = 500 * 4, 1000

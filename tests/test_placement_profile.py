@@ -154,6 +154,7 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
     assert error.startswith("memtui place: p.memtui: is a profile of something else")
 
 
+@pytest.mark.slow
 def test_a_profile_that_is_killed_goes_on_and_repeats_nothing(folder: Path) -> None:
     cache = folder / "cache.db"
     words = ["mlp", "--pools", POOLS, "--batch", "8", "--seconds", "0.02", "--threads", "1", "--cache", str(cache)]

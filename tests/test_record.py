@@ -160,7 +160,9 @@ def test_a_signal_ends_a_recording_in_order(number, session):
     assert os.listdir(session.parent) == [session.name]
 
 
-@pytest.mark.parametrize("victim", ["memtui.sampler", "memtui.recorder", "memtui"])
+@pytest.mark.parametrize(
+    "victim", ["memtui.sampler", pytest.param("memtui.recorder", marks=pytest.mark.slow), "memtui"]
+)
 def test_kill_9_of_any_part_frees_the_target(victim, session):
     """Rounds from MEMTUI_CHAOS (default 3) at random moments; 100 were run by hand, see docs/measurements.md."""
     for round_ in range(int(os.environ.get("MEMTUI_CHAOS", "3"))):

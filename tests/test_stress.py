@@ -13,6 +13,7 @@ from tests.pagetable_targets import need_pagetable
 SECONDS = 600 if os.environ.get("MEMTUI_LONG") == "1" else 33  # every mode once
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is installed")
 def test_nothing_is_wrong_while_page_tables_come_and_go():
     need_pagetable()

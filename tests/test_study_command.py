@@ -194,6 +194,7 @@ def test_what_a_program_leaves_behind_ends_with_its_run(tmp_path):
     await_none(name)
 
 
+@pytest.mark.slow
 @needs_figures
 @needs_tracker
 def test_under_sudo_program_and_files_are_the_users(program):
@@ -234,6 +235,7 @@ def test_a_program_in_a_container_is_seen_from_outside(tmp_path, program):
     await_none(program[1])
 
 
+@pytest.mark.slow
 @needs_tracker
 def test_merged_windows_are_the_long_ones_on_a_pattern_that_repeats(tmp_path):
     """A ring of 256 pages every 0.2 s: windows of 0.4 s see all of it, and so do four of 0.1 s merged."""

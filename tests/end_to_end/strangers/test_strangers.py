@@ -36,7 +36,7 @@ ALL = [
     ("torch_workers.py", 4, "torch"),
 ]
 
-LIKE_OTHERS = ("numpy_power.py", "xgboost_trees.py", "torch_language_model.py")
+LIKE_OTHERS = ("random_writes.c", "numpy_power.py", "xgboost_trees.py", "torch_language_model.py")
 
 
 @dataclass
