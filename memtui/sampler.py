@@ -99,16 +99,15 @@ class Sampler:
     def __init__(self, order: Order, outbox: Outbox, words_fd: int, stop_fd: int, owner: int | None = None) -> None:
         if owner is not None:
             check_owner(order.pid, owner)
-            most = order.options.max_overhead_ppm or MOST_OVERHEAD_OF_OWN_PPM
-            limited = replace(order.options, max_overhead_ppm=min(most, MOST_OVERHEAD_OF_OWN_PPM))
-            order = replace(order, options=limited, max_pause_ns=min(order.max_pause_ns, DEFAULT_MAX_PAUSE_NS))
-        self._order, self._options, self._owner = order, order.options, owner
-        self._outbox, self._words_fd, self._stop_fd = outbox, words_fd, stop_fd
+            order = replace(order, max_pause_ns=min(order.max_pause_ns, DEFAULT_MAX_PAUSE_NS))
         self._wishes = Wishes(
             order.options.interval_ns,
             order.options.max_overhead_ppm,
             most_overhead_ppm=None if owner is None else MOST_OVERHEAD_OF_OWN_PPM,
         )
+        order = replace(order, options=replace(order.options, max_overhead_ppm=self._wishes.max_overhead_ppm))
+        self._order, self._options, self._owner = order, order.options, owner
+        self._outbox, self._words_fd, self._stop_fd = outbox, words_fd, stop_fd
         self._paused_since_ns: int | None = None
         self._usage = UsageProbe()
         self._pss = PssProbe(order.options.max_overhead_ppm)
@@ -125,7 +124,7 @@ class Sampler:
             raise ProcessLookupError(f"process {order.pid} ended")
         self._filter_seen = self._long_seen = False  # of a process of the tree; told once
         self._claims = Claims()
-        self._left_out: set[int] = set()  # pids that another memtui watches
+        self._left_out: set[int] = set()  # pids that another memtui watches, or that are not the user's
         self._sharers = Sharers()
         self._claims.take(order.pid)  # two samplers would clear each other's marks
         self._tracker, self._rejected = choose(
@@ -371,15 +370,11 @@ class Sampler:
             return
         except Claimed as error:
             os.close(pidfd)
-            if pid not in self._left_out:  # asked again at every look: the other memtui may end first
-                self._left_out.add(pid)
-                self._event("warning", f"{error}; until then it is left out here")
+            self._leave_out(pid, f"{error}; until then it is left out here")
             return
         except NotOwn as error:
             os.close(pidfd)
-            if pid not in self._left_out:
-                self._left_out.add(pid)
-                self._event("warning", f"{error}: it is left out (sudo memtui watches it)")
+            self._leave_out(pid, f"{error}: it is left out (sudo memtui watches it)")
             return
         except (PauseError, TrackerError, TooManyMappings, OSError) as error:
             held_ns = error.held_ns if isinstance(error, PauseError) else 0
@@ -387,6 +382,12 @@ class Sampler:
         self._tell_not_held()
         now_ns = time.monotonic_ns()
         self._watched[pid] = Watched(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, held_ns)
+
+    def _leave_out(self, pid: int, why: str) -> None:
+        """Say it once; it is asked again at every look, as the other memtui may end first."""
+        if pid not in self._left_out:
+            self._left_out.add(pid)
+            self._event("warning", why)
 
     def _tell_sharer(self, pid: int, owner: int, looks: int) -> None:
         if looks == 2:  # at the first look it may be a child of vfork before its exec

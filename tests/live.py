@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,14 @@ TRACKED = prove()
 needs_tracker = pytest.mark.skipif(not TRACKED.ok, reason=f"the page-table tracker is out here: {TRACKED.reason}")
 TRACKER = ("--tracker", "auto" if os.geteuid() == 0 else "rss")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
+    """Ask every ms."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import sys
 
 import numpy as np
 import psutil
-import pytest
 
 from memtui.probes.pages.walk import Walker
 from tests.pagetable_targets import need_pagetable
@@ -22,7 +21,6 @@ PROCESSES = 6  # each has its page directory in another place
 FIND_IT = "from memtui import single_thread; from memtui.probes.pages.pagetable import prove; print(prove())"
 
 
-@pytest.mark.slow
 def test_small_integers_all_over_memory_are_not_taken_for_page_tables():
     need_pagetable()
     bait = np.full(psutil.virtual_memory().available // 4 // 8, PRESENT_LEAF, np.int64)

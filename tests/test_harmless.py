@@ -14,11 +14,11 @@ import pytest
 
 from memtui.probes.pause import Pauser
 from tests.blocking_calls import CALLS
-from tests.live import needs_root, needs_tracker, start, stop
+from tests.conftest import LONG
+from tests.live import needs_root, needs_tracker, start, stop, wait_until
 from tests.streams import sample
 from tests.test_pause import Counter, state, tasks, tracer
 
-LONG = os.environ.get("MEMTUI_LONG") == "1"
 ROUNDS = 1000 if LONG else 100  # windows of the programs that mind interruptions
 JOB_SECONDS = 60 if LONG else 4
 README = Path(__file__).parent.parent / "README.md"
@@ -90,13 +90,6 @@ def test_a_stopped_target_stays_stopped_through_windows(counter):
 
 def traces(pid: int) -> bool:
     return all(tracer(task) != "0" for task in tasks(pid))
-
-
-def wait_until(condition, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @needs_tracker

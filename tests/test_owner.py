@@ -14,9 +14,8 @@ from memtui.orders import Wishes, budget_word
 from memtui.probes import owner
 from memtui.probes.owner import NotOwn, check_owner
 from memtui.samples import Event, Hello, Process
-from tests.live import needs_tracker, pattern, runs
+from tests.live import needs_tracker, pattern, runs, wait_until
 from tests.streams import Stream, finish, order_for
-from tests.test_harmless import wait_until
 from tests.test_privilege import NO_PASSWORD, own_process, temporary_user
 
 SAMPLER = [sys.executable, "-I", "-m", "memtui.sampler", "--tell", "--own"]

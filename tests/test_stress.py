@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import pytest
 
 from benchmarks.stress import MODES, stress
+from tests.conftest import LONG
 from tests.pagetable_targets import need_pagetable
 
-SECONDS = 600 if os.environ.get("MEMTUI_LONG") == "1" else 33  # every mode once
+SECONDS = 600 if LONG else 33  # every mode once
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is installed")
 def test_nothing_is_wrong_while_page_tables_come_and_go():
     need_pagetable()

@@ -17,9 +17,8 @@ from memtui.probes.process import read_stat
 from memtui.probes.reading import FILTERED, PageReader, Reading, Subject
 from memtui.probes.syscall_filters import SyscallFilters
 from memtui.samples import Event, Process
-from tests.live import needs_root, needs_tracker, start
+from tests.live import needs_root, needs_tracker, start, wait_until
 from tests.streams import Stream, sample
-from tests.test_watchdog import wait_until
 
 # Sleeps and touches for some seconds. The filter kills where the kernel goes on with an interrupted sleep.
 _SLEEPER = """

@@ -127,7 +127,6 @@ while True:
 """
 
 
-@pytest.mark.slow
 @needs_tracker
 @pytest.mark.usefixtures("default_options")
 def test_the_defaults_keep_a_hot_program_within_one_per_cent(tmp_path):

@@ -16,7 +16,7 @@ import pytest
 from memtui.observe import SAMPLER_KILLED
 from memtui.probes.watchdog import LONGEST_S
 from memtui.session.reader import SessionReader
-from tests.live import gone, needs_root, needs_tracker, part, pattern, start, wait_for_samples
+from tests.live import gone, needs_root, needs_tracker, part, pattern, start, wait_for_samples, wait_until
 from tests.terminals import Terminal
 from tests.test_frozen import freezer
 from tests.test_pause import Counter, state, tracer
@@ -53,13 +53,6 @@ def counter() -> Iterator[Counter]:
     counter = Counter(4)
     yield counter
     counter.close()
-
-
-def wait_until(condition, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def is_held(pid: int) -> bool:

@@ -29,7 +29,7 @@ class HoldTimes:
         self._took: dict[int, tuple[float, _Size]] = {}
 
     def expected_ns(self, pid: int, mappings: int | None) -> int:
-        """Return about how long the next window of a process takes, which has so many mappings if that is known."""
+        """Return about how long the next window of a process takes. ``mappings``: their number; None: not known."""
         now = self._size[pid] = _Size(mappings or 0, page_tables_kb(pid))
         if pid not in self._took:
             return now.tables_kb * _PAGES_PER_TABLE_KB * _PAGE_NS + now.mappings * _MAPPING_NS

@@ -79,12 +79,8 @@ class Lost:
 Outcome = Reading | Lost
 Shared = tuple[list[TouchedFrames | None], int | None]  # see ``shared_pages``
 _Taken = tuple[PageWindow, Callable[[], bytes]]  # pages, and the text of maps, to be asked after the pause
-_ERRORS = (
-    OSError,
-    PauseError,
-    TrackerError,
-    TooManyMappings,
-)  # whatever happens to one process must not end the whole recording
+# Whatever happens to one process must not end the whole recording.
+_ERRORS = (OSError, PauseError, TrackerError, TooManyMappings)
 
 
 class PageReader:

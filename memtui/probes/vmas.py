@@ -9,7 +9,6 @@ from memtui.samples import Vma
 PROC = Path("/proc")
 MOST_MAPPINGS = 65_536  # that are read of a process; no process has more unless vm.max_map_count was raised
 MANY = f"it has more than {MOST_MAPPINGS:,} mappings: its pages are not looked at"
-_SHORTEST_LINE_BYTES = 49
 _AT_ONCE_BYTES = 1 << 14  # the kernel gives a page at once
 
 
@@ -26,16 +25,14 @@ def read_maps(pid: int, proc: Path = PROC) -> bytes:
     Raises ProcessLookupError when the process ended, PermissionError when it may not be read, and TooManyMappings.
     """
     parts: list[bytes] = []
-    read_bytes = lines = 0
+    lines = 0
     try:
         with open(proc / str(pid) / "maps", "rb", buffering=0) as file:
             while part := file.read(_AT_ONCE_BYTES):
                 parts.append(part)
-                read_bytes += len(part)
-                if read_bytes > MOST_MAPPINGS * _SHORTEST_LINE_BYTES:
-                    lines += b"".join(parts[-1:] if lines else parts).count(b"\n")
-                    if lines > MOST_MAPPINGS:
-                        raise TooManyMappings
+                lines += part.count(b"\n")
+                if lines > MOST_MAPPINGS:
+                    raise TooManyMappings
         return b"".join(parts)
     except FileNotFoundError as error:
         raise ProcessLookupError(f"process {pid} ended") from error

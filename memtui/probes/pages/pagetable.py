@@ -402,19 +402,15 @@ class PageTableTracker:
         A file that was renamed changes nothing that the walk sees, so ``anew`` now and then. A long one is read after
         the pause, too: then the names are those of a moment later.
         """
-        mappings, table = walk.mappings, held.table
-        if walk.vmas > _MAPPINGS_IN_PAUSE and mappings is not None:
-            pid = held.handle.pid
-            if anew or not table.knows(mappings):
-                return lambda: table.learn_later(mappings, read_maps(pid))
-            return partial(table.text, mappings)
-        if walk.vmas > _MAPPINGS_IN_PAUSE:
-            return partial(read_maps, held.handle.pid)
+        mappings, table, pid = walk.mappings, held.table, held.handle.pid
+        later = walk.vmas > _MAPPINGS_IN_PAUSE
         if mappings is None:
-            return partial(bytes, read_maps(held.handle.pid))
-        if anew or not table.knows(mappings):
-            return partial(table.learn, mappings, read_maps(held.handle.pid))
-        return partial(table.text, mappings)
+            return partial(read_maps, pid) if later else partial(bytes, read_maps(pid))
+        if not anew and table.knows(mappings):
+            return partial(table.text, mappings)
+        if later:
+            return lambda: table.learn_later(mappings, read_maps(pid))
+        return partial(table.learn, mappings, read_maps(pid))
 
     def _note_resident(self, held: _Held, walk: Walk) -> None:
         if walk.resident is not None:
