@@ -143,6 +143,28 @@ def test_viewer_holds_what_is_in_sight(followed, what):
     assert max(later) <= 1.1 * max(counts[: len(counts) // 2])
 
 
+def test_viewer_reads_the_rows_of_an_ended_process_once(tmp_path):
+    recording = Following(tmp_path / "s.memtui")
+    for _ in range(50):
+        recording.step()
+    recording.writer.commit()
+    reader = SessionReader(tmp_path / "s.memtui")
+    wanted = {process.key for process in reader.processes()}
+    every = reader.vma_rows_of(wanted)
+    assert sum(not row.open for row in every) > 200 * RANGES
+    read: list[int] = []
+    ask = reader._held_vmas._read
+    reader._held_vmas._read = lambda *which: [read.append(row.process) or row for row in ask(*which)]
+    assert reader.vma_rows_of(wanted) == every == reader.vma_rows()
+    assert set(read) == {row.process for row in every if row.open}
+    for _ in range(LIVES + 2):  # those that lived have ended
+        recording.step()
+    recording.writer.commit()
+    assert reader.vma_rows_of(wanted) == [row for row in reader.vma_rows() if row.process in wanted]
+    reader.close()
+    recording.writer.close()
+
+
 def test_what_ended_processes_did_is_stored_whole(followed):
     path, _ = followed
     reader = SessionReader(path)

@@ -28,11 +28,13 @@ class HeldVmas:
 
     def of(self, wanted: Collection[int]) -> list[VmaRow]:
         """All rows of some processes, as they are now, by process and address."""
-        held = tuple(row for own in self._rows.values() for row in own)
         if self._newest < 0:
             self._newest, self._highest = self._ask_newest()
         else:
             self._take_new()
+        # Those of a process of which nothing is mapped any more stay as they are.
+        living = [own for own in self._rows.values() if any(row.open for row in own.values())]
+        held = tuple(row for own in living for row in own)
         if missing := set(wanted) - self._rows.keys():
             self._rows.update({process: {} for process in missing})
             self._take(self._read(f"v.process IN ({_listed(missing)})"))
@@ -40,7 +42,7 @@ class HeldVmas:
             ids = held[at : at + _AT_ONCE]
             there = self._read(f"v.id IN ({_listed(ids)})")
             gone = set(ids) - {row.id for row in there}  # merged into another one
-            for own in self._rows.values() if gone else ():
+            for own in living if gone else ():
                 for one in gone & own.keys():
                     del own[one]
             self._take(there)
