@@ -96,3 +96,18 @@ def test_questions_far_from_one_another_read_what_they_ask_for():
     assert table.read == 48 + 45
     kept.between(952, 1000, 1000)
     assert table.read == 48 + 45, "the newest windows are still there"
+
+
+def test_short_answers_of_a_growing_session_keep_few_rows():
+    table = Table()
+    kept = KeptRows(table.between)
+    for newest in range(0, 20_000, 16):
+        table.add(list(range(newest, newest + 16)))
+        kept.between(max(0, newest - 240), newest + 16, newest + 16)
+        assert len(kept) <= kept_rows.KEEP_SHORT
+    assert table.read == 20_000  # and each is read once
+    kept.between(0, 10_000, 20_000)
+    assert len(kept) >= 10_000  # of a long one all are kept
+    read = table.read
+    kept.between(0, 9_000, 20_000)
+    assert table.read == read

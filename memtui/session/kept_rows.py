@@ -12,6 +12,8 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 Rows = list[tuple[int, Pairs]]
 
 KEEP_ROWS, KEEP_BYTES = 1 << 14, 64 << 20
+# Of short answers, which a growing session gets, less: a small row takes twenty times the bytes of its numbers.
+KEEP_SHORT, SHORT = 1 << 12, 1 << 10
 
 
 class KeptRows:
@@ -41,7 +43,8 @@ class KeptRows:
         found = self._rows[self._place(low) : self._place(high)]
         self._high = max(self._high, min(high, final))
         self._forget(self._place(self._high), len(self._rows))
-        if len(self._rows) > KEEP_ROWS or self._bytes > KEEP_BYTES:
+        most = min(KEEP_SHORT, KEEP_ROWS) if len(found) <= SHORT else KEEP_ROWS
+        if len(self._rows) > most or self._bytes > KEEP_BYTES:
             self._trim(low, high)
         return found
 
