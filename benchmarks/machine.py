@@ -6,7 +6,7 @@ import os
 import platform
 from datetime import datetime
 
-from memtui import __version__
+from memtui._version import __version__
 from memtui.probes.host import processor_name
 
 QUIET = 0.5  # load average per core above which other work spoils the figures

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memtui import __version__
+from memtui._version import __version__
 from memtui.pageset import PageSet
 from memtui.recorder.__main__ import COMMIT_SECONDS
 from memtui.recorder.builder import SessionBuilder

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from memtui._version import __version__ as __version__
+
 if TYPE_CHECKING:
     import os
-
-__version__ = "0.1.0"
 
 
 def trace(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NoReturn
 
-from memtui import values
+from memtui import argtypes, values
+from memtui.argtypes import Parser
 from memtui.choices import (
     CACHE_STATES,
     COLORS,
@@ -30,8 +28,6 @@ from memtui.choices import (
     TRACKERS,
     WEIGHT_SETS,
 )
-from memtui.errors import BAD_INPUT, complain, output_failed
-from memtui.foreign import one_line
 from memtui.placement.arguments import add_place
 
 Command = Callable[[argparse.Namespace], int]
@@ -41,79 +37,12 @@ FIGURES = ("svg", "pdf")
 SHELLS = ("bash", "zsh", "fish")
 NETWORKS = ("auto", "torch", "numpy")
 TAKE_PROGRAMS = ("run", "trace", "record", "study")  # behind --
-_STARTS_PROGRAMS = ("run", "trace")
 _TRACE_HELP = "record allocations, too, as memtui trace does"
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line.
-
-    Attributes:
-        elsewhere: the command that has an option which this one has not.
-    """
-
-    elsewhere: Mapping[str, str] = MappingProxyType({})
-
-    def error(self, message: str) -> NoReturn:
-        self._refuse(message, self.prog)
-
-    @staticmethod
-    def _refuse(message: str, prog: str) -> NoReturn:
-        end = " " if message.endswith("?") else "; "
-        complain(one_line(f"{prog}: {message}{end}see {prog} --help"))
-        sys.exit(BAD_INPUT)
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        """As always; a stream that takes no more is one line, as everywhere."""
-        try:
-            super()._print_message(message, file)
-        except OSError as error:
-            sys.exit(output_failed(error))
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As always, but it is the command that does not know a word, and whose help is named."""
-        options, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            verb = getattr(options, "verb", "")
-            self._refuse(f"unrecognized arguments: {' '.join(unknown)}", f"{self.prog} {verb}".strip())
-        return options
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """As always, but the name that was perhaps meant is told, and a command is called one."""
-        if action.choices is None or value in action.choices:
-            return
-        names = [str(name) for name in action.choices]
-        from difflib import get_close_matches
-
-        near = get_close_matches(str(value), names, 1)
-        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-        if isinstance(action, argparse._SubParsersAction):
-            if str(value).isdecimal() and "attach" in names:
-                meant = f"did you mean {self.prog} attach {value}?"
-            raise argparse.ArgumentError(None, f"there is no command {value!r}; {meant}")
-        raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {meant}")
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """As always, but an option that is nearly one of ours is told from a word too many."""
-        options, unknown = super().parse_known_args(args, namespace)
-        for word in (word.partition("=")[0] for word in unknown if word.startswith("-")):
-            if word in self.elsewhere:
-                self.error(f"{word} is an option of {self.elsewhere[word]}")
-            if not word.startswith("--"):
-                continue
-            from difflib import get_close_matches
-
-            if near := get_close_matches(word, self._option_string_actions, 1, 0.75):
-                self.error(f"there is no {word}; did you mean {near[0]}?")
-        verb = getattr(options, "verb", "")
-        if verb in _STARTS_PROGRAMS and any(not word.startswith("-") for word in unknown):
-            self.error(f"a program comes after --, as in memtui {verb} -- {' '.join(unknown)}")
-        return options, unknown
 
 
 def build_parser(commands: Mapping[str, Command]) -> Parser:
     """``commands``: what runs each of them, by name."""
-    from memtui import __version__
+    from memtui._version import __version__
 
     parser = Parser(
         prog="memtui",
@@ -142,7 +71,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     target = Parser(add_help=False)
     target.add_argument("pid", metavar="PID|NAME", nargs="?", help="a process: its number, or what it is called")
     target.add_argument(
-        "--rank", type=values.rank, metavar="N", help="the one with this RANK in its environment (torchrun, MPI)"
+        "--rank", type=argtypes.rank, metavar="N", help="the one with this RANK in its environment (torchrun, MPI)"
     )
     watching, screen = _observation_options(), _screen_options()
     how = Parser(add_help=False, parents=[watching, _keeping_options()])
@@ -150,7 +79,7 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     tracing = Parser(add_help=False)
     tracing.add_argument(
         "--every",
-        type=values.steps,
+        type=argtypes.steps,
         default=STEPS_APART,
         metavar="N",
         help=f"with traced programs: record the allocations of one training step in N ({STEPS_APART})",
@@ -195,13 +124,13 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
         "number in it), marks (memtui.mark), rchar or wchar (bytes read, written); default: steps in its output file",
     )
     made.add_argument(
-        "--blocks", type=values.blocks, default=10, metavar="N", help="blocks with, and as many without (10)"
+        "--blocks", type=argtypes.blocks, default=10, metavar="N", help="blocks with, and as many without (10)"
     )
-    made.add_argument("--seconds", type=values.duration, default=10.0, metavar="S", help="of each block (10)")
+    made.add_argument("--seconds", type=argtypes.duration, default=10.0, metavar="S", help="of each block (10)")
     made.add_argument("--json", action="store_true", help="as one JSON document, with every block")
     made.set_defaults(duration=None, keep_command=False)
     made = command("replay", "watch a saved session, or one that is still recorded", screen)
-    made.add_argument("file", metavar="FILE", type=values.path)
+    made.add_argument("file", metavar="FILE", type=argtypes.path)
     made = command("list", "recordings of yours that run now")
     made.add_argument("--json", action="store_true", help="as one JSON document")
     made = command("stop", "end a recording in order, whoever looks at it")
@@ -214,12 +143,12 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
         help="of which recording (default: the one that observes the caller, or the only one that runs)",
     )
     made = command("report", "the numbers of a session", redact)
-    made.add_argument("file", metavar="FILE", type=values.path, nargs="?", help="session")
+    made.add_argument("file", metavar="FILE", type=argtypes.path, nargs="?", help="session")
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON document")
     form.add_argument(
         "--html",
-        type=values.path,
+        type=argtypes.path,
         nargs="?",
         const=Path("-"),
         metavar="PAGE",
@@ -227,9 +156,9 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
     )
     made.add_argument("--force", action="store_true", help="overwrite a page that is there")
     made = command("export", "write a session in a form that other programs read", redact)
-    made.add_argument("file", metavar="FILE", type=values.path)
+    made.add_argument("file", metavar="FILE", type=argtypes.path)
     made.add_argument("--to", choices=FORMATS, required=True, help="form")
-    made.add_argument("-o", "--output", metavar="DIR", type=values.path, required=True, help="folder to write into")
+    made.add_argument("-o", "--output", metavar="DIR", type=argtypes.path, required=True, help="folder to write into")
     made.add_argument("--force", action="store_true", help="overwrite files that are there")
     _add_import(command("import", "make sessions of memory logs and traces of other tools"))
     _add_breakdown(command("breakdown", "what memory is made of: bars by category, of sessions, logs and traces"))
@@ -256,12 +185,14 @@ def build_parser(commands: Mapping[str, Command]) -> Parser:
         "files",
         metavar="FILE",
         nargs="+",
-        type=values.path,
+        type=argtypes.path,
         help="sessions, at most 8; others are held against the first",
     )
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON document, with figures and curves")
-    form.add_argument("--html", type=values.path, metavar="FILE", help="as one page with figures (needs memtui[study])")
+    form.add_argument(
+        "--html", type=argtypes.path, metavar="FILE", help="as one page with figures (needs memtui[study])"
+    )
     made.add_argument("--force", action="store_true", help="overwrite a page that is there")
     made.add_argument("--no-tui", dest="tui", action="store_false", help="as text, also on a terminal")
     text = "which memory each tensor should live in: place profile mlp, compare FILE, solve FILE --ratio 1:1, show FILE"
@@ -299,23 +230,23 @@ def _add_study(made: Parser) -> None:
         "-o",
         "--output",
         metavar="DIR",
-        type=values.path,
+        type=argtypes.path,
         help="folder for sessions and reports; the same one goes on there",
     )
     add(
         "--data",
         metavar="DIR",
-        type=values.path,
+        type=argtypes.path,
         help="CIFAR-10's binary files (default: generated images of that shape)",
     )
-    add("--cpus", metavar="N", type=values.threads, help="programs may use so many CPUs (all that memtui may use)")
+    add("--cpus", metavar="N", type=argtypes.threads, help="programs may use so many CPUs (all that memtui may use)")
     add(
         "--seconds",
         metavar="S",
-        type=values.duration,
+        type=argtypes.duration,
         help="end each run of your own program so long after its first step",
     )
-    add("--seed", metavar="N", type=values.seed, default=0, help="of data, weights and order (0)")
+    add("--seed", metavar="N", type=argtypes.seed, default=0, help="of data, weights and order (0)")
     add("--json", action="store_true", help="one JSON document at the end")
 
 
@@ -324,7 +255,7 @@ def _add_import(made: Parser) -> None:
         "logs",
         metavar="LOG|DIR",
         nargs="+",
-        type=values.path,
+        type=argtypes.path,
         help="what it is, is told by its content: an MXNet log with [mem] lines, its *_ANALYSIS, the text of ZPP-MEM, "
         "a Chrome trace or memory timeline of PyTorch's profiler, a CUDA memory snapshot",
     )
@@ -332,25 +263,29 @@ def _add_import(made: Parser) -> None:
         "-o",
         "--output",
         metavar="FILE|DIR",
-        type=values.path,
+        type=argtypes.path,
         required=True,
         help="session; of several a folder of them",
     )
     made.add_argument(
         "--from",
         dest="first",
-        type=values.moment,
+        type=argtypes.moment,
         metavar="S",
         help="only what is S seconds after its begin or later (a log without times: lines)",
     )
-    made.add_argument("--until", dest="last", type=values.moment, metavar="S", help="and only what is before that")
+    made.add_argument("--until", dest="last", type=argtypes.moment, metavar="S", help="and only what is before that")
     made.add_argument("--force", action="store_true", help="overwrite sessions that are there")
     made.add_argument("--json", action="store_true", help="as one JSON document")
 
 
 def _add_breakdown(made: Parser) -> None:
     made.add_argument(
-        "files", metavar="FILE|LOG", nargs="+", type=values.path, help="a session, or anything that memtui import takes"
+        "files",
+        metavar="FILE|LOG",
+        nargs="+",
+        type=argtypes.path,
+        help="a session, or anything that memtui import takes",
     )
     made.add_argument(
         "--rules",
@@ -360,7 +295,7 @@ def _add_breakdown(made: Parser) -> None:
         "MXNet's memory profiler do, with what they get wrong (memtui)",
     )
     made.add_argument(
-        "--fraction", type=values.percent, default=0.0, metavar="PCT", help="leave out bars of that share or less"
+        "--fraction", type=argtypes.percent, default=0.0, metavar="PCT", help="leave out bars of that share or less"
     )
     made.add_argument("--title", default="", metavar="T", help="above everything")
     made.add_argument("--all", action="store_true", help="all files on one scale; of figures, in one")
@@ -368,7 +303,7 @@ def _add_breakdown(made: Parser) -> None:
         "--subtract-padding", action="store_true", help="without the 32 bytes that MXNet's pool adds to an allocation"
     )
     made.add_argument("--to", choices=FIGURES, help="figures in place of text")
-    made.add_argument("-o", "--output", metavar="DIR", type=values.path, help="folder to write them into")
+    made.add_argument("-o", "--output", metavar="DIR", type=argtypes.path, help="folder to write them into")
     made.add_argument("--force", action="store_true", help="overwrite figures that are there")
     made.add_argument("--json", action="store_true", help="as one JSON document")
 
@@ -390,16 +325,16 @@ def _add_tune(made: Parser) -> None:
         help="values of a setting, or name=NETWORK,NETWORK; every combination is run, the first axis slowest",
     )
     group.add_argument("--set", action="append", default=[], metavar="K=V", help="a setting of all runs")
-    group.add_argument("--config", type=values.path, metavar="FILE", help="TOML with networks of yours")
-    group.add_argument("--resume", type=values.path, metavar="DIR", help="go on with the grid of this folder")
+    group.add_argument("--config", type=argtypes.path, metavar="FILE", help="TOML with networks of yours")
+    group.add_argument("--resume", type=argtypes.path, metavar="DIR", help="go on with the grid of this folder")
     group.add_argument("--again", action="store_true", help="from the beginning, though the same grid was run before")
     group.add_argument("--retry", action="store_true", help="run what failed once more")
-    group.add_argument("--jobs", type=values.jobs, default=1, metavar="N", help="runs at a time (1)")
+    group.add_argument("--jobs", type=argtypes.jobs, default=1, metavar="N", help="runs at a time (1)")
     group = made.add_argument_group("results")
     group.add_argument(
         "-o",
         "--output",
-        type=values.path,
+        type=argtypes.path,
         default=Path("results"),
         metavar="DIR",
         help="where the folder is made (results)",
@@ -423,24 +358,24 @@ def _add_bench(made: Parser) -> None:
     group.add_argument(
         "--grid", action="append", default=[], metavar="K=V,V", help="values of a parameter; every combination is taken"
     )
-    group.add_argument("--config", type=values.path, metavar="FILE", help="TOML with [OP.grid] and [[OP.list]]")
+    group.add_argument("--config", type=argtypes.path, metavar="FILE", help="TOML with [OP.grid] and [[OP.list]]")
     group.add_argument("--space", choices=SPACES, help="a bundled set of configurations")
     group.add_argument("--dtype", choices=DTYPES, help="type of the numbers (fp32)")
     group.add_argument("--mode", choices=MODES, help="passes (forward)")
     group.add_argument("--cache", choices=CACHE_STATES, help="where inputs come from: new memory, or the cache (cold)")
     group.add_argument("--weights", choices=WEIGHT_SETS, help="several sets of weights take turns, or one (rotate)")
     group = made.add_argument_group("how")
-    group.add_argument("--device", type=values.device, default="cpu", metavar="D", help="cpu or cuda:N (cpu)")
-    group.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of a CPU (all CPUs but one)")
-    group.add_argument("--windows", type=values.windows, metavar="K", help="measured one after another (5)")
-    group.add_argument("--seconds", type=values.window_seconds, metavar="T", help="each (2)")
+    group.add_argument("--device", type=argtypes.device, default="cpu", metavar="D", help="cpu or cuda:N (cpu)")
+    group.add_argument("--threads", type=argtypes.threads, default=0, metavar="N", help="of a CPU (all CPUs but one)")
+    group.add_argument("--windows", type=argtypes.windows, metavar="K", help="measured one after another (5)")
+    group.add_argument("--seconds", type=argtypes.window_seconds, metavar="T", help="each (2)")
     group.add_argument(
-        "--warm-up", type=values.window_seconds, metavar="S", help="at most so long until the load has settled (10)"
+        "--warm-up", type=argtypes.window_seconds, metavar="S", help="at most so long until the load has settled (10)"
     )
     group.add_argument("--quick", action="store_true", help="three windows of one second, 5 s of warm-up at most")
-    group.add_argument("--seed", type=values.seed, metavar="N", help="of random numbers and of the order (0)")
+    group.add_argument("--seed", type=argtypes.seed, metavar="N", help="of random numbers and of the order (0)")
     group.add_argument(
-        "--assume-watts", type=values.watts, metavar="W", help="for an estimate, kept apart and called so"
+        "--assume-watts", type=argtypes.watts, metavar="W", help="for an estimate, kept apart and called so"
     )
     group.add_argument("--again", action="store_true", help="measure anew what is in the database")
     group = made.add_argument_group("several machines")
@@ -449,10 +384,10 @@ def _add_bench(made: Parser) -> None:
     group.add_argument(
         "--engine", choices=ENGINES, help="measure in jobs of submitit: on Slurm, or one after another here"
     )
-    group.add_argument("--jobs", type=values.jobs, default=4, metavar="N", help="into so many parts, at most (4)")
+    group.add_argument("--jobs", type=argtypes.jobs, default=4, metavar="N", help="into so many parts, at most (4)")
     group = made.add_argument_group("results")
     group.add_argument(
-        "--db", type=values.path, metavar="FILE", help="database (default: bench.db in your state directory)"
+        "--db", type=argtypes.path, metavar="FILE", help="database (default: bench.db in your state directory)"
     )
     group.add_argument("--json", action="store_true", help="one JSON document at the end")
     group.add_argument(
@@ -491,10 +426,10 @@ def _add_train(made: Parser) -> None:
     ):
         group.add_argument(f"--{name}", metavar=metavar, help=text)
     group.add_argument(
-        "--config", type=values.path, metavar="FILE", help="TOML with networks of your own: [name], extends"
+        "--config", type=argtypes.path, metavar="FILE", help="TOML with networks of your own: [name], extends"
     )
     group.add_argument(
-        "--definitions", type=values.path, metavar="FILE", help="Python with functions name(output_size) -> [layers]"
+        "--definitions", type=argtypes.path, metavar="FILE", help="Python with functions name(output_size) -> [layers]"
     )
     group.add_argument("--memory-only", action="store_true", help="write the memory of iteration 5 to plots/, and stop")
     group.add_argument("--save-graph", action="store_true", help="write operators and edges of that iteration to demo/")
@@ -512,11 +447,11 @@ def _observation_options() -> Parser:
     parser = Parser(add_help=False)
     group = parser.add_argument_group("observation")
     group.add_argument(
-        "--interval", type=values.interval, default=0.2, metavar="S", help="seconds a window lasts at least (0.2)"
+        "--interval", type=argtypes.interval, default=0.2, metavar="S", help="seconds a window lasts at least (0.2)"
     )
     group.add_argument(
         "--max-overhead",
-        type=values.overhead,
+        type=argtypes.overhead,
         default=DEFAULT_OVERHEAD_PPM,
         metavar="PCT",
         help="stretch the interval until the target loses less than this share of its time, and memtui takes less than "
@@ -538,7 +473,7 @@ def _observation_options() -> Parser:
     )
     group.add_argument(
         "--max-pause",
-        type=values.max_pause,
+        type=argtypes.max_pause,
         default=DEFAULT_MAX_PAUSE_NS / 1e9,
         metavar="S",
         help="seconds for which the target is held at most (0.1): what would take longer is read while it runs, and is "
@@ -592,10 +527,10 @@ def _observation_options() -> Parser:
 def _keeping_options() -> Parser:
     parser = Parser(add_help=False)
     group = parser.add_argument_group("observation")
-    group.add_argument("--duration", type=values.duration, metavar="S", help="end after so many seconds")
+    group.add_argument("--duration", type=argtypes.duration, metavar="S", help="end after so many seconds")
     group.add_argument(
         "--max-size",
-        type=values.max_size,
+        type=argtypes.max_size,
         default=DEFAULT_MAX_BYTES,
         metavar="SIZE",
         help="thin the oldest page sets when the file reaches this (2GiB); none: let it grow",
@@ -603,7 +538,7 @@ def _keeping_options() -> Parser:
     group.add_argument(
         "-o",
         "--output",
-        type=values.path,
+        type=argtypes.path,
         metavar="FILE",
         help="session file (default: a named one under your state directory)",
     )

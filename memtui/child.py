@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import select
@@ -10,6 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+_PR_SET_PDEATHSIG = 1
 STARTING_S = 120.0  # torch alone takes a while on a slow disk
 
 
@@ -92,3 +94,16 @@ class Child:
         return (
             f"the worker was killed by {signal.Signals(-status).name}" if status < 0 else f"the worker ended ({status})"
         )
+
+
+def exit_with_parent(parent: int = 0) -> None:
+    """Have the kernel send SIGTERM to this process when its parent ends, so that no run is left behind.
+
+    The kernel's parent is the thread that started this process, not only its process.
+
+    Args:
+        parent: the pid that the parent should have; another one means that it ended before this call. 0: not checked.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    if parent and os.getppid() != parent:
+        raise SystemExit(0)

@@ -25,6 +25,12 @@ MODES = ("forward", "forward-backward")  # its passes
 CACHE_STATES = ("cold", "warm")  # whether its inputs lie in the cache
 WEIGHT_SETS = ("rotate", "same")  # several sets of weights that take turns, or one
 SPACES = ("small", "resnet50", "thesis", "sparsity", "predict")  # bundled sets of configurations
+LEARNING_RULES = ("BP", "FA", "DFA", "DFAMEM")
+BUNDLED_NETWORKS = (
+    *("fcReLu", "fcSigmoid", "long_fc", "long_fc2", "long_conv"),
+    *("liao_mnist", "liao_mnist_bn", "liao_cifar", "liao_cifar_bn", "vgg_16"),
+    *("resnet_18", "resnet_34", "resnet_50", "resnet_101", "resnet_152"),
+)  # that memtui train knows
 RULES = ("memtui", "compat")  # by which memory is broken down
 ENGINES = ("submitit",)  # what runs the parts of a sweep
 PLACE = ("profile", "compare", "solve", "show")  # what memtui place does

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-from pathlib import Path
+
+from memtui.exclusive import lock_holder
 
 CLAIMED = 3  # how a sampler exits that found the target claimed
-_LOCKS = Path("/proc/locks")
 
 
 class Claimed(Exception):
@@ -61,19 +61,3 @@ class Claims:
     def close(self) -> None:
         for pid in tuple(self._held):
             self.release(pid)
-
-
-def lock_holder(fd: int) -> int:
-    """Who holds the lock on an open file, from /proc/locks; 0 when it is not listed there."""
-    file = os.fstat(fd)
-    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
-    try:
-        lines = _LOCKS.read_text().splitlines()
-    except OSError:
-        return 0
-    # 1: FLOCK  ADVISORY  WRITE 5561 00:15:98765 0 EOF; a line with -> is somebody who waits.
-    for line in lines:
-        fields = line.split()
-        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == place and fields[4].isdigit():
-            return int(fields[4])
-    return 0

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memtui.arguments import TAKE_PROGRAMS, Parser, build_parser, misplaced_option, observation_given
+from memtui.argtypes import Parser
+from memtui.arguments import TAKE_PROGRAMS, build_parser, misplaced_option, observation_given
 from memtui.errors import (
     BAD_INPUT,
     FAILURE,

@@ -21,7 +21,8 @@ from memtui.present.recorded import names, recorded
 from memtui.present.same_windows import differ, in_same_windows
 from memtui.progress_line import ProgressLine
 from memtui.units import duration, size
-from memtui.views_comparison import LETTERS, MOST, Line, Memory, Recorded, Run, SameWindows, change_words
+from memtui.views_comparison import Memory, Recorded, Run, SameWindows, change_words
+from memtui.views_overlay import LETTERS, MOST, Line
 
 
 def compare(args: argparse.Namespace, prepare: Callable[[], object]) -> int:
@@ -104,11 +105,11 @@ def _check_page(path: Path, *, force: bool) -> None:
 
 
 def _write_page(path: Path, sessions: Sequence[Recorded], readers: Sequence[Source]) -> None:
+    from memtui.analysis.page_raster import picture_of
     from memtui.compare_page import page
     from memtui.session.page_windows import PageWindows, busiest
     from memtui.study import draw
     from memtui.study.files import ANOTHER_FILE, write_safely
-    from memtui.study.trace import picture_of
 
     pictures = []
     for reader in readers:

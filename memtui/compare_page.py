@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from memtui.analysis.page_raster import Picture
 from memtui.export.figures.svg import escape
 from memtui.export.page import document
 from memtui.present.differences import (
@@ -20,10 +21,10 @@ from memtui.present.differences import (
 )
 from memtui.study.findings import Chart, HeatChart, Line, Table
 from memtui.study.page import dim, figures, findings_table, section
-from memtui.study.trace import Picture
 from memtui.units import duration
-from memtui.views_comparison import LETTERS, Recorded, SameWindows
-from memtui.views_comparison import Line as Values
+from memtui.views_comparison import Recorded, SameWindows
+from memtui.views_overlay import LETTERS
+from memtui.views_overlay import Line as Values
 
 MIB = 1 << 20
 METHOD = (

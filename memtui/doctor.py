@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import Any
 
-from memtui import __version__
+from memtui._version import __version__
 from memtui.probes.host import read_host
 from memtui.probes.pages.choice import NoTracker, capabilities, choose
 from memtui.probes.pages.flush import SOFT_DIRTY, soft_dirty_is_tracked

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from memtui.claim import lock_holder
 from memtui.errors import FAILURE, UserError
 from memtui.os_errors import refused
+
+_LOCKS = Path("/proc/locks")
 
 
 @contextmanager
@@ -53,3 +54,19 @@ def holder_of(path: Path) -> int:
         return lock_holder(fd)
     finally:
         os.close(fd)
+
+
+def lock_holder(fd: int) -> int:
+    """Who holds the lock on an open file, from /proc/locks; 0 when it is not listed there."""
+    file = os.fstat(fd)
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    try:
+        lines = _LOCKS.read_text().splitlines()
+    except OSError:
+        return 0
+    # 1: FLOCK  ADVISORY  WRITE 5561 00:15:98765 0 EOF; a line with -> is somebody who waits.
+    for line in lines:
+        fields = line.split()
+        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == place and fields[4].isdigit():
+            return int(fields[4])
+    return 0

@@ -17,21 +17,16 @@ import numpy as np
 from memtui.pageset import PageSet
 from memtui.samples import (
     AllocationStep,
-    Capability,
-    Clock,
     End,
     Event,
     GpuMemory,
     Hello,
-    Host,
     LearningProgress,
     Message,
-    Options,
     Power,
     PowerReading,
     Process,
     ProcessWindow,
-    Target,
     TensorRanges,
     Told,
     TrainingProgress,
@@ -53,27 +48,6 @@ _VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes", "vma_shared_bytes")
 
 class FrameError(ValueError):
     """The stream is not memtui frames, is damaged, or speaks another protocol version."""
-
-
-def hello_to_plain(hello: Hello) -> dict[str, Any]:
-    """JSON-ready form of a Hello, as frames and sessions keep it."""
-    return asdict(hello)
-
-
-def hello_from_plain(plain: dict[str, Any]) -> Hello:
-    """Inverse of ``hello_to_plain``."""
-    return Hello(
-        **{
-            **plain,
-            "clock": Clock(**plain["clock"]),
-            "host": Host(**plain["host"]),
-            "target": Target(**plain["target"]),
-            "options": Options(**plain["options"]),
-            "rejected": tuple(Capability(**c) for c in plain["rejected"]),
-            "wss": Capability(**plain["wss"]),
-            "pages": Capability(**plain["pages"]),
-        }
-    )
 
 
 def _plain_table(table: VmaTable) -> dict[str, Any]:
@@ -116,7 +90,7 @@ _KINDS: tuple[type, ...] = (
     *get_args(Told),
 )
 _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
-    Hello: lambda d, _: hello_from_plain(d),
+    Hello: lambda d, _: Hello.from_dict(d),
     Process: lambda d, _: Process(**d),
     VmaTable: lambda d, _: VmaTable(d["process"], d["sample"], tuple(Vma(*v) for v in d["vmas"])),
     Window: _read_window,

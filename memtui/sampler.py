@@ -17,7 +17,8 @@ import sys
 import time
 from dataclasses import replace
 
-from memtui import __version__, capabilities, single_thread  # noqa: F401 (for its effect, before numpy comes)
+from memtui import capabilities, single_thread  # noqa: F401 (for its effect, before numpy comes)
+from memtui._version import __version__
 from memtui.block_sample import BlockSample
 from memtui.budget import seconds
 from memtui.choices import DEFAULT_MAX_PAUSE_NS

@@ -9,9 +9,9 @@ and the sample that lacks it carries a ``status`` other than ``"ok"`` and a ``re
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # processes that know no pages (the GPU reader) do without numpy
     import numpy as np
@@ -120,6 +120,17 @@ class Hello:
     rejected: tuple[Capability, ...] = ()  # trackers and flushes tried before the chosen ones, and why they are out
     wss: Capability = Capability("wss", True)  # not ok: the chosen tracker knows no working set, and why
     pages: Capability = Capability("pages", True)  # not ok: it knows no single pages (heat map, reuse), and why
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON: what a stream carries and a session stores."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Hello:
+        """Build it from what ``to_dict`` returned. Raises KeyError, TypeError: something is missing or unknown."""
+        parts = {"clock": Clock, "host": Host, "target": Target, "options": Options, "wss": Capability}
+        built = {name: part(**values[name]) for name, part in (parts | {"pages": Capability}).items()}
+        return cls(**{**values, **built, "rejected": tuple(Capability(**one) for one in values["rejected"])})
 
 
 @dataclass(frozen=True, slots=True)

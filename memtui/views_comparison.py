@@ -6,20 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-LETTERS = "ABCDEFGH"
-MOST = len(LETTERS)  # more lines than that nobody tells apart
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Line:
-    """Values at rising places of an axis; each holds to the next, and nan is not known."""
-
-    x: Floats
-    y: Floats
+from memtui.views_overlay import Line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,24 +112,6 @@ class SameWindows:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OverlayView:
-    """Lines of several sessions on one pair of axes.
-
-    Attributes:
-        title: what the values are.
-        lines: one for each session, in their order; empty where it has none.
-        unit: of the values: "bytes", "%" or "" (plain numbers).
-        across: what the other axis counts: "iterations", "s", "%" of the allocations and frees of one iteration,
-            "share" (percent of the session), or "bytes" of memory.
-    """
-
-    title: str
-    lines: tuple[Line, ...]
-    unit: str
-    across: str
-
-
 def change_words(run: Run, first: Run) -> str:
     """How much less or more memory a training takes than another one at its peak, above the start."""
     if run is first or not run.peak_above_start_bytes or not first.peak_above_start_bytes:
@@ -155,9 +124,3 @@ def against(value: float | None, first: float | None) -> str:
     if value is None or not first:
         return ""
     return f"{value / first - 1:+.1%}".replace("%", " %").replace("-", "−")
-
-
-def letters(places: Sequence[int]) -> str:
-    """``A, B and C``."""
-    names = [LETTERS[place] for place in places]
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -19,9 +19,9 @@ from memtui.bench import resolution
 from memtui.bench.configuration import make
 from memtui.bench.shard import from_environment, part
 from memtui.bench.store import Database
-from memtui.claim import lock_holder
 from memtui.cli import main
 from memtui.errors import UserError
+from memtui.exclusive import lock_holder
 from memtui.probes.energy_source import WHOLE_MACHINE
 from memtui.workloads.operators import CATALOGUE
 from tests.test_bench_store import add, row

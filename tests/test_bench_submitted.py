@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from memtui.claim import lock_holder
+from memtui.exclusive import lock_holder
 from memtui.probes.energy_source import WHOLE_MACHINE
 from tests import slurm_stand_in
 from tests.test_bench_jobs import FAST, GRID, keys_in

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui import values
+from memtui import argtypes
 from memtui.arguments import TAKE_PROGRAMS, build_parser
 from memtui.bench.store import Database
 from memtui.cli import COMMANDS
@@ -170,7 +170,7 @@ _FOLDER_INPUTS = {("study", "data"), ("train", "data"), ("tune", "resume")}
 def is_input(command: str, action: argparse.Action) -> bool:
     """Whether an option, or word, names what is read."""
     key = command, action.dest
-    return action.type is values.path or key in _FOLDER_INPUTS or key == ("tune", "what")
+    return action.type is argtypes.path or key in _FOLDER_INPUTS or key == ("tune", "what")
 
 
 def wrong_values(command: str, action: argparse.Action, place: Path, rights: bool) -> list[str]:
@@ -180,7 +180,7 @@ def wrong_values(command: str, action: argparse.Action, place: Path, rights: boo
         return list(_TEXTS[key] or ())
     if action.dest == "output" and command in ("attach", "demo", "run", "trace"):
         return [""]  # without a terminal nothing else is looked at
-    if action.type is values.path and action.dest in _OUTPUTS and key != ("bench", "cache"):
+    if action.type is argtypes.path and action.dest in _OUTPUTS and key != ("bench", "cache"):
         if command == "import":
             return [*output_files(place / "none" / "..", rights)[:1], *output_folders(place, rights)]
         return (output_folders if command in _FOLDERS else output_files)(place, rights)

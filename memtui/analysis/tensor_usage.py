@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from memtui.analysis.step_trace import CATEGORIES
 
 STRETCH_NS = 50_000_000
 MOST_STRETCHES = 256  # of one step
+MOST_ROWS = 600  # of a picture: of more, the fullest ones
 _HEAD = 4  # columns before those of the categories
 _MAX = 1 << 62
 _MAX_BYTES = 1 << 52
@@ -116,3 +119,11 @@ def joined(columns: NDArray[np.int64]) -> NDArray[np.int64]:
     found = columns[:, [row[2] for row in kept]]
     found[0], found[1] = [row[0] for row in kept], [row[1] for row in kept]
     return found
+
+
+def fullest(rows: list[Any]) -> list[Any]:
+    """At most ``MOST_ROWS`` of them, of neighbours the one whose tensors held most."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    edges = np.linspace(0, len(rows), MOST_ROWS + 1).astype(int).tolist()
+    return [max(rows[a:b], key=lambda row: row.peak_bytes) for a, b in pairwise(edges)]

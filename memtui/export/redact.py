@@ -20,9 +20,9 @@ import numpy as np
 from memtui.analysis.mxnet_tags import COMPAT
 from memtui.analysis.step_trace import StepTrace
 from memtui.analysis.tensor_pages import TensorMap
+from memtui.choices import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.export.model_names import ModelNames
 from memtui.export.source import Run, Source
-from memtui.learning.settings import NETWORKS, RULES
 from memtui.samples import MAIN_MEMORY, Capability, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.session.allocations import RecordedStep
 from memtui.session.imported import ImportedFrom
@@ -168,8 +168,8 @@ class RedactedSource(Source):
         layer = self._model.layer
         return [
             one._replace(
-                network=one.network if one.network in NETWORKS else "network",
-                rule=one.rule if one.rule in RULES else "rule",
+                network=one.network if one.network in BUNDLED_NETWORKS else "network",
+                rule=one.rule if one.rule in LEARNING_RULES else "rule",
                 settings={key: value for key, value in one.settings.items() if not isinstance(value, str | list)},
                 segments=tuple(tuple(map(layer, segment)) for segment in one.segments),
             )

@@ -7,10 +7,9 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-import memtui
+from memtui._version import __version__
 from memtui.analysis.stretches import stretches, within
 from memtui.errors import UserError
-from memtui.frames import hello_to_plain
 from memtui.importing.result import Imported, NotImportable
 from memtui.os_errors import WRITE, refused
 from memtui.samples import MAIN_MEMORY, AllocationStep, Capability, Clock, Hello, Host, Options, Target
@@ -80,7 +79,7 @@ def _fill(writer: SessionWriter, imported: Imported, steps: list[AllocationStep]
     begin_ns = min(part.trace.start_ns for part in imported.parts)
     end_ns = max(part.trace.end_ns for part in imported.parts)
     writer.put_meta(
-        hello=hello_to_plain(_hello(imported, begin_ns)),
+        hello=_hello(imported, begin_ns).to_dict(),
         recorder_pid=os.getpid(),
         imported=imported.about.to_plain(),
         end={"t_ns": end_ns, "kind": "imported", "text": ""},
@@ -109,7 +108,7 @@ def _hello(imported: Imported, begin_ns: int) -> Hello:
     why = f"imported from a file ({imported.about.format}), which knows no pages"
     none = Capability("wss", False, why)
     return Hello(
-        memtui.__version__,
+        __version__,
         Clock(begin_ns, begin_ns if imported.about.clock == WALL else 0, 0, ""),
         Host("", "", "", 0, 0),
         Target(0, 0, imported.about.file, ""),

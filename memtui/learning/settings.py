@@ -10,16 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from memtui.choices import MOST_SEED
+from memtui.choices import BUNDLED_NETWORKS, LEARNING_RULES, MOST_SEED
 from memtui.errors import UserError
 from memtui.nearest import nearest
 from memtui.toml_file import read_toml
 
-RULES = ("BP", "FA", "DFA", "DFAMEM")
 DATASETS = ("digits", "clusters", "mnist", "cifar10", "cifar100")
 FROM_FOLDER = ("mnist", "cifar10", "cifar100")  # need ``data``: their files are not shipped
 COSTS = ("mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy")
-_CHOICES = {"type": RULES, "dataset_name": DATASETS, "cost_function": COSTS}
+_CHOICES = {"type": LEARNING_RULES, "dataset_name": DATASETS, "cost_function": COSTS}
 _LEAST = {"batch_size": 1, "epochs": 1, "eval_period": 1, "stat_period": 1, "seed": 0}
 _MOST = dict.fromkeys(("batch_size", "epochs", "eval_period", "stat_period"), 10**9) | {"seed": MOST_SEED}
 
@@ -31,7 +30,7 @@ class Settings:
     """One training. The names are those of ZPP-MEM.
 
     Attributes:
-        type: the learning rule, of ``RULES``.
+        type: the learning rule, of ``choices.LEARNING_RULES``.
         dataset_name: of ``DATASETS``.
         data: folder with the files of a data set that is not shipped.
         sequence: the network: a name, or its layers.
@@ -88,13 +87,11 @@ def settings_from(changes: Mapping[str, Any]) -> Settings:
 
 
 KEYS = tuple(field.name for field in fields(Settings))
+_OF_IMAGES = ("liao_cifar", "vgg", "resnet")
 _IMAGES: dict[str, Any] = {"dataset_name": "clusters", "batch_size": 100, "eval_period": 50, "learning_rate": 1e-4}
 # The networks that have a name; each differs from the defaults in what stands here.
 NETWORKS: dict[str, dict[str, Any]] = {
-    **{name: {"sequence": name} for name in ("fcReLu", "fcSigmoid", "long_fc", "long_fc2", "long_conv")},
-    **{name: {"sequence": name} for name in ("liao_mnist", "liao_mnist_bn")},
-    **{name: {"sequence": name, **_IMAGES} for name in ("liao_cifar", "liao_cifar_bn", "vgg_16")},
-    **{f"resnet_{depth}": {"sequence": f"resnet_{depth}", **_IMAGES} for depth in (18, 34, 50, 101, 152)},
+    name: {"sequence": name} | (_IMAGES if name.startswith(_OF_IMAGES) else {}) for name in BUNDLED_NETWORKS
 }
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from memtui.child import exit_with_parent
 from memtui.errors import FAILURE
 from memtui.exclusive import exclusively
 from memtui.learning.grid import Point
 from memtui.learning.results import GRID_FILE, Results, Row, last_line, left_s, row_of
 from memtui.output import create_log
-from memtui.workloads.system import exit_with_parent
 
 GRACE_S = 5.0  # for a run to end by itself after SIGINT
 TELL_S = 0.5

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memtui.child import exit_with_parent
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.learning.curve import Curve
@@ -28,7 +29,6 @@ from memtui.progress_line import ProgressLine, above_line
 from memtui.samples import MAIN_MEMORY, AllocationStep, LearningProgress, Told
 from memtui.session.allocations import trace_of
 from memtui.session.learning import About, about_text
-from memtui.workloads.system import exit_with_parent
 
 if TYPE_CHECKING:
     from memtui.analysis.step_trace import StepTrace

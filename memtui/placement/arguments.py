@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from memtui import values
+from memtui import argtypes
 from memtui.choices import FORMULATIONS, PLACE, TIMINGS
 
 if TYPE_CHECKING:
-    from memtui.arguments import Parser
+    from memtui.argtypes import Parser
 
 TEXTS = {
     "profile": "time a training step: every op with each of its tensors in each memory",
@@ -39,7 +40,7 @@ def _add_profile(made: Parser) -> None:
         "file", metavar="MODEL", help="mlp, conv, transformer, or FILE.py:function (returns model, inputs, loss)"
     )
     made.add_argument(
-        "-o", "--output", type=values.path, metavar="FILE", help="profile; one that was broken off goes on"
+        "-o", "--output", type=argtypes.path, metavar="FILE", help="profile; one that was broken off goes on"
     )
     made.add_argument("--force", action="store_true", help="overwrite a profile that is there")
     made.add_argument(
@@ -50,21 +51,23 @@ def _add_profile(made: Parser) -> None:
         "first (dram,emulated:29,12)",
     )
     made.add_argument(
-        "--mode", type=values.timings, metavar="LIST", help=f"ways of timing, of {', '.join(TIMINGS)} (all)"
+        "--mode", type=argtypes.timings, metavar="LIST", help=f"ways of timing, of {', '.join(TIMINGS)} (all)"
     )
     made.add_argument(
         "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
     )
     made.add_argument(
-        "--seconds", type=values.duration, default=0.1, metavar="T", help="for each configuration or run (0.1)"
-    )
-    made.add_argument("--batch", type=values.batch, default=256, metavar="N", help="of mlp, conv and transformer (256)")
-    made.add_argument("--threads", type=values.threads, default=0, metavar="N", help="of an op (all CPUs but one)")
-    made.add_argument(
-        "--seed", type=values.seed, default=0, metavar="N", help="of parameters, inputs and the order (0)"
+        "--seconds", type=argtypes.duration, default=0.1, metavar="T", help="for each configuration or run (0.1)"
     )
     made.add_argument(
-        "--cache", type=values.path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
+        "--batch", type=argtypes.batch, default=256, metavar="N", help="of mlp, conv and transformer (256)"
+    )
+    made.add_argument("--threads", type=argtypes.threads, default=0, metavar="N", help="of an op (all CPUs but one)")
+    made.add_argument(
+        "--seed", type=argtypes.seed, default=0, metavar="N", help="of parameters, inputs and the order (0)"
+    )
+    made.add_argument(
+        "--cache", type=argtypes.path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
     )
     made.add_argument(
         "--again", action="store_true", help="measure everything now: take no times from the cache or the profile"
@@ -80,9 +83,11 @@ def _add_compare(made: Parser) -> None:
 def _add_solve(made: Parser) -> None:
     _add_file(made)
     room = made.add_mutually_exclusive_group()
-    room.add_argument("--limit", type=values.size, metavar="SIZE", help="of fast memory for intermediate tensors: 8GiB")
     room.add_argument(
-        "--ratio", type=values.ratio, metavar="P:D", help="slow to fast: 1:1 is half of the most that is alive at once"
+        "--limit", type=argtypes.size, metavar="SIZE", help="of fast memory for intermediate tensors: 8GiB"
+    )
+    room.add_argument(
+        "--ratio", type=_ratio, metavar="P:D", help="slow to fast: 1:1 is half of the most that is alive at once"
     )
     made.add_argument(
         "--formulation",
@@ -94,13 +99,13 @@ def _add_solve(made: Parser) -> None:
     made.add_argument("--slow", metavar="POOL", help="the slow pool (default: the first one of the profile)")
     made.add_argument(
         "--mode",
-        type=values.timings,
+        type=argtypes.timings,
         metavar="MODE",
         help=f"way of timing to rest upon, of {', '.join(TIMINGS)} (the one with most configurations)",
     )
     made.add_argument("--pareto", action="store_true", help="the time of a step by fast memory, from none to all")
     made.add_argument(
-        "--time-limit", type=values.duration, default=60.0, metavar="S", help="then the best that was found (60)"
+        "--time-limit", type=argtypes.duration, default=60.0, metavar="S", help="then the best that was found (60)"
     )
     made.add_argument("--run", dest="execute", action="store_true", help="execute the plan and check its results")
     made.add_argument("--model", metavar="FILE.py:function", help="that was profiled, to let its code be run")
@@ -110,11 +115,21 @@ def _add_solve(made: Parser) -> None:
 
 
 def _add_file(made: Parser) -> None:
-    made.add_argument("file", metavar="FILE", type=values.path, help="a placement profile")
+    made.add_argument("file", metavar="FILE", type=argtypes.path, help="a placement profile")
 
 
 def _add_json(made: Parser) -> None:
     made.add_argument("--json", action="store_true", help="as one JSON document")
+
+
+def _ratio(text: str) -> Fraction:
+    """``--ratio``: of slow to fast memory, as the part that is fast."""
+    from memtui.placement.solve.limit import parse_ratio
+
+    try:
+        return parse_ratio(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 _ADD = {"profile": _add_profile, "compare": _add_compare, "solve": _add_solve, "show": _add_file}

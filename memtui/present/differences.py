@@ -8,7 +8,8 @@ from typing import Any
 
 from memtui.analysis.resident import RSS
 from memtui.units import between, duration, energy, percent, power, size
-from memtui.views_comparison import LETTERS, Memory, Recorded, Run, SameWindows, against, letters
+from memtui.views_comparison import Memory, Recorded, Run, SameWindows, against
+from memtui.views_overlay import LETTERS, letters
 
 Form = Callable[[float | None], str]
 

@@ -22,7 +22,8 @@ from memtui.export.source import Source
 from memtui.present.comparison import run_of
 from memtui.report import mean_power
 from memtui.units import between, duration, percent, size
-from memtui.views_comparison import Line, Memory, Recorded
+from memtui.views_comparison import Memory, Recorded
+from memtui.views_overlay import Line
 
 NOTHING = Line(np.empty(0), np.empty(0))
 

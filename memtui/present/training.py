@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.tensor_usage import MOST_ROWS, fullest
 from memtui.present.kept import Kept
 from memtui.present.learning import learning_view
 from memtui.present.playhead import Playhead
@@ -15,8 +15,7 @@ from memtui.samples import MAIN_MEMORY
 from memtui.views import TimeAxis
 from memtui.views_training import TrainingView
 
-ROWS = 600  # of a picture: of more, the fullest ones
-KEPT = 4 * ROWS  # decoded ones
+KEPT = 4 * MOST_ROWS  # decoded ones
 NOTHING = (
     "no training step was seen: no optimiser of torch.optim stepped, or nobody asked for it "
     "(memtui trace -- python train.py does)"
@@ -131,14 +130,6 @@ def _why_nothing(reader: Any, head: Playhead) -> str:
     if not head.recording:
         return NOTHING
     return UNTRACED if reader.hello.options.trace_every is None else WAITING
-
-
-def fullest(rows: list[Any]) -> list[Any]:
-    """At most ``ROWS`` of them, of neighbours the one whose tensors held most."""
-    if len(rows) <= ROWS:
-        return rows
-    edges = np.linspace(0, len(rows), ROWS + 1).astype(int).tolist()
-    return [max(rows[a:b], key=lambda row: row.peak_bytes) for a, b in pairwise(edges)]
 
 
 def _step_at(part: Any, cursor_ns: int) -> tuple[int | None, float | None]:

@@ -13,7 +13,6 @@ from memtui.analysis.lean import whole_sum
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.touch_sum import SUMMED_SAMPLES
 from memtui.foreign import storable
-from memtui.frames import hello_to_plain
 from memtui.limits import Limits
 from memtui.masking import mask_secrets
 from memtui.recorder.observed import ObservedProcess
@@ -84,7 +83,7 @@ class SessionBuilder:
                 self._filter = parse_filter(message.options.filter)
                 if self.limits and (why := self.limits.objection(message.wss.reason if not message.wss.ok else "")):
                     raise Hopeless(why)
-                self._writer.put_meta(hello=hello_to_plain(self.hello), recorder_pid=os.getpid())
+                self._writer.put_meta(hello=self.hello.to_dict(), recorder_pid=os.getpid())
             case Process():
                 self.began = True
                 command = self._fit_to_keep(message.command)

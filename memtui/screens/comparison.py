@@ -20,7 +20,8 @@ from memtui.present.differences import Row as Difference
 from memtui.present.differences import condition_rows, figure_rows, notes, resident_words, training_rows, window_words
 from memtui.screens.arrange import LARGE_COLUMNS, too_small
 from memtui.screens.terminal_app import TerminalApp
-from memtui.views_comparison import LETTERS, Line, Memory, OverlayView, Recorded, SameWindows, change_words
+from memtui.views_comparison import Memory, Recorded, SameWindows, change_words
+from memtui.views_overlay import LETTERS, Line, OverlayView
 from memtui.widgets import text
 from memtui.widgets.listing import Column, Listing, ListingView, Row
 from memtui.widgets.notice import Notice, Words

@@ -18,7 +18,6 @@ from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.row_states import RowState
 from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, add_up
-from memtui.frames import hello_from_plain
 from memtui.pageset import PageSet
 from memtui.samples import End, Event, GpuMemory, Hello, PowerReading
 from memtui.session.checks import (
@@ -93,7 +92,7 @@ class SessionReader(ProcessReader):
             self.release()
             raise SessionError(f"{path}: holds no recording yet, or its recorder died before the first sample")
         try:
-            self.hello = hello_from_plain(meta["hello"])
+            self.hello = Hello.from_dict(meta["hello"])
             check_fields(self.hello)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             self.release()

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from memtui.analysis.page_raster import Picture
 from memtui.analysis.reuse_curve import Cdf
 from memtui.study.findings import Chart, HeatChart, Line
-from memtui.study.trace import Picture, Trace
+from memtui.study.trace import Trace
 
 MIB = 1 << 20
 BOUNDS_NOTE = (

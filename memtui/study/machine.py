@@ -8,7 +8,7 @@ import socket
 from importlib import metadata
 from typing import Any
 
-from memtui import __version__
+from memtui._version import __version__
 from memtui.probes.host import processor_name
 from memtui.units import size
 

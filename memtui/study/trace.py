@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from memtui.analysis.filters import parse_filter
 from memtui.analysis.given_back import given_back_bytes
 from memtui.analysis.mapped_bytes import mapped_bytes
 from memtui.analysis.merged_windows import merge_windows, reuse_of
+from memtui.analysis.page_raster import Picture, picture_of
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.working_set import select
 from memtui.pageset import PageSet
@@ -24,8 +25,6 @@ from memtui.session.vma_row import VmaRow
 
 Floats = NDArray[np.float64]
 CUT = 0.1  # of a run whose program told of no steps: so much of its begin is left out, as in the published notebooks
-ROWS = 360  # of a picture
-_AT_ONCE = 1 << 22  # page numbers
 
 
 class Trace:
@@ -185,61 +184,6 @@ class Trace:
         found = [f"{lost} of {len(self.samples)} windows without a working set"] if lost else []
         disturbed = sum(map(bool, self.samples.disturbed))
         return found + ([f"{disturbed} windows disturbed"] if disturbed else [])
-
-
-class Picture:
-    """Touched share by rows of pages that were ever touched, by rising address, and windows.
-
-    Attributes:
-        share: f4[rows, n], 0..1; nan in windows without a page set.
-        pages: how many pages were ever touched.
-    """
-
-    def __init__(self, share: NDArray[np.float32], pages: int) -> None:
-        self.share, self.pages = share, pages
-
-
-def picture_of(windows: Sequence[PageSet | None], rows: int = ROWS) -> Picture | None:
-    """The picture of page sets in order of time, in pages of 4 KiB; None where nothing was touched.
-
-    ``windows`` are gone through twice, one in memory at a time where they are read when they are asked for.
-    """
-    ever = _ever(windows)
-    if not len(ever):
-        return None
-    height = min(rows, len(ever))
-    row_of = np.arange(len(ever)) * height // len(ever)
-    in_row = np.bincount(row_of, minlength=height)
-    share = np.full((height, len(windows)), np.nan, np.float32)
-    for column, pages in enumerate(windows):
-        if pages is not None:
-            found = row_of[np.searchsorted(ever, _numbers(pages))]
-            share[:, column] = np.bincount(found, minlength=height) / in_row
-    return Picture(share, len(ever))
-
-
-def _ever(windows: Iterable[PageSet | None]) -> NDArray[np.uint64]:
-    """The numbers of all pages, rising."""
-    ever = np.empty(0, np.uint64)
-    waiting: list[NDArray[np.uint64]] = []
-    count = 0
-    for pages in windows:
-        if pages is None:
-            continue
-        waiting.append(_numbers(pages))
-        count += len(waiting[-1])
-        if count > max(_AT_ONCE, len(ever)):
-            ever, waiting, count = np.unique(np.concatenate((ever, *waiting))), [], 0
-    return np.unique(np.concatenate((ever, *waiting)))
-
-
-def _numbers(pages: PageSet) -> NDArray[np.uint64]:
-    """4 KiB page numbers, those inside larger pages included."""
-    parts = [pages.pages()]
-    for numbers, bits in ((pages.huge, 9), (pages.giant, 18)):
-        if len(numbers):
-            parts.append(np.add.outer(numbers << np.uint64(bits), np.arange(1 << bits, dtype=np.uint64)).ravel())
-    return np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0]
 
 
 def _disjoint(rows: list[VmaRow]) -> list[VmaRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from rich.style import Style
 
-from memtui.views_comparison import LETTERS, OverlayView
+from memtui.views_overlay import LETTERS, OverlayView
 from memtui.widgets import raster, text
 from memtui.widgets.curves import Curve, drawn
 from memtui.widgets.look import Look

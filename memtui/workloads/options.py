@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memtui.child import exit_with_parent
 from memtui.workloads import system
 
 # every BLAS reads its own variable, once, when its library is loaded
@@ -104,7 +105,7 @@ def prepare(given: argparse.Namespace) -> TrainingOptions:
         huge_pages=given.huge_pages or not system.disable_huge_pages(),
     )
     if given.exit_with_parent is not None:
-        system.exit_with_parent(given.exit_with_parent)
+        exit_with_parent(given.exit_with_parent)
     if options.threads:
         for name in _THREAD_VARIABLES:
             os.environ[name] = str(options.threads)

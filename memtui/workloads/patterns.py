@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.child import exit_with_parent
 from memtui.workloads.options import add_exit_with_parent, at_least
-from memtui.workloads.system import PAGE_BYTES, exit_with_parent, map_pages
+from memtui.workloads.system import PAGE_BYTES, map_pages
 
 Pages = NDArray[np.int64]
 _FOREVER = float("inf")

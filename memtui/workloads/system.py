@@ -1,15 +1,13 @@
-"""What a workload asks of the kernel: page size, an end together with its parent, memory with known borders."""
+"""What a workload asks of the kernel: page size, memory with known borders."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
 import os
-import signal
 
 PAGE_BYTES = mmap.PAGESIZE
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_THP_DISABLE = 41
 _PROT_NONE = 0
 _PROT_READ_WRITE = 3
@@ -32,19 +30,6 @@ def disable_huge_pages() -> bool:
     small images would make nearly the whole data set look used.
     """
     return _libc.prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0
-
-
-def exit_with_parent(parent: int = 0) -> None:
-    """Have the kernel send SIGTERM to this process when its parent ends, so that no run is left behind.
-
-    The kernel's parent is the thread that started this process, not only its process.
-
-    Args:
-        parent: the pid that the parent should have; another one means that it ended before this call. 0: not checked.
-    """
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-    if parent and os.getppid() != parent:
-        raise SystemExit(0)
 
 
 def map_pages(pages: int, *, huge: bool = False) -> int:

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from memtui.analysis.touch_orders import ORDERS, touch_order
+from memtui.child import exit_with_parent
 from memtui.workloads.options import add_exit_with_parent, at_least
-from memtui.workloads.system import PAGE_BYTES, exit_with_parent, map_pages
+from memtui.workloads.system import PAGE_BYTES, map_pages
 
 
 def run(given: argparse.Namespace) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from memtui.claim import lock_holder
+from memtui.exclusive import lock_holder
 from memtui.probes.pages.base import TrackerError
 from memtui.probes.process import PROC
 

@@ -1,0 +1,68 @@
+"""A raster of where and when a process touched its memory: rows of pages by rising address, one column a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.pageset import PageSet
+
+ROWS = 360  # of a picture
+_AT_ONCE = 1 << 22  # page numbers
+
+
+class Picture:
+    """Touched share by rows of pages that were ever touched, by rising address, and windows.
+
+    Attributes:
+        share: f4[rows, n], 0..1; nan in windows without a page set.
+        pages: how many pages were ever touched.
+    """
+
+    def __init__(self, share: NDArray[np.float32], pages: int) -> None:
+        self.share, self.pages = share, pages
+
+
+def picture_of(windows: Sequence[PageSet | None], rows: int = ROWS) -> Picture | None:
+    """The picture of page sets in order of time, in pages of 4 KiB; None where nothing was touched.
+
+    ``windows`` are gone through twice, one in memory at a time where they are read when they are asked for.
+    """
+    ever = _ever(windows)
+    if not len(ever):
+        return None
+    height = min(rows, len(ever))
+    row_of = np.arange(len(ever)) * height // len(ever)
+    in_row = np.bincount(row_of, minlength=height)
+    share = np.full((height, len(windows)), np.nan, np.float32)
+    for column, pages in enumerate(windows):
+        if pages is not None:
+            found = row_of[np.searchsorted(ever, _numbers(pages))]
+            share[:, column] = np.bincount(found, minlength=height) / in_row
+    return Picture(share, len(ever))
+
+
+def _ever(windows: Iterable[PageSet | None]) -> NDArray[np.uint64]:
+    """The numbers of all pages, rising."""
+    ever = np.empty(0, np.uint64)
+    waiting: list[NDArray[np.uint64]] = []
+    count = 0
+    for pages in windows:
+        if pages is None:
+            continue
+        waiting.append(_numbers(pages))
+        count += len(waiting[-1])
+        if count > max(_AT_ONCE, len(ever)):
+            ever, waiting, count = np.unique(np.concatenate((ever, *waiting))), [], 0
+    return np.unique(np.concatenate((ever, *waiting)))
+
+
+def _numbers(pages: PageSet) -> NDArray[np.uint64]:
+    """4 KiB page numbers, those inside larger pages included."""
+    parts = [pages.pages()]
+    for numbers, bits in ((pages.huge, 9), (pages.giant, 18)):
+        if len(numbers):
+            parts.append(np.add.outer(numbers << np.uint64(bits), np.arange(1 << bits, dtype=np.uint64)).ravel())
+    return np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0]
