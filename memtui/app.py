@@ -18,8 +18,6 @@ from memtui.errors import silence
 if TYPE_CHECKING:
     from textual.app import App
 
-    from memtui.learning.results import Results
-    from memtui.placement.store import ProfileFile
     from memtui.screens.monitor import MemtuiApp as MemtuiApp
     from memtui.session.reader import SessionReader
     from memtui.views_comparison import Recorded, SameWindows
@@ -137,42 +135,17 @@ def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]
     return app.return_code or 0, app.return_value
 
 
-def run_grid(results: Results, over: Callable[[], bool] | None) -> int:
-    """Show a grid of trainings until it is left. Returns the exit code.
+def run_app(load: Callable[[], Callable[..., App[Any]]]) -> int:
+    """Show an app until it is left. Returns the exit code.
 
     Args:
-        results: its folder, which may still be written.
-        over: whether the runs that end with this screen have ended; None: they are no business of this screen.
+        load: imports the app and returns what makes it from ``color``, ``ascii_only`` and ``theme_name``. It is called
+            once the terminal is ready, since no module may import Textual before.
 
     Raises UserError: there is no terminal to draw on.
     """
     with _ready():
-        from memtui.present.grid import GridLog
-        from memtui.screens.grid import GridApp
-
-        return _shown(partial(GridApp, GridLog(results, over))).return_code or 0
-
-
-def run_bench(
-    title: str,
-    hear: Callable[[float], Sequence[dict[str, Any]]],
-    figures: Sequence[tuple[str, int]],
-    heading: str = "configuration",
-) -> int:
-    """Show a sweep until it is left. Returns the exit code.
-
-    Args:
-        title: what is measured.
-        hear: waits for so many seconds at most and returns what the sweep said (``bench.sweep_process``).
-        figures: names and widths of the columns.
-        heading: of the column of configurations.
-
-    Raises UserError: there is no terminal to draw on.
-    """
-    with _ready():
-        from memtui.screens.bench import BenchApp
-
-        return _shown(partial(BenchApp, title, hear, figures, heading)).return_code or 0
+        return _shown(load()).return_code or 0
 
 
 def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindows] | None) -> int:
@@ -184,21 +157,6 @@ def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindow
         from memtui.screens.comparison import ComparisonApp
 
         return _shown(partial(ComparisonApp, sessions, derive)).return_code or 0
-
-
-def run_placement(file: ProfileFile, hear: Callable[[float], tuple[str, str]] | None = None) -> int:
-    """Show a placement profile, which may still grow, until it is left. Returns the exit code.
-
-    Args:
-        file: the profile.
-        hear: waits for so many seconds at most, and tells how far measuring is, and with which role to say it.
-
-    Raises UserError: there is no terminal to draw on.
-    """
-    with _ready():
-        from memtui.screens.placement import PlacementApp
-
-        return _shown(partial(PlacementApp, file, hear)).return_code or 0
 
 
 def _shown(make: Callable[..., Shown]) -> Shown:

@@ -16,6 +16,7 @@ MAX_PAUSE_NS = 5 * 10**6, 5 * 10**9  # 5 ms to 5 s
 DURATION_NS = 10**6, 3_660 * 86_400 * 10**9  # 1 ms to ten years
 THEMES = ("dark", "light", "high-contrast")
 COLORS = ("auto", "truecolor", "256", "16", "none")
+LETTERS = "ABCDEFGH"  # of sessions that are compared: more lines than that nobody tells apart
 COMMAND_CHARACTERS = 1 << 14  # kept of a command line, which is there to be read by people
 MARK_CHARACTERS = 500  # of one mark on the time axis
 LEAST_MAX_BYTES = 16 << 20  # of a session file; SQLite's log beside it may take half of that

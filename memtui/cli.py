@@ -426,7 +426,7 @@ def _report(args: argparse.Namespace) -> int:
         from contextlib import closing
 
         from memtui.export.page import page
-        from memtui.export.source import open_source
+        from memtui.export.redact import open_source
         from memtui.study.files import ANOTHER_FILE, check_place, write_safely
 
         if args.html != STANDARD_OUTPUT:
@@ -588,7 +588,7 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from memtui.compare import compare
+    from memtui.compare_command import compare
 
     _drop_root()
     return compare(args, lambda: _prepare_screen(args))

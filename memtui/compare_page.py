@@ -1,4 +1,4 @@
-"""``memtui compare --html``: sessions over one another as one self-contained page, made of the parts of a study's."""
+"""``memtui compare --html``: sessions over one another as one self-contained page."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from memtui.analysis.lines import Line as Values
 from memtui.analysis.page_raster import Picture
+from memtui.choices import LETTERS
 from memtui.export.figures.svg import escape
-from memtui.export.page import document
+from memtui.export.html import dim, document, figures, findings_table, section
 from memtui.present.differences import (
     Row,
     condition_rows,
@@ -20,11 +22,8 @@ from memtui.present.differences import (
     window_words,
 )
 from memtui.study.findings import Chart, HeatChart, Line, Table
-from memtui.study.page import dim, figures, findings_table, section
 from memtui.units import duration
 from memtui.views_comparison import Recorded, SameWindows
-from memtui.views_overlay import LETTERS
-from memtui.views_overlay import Line as Values
 
 MIB = 1 << 20
 METHOD = (

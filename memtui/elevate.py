@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from typing import IO
 
 from memtui.errors import UserError
+from memtui.orders import OWN, READY, TELL
 from memtui.target import sudo_line
 
 SAMPLER = "memtui.sampler"
-OWN = "--own"  # the sampler watches processes of SUDO_UID only
-TELL = "--tell"  # the sampler says READY before it reads its order
-READY = b"+%d\n"  # with the pid of the sampler, which is no child of ours
 _READY_BYTES = 16
 PROMPT = "[sudo] password for %p (only memtui's sampler will be root): "
 WITHOUT_ROOT = ("rss", "referenced")  # trackers that see an own process without root

@@ -29,6 +29,9 @@ from memtui.choices import (
 )
 from memtui.samples import Options
 
+OWN = "--own"  # the sampler watches processes of SUDO_UID only
+TELL = "--tell"  # the sampler says READY before it reads its order
+READY = b"+%d\n"  # with the pid of the sampler, which is no child of the supervisor
 STOP, PAUSE, RESUME = b"stop\n", b"pause\n", b"resume\n"
 _INTERVAL = re.compile(rb"interval ([1-9][0-9]{0,15})")
 _BUDGET = re.compile(rb"budget (0|[1-9][0-9]{0,9})")

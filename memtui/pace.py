@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Sequence
 
+from memtui.accessed_bits import SetCost
 from memtui.budget import Budget
 from memtui.choices import INTERVAL_NS
 from memtui.orders import Wishes
 from memtui.samples import Options, ProcessWindow
-from memtui.target_loss import Machine, SetCost, TargetLoss, estimate
+from memtui.target_loss import Machine, TargetLoss, estimate
 
 POWER_EVERY_NS = 500_000_000
 POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart: ten readings in each, down to this

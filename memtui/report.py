@@ -22,7 +22,7 @@ from memtui.analysis.tensor_pages import tensor_name
 from memtui.budget import allowed, seconds
 from memtui.by_category import by_category
 from memtui.choices import DEFAULT_OVERHEAD_PPM, tracker_label
-from memtui.export.source import open_source
+from memtui.export.redact import open_source
 from memtui.foreign import visible
 from memtui.origin import origin, origin_words
 from memtui.samples import MAIN_MEMORY, SAMPLED, SHARED_UNKNOWN, End, GpuMemory, PowerReading, Status

@@ -23,9 +23,8 @@ from memtui.block_sample import BlockSample
 from memtui.budget import seconds
 from memtui.choices import DEFAULT_MAX_PAUSE_NS
 from memtui.claim import CLAIMED, Claimed, Claims
-from memtui.elevate import OWN, READY, TELL
 from memtui.foreign import visible
-from memtui.orders import Order, Wishes, read_order
+from memtui.orders import OWN, READY, TELL, Order, Wishes, read_order
 from memtui.outbox import Outbox, RecorderGone
 from memtui.pace import Pace
 from memtui.probes.address_space import Sharers

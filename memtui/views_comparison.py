@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from memtui.views_overlay import Line
+from memtui.analysis.lines import Line
+from memtui.choices import LETTERS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,3 +125,9 @@ def against(value: float | None, first: float | None) -> str:
     if value is None or not first:
         return ""
     return f"{value / first - 1:+.1%}".replace("%", " %").replace("-", "−")
+
+
+def letters(places: Sequence[int]) -> str:
+    """``A, B and C``."""
+    names = [LETTERS[place] for place in places]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-LETTERS = "ABCDEFGH"
-MOST = len(LETTERS)  # more lines than that nobody tells apart
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Line:
-    """Values at rising places of an axis; each holds to the next, and nan is not known."""
-
-    x: Floats
-    y: Floats
+from memtui.analysis.lines import Line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,9 +23,3 @@ class OverlayView:
     lines: tuple[Line, ...]
     unit: str
     across: str
-
-
-def letters(places: Sequence[int]) -> str:
-    """``A, B and C``."""
-    names = [LETTERS[place] for place in places]
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -19,15 +19,14 @@ from hypothesis import strategies as st
 from memtui.analysis.mapped_bytes import mapped_bytes
 from memtui.analysis.page_raster import picture_of
 from memtui.compare import plain, read, same_windows, text
-from memtui.export.source import open_source
+from memtui.export.redact import open_source
 from memtui.pageset import PageSet
 from memtui.present.differences import condition_rows, figure_rows, notes, sentences, window_words
 from memtui.present.same_windows import common_interval_s
 from memtui.samples import End, Process, ProcessWindow, VmaTable, Window
 from memtui.session.page_windows import PageWindows, busiest
 from memtui.session.reader import SessionReader, VmaRow
-from memtui.views_comparison import against
-from memtui.views_overlay import letters
+from memtui.views_comparison import against, letters
 from tests.sessions import DATA, MS, VMAS, hello, messages, write_session
 from tests.test_alike import changed
 from tests.test_cli import memtui, refused

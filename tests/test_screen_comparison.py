@@ -8,7 +8,7 @@ import pytest
 
 from memtui.compare import read, same_windows
 from memtui.errors import UserError
-from memtui.export.source import open_source
+from memtui.export.redact import open_source
 from memtui.screens.comparison import ComparisonApp, ComparisonScreen
 from memtui.screens.help import HelpScreen
 from tests.screen_text import screen_lines, screen_text

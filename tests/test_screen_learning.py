@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memtui.compare import read
-from memtui.export.source import open_source
+from memtui.export.redact import open_source
 from memtui.present.comparison import told_apart
 from memtui.samples import LearningProgress
 from memtui.screens.comparison import ComparisonApp, ComparisonScreen

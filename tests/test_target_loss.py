@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memtui.accessed_bits import SetCost
 from memtui.analysis.target_loss import recent_loss
 from memtui.pageset import PAGE_BYTES, PageSet
 from memtui.probes.pages import accessed_bit
 from memtui.probes.pages.accessed_bit import measure_set_cost
 from memtui.samples import ProcessWindow
 from memtui.session.reader import SessionReader
-from memtui.target_loss import Machine, SetCost, estimate, pages_set_again
+from memtui.target_loss import Machine, estimate, pages_set_again
 from tests.live import needs_root, needs_tracker, start, stop, wait_for_samples
 from tests.sessions import MS, write_session
 from tests.test_budget import budgeted

@@ -228,7 +228,7 @@ def _screen(
     conclude: Callable[[list[Row]], list[str]],
 ) -> int:
     """The same with a screen; the sweep runs in a process of its own beside it. ``conclude``: what rows amount to."""
-    from memtui.app import run_bench
+    from memtui.app import run_app
     from memtui.terminal import prepare
 
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
@@ -248,7 +248,14 @@ def _screen(
             begun = process.begin()
         if begun:
             heading = table.heading(titles.common)
-            code = run_bench(f"{args.what} on {args.device}", process.hear, table.COLUMNS, heading)
+            title = f"{args.what} on {args.device}"
+
+            def load() -> Callable[..., Any]:
+                from memtui.screens.bench import BenchApp
+
+                return partial(BenchApp, title, process.hear, table.COLUMNS, heading)
+
+            code = run_app(load)
     finally:
         process.end()
     # What the screen showed stays in the terminal, however it was left.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, redirect_stderr
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from memtui.bench.configuration import Configuration
 from memtui.bench.database_file import DatabaseError
 from memtui.bench.jobs import longest_minutes, number_of_jobs, part_path, part_words
 from memtui.bench.store import Database
+from memtui.child import exit_with_parent
 from memtui.errors import FAILURE, UserError
 from memtui.foreign import visible
 from memtui.os_errors import refused
@@ -81,14 +83,12 @@ def measure(args: argparse.Namespace, configurations: Sequence[Configuration], s
 
 def run_part(words: list[str]) -> tuple[int, str]:
     """In the job: memtui with these words; its exit code, and the last line that it had to say."""
-    from memtui.cli import main
-
-    said = io.StringIO()
-    with redirect_stderr(said):
-        code = main(words)
-    lines = said.getvalue().splitlines()
-    print("\n".join(lines))  # into the log of the job
-    return code, lines[-1] if lines else ""
+    command = [sys.executable, "-m", "memtui", *words]
+    # A job that is cancelled takes its measurement with it.
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=exit_with_parent)
+    print(done.stderr, end="", flush=True)  # into the log of the job
+    lines = done.stderr.splitlines()
+    return done.returncode, lines[-1] if lines else ""
 
 
 def _words(args: argparse.Namespace, whole: Path, number: int, count: int) -> list[str]:

@@ -13,7 +13,8 @@ from typing import Any, BinaryIO
 
 from memtui import progress_line
 from memtui.errors import UserError
-from memtui.export.source import Source, open_source
+from memtui.export.redact import open_source
+from memtui.export.source import Source
 from memtui.export.tables import TABLES, meta
 from memtui.file_set import all_or_none
 from memtui.foreign import csv_cell

@@ -1,22 +1,18 @@
 """``--to html``: one page with the report's numbers, the figures and the address ranges. Nothing is fetched for it.
 
-Foreign text only ever passes ``escape``. Beyond that the page's own policy lets a browser run the one script and apply
-the one style that are in this package, known by their hashes, and load nothing from anywhere.
+What it is made of, and why nothing in it can act, is in ``html``.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
-from importlib.resources import files
 from typing import Any
 
 from memtui.allocations import allocation_words
 from memtui.analysis.resident import RSS, SEVERAL_TIMES, SUM_OF_RSS
 from memtui.export.figures import figures, provenance
 from memtui.export.figures.svg import escape
+from memtui.export.html import Cell, document, table
 from memtui.export.plain_words import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS, sentences
 from memtui.export.source import Source, not_stored_bytes
 from memtui.export.tables import TABLES
@@ -25,9 +21,6 @@ from memtui.report import budgeted, category_words, how_it_ended, report_of, win
 from memtui.samples import Clock
 from memtui.training import learning_words, training_words
 from memtui.units import between, duration, energy, percent, power, size, span
-
-Cell = tuple[str, float | None] | str
-"""Text, or text with the number that it is sorted by."""
 
 
 def page(reader: Source) -> str:
@@ -45,30 +38,6 @@ def page(reader: Source) -> str:
         _method(report),
     ]
     return document(f"{report['target']['command']}: memtui", "\n".join(filter(None, parts)))
-
-
-def document(title: str, body: str) -> str:
-    """A page that fetches nothing, around markup that is whole and in which every foreign text is escaped."""
-    style, script = (files("memtui.export").joinpath("assets", name).read_text("utf-8") for name in _ASSETS)
-    policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f"{body}\n<script>{script}</script>\n</body>\n</html>\n"
-    )
-
-
-_ASSETS = ("page.css", "page.js")
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _head(reader: Source, report: dict[str, Any]) -> str:
@@ -261,27 +230,3 @@ def _power(report: dict[str, Any]) -> str:
         for p in report["power"]
     ]
     return table("Power", "", ("device", "mean power#", "energy#", "source", "status"), rows) if rows else ""
-
-
-def table(title: str, note: str, heads: tuple[str, ...], rows: Iterable[list[Cell]]) -> str:
-    """A table that can be sorted; ``#`` after a head makes its column one of numbers."""
-    top = "".join(_head_cell(head) for head in heads)
-    body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    caption = f"<caption>{escape(note)}</caption>" if note else ""
-    return (
-        f'<h2>{escape(title)}</h2>\n<div class="scroll"><table class="sortable">{caption}\n'
-        f"<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
-    )
-
-
-def _head_cell(head: str) -> str:
-    kind = ' class="n"' if head.endswith("#") else ""
-    return f'<th scope="col"{kind}>{escape(head.rstrip("#"))}</th>'
-
-
-def _cell(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return f'<td class="name">{escape(cell)}</td>'
-    text, value = cell
-    known = f' data-value="{value!r}"' if value is not None else ""
-    return f'<td class="n"{known}>{escape(text)}</td>'

@@ -318,3 +318,8 @@ def _terms(expression: str) -> str:
     kept = r"!?(default|none|exec|noaccess|anon|file|heap|stack|pages\s*<\s*[0-9]{1,18})"
     terms = (term.strip() for term in expression.split(","))
     return ",".join(t if not t or re.fullmatch(kept, t) else f"{'!' * t.startswith('!')}name={MASK}" for t in terms)
+
+
+def open_source(path: Path, *, redact: bool = False) -> Source:
+    """The session to export. Raises SessionError."""
+    return RedactedSource(path) if redact else Source(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,15 +42,6 @@ class Source(SessionReader):
         pages = self.page_set(sample, process)
         if pages is not None:
             yield from pages.runs([address for row in mapped for address in (row.start, row.end)])
-
-
-def open_source(path: Path, *, redact: bool = False) -> Source:
-    """The session to export. Raises SessionError."""
-    if not redact:
-        return Source(path)
-    from memtui.export.redact import RedactedSource
-
-    return RedactedSource(path)
 
 
 def not_stored_bytes(reader: SessionReader, process: int | None = None) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +140,18 @@ def _look(args: argparse.Namespace, results: Results, screen: bool) -> int:
 
 
 def _show(args: argparse.Namespace, results: Results, over: Callable[[], bool] | None) -> int:
-    from memtui.app import run_grid
+    """Show a grid until it is left. ``over``: whether the runs that end with the screen have ended; None: none do."""
+    from memtui.app import run_app
 
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
-    return run_grid(results, over)
+
+    def load() -> Callable[..., Any]:
+        from memtui.present.grid import GridLog
+        from memtui.screens.grid import GridApp
+
+        return partial(GridApp, GridLog(results, over))
+
+    return run_app(load)
 
 
 def _run_beside_screen(args: argparse.Namespace, results: Results) -> int:

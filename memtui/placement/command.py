@@ -231,13 +231,13 @@ def _about(profile: Profile) -> dict[str, Any]:
 
 def show(args: argparse.Namespace, file: ProfileFile) -> int:
     """The screens of a profile, which may still grow; also what ``memtui replay`` does with one."""
-    from memtui.app import run_placement
+    from memtui.placement.profile_screen import show_profile
     from memtui.terminal import prepare, require_terminal
 
     file.profile()  # what is wrong with it is said without a screen
     require_terminal(instead="use `memtui place compare` or `memtui place solve`, which print what is in a profile")
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
-    return run_placement(file)
+    return show_profile(file)
 
 
 def _print(lines: Iterable[str]) -> None:

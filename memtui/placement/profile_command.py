@@ -8,9 +8,8 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,13 @@ from memtui.exclusive import exclusively
 from memtui.foreign import visible
 from memtui.placement import memory
 from memtui.placement.cache import Cache
-from memtui.placement.enumerate import pair_configurations
 from memtui.placement.measured import MODES, Pool, Profile
 from memtui.placement.model import Graph
 from memtui.placement.model_names import check_model
 from memtui.placement.plain import Damaged, count, positive
 from memtui.placement.pool_names import Asked, parse_pools
 from memtui.placement.profile_text import about, lines
-from memtui.placement.profiling import Profiling, Wanted
+from memtui.placement.profiling import Profiling, Request, Wanted, broken_off, far
 from memtui.placement.shown import Shown
 from memtui.placement.store import ProfileFile, is_profile
 from memtui.placement.worker_process import BUSY, PlacementProcess
@@ -38,31 +36,6 @@ from memtui.study.files import check_place
 Say = Callable[[str], None]
 CACHE = "place-cache.db"  # in the state directory
 _RATES = ("read", "written", "copied_from", "copied_to")
-
-
-@dataclass(frozen=True)
-class Request:
-    """What was asked for.
-
-    Attributes:
-        model: one that comes along, or ``FILE.py:function``.
-        pools: the fast one first.
-        modes: ways of timing.
-        seconds: for each configuration, or arrangement of the graph.
-        batch: of a model that comes along.
-        seed: of its parameters and inputs, and of the order of measurements.
-        threads: of ops; 0: one less than there are CPUs.
-        anew: take nothing from the cache, or from a profile that is there.
-    """
-
-    model: str
-    pools: tuple[Asked, ...]
-    modes: tuple[str, ...]
-    seconds: float
-    batch: int
-    seed: int
-    threads: int
-    anew: bool = False
 
 
 def profile(args: argparse.Namespace, say: Say) -> int:
@@ -217,19 +190,3 @@ def _pools(
     for pool, found in zip(made, bandwidths, strict=True):
         speeds |= {f"{pool['name']} {way}": found[what] for way, what in (("read", "read"), ("written", "written"))}
     return pools, speeds
-
-
-def far(profile: Profile, modes: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """How many configurations have times, and how many there are, in each of these ways of timing."""
-    of = len(pair_configurations(profile.graph, [pool.name for pool in profile.pools]))
-    return {mode: (sum(samples.mode == mode for samples in profile.samples), of) for mode in modes}
-
-
-def broken_off(path: Path, modes: Sequence[str]) -> str:
-    """What is left when measuring ends early."""
-    try:
-        counts = far(ProfileFile(path).profile(), modes)
-    except UserError:
-        return "broken off before there was a time to keep"
-    there, of = (sum(counts) for counts in zip(*counts.values(), strict=True))
-    return f"broken off, unfinished: {path} has {there} of {of} configurations; the same command goes on from there"

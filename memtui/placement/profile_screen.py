@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from memtui.beside import Beside, Say
 from memtui.errors import INTERRUPTED, UserError
 from memtui.foreign import visible
-from memtui.placement.profile_command import Request, broken_off
+from memtui.placement.profiling import Request, broken_off
 from memtui.placement.shown import Shown
 from memtui.placement.store import ProfileFile, is_profile
 
@@ -42,6 +44,25 @@ class _Measured:
         return ("finished; q leaves", "live") if self.process.finished else ("it ended without a word", "warning")
 
 
+def show_profile(file: ProfileFile, hear: Callable[[float], tuple[str, str]] | None = None) -> int:
+    """Show a placement profile, which may still grow, until it is left. Returns the exit code.
+
+    Args:
+        file: the profile.
+        hear: waits for so many seconds at most, and tells how far measuring is, and with which role to say it.
+
+    Raises UserError: there is no terminal to draw on.
+    """
+    from memtui.app import run_app
+
+    def load() -> Callable[..., Any]:
+        from memtui.screens.placement import PlacementApp
+
+        return partial(PlacementApp, file, hear)
+
+    return run_app(load)
+
+
 def watched(
     args: argparse.Namespace, request: Request, work: Callable[[Shown], list[str]], say: Callable[[str], None]
 ) -> int:
@@ -55,7 +76,6 @@ def watched(
 
     Raises UserError.
     """
-    from memtui.app import run_placement
     from memtui.terminal import prepare
 
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
@@ -71,7 +91,7 @@ def watched(
             measured.hear(_LOOK_S)
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         if measured.goes_on:
-            code = run_placement(ProfileFile(output), measured.hear)
+            code = show_profile(ProfileFile(output), measured.hear)
             measured.hear(_LOOK_S)
     except KeyboardInterrupt:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)

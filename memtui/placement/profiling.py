@@ -8,14 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from memtui.errors import UserError
 from memtui.placement.cache import Cache
 from memtui.placement.enumerate import pair_configurations
-from memtui.placement.measured import ISOLATED, SINGLE, Samples
+from memtui.placement.measured import ISOLATED, SINGLE, Profile, Samples
 from memtui.placement.model import Configuration, Graph, Op
 from memtui.placement.plain import LARGEST
+from memtui.placement.pool_names import Asked
 from memtui.placement.rounds import Sitting, sittings
+from memtui.placement.store import ProfileFile
 
 TOGETHER = 16  # configurations, or arrangements of the graph, that are measured in turns
 
@@ -262,3 +266,44 @@ def _is_measurement(value: Any) -> bool:
         and all(type(run) is int and run >= 0 for run in runs)
         and type(value.get("sitting")) is int
     )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for.
+
+    Attributes:
+        model: one that comes along, or ``FILE.py:function``.
+        pools: the fast one first.
+        modes: ways of timing.
+        seconds: for each configuration, or arrangement of the graph.
+        batch: of a model that comes along.
+        seed: of its parameters and inputs, and of the order of measurements.
+        threads: of ops; 0: one less than there are CPUs.
+        anew: take nothing from the cache, or from a profile that is there.
+    """
+
+    model: str
+    pools: tuple[Asked, ...]
+    modes: tuple[str, ...]
+    seconds: float
+    batch: int
+    seed: int
+    threads: int
+    anew: bool = False
+
+
+def far(profile: Profile, modes: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """How many configurations have times, and how many there are, in each of these ways of timing."""
+    of = len(pair_configurations(profile.graph, [pool.name for pool in profile.pools]))
+    return {mode: (sum(samples.mode == mode for samples in profile.samples), of) for mode in modes}
+
+
+def broken_off(path: Path, modes: Sequence[str]) -> str:
+    """What is left when measuring ends early."""
+    try:
+        counts = far(ProfileFile(path).profile(), modes)
+    except UserError:
+        return "broken off before there was a time to keep"
+    there, of = (sum(counts) for counts in zip(*counts.values(), strict=True))
+    return f"broken off, unfinished: {path} has {there} of {of} configurations; the same command goes on from there"

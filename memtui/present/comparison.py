@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from memtui.analysis.lines import Line
 from memtui.analysis.tensor_usage import fullest
 from memtui.learning.peak import segment_of, segment_words, telling
 from memtui.samples import MAIN_MEMORY
 from memtui.views_comparison import Recorded, Run
-from memtui.views_overlay import Line
 
 _NONE = Line(np.empty(0), np.empty(0))
 

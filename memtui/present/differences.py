@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memtui.analysis.resident import RSS
+from memtui.choices import LETTERS
 from memtui.units import between, duration, energy, percent, power, size
-from memtui.views_comparison import Memory, Recorded, Run, SameWindows, against
-from memtui.views_overlay import LETTERS, letters
+from memtui.views_comparison import Memory, Recorded, Run, SameWindows, against, letters
 
 Form = Callable[[float | None], str]
 

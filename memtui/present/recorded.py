@@ -10,6 +10,7 @@ import numpy as np
 
 from memtui.analysis.alike import groups
 from memtui.analysis.lean import intervals_s
+from memtui.analysis.lines import Line
 from memtui.analysis.mapped_bytes import mapped_bytes
 from memtui.analysis.resident import SUM_OF_RSS, resident
 from memtui.analysis.reuse_curve import cdf, knee, quantiles
@@ -23,7 +24,6 @@ from memtui.present.comparison import run_of
 from memtui.report import mean_power
 from memtui.units import between, duration, percent, size
 from memtui.views_comparison import Memory, Recorded
-from memtui.views_overlay import Line
 
 NOTHING = Line(np.empty(0), np.empty(0))
 

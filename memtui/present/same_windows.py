@@ -20,8 +20,7 @@ from memtui.pageset import PageSet
 from memtui.present.recorded import NOTHING, held, reuse_of
 from memtui.session.page_windows import PageWindows, busiest
 from memtui.units import between, duration
-from memtui.views_comparison import Memory, SameWindows
-from memtui.views_overlay import letters
+from memtui.views_comparison import Memory, SameWindows, letters
 
 MOST_TIMES = 5  # of the longest interval
 NEARLY = 0.01  # of the length that a whole number of windows may miss it by

@@ -15,13 +15,15 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
+from memtui.analysis.lines import Line
+from memtui.choices import LETTERS
 from memtui.errors import UserError
 from memtui.present.differences import Row as Difference
 from memtui.present.differences import condition_rows, figure_rows, notes, resident_words, training_rows, window_words
 from memtui.screens.arrange import LARGE_COLUMNS, too_small
 from memtui.screens.terminal_app import TerminalApp
 from memtui.views_comparison import Memory, Recorded, SameWindows, change_words
-from memtui.views_overlay import LETTERS, Line, OverlayView
+from memtui.views_overlay import OverlayView
 from memtui.widgets import text
 from memtui.widgets.listing import Column, Listing, ListingView, Row
 from memtui.widgets.notice import Notice, Words

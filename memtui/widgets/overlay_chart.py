@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from rich.style import Style
 
-from memtui.views_overlay import LETTERS, OverlayView
+from memtui.choices import LETTERS
+from memtui.views_overlay import OverlayView
 from memtui.widgets import raster, text
 from memtui.widgets.curves import Curve, drawn
 from memtui.widgets.look import Look

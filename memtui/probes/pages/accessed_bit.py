@@ -15,9 +15,9 @@ from statistics import median
 
 import numpy as np
 
+from memtui.accessed_bits import SetCost
 from memtui.pageset import PAGE_BYTES
 from memtui.probes.pages.flush import MADV_COLD
-from memtui.target_loss import SetCost
 
 PAGES = SetCost.FEW_PAGES  # more than a TLB holds: what is measured is the bit, and not the flush that clears it
 # Each page has a page table of its own then: 16 MiB of tables, as 8 GiB of memory have, for 16 MiB of memory.

@@ -1,0 +1,33 @@
+"""What it costs a program that accessed bits were cleared: its processors have to set them again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class SetCost:
+    """CPU time that it takes to set the accessed bit of a page again, by how many pages are touched.
+
+    The processor writes an entry of a page table. Those of few pages are in its caches; those of many are not, which
+    takes some times as long. In between the cost rises with the logarithm.
+
+    Attributes:
+        near_ns: of a page among ``FEW_PAGES``.
+        far_ns: of a page among ``MANY_PAGES``.
+    """
+
+    near_ns: float
+    far_ns: float
+
+    FEW_PAGES: ClassVar[int] = 1 << 12
+    MANY_PAGES: ClassVar[int] = 1 << 16
+
+    def of_ns(self, pages: int) -> float:
+        """Return what all pages take that a process touches again."""
+        if pages <= self.FEW_PAGES:
+            return pages * self.near_ns
+        far = min(log(pages / self.FEW_PAGES) / log(self.MANY_PAGES / self.FEW_PAGES), 1.0)
+        return pages * (self.near_ns + far * (self.far_ns - self.near_ns))
