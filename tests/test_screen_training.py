@@ -182,14 +182,15 @@ async def test_of_a_long_session_the_fullest_parts_are_shown(tmp_path):
     stream[9:9] = parts
     path = sessions.write_session(tmp_path / "s.memtui", stream)
     reader = SessionReader(path)
+    from memtui.analysis.tensor_usage import MOST_ROWS
     from memtui.present.playhead import Playhead
-    from memtui.present.training import ROWS, TrainingLog
+    from memtui.present.training import TrainingLog
 
     head = Playhead(recording=False, follow=False, span_ns=None)
     head.grow(0, np.array([int(end_ns)]), recording=False)
     log = TrainingLog()
     view = log.view(reader, head)
-    assert len(log._decoded) == ROWS
+    assert len(log._decoded) == MOST_ROWS
     assert view.held_bytes.sum(axis=1).max() >= 500 * MIB
     reader.close()
 
