@@ -93,28 +93,27 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _seconds_within(text: str, bounds_ns: tuple[int, int], bounds: str) -> float:
+    """``bounds``: the same in words, with the unit."""
+    value = _seconds(text)
+    if not bounds_ns[0] <= value * 1e9 <= bounds_ns[1]:
+        raise argparse.ArgumentTypeError(f"must be {bounds}, not {text}")
+    return value
+
+
 def interval(text: str) -> float:
     """``--interval``."""
-    value = _seconds(text)
-    if not INTERVAL_NS[0] <= value * 1e9 <= INTERVAL_NS[1]:
-        raise argparse.ArgumentTypeError(f"must be from 0.001 to 3600 seconds, not {text}")
-    return value
+    return _seconds_within(text, INTERVAL_NS, "from 0.001 to 3600 seconds")
 
 
 def max_pause(text: str) -> float:
     """``--max-pause``."""
-    value = _seconds(text)
-    if not MAX_PAUSE_NS[0] <= value * 1e9 <= MAX_PAUSE_NS[1]:
-        raise argparse.ArgumentTypeError(f"must be from 0.005 to 5 seconds, not {text}")
-    return value
+    return _seconds_within(text, MAX_PAUSE_NS, "from 0.005 to 5 seconds")
 
 
 def duration(text: str) -> float:
     """``--duration``."""
-    value = _seconds(text)
-    if not DURATION_NS[0] <= value * 1e9 <= DURATION_NS[1]:
-        raise argparse.ArgumentTypeError(f"must be from 1 ms to ten years, in seconds, not {text}")
-    return value
+    return _seconds_within(text, DURATION_NS, "from 1 ms to ten years, in seconds")
 
 
 def path(text: str) -> Path:
@@ -128,10 +127,7 @@ def path(text: str) -> Path:
 
 def moment(text: str) -> float:
     """``--from``, ``--until`` of an import."""
-    value = _seconds(text)
-    if value * 1e9 > DURATION_NS[1]:
-        raise argparse.ArgumentTypeError(f"must be at most ten years, in seconds, not {text}")
-    return value
+    return _seconds_within(text, (0, DURATION_NS[1]), "at most ten years, in seconds")
 
 
 def percent(text: str) -> float:
@@ -230,10 +226,7 @@ def windows(text: str) -> int:
 
 def window_seconds(text: str) -> float:
     """``--seconds`` of a window."""
-    value = _seconds(text)
-    if not 0.01 <= value <= 3600:
-        raise argparse.ArgumentTypeError(f"must be from 0.01 to 3600 seconds, not {text}")
-    return value
+    return _seconds_within(text, (10**7, 3_600 * 10**9), "from 0.01 to 3600 seconds")
 
 
 def watts(text: str) -> float:

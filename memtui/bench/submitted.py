@@ -7,7 +7,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from typing import Any
 from memtui.bench import asked
 from memtui.bench.configuration import Configuration
 from memtui.bench.database_file import DatabaseError
-from memtui.bench.jobs import longest_minutes, number_of_jobs, part_path, part_words
+from memtui.bench.jobs import MEMTUI, longest_minutes, number_of_jobs, part_path, part_words
 from memtui.bench.store import Database
 from memtui.child import exit_with_parent
 from memtui.errors import FAILURE, UserError
@@ -83,9 +82,10 @@ def measure(args: argparse.Namespace, configurations: Sequence[Configuration], s
 
 def run_part(words: list[str]) -> tuple[int, str]:
     """In the job: memtui with these words; its exit code, and the last line that it had to say."""
-    command = [sys.executable, "-m", "memtui", *words]
     # A job that is cancelled takes its measurement with it.
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=exit_with_parent)
+    done = subprocess.run(
+        [*MEMTUI, *words], stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=exit_with_parent
+    )
     print(done.stderr, end="", flush=True)  # into the log of the job
     lines = done.stderr.splitlines()
     return done.returncode, lines[-1] if lines else ""

@@ -18,6 +18,7 @@ from memtui.study.findings import Chart, HeatChart, Table
 Draw = Callable[[Chart | HeatChart], str]
 Cell = tuple[str, float | None] | str
 """Text, or text with the number that it is sorted by."""
+_ASSETS = ("page.css", "page.js")
 
 
 def document(title: str, body: str) -> str:
@@ -35,9 +36,6 @@ def document(title: str, body: str) -> str:
         f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         f"{body}\n<script>{script}</script>\n</body>\n</html>\n"
     )
-
-
-_ASSETS = ("page.css", "page.js")
 
 
 def _hash(text: str) -> str:

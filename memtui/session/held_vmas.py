@@ -28,13 +28,14 @@ class HeldVmas:
 
     def of(self, wanted: Collection[int]) -> list[VmaRow]:
         """All rows of some processes, as they are now, by process and address."""
-        if self._newest < 0:
+        before = self._newest
+        if before < 0:
             self._newest, self._highest = self._ask_newest()
         else:
             self._take_new()
-        # Those of a process of which nothing is mapped any more stay as they are.
+        # Those of a process of which nothing is mapped any more stay as they are, and new ones have just been read.
         living = [own for own in self._rows.values() if any(row.open for row in own.values())]
-        held = tuple(row for own in living for row in own)
+        held = tuple(row for own in living for row in own if row <= before)
         if missing := set(wanted) - self._rows.keys():
             self._rows.update({process: {} for process in missing})
             self._take(self._read(f"v.process IN ({_listed(missing)})"))
