@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
@@ -23,18 +23,20 @@ from memtui.running import find_all
 from memtui.session.reader import SessionReader
 from memtui.workloads.patterns import truth_pages
 
+Found = TypeVar("Found")
 TRACKED = prove()
 needs_tracker = pytest.mark.skipif(not TRACKED.ok, reason=f"the page-table tracker is out here: {TRACKED.reason}")
 TRACKER = ("--tracker", "auto" if os.geteuid() == 0 else "rss")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
-    """Ask every ms."""
+def wait_until(condition: Callable[[], Found], seconds: float = 20, every_s: float = 0.001) -> Found:
+    """Ask until there is an answer, and return it."""
     end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(every_s)
+    return found
 
 
 @contextmanager

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from memtui.exclusive import lock_holder
 from memtui.probes.energy_source import WHOLE_MACHINE
 from tests import slurm_stand_in
+from tests.live import wait_until
 from tests.test_bench_jobs import FAST, GRID, keys_in
 from tests.test_cli import memtui
 
@@ -101,18 +101,11 @@ class TestRun:
         with subprocess.Popen(words, env=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
             fd = os.open(WHOLE_MACHINE, os.O_RDONLY)
             try:
-                wait_until(lambda: lock_holder(fd))
+                wait_until(lambda: lock_holder(fd), 60, 0.02)
                 assert lock_holder(fd) != bench.pid, "a job is a process of its own"
                 bench.send_signal(signal.SIGINT)  # to it alone: a terminal would tell the job, too
                 assert bench.wait(20) == 130
-                wait_until(lambda: not lock_holder(fd))
+                wait_until(lambda: not lock_holder(fd), 60, 0.02)
             finally:
                 os.close(fd)
                 bench.kill()
-
-
-def wait_until(true) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -17,7 +16,7 @@ import pytest
 from memtui.gate import GO
 from memtui.keeper import Log
 from memtui.program import Adopted, start_apart
-from tests.live import gone
+from tests.live import gone, wait_until
 
 SECONDS = 20
 
@@ -50,13 +49,6 @@ def run(log: Path, *command: str) -> int:
     return code
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)
-
-
 def python(source: str) -> tuple[str, str, str]:
     return sys.executable, "-c", source
 
@@ -83,7 +75,7 @@ def test_it_is_a_terminal_and_the_controlling_one(log):
 
 def test_it_is_line_buffered_and_the_lines_are_as_printed(log):
     target, keeper = begin(log, *python("import time; print('now'); time.sleep(30)"))
-    wait_for(lambda: log.read_bytes() == b"now\n")
+    wait_until(lambda: log.read_bytes() == b"now\n", SECONDS, 0.02)
     target.kill()
     assert target.wait(SECONDS) == -signal.SIGKILL
     assert keeper.wait(SECONDS) == 0
@@ -138,7 +130,7 @@ def test_a_program_that_leaves_its_terminal_is_not_hung_up_on(log, tmp_path):
 
 def test_it_is_not_found_by_the_words_of_its_program(log):
     target, keeper = begin(log, "sleep", "29.125")
-    wait_for(lambda: psutil.Process(target.pid).cmdline() == ["sleep", "29.125"])
+    wait_until(lambda: psutil.Process(target.pid).cmdline() == ["sleep", "29.125"], SECONDS, 0.02)
     assert "29.125" not in " ".join(psutil.Process(keeper.pid).cmdline())
     target.kill()
     assert keeper.wait(SECONDS) == 0
@@ -180,7 +172,7 @@ def test_who_started_it_is_killed_and_all_goes_on(log):
 def test_a_full_disk_does_not_stop_the_program(log):
     """The keeper may write 1000 bytes and no more for a while: what is missing is said when there is room again."""
     target, keeper = begin(log, "bash", "-c", "sleep 0.5; seq 20000; sleep 2; echo end", limit=1000)
-    wait_for(lambda: log.stat().st_size == 1000)
+    wait_until(lambda: log.stat().st_size == 1000, SECONDS, 0.02)
     time.sleep(1)  # all of it was printed
     psutil.Process(keeper.pid).rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY,) * 2)
     assert target.wait(SECONDS) == 0

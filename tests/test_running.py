@@ -19,7 +19,7 @@ from memtui.errors import UserError
 from memtui.marks import only_one
 from memtui.running import Running, find_all
 from memtui.session.reader import SessionReader
-from tests.live import gone, needs_tracker, own_state, part, pattern, runs, start, stop, wait_for_samples
+from tests.live import gone, needs_tracker, own_state, part, pattern, runs, start, stop, wait_for_samples, wait_until
 from tests.test_cli import memtui, refused
 
 TRACKER = ("--tracker", "rss")  # these tests are about recordings, and not about what they measure
@@ -53,12 +53,8 @@ def events(path: Path, kind: str) -> list[tuple[int, str]]:
     return found
 
 
-def wait_for(condition, seconds: float = 15):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.1)
-    return found
+def wait_for(condition):
+    return wait_until(condition, 15, 0.1)
 
 
 def test_list(recording):
