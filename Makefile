@@ -104,7 +104,7 @@ $(VENV)/dev: pyproject.toml constraints.txt
 
 # Needs clang, bpftool and the libbpf headers, and a kernel with BTF (Debian: clang bpftool libbpf-dev).
 skeleton:
-	$(MAKE) -f memtui/probes/pages/bpf.mk skeleton
+	$(MAKE) -f memtui/probes/pages/pagetable/bpf.mk skeleton
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -26,17 +26,17 @@ def measure(run: Run) -> Iterator[Row]:
     try:
         import torch
 
-        from memtui.tracing import expense
-        from memtui.tracing.tracer import Tracer
+        from memtui.recording.tracer import overhead
+        from memtui.recording.tracer.tracer import Tracer
     except ImportError:
         raise Skip("torch is not installed") from None
     torch.set_num_threads(1)
-    kept = expense.SHARE
+    kept = overhead.SHARE
     try:
         for title, widths, batch, limit in NETS:
             step = _training(torch, widths, batch)
             for how, share in SHARES.items():
-                expense.SHARE = kept if share is None else share
+                overhead.SHARE = kept if share is None else share
                 with_it: list[float | None] = []
                 without: list[float | None] = []
                 for pair in range(3 if run.quick else 20):
@@ -49,7 +49,7 @@ def measure(run: Run) -> Iterator[Row]:
                 what = f"{title}, batch {batch}, cheap view ({how})"
                 yield slower(what, with_it, without, limit if share is None else None)
     finally:
-        expense.SHARE = kept
+        overhead.SHARE = kept
 
 
 class _Nobody:

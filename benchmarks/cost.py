@@ -25,11 +25,11 @@ from benchmarks.run import say
 from benchmarks.table import Skip, columns, number
 from benchmarks.targets import PATTERN_PAGES_PER_GIB, lacks_memory, needs_root
 from benchmarks.toucher import toucher
-from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PageSet
-from memtui.probes.pages.flush import Flusher, Handle, prove_flushes
-from memtui.probes.pages.rearm import WORKING_SET, Rearmer
-from memtui.probes.pages.split_walk import SplitWalker
-from memtui.probes.pages.walk import Walk
+from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES, PageSet
+from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
+from memtui.probes.pages.pagetable.rearm import WORKING_SET, Rearmer
+from memtui.probes.pages.pagetable.walk import Walk
+from memtui.probes.pages.tlb_flush import Flusher, Handle, prove_flushes
 
 SIZES_GIB = (1, 2, 4, 8, 16)
 HOT_PARTS = 100

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memtui.export.figures.axes import Frame, Scale, footnote, octave_scale
-from memtui.export.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
-from memtui.pageset import PAGE_BYTES
+from memtui.core.page_set import PAGE_BYTES
+from memtui.reports.figures.axes import Frame, Scale, footnote, octave_scale
+from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
 
 if TYPE_CHECKING:
     from benchmarks.cost import Cost

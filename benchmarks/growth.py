@@ -25,7 +25,7 @@ import psutil
 
 SECONDS, EVERY_S, SETTLED_S = 3600, 10, 300
 MOST_BYTES, MOST_CPU = 5 << 20, 1.1
-PARTS = ("memtui.sampler", "memtui.recorder")
+PARTS = ("memtui.recording.sampler", "memtui.recording.recorder")
 CHILDREN_A_SECOND = 20
 _TARGET = """
 import os, sys, time

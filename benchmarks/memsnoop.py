@@ -15,8 +15,8 @@ import signal
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.probes.pages.idle_bitmap import BITMAP
-from memtui.probes.vmas import parse_maps, read_maps
+from memtui.probes.pages.idle.bitmap import BITMAP
+from memtui.probes.proc_maps import parse_maps, read_maps
 
 Numbers = NDArray[np.uint64]
 _PRESENT = np.uint64(1 << 63)

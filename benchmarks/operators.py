@@ -11,11 +11,11 @@ import numpy as np
 from benchmarks.run import Run, say
 from benchmarks.table import Row, Skip, slower
 from memtui.bench.configuration import Configuration, make
+from memtui.bench.cpu_speed import Yardstick, beside
 from memtui.bench.plan import CPU_BLOCK_NS, Plan, Window
-from memtui.bench.quiet import quiet_blocks
 from memtui.bench.result import Conditions, Series, Visit, evaluate
-from memtui.bench.worker_process import WorkerProcess
-from memtui.bench.yardstick import Yardstick, beside
+from memtui.bench.undisturbed_blocks import quiet_blocks
+from memtui.bench.worker_client import WorkerProcess
 
 PLAN = Plan(windows=3, patience=4, seconds=0.5, warm_up_s=4.0)
 TORCH_S = 1.5  # as much load as the windows of the plan

@@ -33,14 +33,14 @@ from benchmarks.programs import VARIABLE as PROGRAMS
 from benchmarks.programs import find
 from benchmarks.table import Skip, columns, number
 from benchmarks.targets import pattern_of
-from memtui.probes.pages.base import PageTracker
-from memtui.probes.pages.idle import IdleTracker
-from memtui.probes.pages.idle_bitmap import BITMAP
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.pause import NotPaused
-from memtui.probes.process import read_stat
-from memtui.probes.reading import Lost, PageReader, Subject
-from memtui.probes.vmas import parse_maps, read_maps
+from memtui.core.procfs import read_stat
+from memtui.probes.pages.idle.bitmap import BITMAP
+from memtui.probes.pages.idle.tracker import IdleTracker
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.tracker import PageTracker
+from memtui.probes.pause.pauser import NotPaused
+from memtui.probes.proc_maps import parse_maps, read_maps
+from memtui.probes.window_reader import Lost, PageReader, Subject
 
 T = TypeVar("T")
 MIB, HOT, SAMPLES, WINDOW_S = 512, 0.1, 6, 0.5

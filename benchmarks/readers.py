@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from memtui.pageset import PageSet
-from memtui.probes.pages.split_walk import SplitWalker
-from memtui.probes.pages.walk import Walker, blocks_of
-from memtui.sampler import HIGHEST_PRIORITY
+from memtui.core.page_set import PageSet
+from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
+from memtui.probes.pages.pagetable.walk import Walker, blocks_of
+from memtui.recording.sampler.__main__ import HIGHEST_PRIORITY
 
 Cuts = tuple[int, ...]
 

@@ -16,9 +16,9 @@ import psutil
 
 from benchmarks.run import Run, memtui
 from benchmarks.targets import needs_root, status_bytes, training
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
 from memtui.session.sample_table import SampleTable
-from memtui.session.store import SessionError
 
 START_SECONDS, SETTLE_SECONDS = 30.0, 2.0
 
@@ -100,7 +100,10 @@ def part(of: int, module: str) -> int:
 def record(pid: int, path: Path, interval_s: float, seconds: float) -> Recorded:
     """Record a process for some time."""
     with recording(pid, path, interval_s) as child:
-        sampler, recorder = part(child.pid, "memtui.sampler"), part(child.pid, "memtui.recorder")
+        sampler, recorder = (
+            part(child.pid, "memtui.recording.sampler"),
+            part(child.pid, "memtui.recording.recorder"),
+        )
         time.sleep(SETTLE_SECONDS + seconds)
         peaks = [status_bytes(process, "VmHWM") for process in (sampler, recorder)]
         rss = status_bytes(pid, "VmRSS")

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from memtui.session.store import row_id
+from memtui.session.file_format import row_id
 
 PAUSE_NS = 10_000_000  # between the end of one and the begin of the next
 _TABLES = (

@@ -14,9 +14,9 @@ from benchmarks.run import ROOT, Run
 from benchmarks.table import Row, row
 from benchmarks.targets import PATTERN_PAGES_PER_GIB, needs_root, pattern, status_bytes, training
 from benchmarks.timed_sampler import PARTS
-from memtui.orders import Order
-from memtui.probes.process import read_stat
-from memtui.samples import Options
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Options
+from memtui.recording.sampler.commands import Order
 
 WHOLE_MS_PER_GIB, PAUSED_MS_PER_GIB = 20, 13
 INTERVAL_NS = 300_000_000

@@ -15,9 +15,9 @@ from benchmarks import synthetic
 from benchmarks.run import Run, say
 from benchmarks.table import Row, row, tail
 from benchmarks.terminal import COLUMNS, ROWS
-from memtui.present import Presenter, Room
-from memtui.screens.arrange import arrange
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters import Presenter, Room
+from memtui.tui.screens.layout import arrange
 
 LIMIT_MS = 50
 SAMPLES, QUICK_SAMPLES = 18_000, 2_000

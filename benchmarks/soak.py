@@ -23,16 +23,16 @@ from pathlib import Path
 
 import psutil
 
-from memtui.errors import UserError
-from memtui.privilege import invoker, state_directory
-from memtui.remote import stop
-from memtui.running import find_all
+from memtui.core.errors import UserError
+from memtui.core.privilege import invoker, state_directory
+from memtui.recording.client import stop
+from memtui.recording.registry import find_all
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError
 
 SECONDS = 1800
 GOES_ON_S = 1.0
-PARTS = ("memtui.sampler", "memtui.recorder", "supervisor", "viewer")
+PARTS = ("memtui.recording.sampler", "memtui.recording.recorder", "supervisor", "viewer")
 MODES = ((), ("--together",), ("--no-pause",))
 _TARGET = """
 import ctypes, mmap, os, random, sys, threading, time

@@ -31,12 +31,12 @@ from pathlib import Path
 
 import numpy as np
 
-from memtui.errors import UserError
-from memtui.pageset import PAGE_BYTES, PAGES_PER_BLOCK
-from memtui.probes.pages.observers import other_observers
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.process import read_stat
-from memtui.probes.reading import Lost, PageReader, Reading, Subject
+from memtui.core.errors import UserError
+from memtui.core.page_set import PAGE_BYTES, PAGES_PER_BLOCK
+from memtui.core.procfs import read_stat
+from memtui.probes.competing_observers import other_observers
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.window_reader import Lost, PageReader, Reading, Subject
 
 SECONDS = 600.0
 PHASE_S = 5.0  # then the next mode

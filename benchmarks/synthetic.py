@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from memtui._version import __version__
-from memtui.pageset import PageSet
-from memtui.recorder.__main__ import COMMIT_SECONDS
-from memtui.recorder.builder import SessionBuilder
-from memtui.samples import (
+from memtui.core.page_set import PageSet
+from memtui.core.samples import (
     Capability,
     Clock,
     End,
@@ -28,6 +26,8 @@ from memtui.samples import (
     VmaTable,
     Window,
 )
+from memtui.recording.recorder.__main__ import COMMIT_SECONDS
+from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.session.writer import SessionWriter
 
 INTERVAL_NS, PAUSED_NS = 200_000_000, 10_000_000

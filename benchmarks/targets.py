@@ -46,7 +46,7 @@ class Training:
         network = "cnn" if importlib.util.find_spec("torch") else "numpy_cnn"
         words = ["--images", images, "--batch-size", batch_size, "--validation-images", 0, "--epochs", 0]
         words += ["--threads", 1, "--progress", 1, "--exit-with-parent"]
-        command = [sys.executable, "-m", f"memtui.workloads.{network}", *map(str, words)]
+        command = [sys.executable, "-m", f"memtui.study.workloads.{network}", *map(str, words)]
         self.network = network
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         self.pid = self.process.pid
@@ -103,7 +103,7 @@ def training(**how: int) -> Iterator[Training]:
 
 @contextmanager
 def pattern(*words: object) -> Iterator[int]:
-    """The pid of a running access pattern (see ``memtui.workloads.patterns``); all its pages are resident."""
+    """The pid of a running access pattern (``memtui.study.workloads.access_patterns``); all its pages are resident."""
     with pattern_of(*words) as said:
         yield said["pid"]
 
@@ -111,7 +111,7 @@ def pattern(*words: object) -> Iterator[int]:
 @contextmanager
 def pattern_of(*words: object) -> Iterator[dict[str, Any]]:
     """The same, and what it says of itself."""
-    command = [sys.executable, "-m", "memtui.workloads.patterns", *map(str, words), "--exit-with-parent"]
+    command = [sys.executable, "-m", "memtui.study.workloads.access_patterns", *map(str, words), "--exit-with-parent"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         try:

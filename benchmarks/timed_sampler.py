@@ -14,11 +14,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from memtui import outbox, sampler, watched
-from memtui.probes import pause
-from memtui.probes.pages import pagetable, rearm, walk
-from memtui.probes.process import UsageProbe
-from memtui.samples import Window
+from memtui.core.samples import Window
+from memtui.probes.pages.pagetable import rearm, tracker, walk
+from memtui.probes.pause import pauser
+from memtui.probes.usage import UsageProbe
+from memtui.recording.sampler import __main__, frame_queue, tracked_process
 
 PARTS = ("pause", "walk", "re-arm", "maps", "let go", "usage", "send")  # in the order of a window
 
@@ -72,30 +72,30 @@ class Stopwatch:
 
 def attach(watch: Stopwatch) -> None:
     """Put the stopwatch on the sampler."""
-    watch.whole(sampler.Sampler, "_take_window")
-    watch.part(pause.Pauser, "_outcome", "pause")
-    watch.part(pause.Pauser, "_let_go", "let go")
+    watch.whole(__main__.Sampler, "_take_window")
+    watch.part(pauser.Pauser, "_outcome", "pause")
+    watch.part(pauser.Pauser, "_let_go", "let go")
     watch.part(walk.Walker, "walk", "walk")
     watch.part(walk.Walker, "noted", "walk")  # what another observer of accessed bits left in the page frames
     watch.part(rearm.Rearmer, "rearm", "re-arm")  # flush, clear, read once more
-    watch.part(pagetable, "read_maps", "maps")
-    watch.part(watched.MapsParser, "parse", "maps")
+    watch.part(tracker, "read_maps", "maps")
+    watch.part(tracked_process.MapsParser, "parse", "maps")
     watch.part(UsageProbe, "read", "usage")
-    put = outbox.Outbox.put
+    put = frame_queue.Outbox.put
 
-    def noting(self: outbox.Outbox, message: Any) -> None:
+    def noting(self: frame_queue.Outbox, message: Any) -> None:
         if isinstance(message, Window):
             watch.note("paused", sum(p.paused_ns or 0 for p in message.processes) / 1e9)
         put(self, message)
 
-    outbox.Outbox.put = noting  # type: ignore[method-assign]
-    watch.part(outbox.Outbox, "put", "send")
+    frame_queue.Outbox.put = noting  # type: ignore[method-assign]
+    watch.part(frame_queue.Outbox, "put", "send")
 
 
 def run(windows: list[Any]) -> int:
     """The sampler, to its end; what was noted of its windows then goes into FILE. Exits as the sampler does."""
     try:
-        return sampler.main()
+        return __main__.main()
     finally:
         with open(sys.argv[1], "w") as file:
             json.dump(windows, file)

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from benchmarks.run import ROOT
-from memtui.child import exit_with_parent
-from memtui.workloads.system import PAGE_BYTES, map_pages
+from memtui.core.processes import exit_with_parent
+from memtui.study.workloads.system import PAGE_BYTES, map_pages
 
 
 class Toucher:

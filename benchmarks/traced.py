@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import synthetic
-from memtui.analysis.step_trace import CATEGORIES, PHASES
-from memtui.recorder.builder import SessionBuilder
-from memtui.samples import AllocationStep
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES
+from memtui.core.samples import AllocationStep
+from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.session.writer import SessionWriter
 
 LAYERS, PARTS = 48, ("attn.qkv", "attn.proj", "mlp.up", "mlp.down")

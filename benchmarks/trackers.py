@@ -10,7 +10,7 @@ from benchmarks.run import Run
 from benchmarks.sample import windows_of
 from benchmarks.table import Row, once, row, tail
 from benchmarks.targets import PATTERN_PAGES_PER_GIB, lacks_memory, needs_root, pattern, training
-from memtui.probes.pages.rearm import FULL, WORKING_SET
+from memtui.probes.pages.pagetable.rearm import FULL, WORKING_SET
 
 INTERVAL_S = 0.2
 LARGE_GIB, HOT_PARTS, LARGE_PAUSED_MS = 8, 100, 15

@@ -11,7 +11,7 @@ from benchmarks.readers import Cuts, make_ready, split_walker
 from benchmarks.run import Run
 from benchmarks.table import Row, row
 from benchmarks.targets import PATTERN_PAGES_PER_GIB, lacks_memory, needs_root, pattern, status_bytes
-from memtui.probes.pages.split_walk import SplitWalker
+from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 
 LIMIT_MS_PER_GIB = 0.8
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from memtui.terminal import prepare
+from memtui.tui.terminal import prepare
 
 COLUMNS, ROWS = 132, 42
 SECONDS = 8.0
@@ -14,8 +14,8 @@ SECONDS = 8.0
 
 async def draw(session: Path) -> str:
     """The memory screen on the end of the session, as SVG."""
-    from memtui.screens.monitor import MemtuiApp
     from memtui.session.reader import SessionReader
+    from memtui.tui.session_app import MemtuiApp
 
     app = MemtuiApp(lambda: SessionReader(session), live=False)
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:

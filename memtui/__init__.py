@@ -35,7 +35,7 @@ def trace(
         ValueError: ``every`` is no whole number from 1 on.
         TypeError: ``model`` or ``optimizer`` is something else.
     """
-    from memtui.trace_here import tracing
+    from memtui.recording.tracer.context import tracing
 
     return tracing(model, optimizer, every, output)
 
@@ -46,7 +46,7 @@ def backward(module: Any) -> AbstractContextManager[None]:
     What is allocated ``with memtui.backward(layer):`` is of the backward pass of that layer, and what lies in the
     ``grad`` of its parameters afterwards are gradients. Without a recording it does nothing.
     """
-    from memtui.tracing.by_hand import Backward
+    from memtui.recording.tracer.manual_backward import Backward
 
     return Backward(module)
 
@@ -60,7 +60,7 @@ def mark(text: str) -> None:
     and of more than 50 a second the rest is left out. At most 500 characters are kept.
     """
     try:
-        from memtui.marks import put
+        from memtui.recording.client import put
 
         put(text)
     except Exception:

@@ -2,6 +2,6 @@
 
 import sys
 
-from memtui.cli import main
+from memtui.cli.main import main
 
 sys.exit(main())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.probes.memory_cgroups import memory_mounts
+from memtui.probes.memory_pressure import memory_mounts
 
 
 @contextmanager

@@ -20,11 +20,12 @@ from typing import Any
 
 _SET_DUMPABLE, _SET_CHILD_SUBREAPER = 4, 36
 _PRELOADED = (
-    "memtui.cli", "memtui.bench.command", "memtui.compare", "memtui.export", "memtui.learning.command",
-    "memtui.learning.tune_command", "memtui.placement.command", "memtui.placement.profile_command", "memtui.report",
-    "memtui.study.command", "memtui.importing.command", "memtui.breakdown.command", "memtui.observe", "memtui.record",
-    "memtui.calibrate", "memtui.remote", "memtui.search", "memtui.config", "memtui.attach", "pyarrow.parquet",
-    "tomllib", "difflib", "encodings.idna", "pwd", "grp",
+    "memtui.cli.main", "memtui.bench.command", "memtui.reports.comparison.text", "memtui.reports.export",
+    "memtui.training.command", "memtui.training.tune.command", "memtui.placement.command",
+    "memtui.placement.profiling.command", "memtui.reports.report", "memtui.study.command", "memtui.formats.command",
+    "memtui.reports.breakdown.command", "memtui.recording.supervisor.launch", "memtui.cli.record",
+    "memtui.study.calibration", "memtui.recording.client", "memtui.recording.targets", "memtui.cli.config",
+    "memtui.cli.attach", "pyarrow.parquet", "tomllib", "difflib", "encodings.idna", "pwd", "grp",
 )  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def _run(asked: dict[str, Any], out: int, err: int, libc: ctypes.CDLL) -> int:
         os.setresgid(asked["uid"], asked["uid"], asked["uid"])
         os.setresuid(asked["uid"], asked["uid"], asked["uid"])
         libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0)  # as after an exec: its own /proc is its own
-    from memtui.cli import main as memtui
+    from memtui.cli.main import main as memtui
 
     sys.argv = ["memtui", *asked["words"]]
     try:

@@ -17,11 +17,11 @@ import numpy as np
 import psutil
 import pytest
 
-from memtui.pageset import PageSet
-from memtui.probes.pages.pagetable import prove
-from memtui.running import find_all
+from memtui.core.page_set import PageSet
+from memtui.probes.pages.pagetable.tracker import prove
+from memtui.recording.registry import find_all
 from memtui.session.reader import SessionReader
-from memtui.workloads.patterns import truth_pages
+from memtui.study.workloads.access_patterns import truth_pages
 
 Found = TypeVar("Found")
 TRACKED = prove()
@@ -52,7 +52,7 @@ def own_state(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @contextmanager
 def pattern(*words: object) -> Iterator[dict[str, Any]]:
     """A running access pattern and what it says of itself."""
-    command = [sys.executable, "-m", "memtui.workloads.patterns", *map(str, words)]
+    command = [sys.executable, "-m", "memtui.study.workloads.access_patterns", *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         try:

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.pageset import PageSet
-from memtui.probes.pages.pagetable import prove
-from memtui.probes.pause import NotPaused, Pauser
-from memtui.samples import Vma
+from memtui.core.page_set import PageSet
+from memtui.core.samples import Vma
+from memtui.probes.pages.pagetable.tracker import prove
+from memtui.probes.pause.pauser import NotPaused, Pauser
 
 PAGE = 4096
 

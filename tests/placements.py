@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from memtui.placement.measured import MODES, Pool, Profile, Samples
-from memtui.placement.model import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Configuration, Graph, Op, Tensor
+from memtui.placement.graph import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Configuration, Graph, Op, Tensor
 from memtui.placement.plan import FORMULATIONS, STATUSES, Move, Plan, Span
+from memtui.placement.profile import MODES, Pool, Profile, Samples
 
 FAST, SLOW = "dram", "slow"
 BASE_NS = 10.0

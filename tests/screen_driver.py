@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from contextlib import asynccontextmanager
 
-from memtui.screens.memory import MemoryScreen
-from memtui.screens.monitor import MemtuiApp
+from memtui.tui.screens.memory import MemoryScreen
+from memtui.tui.session_app import MemtuiApp
 from tests.screen_fakes import FakeSession
 from tests.screen_text import screen_text
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
-from memtui.pageset import PageSet
-from memtui.samples import (
+from memtui.core.page_set import PageSet
+from memtui.core.samples import (
     Capability,
     Clock,
     End,
@@ -327,12 +327,12 @@ class FakeSession:
 
 if __name__ == "__main__":
     # python -m tests.screen_fakes live|replay|rss [count] [color]: the screen on invented data, to look at.
-    from memtui import terminal
-    from memtui.errors import silence
+    from memtui.core.errors import silence
+    from memtui.tui import terminal
 
     kind, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 300
     how = terminal.prepare(color=sys.argv[3] if len(sys.argv) > 3 else "auto", ascii_only="ascii" in sys.argv)
-    from memtui.screens.monitor import MemtuiApp
+    from memtui.tui.session_app import MemtuiApp
 
     session = FakeSession(count, growing=kind != "replay", tracker="rss" if kind == "rss" else "pagetable")
     app = MemtuiApp(lambda: session, live=kind != "replay", color=how.color, ascii_only=how.ascii_only)

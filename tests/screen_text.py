@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import App, ComposeResult
 from textual.widget import Widget
 
-from memtui.widgets.look import look
+from memtui.widgets.style import look
 
 
 def screen_lines(app: App) -> list[str]:

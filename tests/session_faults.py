@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from memtui.recorder.builder import SessionBuilder
-from memtui.report import build_report, format_report
-from memtui.samples import Window
+from memtui.core.samples import Window
+from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.reports.report import build_report, format_report
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError
 from memtui.session.writer import SessionWriter
 from tests.test_hostile_session import small_stream
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memtui.pageset import PageSet
-from memtui.recorder.builder import SessionBuilder
-from memtui.samples import (
+from memtui.core.page_set import PageSet
+from memtui.core.samples import (
     Capability,
     Clock,
     End,
@@ -28,6 +27,7 @@ from memtui.samples import (
     VmaTable,
     Window,
 )
+from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.session.writer import SessionWriter
 
 MS = 1_000_000

@@ -5,8 +5,19 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from memtui.pageset import PageSet
-from memtui.samples import End, Event, GpuMemory, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.page_set import PageSet
+from memtui.core.samples import (
+    End,
+    Event,
+    GpuMemory,
+    Power,
+    PowerReading,
+    Process,
+    ProcessWindow,
+    Vma,
+    VmaTable,
+    Window,
+)
 
 NS = st.integers(0, 2**62)
 BYTES = st.integers(0, 2**60)

@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from memtui.choices import MAX_PAUSE_NS
-from memtui.frames import Decoder
-from memtui.orders import STOP, Order
-from memtui.probes.process import read_stat
-from memtui.samples import Message, Options, Process, ProcessWindow, Window
+from memtui.core.options import MAX_PAUSE_NS
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Message, Options, Process, ProcessWindow, Window
+from memtui.recording.sampler.commands import STOP, Order
+from memtui.recording.wire import Decoder
 
 INTERVAL_NS = 20_000_000
 
@@ -52,7 +52,7 @@ def sample(pid: int, seconds: float, **options: Any) -> Stream:
 def ordered(order: Order, words: bytes = b"") -> subprocess.Popen[bytes]:
     """A sampler that was given its order, and words after it."""
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "memtui.sampler"],
+        [sys.executable, "-P", "-m", "memtui.recording.sampler"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from memtui.analysis.alike import groups, like
-from memtui.frames import Decoder
-from memtui.orders import STOP, interval_word
-from memtui.present import Presenter
-from memtui.report import build_report, format_report, report_of
-from memtui.samples import End, Window
+from memtui.core.samples import End, Window
+from memtui.recording.sampler.commands import STOP, interval_word
+from memtui.recording.wire import Decoder
+from memtui.reports.report import build_report, format_report, report_of
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters import Presenter
 from tests.live import TRACKER, pattern
 from tests.sessions import MS, messages, write_session
 from tests.streams import order_for, ordered

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.step_trace import CATEGORIES, PHASES
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from tests.cuda_allocator import FIRST, CudaAllocator
 
 torch = pytest.importorskip("torch")
 
-from memtui.tracing import torch_private  # noqa: E402
-from memtui.tracing.allocator_history import MOST_ENTRIES, histories  # noqa: E402
-from memtui.tracing.exact import ExactStep, layer_labels  # noqa: E402
-from memtui.tracing.known import Held, Known  # noqa: E402
+from memtui.recording.tracer import torch_private  # noqa: E402
+from memtui.recording.tracer.cuda_history import MOST_ENTRIES, histories  # noqa: E402
+from memtui.recording.tracer.step_recorder import ExactStep, layer_labels  # noqa: E402
+from memtui.recording.tracer.tensor_registry import Held, Known  # noqa: E402
 
 pytestmark = pytest.mark.skipif(torch_private.problem() is not None, reason=str(torch_private.problem()))
 GPU = "cuda:0"
@@ -24,7 +24,7 @@ GPU = "cuda:0"
 @pytest.fixture
 def gpu(monkeypatch):
     monkeypatch.setattr(torch_private, "cuda_history", torch_private.CudaHistory())
-    monkeypatch.setattr("memtui.tracing.exact.cuda_history", torch_private.cuda_history)
+    monkeypatch.setattr("memtui.recording.tracer.step_recorder.cuda_history", torch_private.cuda_history)
     return CudaAllocator().install(monkeypatch, torch)
 
 
@@ -117,8 +117,8 @@ def test_a_history_of_another_form_leaves_what_the_profiler_told(gpu, monkeypatc
 
 
 def test_a_history_that_lost_its_begin_is_none(gpu, monkeypatch):
-    monkeypatch.setattr("memtui.tracing.exact.MOST_ENTRIES", 4)
-    monkeypatch.setattr("memtui.tracing.allocator_history.MOST_ENTRIES", 4)
+    monkeypatch.setattr("memtui.recording.tracer.step_recorder.MOST_ENTRIES", 4)
+    monkeypatch.setattr("memtui.recording.tracer.cuda_history.MOST_ENTRIES", 4)
     with ExactStep(0, Known()) as recorder:
         for _ in range(9):
             gpu.allocate(8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from memtui.present.allowance import WAIT, Allowance
+from memtui.tui.presenters.time_budget import WAIT, Allowance
 
 
 def test_waiting_costs_less_than_work(monkeypatch):

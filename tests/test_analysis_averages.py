@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from memtui.analysis.averages import averages, mean_interval, ratio_interval, student_t
+from memtui.analysis.robust_mean import averages, mean_interval, ratio_interval, student_t
 
 TRUE_W, SIGMA_W, COUNT = 250.0, 2.0, 300
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.analysis.filters import parse_filter
-from memtui.samples import Vma
+from memtui.analysis.vma_filter import parse_filter
+from memtui.core.samples import Vma
 
 PAGE = 4096
 CODE = Vma(0, 100 * PAGE, "r-xp", "/usr/lib/libtorch_cpu.so")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.analysis.heat_map import HeatMap, HeatRange, Layout, bin_column, blocks_of
-from memtui.pageset import PageSet
+from memtui.core.page_set import PageSet
 
 PAGE, MIB, GIB = 4096, 1 << 20, 1 << 30
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ExactReuse, ReuseHistogram
-from memtui.pageset import PageSet
+from memtui.core.page_set import PageSet
 
 PAGE = 4096
 

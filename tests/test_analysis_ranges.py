@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.analysis.filters import parse_filter
-from memtui.analysis.ranges import RangeMerger
-from memtui.samples import Vma
+from memtui.analysis.vma_filter import parse_filter
+from memtui.analysis.vma_merger import RangeMerger
+from memtui.core.samples import Vma
 
 PAGE = 4096
 

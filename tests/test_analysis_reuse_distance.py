@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
-from memtui.pageset import PageSet
+from memtui.core.page_set import PageSet
 
 PAGE, HUGE, GIANT = 4096, 2 << 20, 1 << 30
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.analysis.working_set import block_counts, bytes_by_range, select, touched_outside
-from memtui.pageset import PageSet
+from memtui.core.page_set import PageSet
 
 PAGE = 4096
 SPAN = 6 * 512  # 4 KiB pages of the little address space

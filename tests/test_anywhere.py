@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.pageset import PageSet
+from memtui.core.page_set import PageSet
 from tests.sessions import messages, write_session
 
 # Another system: no Linux modules and calls, no /proc and /sys, and none of memtui that measures.
@@ -39,9 +39,32 @@ def refuse(event, arguments):
 sys.addaudithook(refuse)
 """
 LINUX = [
-    *("fcntl", "resource", "pwd", "grp", "spwd", "psutil", "pynvml", "memtui.probes", "memtui.sampler"),
-    *("memtui.recorder", "memtui.observe", "memtui.elevate", "memtui.privilege", "memtui.capabilities"),
-    *("memtui.claim", "memtui.running", "memtui.gate", "memtui.program", "memtui.keeper", "memtui.workloads"),
+    *(
+        "fcntl",
+        "resource",
+        "pwd",
+        "grp",
+        "spwd",
+        "psutil",
+        "pynvml",
+        "memtui.probes",
+        "memtui.recording.sampler",
+    ),
+    *(
+        "memtui.recording.recorder",
+        "memtui.recording.supervisor.launch",
+        "memtui.recording.supervisor.sudo",
+        "memtui.core.privilege",
+        "memtui.core.capabilities",
+    ),
+    *(
+        "memtui.recording.sampler.target_lock",
+        "memtui.recording.registry",
+        "memtui.recording.supervisor.exec_gate",
+        "memtui.recording.supervisor.program",
+        "memtui.recording.supervisor.pty_logger",
+        "memtui.study.workloads",
+    ),
 ]
 POSIX = ["termios", "tty", "pty", "syslog"]
 # What no other system has; and what Windows has not.
@@ -66,7 +89,7 @@ def session(tmp_path_factory):
 
 
 def command(*words: object) -> str:
-    return f"from memtui.cli import main\nsys.exit(main({[str(w) for w in words]!r}))"
+    return f"from memtui.cli.main import main\nsys.exit(main({[str(w) for w in words]!r}))"
 
 
 @pytest.mark.parametrize("system", [MAC, WINDOWS], ids=["mac", "windows"])
@@ -118,7 +141,7 @@ def test_output(system, tmp_path):
     (tmp_path / "s.log").write_bytes(b"50%\r100%\nthe last words\n")
     source = """
 from pathlib import Path
-from memtui.present.output import OutputLog
+from memtui.tui.presenters.log_tail import OutputLog
 log = OutputLog(Path("s.log"))
 log.shown = True
 log.resize(80, 20)
@@ -134,7 +157,7 @@ def test_the_block_blocks(tmp_path):
     for source in (
         "import fcntl",
         "import psutil",
-        "import memtui.observe",
+        "import memtui.recording.supervisor.launch",
         "os.sched_getaffinity",
         "open('/proc/stat')",
     ):

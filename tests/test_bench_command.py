@@ -15,15 +15,15 @@ from contextlib import closing
 
 import pytest
 
-from memtui.bench import resolution
+from memtui.bench import window_length
 from memtui.bench.configuration import make
-from memtui.bench.shard import from_environment, part
+from memtui.bench.jobs import from_environment, part
+from memtui.bench.operators import CATALOGUE
 from memtui.bench.store import Database
-from memtui.cli import main
-from memtui.errors import UserError
-from memtui.exclusive import lock_holder
-from memtui.probes.energy_source import WHOLE_MACHINE
-from memtui.workloads.operators import CATALOGUE
+from memtui.cli.main import main
+from memtui.core.errors import UserError
+from memtui.core.file_lock import lock_holder
+from memtui.probes.power.energy_source import WHOLE_MACHINE
 from tests.test_bench_store import add, row
 from tests.test_cli import memtui
 
@@ -190,7 +190,7 @@ class TestMeasured:
                 first.kill()
 
     def test_a_study_of_windows(self, tmp_path, monkeypatch, capsys):
-        monkeypatch.setattr(resolution, "QUICK_LENGTHS_S", (0.02, 0.05, 0.2))
+        monkeypatch.setattr(window_length, "QUICK_LENGTHS_S", (0.02, 0.05, 0.2))
         words = (
             "bench",
             "resolution",
@@ -262,7 +262,7 @@ def test_schedulers_that_say_nonsense(rank):
 def test_every_machine_keeps_its_own_database(tmp_path, monkeypatch):
     from argparse import Namespace
 
-    from memtui.bench.asked import database_path
+    from memtui.bench.request import database_path
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert database_path(Namespace(db=None), None).name == "bench.db"

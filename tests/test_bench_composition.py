@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from memtui.bench.composition import by_weight, compose, lines, macs, to_plain
 from memtui.bench.configuration import make
+from memtui.bench.network_vs_operators import by_weight, compose, lines, macs, to_plain
 from memtui.bench.plan import Window
 from memtui.bench.result import Row, failed
 from memtui.bench.spaces import resnet50_counts

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.arguments import build_parser
 from memtui.bench.configuration import make
-from memtui.bench.jobs import PASSED_ON, longest_minutes, part_words
+from memtui.bench.jobs import PASSED_ON, longest_minutes, part_words, script
 from memtui.bench.plan import Plan
-from memtui.bench.sbatch import script
 from memtui.bench.store import Database
-from memtui.cli import COMMANDS
+from memtui.cli.main import COMMANDS
+from memtui.cli.parser import build_parser
 from tests.test_cli import memtui
 
 FAST = ("--windows", "1", "--seconds", "0.02", "--threads", "1", "--cache", "warm", "--warm-up", "0.05")

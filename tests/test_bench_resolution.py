@@ -9,8 +9,8 @@ import pytest
 from memtui.analysis.energy import Energy
 from memtui.bench.configuration import make
 from memtui.bench.plan import Plan, Window
-from memtui.bench.resolution import lines, shortest, study, to_plain
 from memtui.bench.result import INTEGRATED, MEASURED, Row, WindowEnergy, failed
+from memtui.bench.window_length import lines, shortest, study, to_plain
 
 CONFIGURATION = make("relu", {})
 S = 10**9

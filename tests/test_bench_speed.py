@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.bench.configuration import make
+from memtui.bench.cpu_speed import SMOOTHED, References, at_reference, share_that_follows
 from memtui.bench.plan import Plan, Window
-from memtui.bench.reference import References
 from memtui.bench.result import Conditions, Series, Visit, evaluate
-from memtui.bench.speed import SMOOTHED, at_reference, share_that_follows
-from memtui.bench.table import words
+from memtui.bench.text import words
 
 CONFIGURATION = make("linear", {"m": 10, "in": 100, "out": 50})
 PLAN = Plan(windows=5, seconds=1.0)

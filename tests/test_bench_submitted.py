@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from memtui.exclusive import lock_holder
-from memtui.probes.energy_source import WHOLE_MACHINE
+from memtui.core.file_lock import lock_holder
+from memtui.probes.power.energy_source import WHOLE_MACHINE
 from tests import slurm_stand_in
 from tests.live import wait_until
 from tests.test_bench_jobs import FAST, GRID, keys_in
@@ -21,7 +21,7 @@ WORDS = ("bench", "relu", *GRID, *FAST, "--engine", "submitit")
 
 
 def test_without_submitit_it_says_what_to_install(tmp_path):
-    code = "import sys; sys.modules['submitit'] = None; from memtui.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; sys.modules['submitit'] = None; from memtui.cli.main import main; sys.exit(main(sys.argv[1:]))"
     words = [sys.executable, "-c", code, *WORDS, "--db", str(tmp_path / "x.db")]
     found = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout, found.stderr.count("\n")) == (1, "", 1)

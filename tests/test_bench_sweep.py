@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from memtui.bench import sweep as sweep_module
 from memtui.bench.configuration import make
+from memtui.bench.cpu_speed import References
 from memtui.bench.plan import Plan
-from memtui.bench.reference import References
 from memtui.bench.store import Database
 from memtui.bench.sweep import (
     REFERENCE_EVERY,
@@ -32,9 +32,9 @@ from memtui.bench.sweep import (
     _in_turn,
     _with_references,
 )
-from memtui.errors import UserError
-from memtui.exclusive import exclusively
-from memtui.probes.energy_source import EnergySource, NoSource
+from memtui.core.errors import UserError
+from memtui.core.file_lock import exclusively
+from memtui.probes.power.energy_source import EnergySource, NoSource
 
 pytest.importorskip("torch", reason="torch is not installed")
 PLAN = Plan(windows=2, seconds=0.05, warm_up_s=0.1, phase_ns=1)
@@ -195,7 +195,7 @@ def test_a_worker_that_is_killed_is_a_row_and_the_sweep_goes_on(database):
 
 def test_a_worker_ends_with_the_one_who_started_it(database):
     code = (
-        "import sys, time\nfrom memtui.bench.worker_process import WorkerProcess\n"
+        "import sys, time\nfrom memtui.bench.worker_client import WorkerProcess\n"
         "from memtui.bench.configuration import make\nfrom memtui.bench.plan import Plan\n"
         "w = WorkerProcess('cpu', 1)\nw.measure(make('relu', {'cache': 'warm'}), Plan(seconds=60.0, warm_up_s=1.0))\n"
         "print(w.pid, flush=True)\ntime.sleep(60)\n"

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.bench import loop
+from memtui.bench.cpu_speed import QUIET, Yardstick
 from memtui.bench.plan import Plan, Window
-from memtui.bench.quiet import counted, enough, quiet_blocks
 from memtui.bench.result import Conditions, Series, Visit, evaluate
-from memtui.bench.yardstick import QUIET, Yardstick
+from memtui.bench.undisturbed_blocks import counted, enough, quiet_blocks
 from tests.test_bench_result import CONFIGURATION
 
 CALL_NS, READING_NS, MS = 100_000, 50_000, 1_000_000

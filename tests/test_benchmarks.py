@@ -16,7 +16,7 @@ from benchmarks.run import Run
 from benchmarks.startup import painted
 from benchmarks.targets import Training, pattern
 from benchmarks.timed_sampler import PARTS, Stopwatch
-from memtui.probes.pages.rearm import FULL, WORKING_SET
+from memtui.probes.pages.pagetable.rearm import FULL, WORKING_SET
 from memtui.session.reader import SessionReader
 from tests.live import needs_root, needs_tracker
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.block_sample import SMALL_PAGE_BLOCKS, BlockSample, estimate
-from memtui.pageset import BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, PageSet
-from memtui.present.ranges import RangeTable
-from memtui.probes.pages.own_pages import own_pages
-from memtui.probes.pages.walk import Walker
-from memtui.report import build_report
-from memtui.samples import SAMPLED, Status
+from memtui.core.block_sample import SMALL_PAGE_BLOCKS, BlockSample, estimate
+from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, PageSet
+from memtui.core.samples import SAMPLED, Status
+from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.self_test import own_pages
+from memtui.reports.report import build_report
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters.ranges import RangeTable
 from memtui.widgets.vma_table import rest_of
 from tests.live import needs_tracker
 from tests.test_cli import memtui

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.breakdown import COMPAT_RULES, OWN_RULES, Item, break_down
-from memtui.analysis.mxnet_tags import COMPAT, PADDING_BYTES, compat_key, kind_of_tag, raw_tag, tag_for
-from memtui.analysis.step_trace import CATEGORIES
-from memtui.export.figures.pdf import PdfDrawing
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.formats.mxnet_tags import COMPAT, PADDING_BYTES, compat_key, kind_of_tag, raw_tag, tag_for
+from memtui.reports.breakdown.rules import COMPAT_RULES, OWN_RULES, Item, break_down
+from memtui.reports.figures.pdf import PdfDrawing
 from tests.memory_logs import A1, A1_ANALYSIS, ZPP, mxnet_log
 from tests.sessions import messages, write_session
 from tests.test_import_command import run

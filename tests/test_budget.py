@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.argtypes import overhead
-from memtui.budget import RECENT, Budget, seconds
-from memtui.present.presenter import Presenter
-from memtui.report import build_report, format_report
-from memtui.samples import Hello, ProcessWindow, Window, held_ns
+from memtui.analysis.overhead_budget import RECENT, Budget, seconds
+from memtui.core.argtypes import overhead
+from memtui.core.samples import Hello, ProcessWindow, Window, held_ns
+from memtui.reports.report import build_report, format_report
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters.presenter import Presenter
 from tests.live import TRACKER
 from tests.sessions import MS, messages, write_session
 from tests.streams import finish, order_for, ordered

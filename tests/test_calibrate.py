@@ -19,14 +19,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.analysis.slow_down import Block, count_in, doubts, slow_down
-from memtui.calibrate import Blocks, Plan
-from memtui.errors import UserError
-from memtui.probes.stat import read_stat
-from memtui.progress import Bytes, LastNumber, Lines, Steps, open_counter, parse_counter, steps_in
-from memtui.samples import Options
+from memtui.analysis.slowdown import Block, count_in, doubts, slow_down
+from memtui.core.errors import UserError
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Options
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError
+from memtui.study.calibration import Blocks, Plan
+from memtui.study.progress_counters import Bytes, LastNumber, Lines, Steps, open_counter, parse_counter, steps_in
 from tests.live import TRACKER
 from tests.test_cli import memtui
 
@@ -168,7 +168,9 @@ def test_what_is_no_counter(text):
         parse_counter(text)
 
 
-TRAINING = "-m memtui.workloads.numpy_cnn --images 32 --batch-size 1 --validation-images 0 --epochs 0 --progress 1"
+TRAINING = (
+    "-m memtui.study.workloads.numpy_cnn --images 32 --batch-size 1 --validation-images 0 --epochs 0 --progress 1"
+)
 PRINTING = "import itertools, time\nfor n in itertools.count(): print('step', n, flush=True), time.sleep(0.005)"
 
 

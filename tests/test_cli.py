@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from memtui import cli, export, progress_line, target
-from memtui import report as reports
-from memtui.samples import Event, Window
-from memtui.session.store import SCHEMA_VERSION
+from memtui.cli import main
+from memtui.core import progress_line
+from memtui.core.samples import Event, Window
+from memtui.recording import targets
+from memtui.reports import export
+from memtui.reports import report as reports
+from memtui.session.file_format import SCHEMA_VERSION
 from tests.sessions import messages, write_session
 from tests.users import temporary_user
 
@@ -102,8 +105,8 @@ def test_own_ancestors_are_refused():
 
 
 def test_own_pid_is_refused(monkeypatch):
-    with pytest.raises(target.UserError, match="memtui itself"):
-        target.check_target(os.getpid())
+    with pytest.raises(targets.UserError, match="memtui itself"):
+        targets.check_target(os.getpid())
 
 
 def test_kernel_threads_are_refused():
@@ -297,14 +300,14 @@ def test_an_export_that_takes_its_time_says_so(form, files, session, tmp_path, m
         return found(*words, **options)
 
     words = ["export", str(session), "--to", form, "-o"]
-    monkeypatch.setattr(cli, "SLOW_S", 60.0)
-    assert cli.main([*words, str(tmp_path / "fast")]) == 0
+    monkeypatch.setattr(main, "SLOW_S", 60.0)
+    assert main.main([*words, str(tmp_path / "fast")]) == 0
     assert capsys.readouterr().err == ""
     found = export.export
     monkeypatch.setattr(export, "export", slow)
-    monkeypatch.setattr(cli, "SLOW_S", 0.1)
+    monkeypatch.setattr(main, "SLOW_S", 0.1)
     monkeypatch.setattr(progress_line, "PLAIN_S", 0.1)
-    assert cli.main([*words, str(tmp_path / "slow")]) == 0
+    assert main.main([*words, str(tmp_path / "slow")]) == 0
     said = capsys.readouterr()
     *begin, end = said.err.splitlines()
     assert all(line.startswith(f"memtui export: writing {form} into {tmp_path / 'slow'}") for line in begin)

@@ -8,10 +8,10 @@ import zlib
 import numpy as np
 import pytest
 
+from memtui.analysis.access_counts import CHUNK_SHIFT, GROUP, TouchSum
 from memtui.analysis.reuse_distance import ReuseSample
-from memtui.analysis.touch_sum import CHUNK_SHIFT, GROUP, TouchSum
-from memtui.pageset import ADDRESS_BITS, GIANT_SHIFT
-from memtui.session import codec
+from memtui.core.page_set import ADDRESS_BITS, GIANT_SHIFT
+from memtui.session import blobs
 
 
 def i8(*numbers: int) -> np.ndarray:
@@ -22,13 +22,13 @@ def i8(*numbers: int) -> np.ndarray:
     ("ids", "values"),
     [
         ((), ()),
-        ((1,), (codec.UNKNOWN_BYTES,)),
+        ((1,), (blobs.UNKNOWN_BYTES,)),
         ((1, 2, 7), (0, 5, (1 << 62) - 1)),
         (((1 << 62) - 1,), (3,)),
     ],
 )
 def test_pairs_come_back(ids, values):
-    found = codec.decode_pairs(codec.encode_pairs(i8(*ids), i8(*values)))
+    found = blobs.decode_pairs(blobs.encode_pairs(i8(*ids), i8(*values)))
     assert tuple(side.tolist() for side in found) == (list(ids), list(values))
 
 
@@ -41,16 +41,16 @@ def test_pairs_come_back(ids, values):
 )  # fmt: skip
 def test_pairs_out_of_range_are_refused(ids, values):
     with pytest.raises(ValueError, match="holds numbers out of range"):
-        codec.decode_pairs(codec.encode_pairs(i8(*ids), i8(*values)))
+        blobs.decode_pairs(blobs.encode_pairs(i8(*ids), i8(*values)))
 
 
 def test_more_pairs_than_a_process_has_mappings_are_not_unpacked(monkeypatch):
-    data = codec.encode_pairs(i8(1, 2), i8(0, 0))
-    monkeypatch.setattr(codec, "MAX_PAIRS", 2)
-    assert len(codec.decode_pairs(data)[0]) == 2
-    monkeypatch.setattr(codec, "MAX_PAIRS", 1)
+    data = blobs.encode_pairs(i8(1, 2), i8(0, 0))
+    monkeypatch.setattr(blobs, "MAX_PAIRS", 2)
+    assert len(blobs.decode_pairs(data)[0]) == 2
+    monkeypatch.setattr(blobs, "MAX_PAIRS", 1)
     with pytest.raises(ValueError, match="unpacks"):
-        codec.decode_pairs(data)
+        blobs.decode_pairs(data)
 
 
 MOST_TOUCHES, MOST_BYTES = (1 << 40) - 1, (1 << 62) - 1
@@ -69,7 +69,7 @@ def reuse(first=0, first_bytes=0, upper=(), lower=(), counts=()) -> ReuseSample:
     ],
 )
 def test_reuse_distances_come_back(made):
-    found = codec.decode_reuse(codec.encode_reuse(made), limit=2)
+    found = blobs.decode_reuse(blobs.encode_reuse(made), limit=2)
     assert (found.first_touches, found.first_touch_bytes) == (made.first_touches, made.first_touch_bytes)
     for name in ("upper_bytes", "lower_bytes", "counts"):
         assert getattr(found, name).tolist() == getattr(made, name).tolist()
@@ -85,14 +85,14 @@ def test_reuse_distances_come_back(made):
 )  # fmt: skip
 def test_reuse_distances_out_of_range_are_refused(made):
     with pytest.raises(ValueError, match="holds numbers out of range"):
-        codec.decode_reuse(codec.encode_reuse(made))
+        blobs.decode_reuse(blobs.encode_reuse(made))
 
 
 def test_a_reuse_blob_of_no_whole_row_is_refused():
     for size, words in ((0, "is too short"), (15, "is too short"), (17, "1 bytes are not 3 rows of numbers")):
         with pytest.raises(ValueError, match=words):
-            codec.decode_reuse(zlib.compress(bytes(size)))
-    assert codec.decode_reuse(zlib.compress(bytes(16))).touches == 0
+            blobs.decode_reuse(zlib.compress(bytes(size)))
+    assert blobs.decode_reuse(zlib.compress(bytes(16))).touches == 0
 
 
 def sums(windows=1, shift=CHUNK_SHIFT, groups=(5,), touches=16) -> TouchSum:
@@ -116,7 +116,7 @@ GIANT_TOUCHES = (1 << 12) << GIANT_SHIFT - 12  # of a chunk of 1 GiB in every on
     ],
 )
 def test_touch_sums_come_back(made):
-    found = codec.decode_touch_sum(codec.encode_touch_sum(made))
+    found = blobs.decode_touch_sum(blobs.encode_touch_sum(made))
     assert (found.windows, found.shift, found.groups.dtype, found.touches.dtype) == (
         made.windows, made.shift, np.uint64, np.int64
     )  # fmt: skip
@@ -141,20 +141,20 @@ def test_touch_sums_come_back(made):
 )
 def test_touch_sums_that_cannot_be_are_refused(made, words):
     with pytest.raises(ValueError, match=words):
-        codec.decode_touch_sum(codec.encode_touch_sum(made))
+        blobs.decode_touch_sum(blobs.encode_touch_sum(made))
 
 
 def test_a_touch_sum_of_no_whole_group_is_refused():
     head = struct.pack("<qq", 1, CHUNK_SHIFT)
     for raw in (b"", head[:-1], head + bytes(8 + 4 * GROUP - 1), head + bytes(8 + 4 * GROUP + 1)):
         with pytest.raises(ValueError, match=f"{len(raw)} bytes are no whole groups"):
-            codec.decode_touch_sum(zlib.compress(raw))
+            blobs.decode_touch_sum(zlib.compress(raw))
 
 
 def test_more_groups_than_a_sum_has_are_not_unpacked(monkeypatch):
-    data = codec.encode_touch_sum(sums(groups=(1, 2)))
-    monkeypatch.setattr(codec, "MAX_GROUPS", 2)
-    assert len(codec.decode_touch_sum(data).groups) == 2
-    monkeypatch.setattr(codec, "MAX_GROUPS", 1)
+    data = blobs.encode_touch_sum(sums(groups=(1, 2)))
+    monkeypatch.setattr(blobs, "MAX_GROUPS", 2)
+    assert len(blobs.decode_touch_sum(data).groups) == 2
+    monkeypatch.setattr(blobs, "MAX_GROUPS", 1)
     with pytest.raises(ValueError, match="unpacks"):
-        codec.decode_touch_sum(data)
+        blobs.decode_touch_sum(data)

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.mapped_bytes import mapped_bytes
+from memtui.analysis.address_ranges import mapped_bytes
 from memtui.analysis.page_raster import picture_of
-from memtui.compare import plain, read, same_windows, text
-from memtui.export.redact import open_source
-from memtui.pageset import PageSet
-from memtui.present.differences import condition_rows, figure_rows, notes, sentences, window_words
-from memtui.present.same_windows import common_interval_s
-from memtui.samples import End, Process, ProcessWindow, VmaTable, Window
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Process, ProcessWindow, VmaTable, Window
+from memtui.reports.comparison.common_windows import common_interval_s
+from memtui.reports.comparison.differences import condition_rows, figure_rows, notes, sentences, window_words
+from memtui.reports.comparison.model import against, letters
+from memtui.reports.comparison.text import plain, read, same_windows, text
+from memtui.reports.redact import open_source
 from memtui.session.page_windows import PageWindows, busiest
 from memtui.session.reader import SessionReader, VmaRow
-from memtui.views_comparison import against, letters
 from tests.sessions import DATA, MS, VMAS, hello, messages, write_session
 from tests.test_alike import changed
 from tests.test_cli import memtui, refused
@@ -347,7 +347,7 @@ def test_a_page_that_sudo_wrote_is_the_users(tmp_path):
 def test_only_the_page_loads_the_plotting_library(tmp_path):
     session = write_session(tmp_path / "s.memtui", short(5))
     code = (
-        "import sys\nfrom memtui.cli import main\n"
+        "import sys\nfrom memtui.cli.main import main\n"
         f"main(['compare', {str(session)!r}, {str(session)!r}])\n"
         "print([name for name in ('matplotlib', 'textual', 'torch') if name in sys.modules], file=sys.stderr)"
     )

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from memtui.arguments import FORMATS, build_parser
-from memtui.choices import PLACE
-from memtui.cli import COMMANDS
-from memtui.completion import commands_of, every
+from memtui.cli.completion import commands_of, every
+from memtui.cli.main import COMMANDS
+from memtui.cli.parser import FORMATS, build_parser
+from memtui.core.options import PLACE
 
 
 @pytest.fixture(scope="module")

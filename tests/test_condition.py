@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.condition import Condition, Watch
-from memtui.units import parse_size
+from memtui.core.units import parse_size
+from memtui.recording.recorder.stop_condition import Condition, Watch
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from memtui import cli
-from memtui.arguments import build_parser
-from memtui.errors import UserError
+from memtui.cli import main
+from memtui.cli.parser import build_parser
+from memtui.core.errors import UserError
 from tests.sessions import messages, write_session
 from tests.users import temporary_user
 
@@ -35,8 +35,8 @@ def config(tmp_path, monkeypatch):
 
 def options(*words: str):
     """What a command is called with."""
-    parser = build_parser(cli.COMMANDS)
-    return cli._with_config(parser, list(words), parser.parse_args(list(words)))
+    parser = build_parser(main.COMMANDS)
+    return main._with_config(parser, list(words), parser.parse_args(list(words)))
 
 
 def memtui(*words: object) -> subprocess.CompletedProcess[str]:
@@ -157,7 +157,7 @@ def test_the_home_of_another_user_is_no_mistake(session, config, tmp_path):
     """After su without a login HOME is still root's."""
     config.write_text("a mistake")
     tmp_path.chmod(0o700)
-    code = "from memtui.config import _read; print(_read()[1])"
+    code = "from memtui.cli.config import _read; print(_read()[1])"
     done = subprocess.run(
         [sys.executable, "-c", code], user="nobody", capture_output=True, text=True, cwd="/", check=False
     )
@@ -170,8 +170,8 @@ def test_help_does_not_pay_for_it(config):
     config.write_text("a mistake")
     for words in ((), ("--help",), ("--version",), ("attach", "--help"), ("completion", "bash")):
         assert memtui(*words).returncode == 0
-    code = "import sys, memtui.cli\ntry: memtui.cli.main(['--help'])\nexcept SystemExit: pass\n"
-    code += "print('tomllib' in sys.modules, 'memtui.config' in sys.modules, file=sys.stderr)"
+    code = "import sys, memtui.cli.main\ntry: memtui.cli.main.main(['--help'])\nexcept SystemExit: pass\n"
+    code += "print('tomllib' in sys.modules, 'memtui.cli.config' in sys.modules, file=sys.stderr)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr == (
         "False False\n"
     )

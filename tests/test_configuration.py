@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.bench.configuration import CONDITIONS, MANY, from_file, from_text, make, parse_grid, product
+from memtui.bench.operators import CATALOGUE
 from memtui.bench.spaces import SPACES, in_space
-from memtui.errors import UserError
-from memtui.workloads.operators import CATALOGUE
+from memtui.core.errors import UserError
 
 
 @given(st.permutations([("cin", 32), ("cout", 48), ("h", 10), ("dtype", "bf16")]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.probes.pages.pagetable import PageTableTracker
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from tests.pagetable_targets import Observer, Target, need_pagetable, within
 
 KNOB = Path("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled")

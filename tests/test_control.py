@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui import control, privilege
-from memtui.control import CLIENTS, LINE_BYTES, Control, Listener, connect, open_listener, parse_request
+from memtui.core import privilege
+from memtui.recording import control
+from memtui.recording.control import CLIENTS, LINE_BYTES, Control, Listener, connect, open_listener, parse_request
 from tests.live import needs_root
 
 

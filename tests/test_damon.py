@@ -21,16 +21,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui import capabilities
-from memtui.probes.pages import choice, damon, damon_interface
-from memtui.probes.pages.base import TrackerError
-from memtui.probes.pages.damon import DamonTracker
-from memtui.probes.pages.damon_interface import Interface, Refused, Taken, Target
-from memtui.probes.pages.damon_regions import page_count, regions_of, shares, sizes_by_vma
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.process import has_ended
-from memtui.probes.vmas import parse_maps, read_maps
-from memtui.samples import Capability, Status, Vma
+from memtui.core import capabilities
+from memtui.core.procfs import has_ended
+from memtui.core.samples import Capability, Status, Vma
+from memtui.probes.pages import select
+from memtui.probes.pages.damon import sysfs
+from memtui.probes.pages.damon import tracker as damon
+from memtui.probes.pages.damon.regions import page_count, regions_of, shares, sizes_by_vma
+from memtui.probes.pages.damon.sysfs import Interface, Refused, Taken, Target
+from memtui.probes.pages.damon.tracker import DamonTracker
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.tracker import TrackerError
+from memtui.probes.proc_maps import parse_maps, read_maps
 from tests.live import needs_root, pattern
 from tests.pagetable_targets import Observer, need_pagetable
 from tests.pagetable_targets import Target as Process
@@ -321,7 +323,7 @@ def test_one_that_is_started_in_between_is_left_alone(kernel, monkeypatch):
     someone_configures(kernel)
     snapshot = kernel.snapshot
     monkeypatch.setattr(kernel, "snapshot", lambda: (snapshot(), kernel.put("1/state", "on"))[0])
-    monkeypatch.setattr(damon_interface, "_BUSY_S", 0.05)
+    monkeypatch.setattr(sysfs, "_BUSY_S", 0.05)
     with pytest.raises(Refused, match="kdamond 1 runs"):
         kernel.take()
     assert kernel.read("1/contexts/0/operations") == "paddr"
@@ -364,7 +366,7 @@ def test_without_root_it_says_so(kernel, monkeypatch):
 
 
 def test_one_memtui_at_a_time(kernel, monkeypatch):
-    monkeypatch.setattr(damon_interface, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(sysfs, "_PATIENCE_S", 0.05)
     code = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
     words = [sys.executable, "-c", code, kernel._admin / "nr_kdamonds"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
@@ -631,23 +633,23 @@ def test_whoever_is_killed_what_was_found_is_put_back(who, kernel, modelled, tmp
 
 
 def test_auto_never_chooses_it(monkeypatch):
-    out = choice._Entry(lambda: Capability("x", False, "out"), lambda *_: pytest.fail("chosen"))
+    out = select._Entry(lambda: Capability("x", False, "out"), lambda *_: pytest.fail("chosen"))
     for name in ("pagetable", "idle", "referenced"):
-        monkeypatch.setitem(choice._TRACKERS, name, lambda: out)
-    here = choice._Entry(lambda: pytest.fail("tried"), lambda *_: pytest.fail("chosen"))
-    monkeypatch.setitem(choice._TRACKERS, "damon", lambda: here)
-    assert choice.choose("auto", "auto")[0].name == "rss"
+        monkeypatch.setitem(select._TRACKERS, name, lambda: out)
+    here = select._Entry(lambda: pytest.fail("tried"), lambda *_: pytest.fail("chosen"))
+    monkeypatch.setitem(select._TRACKERS, "damon", lambda: here)
+    assert select.choose("auto", "auto")[0].name == "rss"
 
 
 def test_the_best_alternative_comes_first(monkeypatch):
-    yes = choice._Entry(lambda: Capability("x", True), lambda *_: pytest.fail("chosen"))
+    yes = select._Entry(lambda: Capability("x", True), lambda *_: pytest.fail("chosen"))
     found = {
-        name: Capability(name, name not in ("damon", "pagetable"), "no such thing", "get one") for name in choice.NAMES
+        name: Capability(name, name not in ("damon", "pagetable"), "no such thing", "get one") for name in select.NAMES
     }
-    monkeypatch.setattr(choice, "capability", found.__getitem__)
-    monkeypatch.setitem(choice._TRACKERS, "idle", lambda: yes)
-    with pytest.raises(choice.NoTracker) as caught:
-        choice.choose("damon", "auto")
+    monkeypatch.setattr(select, "capability", found.__getitem__)
+    monkeypatch.setitem(select._TRACKERS, "idle", lambda: yes)
+    with pytest.raises(select.NoTracker) as caught:
+        select.choose("damon", "auto")
     assert str(caught.value) == (
         "tracker damon does not work here: no such thing (get one); these would: idle, referenced, rss (best first)"
     )

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from memtui.probes.pause import NotPaused, Pauser
-from memtui.probes.process import state_of
-from memtui.probes.seize import BUSY
+from memtui.core.procfs import state_of
+from memtui.probes.pause.pauser import NotPaused, Pauser
+from memtui.probes.pause.ptrace import BUSY
 from memtui.session.reader import SessionReader
 from tests.live import needs_root, needs_tracker, start, stop, wait_for_samples
 from tests.stuck_files import SIZE, StuckFiles

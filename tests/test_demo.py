@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 
-from memtui.running import find_all
+from memtui.recording.registry import find_all
 from memtui.session.reader import SessionReader
 from tests.live import (
     TRACKER,
@@ -109,7 +109,10 @@ def test_a_screen_that_goes_detaches(how, state, terminal):
     with pattern("loop", "--pages", 256) as truth:
         screen = terminal("attach", truth["pid"], "--interval", "0.1", *TRACKER)
         screen.read(START_SECONDS, until="LIVE")
-        sampler, recorder = part(screen.process.pid, "memtui.sampler"), part(screen.process.pid, "memtui.recorder")
+        sampler, recorder = (
+            part(screen.process.pid, "memtui.recording.sampler"),
+            part(screen.process.pid, "memtui.recording.recorder"),
+        )
         match how:
             case "kill":
                 screen.process.kill()
@@ -176,7 +179,10 @@ def test_a_killed_supervisor_ends_the_recording_and_not_the_target(state, termin
     with pattern("loop", "--pages", 256) as truth:
         screen = terminal("attach", truth["pid"], "--interval", "0.05", *TRACKER)
         screen.read(START_SECONDS, until="LIVE")
-        sampler, recorder = part(screen.process.pid, "memtui.sampler"), part(screen.process.pid, "memtui.recorder")
+        sampler, recorder = (
+            part(screen.process.pid, "memtui.recording.sampler"),
+            part(screen.process.pid, "memtui.recording.recorder"),
+        )
         supervisor = recorder.parent()
         assert supervisor is not None
         assert supervisor.ppid() == screen.process.pid, "the screen is a process of its own"

@@ -13,12 +13,14 @@ import sys
 import numpy as np
 import psutil
 
-from memtui.probes.pages.walk import Walker
+from memtui.probes.pages.pagetable.walk import Walker
 from tests.pagetable_targets import need_pagetable
 
 PRESENT_LEAF = 0x81  # an entry that maps the first GiB
 PROCESSES = 6  # each has its page directory in another place
-FIND_IT = "from memtui import single_thread; from memtui.probes.pages.pagetable import prove; print(prove())"
+FIND_IT = (
+    "from memtui.core import single_threaded; from memtui.probes.pages.pagetable.tracker import prove; print(prove())"
+)
 
 
 def test_small_integers_all_over_memory_are_not_taken_for_page_tables():

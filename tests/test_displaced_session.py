@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError
 from memtui.session.writer import SessionWriter
 from tests.live import start
 

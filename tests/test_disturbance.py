@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from memtui.probes.competing_observers import Rivals
 from memtui.probes.disturbance import LIMIT, SWAPPED, DisturbanceProbe
-from memtui.probes.memory_cgroups import memory_cgroup, memory_mounts
-from memtui.probes.rivals import Rivals
+from memtui.probes.memory_pressure import memory_cgroup, memory_mounts
 from memtui.session.reader import SessionReader
 from tests.cgroups import limited_cgroup
 from tests.live import needs_root, needs_tracker, pattern, wait_for_samples
@@ -190,7 +190,7 @@ def test_a_memtui_is_known_by_the_file_it_holds(tmp_path):
     rivals = Rivals(tmp_path)
     assert rivals.look((PID,), 0) == ()
     for pid in (7, 8):
-        command(tmp_path, pid, "/usr/bin/python3", "-P", "-m", "memtui.sampler")
+        command(tmp_path, pid, "/usr/bin/python3", "-P", "-m", "memtui.recording.sampler")
     assert rivals.look((PID,), 1_500_000_000) == ("another memtui (pid 7) clears its marks",), "a shell became it"
 
 

@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from memtui.widgets.drawn import Drawn
+from memtui.widgets.fast_strip import Drawn
 
 COLOURS = st.sampled_from([None, "color(17)", "color(243)", "color(208)"])
 FLAGS = st.sampled_from([None, True])

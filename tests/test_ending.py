@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from memtui.probes import ending
-from memtui.probes.ending import how_it_ended, status_words
-from memtui.report import build_report, format_report
-from memtui.samples import End
+from memtui.core.samples import End
+from memtui.probes import process_exit
+from memtui.probes.process_exit import how_it_ended, status_words
+from memtui.reports.report import build_report, format_report
 from memtui.session.reader import SessionReader
 from tests.live import TRACKER, start, wait_for_samples
 
@@ -90,7 +90,7 @@ def _zombie(code: str) -> subprocess.Popen:
 
 
 def test_on_a_kernel_before_6_15_one_that_nobody_waited_for_is_asked_by_its_stat(monkeypatch):
-    monkeypatch.setattr(ending, "_told_by_pidfd", lambda pidfd: None)
+    monkeypatch.setattr(process_exit, "_told_by_pidfd", lambda pidfd: None)
     for code, words in (("raise SystemExit(7)", "exited with code 7"), ("", "exited")):
         child = _zombie(code)
         assert how_it_ended(child.pid, -1) == words
@@ -100,8 +100,8 @@ def test_on_a_kernel_before_6_15_one_that_nobody_waited_for_is_asked_by_its_stat
 
 def test_a_zero_that_only_means_it_may_not_be_known_is_no_exit_code(monkeypatch, tmp_path):
     """The kernel tells 0 to those without the right to know."""
-    monkeypatch.setattr(ending, "_told_by_pidfd", lambda pidfd: None)
-    monkeypatch.setattr(ending, "PROC", tmp_path)
+    monkeypatch.setattr(process_exit, "_told_by_pidfd", lambda pidfd: None)
+    monkeypatch.setattr(process_exit, "PROC", tmp_path)
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (a) b) Z " + "1 " * 48 + "0")
     assert how_it_ended(7, -1) == ""  # no io to be read

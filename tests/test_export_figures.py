@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.export import export
-from memtui.export.figures import axes, graph, heat, png, svg
-from memtui.pageset import PageSet
-from memtui.samples import End, Event, Process, ProcessWindow, Status, Vma, VmaTable, Window
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Event, Process, ProcessWindow, Status, Vma, VmaTable, Window
+from memtui.reports.export import export
+from memtui.reports.figures import axes, graph, heat, png, svg
 from tests import sessions
 from tests.sessions import HEAP, MS, messages, write_session
 

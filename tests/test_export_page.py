@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.export import export
-from memtui.importing.command import import_all
-from memtui.pageset import PageSet
-from memtui.samples import End, Event, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Event, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.formats.command import import_all
+from memtui.reports.export import export
 from tests import sessions
 from tests.memory_logs import mxnet_log
 from tests.sessions import HEAP, MS, messages, write_session

@@ -14,13 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.analysis.filters import parse_filter
-from memtui.export import export
-from memtui.export.redact import RedactedSource
-from memtui.export.source import Source
-from memtui.pageset import PageSet
-from memtui.report import build_report
-from memtui.samples import (
+from memtui.analysis.vma_filter import parse_filter
+from memtui.core.page_set import PageSet
+from memtui.core.samples import (
     AllocationStep,
     Capability,
     End,
@@ -37,6 +33,10 @@ from memtui.samples import (
     VmaTable,
     Window,
 )
+from memtui.reports.export import export
+from memtui.reports.redact import RedactedSource
+from memtui.reports.report import build_report
+from memtui.reports.source import Source
 from tests import sessions
 from tests.sessions import MS, write_session
 
@@ -276,8 +276,8 @@ def test_parquet_has_the_tables_of_csv_with_types_and_units(session, tmp_path):
 
 def test_parquet_without_its_library_names_the_extra(session, tmp_path):
     code = (
-        "import sys; sys.modules['pyarrow'] = None\n"
-        f"from memtui.cli import main; sys.exit(main(['export', {str(session)!r}, '--to', 'parquet', '-o', 'out']))"
+        "import sys; sys.modules['pyarrow'] = None\nfrom memtui.cli.main import main\n"
+        f"sys.exit(main(['export', {str(session)!r}, '--to', 'parquet', '-o', 'out']))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.pageset import PAGE_SHIFT
-from memtui.samples import VmaTable
+from memtui.core.page_set import PAGE_SHIFT
+from memtui.core.samples import VmaTable
 from memtui.session.reader import SessionReader
 from tests.live import needs_tracker, pattern, truth_in
 from tests.streams import Stream, sample

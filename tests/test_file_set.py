@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from memtui.errors import UserError
-from memtui.export import export, forms
-from memtui.file_set import all_or_none, make_folder, take_away
+from memtui.core.errors import UserError
+from memtui.core.file_set import all_or_none, make_folder, take_away
+from memtui.reports.export import export, writers
 from tests.live import needs_root
 from tests.memory_logs import mxnet_log
 from tests.sessions import messages, write_session
@@ -35,8 +35,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 def broken_off(request, monkeypatch) -> type[BaseException]:
     """The last file of every form cannot be written to its end; what the caller sees."""
 
-    def breaking(files: Callable[[forms.Source], forms.Files]) -> Callable[[forms.Source], forms.Files]:
-        def made(reader: forms.Source) -> forms.Files:
+    def breaking(files: Callable[[writers.Source], writers.Files]) -> Callable[[writers.Source], writers.Files]:
+        def made(reader: writers.Source) -> writers.Files:
             yield from files(reader)
 
             def fail(file) -> None:
@@ -47,7 +47,7 @@ def broken_off(request, monkeypatch) -> type[BaseException]:
 
         return made
 
-    monkeypatch.setattr(forms, "FORMS", {name: breaking(files) for name, files in forms.FORMS.items()})
+    monkeypatch.setattr(writers, "FORMS", {name: breaking(files) for name, files in writers.FORMS.items()})
     return UserError if isinstance(request.param, OSError) else KeyboardInterrupt
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from memtui.arguments import build_parser
 from memtui.bench.store import Database
-from memtui.cli import COMMANDS
-from memtui.config import leaves_of
+from memtui.cli.config import leaves_of
+from memtui.cli.main import COMMANDS
+from memtui.cli.parser import build_parser
 from tests.sessions import messages, write_session
 from tests.test_bench_store import add, row
 from tests.test_placement_store import written

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.pageset import PageSet
-from memtui.probes.pages.first_mappings import FirstMappings, file_edges
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.samples import Vma
+from memtui.core.page_set import PageSet
+from memtui.core.samples import Vma
+from memtui.probes.pages.fault_around import FirstMappings, file_edges
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from tests.pagetable_targets import Observer, Target, need_pagetable, vmas_of, within
 
 FILE = Vma(0x10000, 0x90000, "r--p", "/usr/lib/x.so")

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.pageset import BLOCK_BYTES, PageSet
-from memtui.probes.pages import flush
-from memtui.probes.pages.base import TrackerError
-from memtui.probes.pages.flush import Flusher, Handle, Span, soft_dirty_is_tracked, spans
-from memtui.probes.pages.pagetable import PageTableTracker, flush_capabilities
-from memtui.probes.pages.walk import Walk, Walker
-from memtui.samples import Capability
+from memtui.core.page_set import BLOCK_BYTES, PageSet
+from memtui.core.samples import Capability
+from memtui.probes.pages import tlb_flush
+from memtui.probes.pages.pagetable.tracker import PageTableTracker, flush_capabilities
+from memtui.probes.pages.pagetable.walk import Walk, Walker
+from memtui.probes.pages.tlb_flush import Flusher, Handle, Span, soft_dirty_is_tracked, spans
+from memtui.probes.pages.tracker import TrackerError
 from tests.pagetable_targets import Observer, Target, assert_touched, need_pagetable
 
 BASE = 0x7F00_0000_0000
@@ -101,7 +101,7 @@ def test_auto_takes_the_first_that_works():
 @given(st.integers(0, 2000), st.integers(1, 2000))
 def test_every_page_of_a_span_and_none_beside_it(first, count):
     """A library in the same 2 MiB may lie in large folios, which are no reason to refuse the span."""
-    pages = flush._every_page(Span(first << 12, first + count << 12))
+    pages = tlb_flush._every_page(Span(first << 12, first + count << 12))
     assert pages.pages().tolist() == list(range(first, first + count))
 
 
@@ -116,7 +116,7 @@ def test_both_flushes_prove_themselves():
 
 def test_a_flush_that_is_refused_does_not_prove_itself(monkeypatch):
     need_pagetable()
-    monkeypatch.setattr(flush, "madvise_cold", lambda _pidfd, _span: False)
+    monkeypatch.setattr(tlb_flush, "madvise_cold", lambda _pidfd, _span: False)
     cold, soft_dirty = flush_capabilities()
     assert not cold.ok
     assert "refused" in cold.reason
@@ -127,23 +127,23 @@ def test_a_proof_that_sees_too_little_fails(monkeypatch):
     """Here nothing is flushed, and half of the marks stay unset as if translations were stale."""
     need_pagetable()
     monkeypatch.setattr(Flusher, "flush", lambda self, *_: self.choice)
-    monkeypatch.setattr(flush, "_pages_within", lambda *_: range(128))
+    monkeypatch.setattr(tlb_flush, "_pages_within", lambda *_: range(128))
     assert all("seen as 128" in capability.reason for capability in flush_capabilities())
 
 
 def test_arm64_has_one_flush(monkeypatch):
     """MADV_COLD does not flush the whole address space there."""
     need_pagetable()
-    monkeypatch.setattr(flush, "ARM64", True)
+    monkeypatch.setattr(tlb_flush, "ARM64", True)
     cold, soft_dirty = flush_capabilities()
-    assert (cold.ok, cold.reason) == (False, flush.NOT_ON_ARM64)
+    assert (cold.ok, cold.reason) == (False, tlb_flush.NOT_ON_ARM64)
     assert soft_dirty.ok
     tracker = PageTableTracker()
     assert (tracker.flush, tracker.rearm) == ("soft-dirty", "full")
     tracker.close()
     with pytest.raises(TrackerError, match=r"flush cold does not work here: .*; auto, soft-dirty and off would"):
         PageTableTracker("cold")
-    monkeypatch.setattr("memtui.probes.pages.rearm.ARM64", True)
+    monkeypatch.setattr("memtui.probes.pages.pagetable.rearm.ARM64", True)
     with pytest.raises(TrackerError, match=r"rearm working-set does not work here: .*; auto and full would"):
         PageTableTracker(rearm="working-set")
 
@@ -215,7 +215,7 @@ def test_sparse_pages_are_flushed_by_a_longer_span(target):
 def test_a_refused_span_is_followed_by_the_other_flush(target, monkeypatch):
     target.touch_for_ever(512, 512, seed=1)
     asked = []
-    monkeypatch.setattr(flush, "madvise_cold", lambda _pidfd, span: bool(asked.append(span)))
+    monkeypatch.setattr(tlb_flush, "madvise_cold", lambda _pidfd, span: bool(asked.append(span)))
     walker = Walker()
     handle = Handle.open(target.pid)
     try:
@@ -230,7 +230,7 @@ def test_a_refused_span_is_followed_by_the_other_flush(target, monkeypatch):
 
 def test_a_span_that_cleared_nothing_is_not_believed(target, monkeypatch):
     target.touch_for_ever(512, 512, seed=1)
-    monkeypatch.setattr(flush, "madvise_cold", lambda _pidfd, _span: True)
+    monkeypatch.setattr(tlb_flush, "madvise_cold", lambda _pidfd, _span: True)
     walker = Walker()
     handle = Handle.open(target.pid)
     try:
@@ -242,7 +242,7 @@ def test_a_span_that_cleared_nothing_is_not_believed(target, monkeypatch):
 
 
 def test_a_tiny_working_set_is_not_worth_write_protecting_everything(target, monkeypatch):
-    monkeypatch.setattr(flush, "soft_dirty_is_tracked", lambda: True)
+    monkeypatch.setattr(tlb_flush, "soft_dirty_is_tracked", lambda: True)
     walker = Walker()
     handle = Handle.open(target.pid)
     try:
@@ -250,7 +250,7 @@ def test_a_tiny_working_set_is_not_worth_write_protecting_everything(target, mon
         assert Flusher(walker, "auto", WORKS).flush(handle, few) == "off"
         many = walk_of(PageSet.from_pages(np.arange(FIRST, FIRST + 500)))
         assert Flusher(walker, "auto", WORKS).flush(handle, many) == "soft-dirty"
-        monkeypatch.setattr(flush, "soft_dirty_is_tracked", lambda: False)
+        monkeypatch.setattr(tlb_flush, "soft_dirty_is_tracked", lambda: False)
         assert Flusher(walker, "auto", WORKS).flush(handle, few) == "soft-dirty"
     finally:
         handle.close()

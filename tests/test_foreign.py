@@ -19,12 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.export import export
-from memtui.foreign import csv_cell, short_command, storable, visible
-from memtui.pageset import PageSet
-from memtui.present import Presenter, Room
-from memtui.report import build_report, format_report
-from memtui.samples import (
+from memtui.core.page_set import PageSet
+from memtui.core.samples import (
     Capability,
     End,
     Event,
@@ -37,15 +33,19 @@ from memtui.samples import (
     VmaTable,
     Window,
 )
-from memtui.screens.monitor import MemtuiApp
+from memtui.core.text import csv_cell, short_command, storable, visible
+from memtui.reports.export import export
+from memtui.reports.report import build_report, format_report
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters import Presenter, Room
+from memtui.tui.session_app import MemtuiApp
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap
-from memtui.widgets.look import look
-from memtui.widgets.notice import Notice, Words
+from memtui.widgets.label import Notice, Words
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.reuse_histogram import ReuseHistogram
+from memtui.widgets.style import look
 from memtui.widgets.vma_table import VmaTable as VmaTableWidget
 from memtui.widgets.wss_graph import WssGraph
 from tests import sessions
@@ -114,7 +114,7 @@ def test_csv_cells_compute_nothing(text):
     ("command", "short"),
     [
         ("python -m x", "python -m x"),
-        ("/opt/venv/bin/python -P -m memtui.workloads.demo --network auto", "python -P -m memtui.workloads.demo --ne…"),
+        ("/opt/venv/bin/python -P -m package.of.some.programs --network auto", "python -P -m package.of.some.programs -…"),
         ("/usr/bin/python -u /home/somebody/projects/llama/train.py --lr 1", "python -u …/train.py --lr 1"),
         ("python /a/t.py --data /b", "python /a/t.py --data /b"),
         ("python --data=/mnt/x/yyyyyyyyyyyyyyyyyy s3://bucket/zzzzzzzzzz", "python --data=/mnt/x/yyyyyyyyyyyyyyyyyy…"),

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.frames import Decoder, FrameError, encode
-from memtui.pageset import PageSet
-from memtui.samples import Capability, Clock, End, Hello, Host, Options, Target
+from memtui.core.page_set import PageSet
+from memtui.core.samples import Capability, Clock, End, Hello, Host, Options, Target
+from memtui.recording.wire import Decoder, FrameError, encode
 from tests.strategies import MESSAGES, same_pages
 
 HELLO = Hello(

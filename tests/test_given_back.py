@@ -7,13 +7,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.given_back import given_back_bytes
-from memtui.pageset import PAGE_BYTES
-from memtui.present.presenter import Presenter
-from memtui.probes.process import UsageProbe
-from memtui.report import build_report, format_report
-from memtui.samples import Window
+from memtui.analysis.released_memory import given_back_bytes
+from memtui.core.page_set import PAGE_BYTES
+from memtui.core.samples import Window
+from memtui.probes.usage import UsageProbe
+from memtui.reports.report import build_report, format_report
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters.presenter import Presenter
 from tests.pagetable_targets import Target
 from tests.sessions import messages, write_session
 

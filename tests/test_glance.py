@@ -9,11 +9,11 @@ from contextlib import closing
 
 import pytest
 
-from memtui.present import Presenter, Room
 from memtui.session import reader as reader_module
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError
-from memtui.views import MemoryView
+from memtui.tui.presenters import Presenter, Room
+from memtui.widgets.views.memory import MemoryView
 from tests.sessions import messages, write_session
 
 SAMPLES = 300

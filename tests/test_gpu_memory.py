@@ -11,14 +11,14 @@ import time
 
 import pytest
 
-from memtui.export import export
-from memtui.present import Presenter
-from memtui.probes.gpu_holders import CONTAINER, IN_SLICES, NOT_TOLD, WSL, Holders, Holding
-from memtui.report import build_report, format_report
-from memtui.sampler import Sampler
-from memtui.samples import End, GpuMemory, Power, Process, ProcessWindow, VmaTable, Window
+from memtui.core.samples import End, GpuMemory, Power, Process, ProcessWindow, VmaTable, Window
+from memtui.probes.gpu.processes import CONTAINER, IN_SLICES, NOT_TOLD, WSL, Holders, Holding
+from memtui.recording.sampler.__main__ import Sampler
+from memtui.recording.sampler.tracked_process import Watched
+from memtui.reports.export import export
+from memtui.reports.report import build_report, format_report
 from memtui.session.reader import SessionReader
-from memtui.watched import Watched
+from memtui.tui.presenters import Presenter
 from tests import sessions
 from tests.nvml_stand_in.build import COMPILER, compile_stand_in, run_with
 from tests.sessions import MS, VMAS, write_session

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.probes.pause import Pauser
+from memtui.probes.pause.pauser import Pauser
 from tests.blocking_calls import CALLS
 from tests.conftest import LONG
 from tests.live import needs_root, needs_tracker, start, stop, wait_until

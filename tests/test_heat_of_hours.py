@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from memtui.analysis.heat_map import bin_column
-from memtui.present.presenter import Presenter, Room
-from memtui.samples import End
+from memtui.core.samples import End
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters.presenter import Presenter, Room
 from tests import sessions
 
 SAMPLES, COLUMNS, ROWS = 700, 10, 12  # 70 samples a column: more than a sum has

@@ -10,12 +10,12 @@ import time
 
 import pytest
 
-from memtui.frames import Decoder
-from memtui.orders import Order
-from memtui.outbox import Outbox
-from memtui.probes.process import read_stat
-from memtui.samples import End, Event, Options, Power, Window
-from memtui.watched import Watched
+from memtui.core.procfs import read_stat
+from memtui.core.samples import End, Event, Options, Power, Window
+from memtui.recording.sampler.commands import Order
+from memtui.recording.sampler.frame_queue import Outbox
+from memtui.recording.sampler.tracked_process import Watched
+from memtui.recording.wire import Decoder
 from tests.live import needs_tracker, pattern
 
 
@@ -56,7 +56,10 @@ def test_how_many_cpus_a_process_keeps_busy():
     assert watched.busy_cpus == pytest.approx(10**8 / (watched.cpu_read[0] - then_ns))
 
 
-WITH_SPARE = "import sys; from memtui import sampler; sampler.SPARE_CPUS = {}; sys.exit(sampler.main())"
+WITH_SPARE = (
+    "import sys; from memtui.recording.sampler import __main__ as sampler; "
+    "sampler.SPARE_CPUS = {}; sys.exit(sampler.main())"
+)
 
 
 @needs_tracker

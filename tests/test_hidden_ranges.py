@@ -15,18 +15,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memtui.analysis.filters import parse_filter
-from memtui.analysis.ranges import RangeMerger
 from memtui.analysis.row_states import MOST_NAMES, RowStates, state_at
+from memtui.analysis.vma_filter import parse_filter
+from memtui.analysis.vma_merger import RangeMerger
 from memtui.analysis.working_set import select
-from memtui.export import export
-from memtui.pageset import PageSet
-from memtui.present.presenter import Presenter, Room
-from memtui.present.ranges import RangeTable
-from memtui.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.reports.export import export
+from memtui.session.file_format import missing_columns
 from memtui.session.reader import SessionReader
-from memtui.session.store import missing_columns
-from memtui.views import TableView
+from memtui.tui.presenters.presenter import Presenter, Room
+from memtui.tui.presenters.ranges import RangeTable
+from memtui.widgets.views.memory import TableView
 from memtui.widgets.vma_table import rest_of
 from tests import sessions
 from tests.live import needs_root, needs_tracker, start, stop, wait_for_samples

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import pytest
 
-from memtui import candidates
-from memtui.candidates import Candidates, is_own
-from memtui.home import Home
-from memtui.probes.stat import read_stat
-from memtui.screens.home import REFRESH_S, HomeApp
+from memtui.cli.home import Home
+from memtui.core.procfs import read_stat
+from memtui.recording import targets as candidates
+from memtui.recording.targets import Candidates, is_own
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError
 from memtui.session.summary import summarize
-from memtui.views_home import HomeView, ProcessRow, SessionRow
+from memtui.tui.screens.home import REFRESH_S, HomeApp
+from memtui.widgets.views.home import HomeView, ProcessRow, SessionRow
 from tests.live import needs_tracker
 from tests.screen_text import screen_lines, screen_text
 from tests.sessions import messages, write_session
@@ -345,8 +345,8 @@ def test_a_number_that_is_another_process_now_is_looked_at_anew(tmp_path):
     [
         ("python -m memtui attach 1", True),
         ("/srv/venv/bin/memtui record 1", True),
-        ("python -P -m memtui.sampler", True),
-        ("python -m memtui.workloads.cnn --epochs 3", False),
+        ("python -P -m memtui.recording.sampler", True),
+        ("python -m memtui.study.workloads.cnn --epochs 3", False),
         ("python /home/ada/memtui-runs/train.py", False),
     ],
 )
@@ -414,7 +414,7 @@ def test_sessions_are_looked_into_once(tmp_path, monkeypatch):
     (folder / "bad.memtui").write_bytes(b"SQLite format 3\0" + bytes(50))
     home = Home(tmp_path, folder)
     calls = []
-    monkeypatch.setattr("memtui.home.summarize", lambda path: calls.append(path) or summarize(path))
+    monkeypatch.setattr("memtui.cli.home.summarize", lambda path: calls.append(path) or summarize(path))
     for _ in range(3):
         rows = {os.path.basename(row.path): row for row in home.look().sessions}
     assert len(calls) == 2

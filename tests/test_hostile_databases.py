@@ -17,9 +17,9 @@ import pytest
 
 from memtui.bench.database_file import DatabaseError
 from memtui.bench.store import Database
-from memtui.cli import main
-from memtui.errors import UserError
-from memtui.placement.cache import Cache
+from memtui.cli.main import main
+from memtui.core.errors import UserError
+from memtui.placement.profiling.cache import Cache
 from tests.test_bench_store import CONFIGURATIONS, add, row
 
 MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "60"))  # of the kinds that are drawn by chance

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from memtui.breakdown.sources import read
-from memtui.errors import UserError
-from memtui.export import export
-from memtui.importing.formats import import_bytes
-from memtui.importing.sessions import write
-from memtui.report import build_report, format_report
+from memtui.core.errors import UserError
+from memtui.formats.detect import import_bytes
+from memtui.formats.session_writer import write
+from memtui.reports.breakdown.inputs import read
+from memtui.reports.export import export
+from memtui.reports.report import build_report, format_report
 from tests.memory_logs import mxnet_log, zpp_text
 from tests.mutations import mutate
 from tests.test_hostile_session import MIB, little_memory

@@ -18,16 +18,16 @@ import numpy as np
 import pytest
 
 from memtui.analysis.reuse_histogram import ReuseHistogram
-from memtui.export import export
-from memtui.inflate import inflate
-from memtui.pageset import PageSet
-from memtui.present import Presenter, Room
-from memtui.report import build_report, format_report
-from memtui.samples import Event, GpuMemory, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
-from memtui.session import codec
+from memtui.core.compression import inflate
+from memtui.core.page_set import PageSet
+from memtui.core.samples import Event, GpuMemory, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.reports.export import export
+from memtui.reports.report import build_report, format_report
+from memtui.session import blobs
+from memtui.session.file_format import SessionError, connect_reader
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError, connect_reader
 from memtui.session.writer import SessionWriter
+from memtui.tui.presenters import Presenter, Room
 from tests import sessions
 from tests.mutations import SCHEMA, mutate
 from tests.sessions import DATA, HEAP, MS, write_session
@@ -57,7 +57,7 @@ def small_stream():
         yield Power((reading,), (GpuMemory(at, 1, sample << 30), GpuMemory(at, 2, None, "failed", "stale")))
     yield Event(3, "mark", "epoch 1")
     yield Event(4, "gap", "a gap")
-    from memtui.samples import End
+    from memtui.core.samples import End
 
     yield End(SAMPLES * 203 * MS, "target exited")
 
@@ -255,7 +255,7 @@ def test_pairs_and_distances_that_no_recorder_wrote():
         packed(1, 0, 5, 5), packed(2, -1, 5, 5),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"rows|range"):
-            codec.decode_pairs(bad)
+            blobs.decode_pairs(bad)
     for bad in (
         packed(1),
         packed(-1, 0),
@@ -265,9 +265,9 @@ def test_pairs_and_distances_that_no_recorder_wrote():
         packed(0, 0, 1, 1, 2**40),
     ):
         with pytest.raises(ValueError, match=r"rows|range|short"):
-            codec.decode_reuse(bad)
+            blobs.decode_reuse(bad)
     with pytest.raises(ValueError, match="unpacks"):
-        codec.decode_reuse(packed(0, 0, *[4096] * 6), limit=1)
+        blobs.decode_reuse(packed(0, 0, *[4096] * 6), limit=1)
 
 
 def test_ranges_merged_in_a_circle_end(copy):
@@ -381,7 +381,7 @@ def test_nothing_is_left_of_a_session_that_could_not_begin(tmp_path, monkeypatch
 
 
 def test_decoded_page_sets_are_kept_within_a_limit(path, monkeypatch):
-    monkeypatch.setattr("memtui.present.heat.KEEP_SETS_BYTES", 300)
+    monkeypatch.setattr("memtui.tui.presenters.heat_map.KEEP_SETS_BYTES", 300)
     reader = SessionReader(path)
     presenter = Presenter(reader, follow=False)
     presenter.room = Room(60, 12)

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.probes.pages import idle, idle_bitmap, page_frames
-from memtui.probes.pages.base import TrackerError
-from memtui.probes.pages.hands import Hands
-from memtui.probes.pages.idle import IdleTracker, _whole_blocks
-from memtui.probes.pages.idle_bitmap import BitPlaces, IdleBitmap
+from memtui.probes.pages import page_frames
+from memtui.probes.pages.idle import bitmap as idle_bitmap
+from memtui.probes.pages.idle import tracker as idle
+from memtui.probes.pages.idle.bitmap import BitPlaces, IdleBitmap
+from memtui.probes.pages.idle.tracker import IdleTracker, _whole_blocks
 from memtui.probes.pages.page_frames import flags_of
+from memtui.probes.pages.thread_pool import Hands
+from memtui.probes.pages.tracker import TrackerError
 from memtui.session.reader import SessionReader
 from tests.live import needs_root, pattern, truth_in
 from tests.pagetable_targets import Observer, Target, drawn, within

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.step_trace import StepTrace
-from memtui.analysis.stretches import joined, stretches, within
-from memtui.cli import main
-from memtui.importing.formats import import_bytes
-from memtui.importing.plain_pickle import load_plain
+from memtui.analysis.allocation_trace import StepTrace
+from memtui.analysis.trace_segments import joined, stretches, within
+from memtui.cli.main import main
+from memtui.formats.detect import import_bytes
+from memtui.formats.safe_pickle import load_plain
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError
 from tests.memory_logs import A1, A1_ANALYSIS, ZPP, mxnet_log, zpp_text
 from tests.sessions import messages, write_session
 from tests.test_screen_allocations import step
@@ -204,7 +204,7 @@ def test_a_range_is_chosen_before_it_is_stored(capsys):
 
 
 def test_a_long_trace_is_several_steps_of_a_session(capsys, monkeypatch):
-    monkeypatch.setattr("memtui.analysis.stretches.stretches.__defaults__", ((), 400))
+    monkeypatch.setattr("memtui.analysis.trace_segments.stretches.__defaults__", ((), 400))
     text = zpp_text(2000)
     imported(capsys, "x.txt", text)
     reader = SessionReader(Path("s.memtui"))

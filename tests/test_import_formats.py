@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.step_trace import CATEGORIES, PHASES
-from memtui.export.zpp import zpp_lines
-from memtui.importing.formats import import_bytes, import_file
-from memtui.importing.result import Imported, NotImportable
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES
+from memtui.formats.detect import import_bytes, import_file
+from memtui.formats.imported import Imported, NotImportable
+from memtui.formats.zpp import zpp_lines
 from tests.memory_logs import A1, A1_ANALYSIS, MIB, ZPP, mxnet_log, zpp_text
 
 
@@ -427,7 +427,7 @@ def test_files_are_unpacked_within_limits(tmp_path, monkeypatch):
     with pytest.raises(NotImportable, match="damaged gzip"):
         import_file(path)
     path.write_bytes(gzip.compress(b"1 1 1 a\n" * 100))
-    monkeypatch.setattr("memtui.importing.reading.MOST_BYTES", 100)
+    monkeypatch.setattr("memtui.formats.input_file.MOST_BYTES", 100)
     with pytest.raises(NotImportable, match="has more than 100 B"):
         import_file(path)
     path.write_bytes(b"")

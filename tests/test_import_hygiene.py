@@ -21,18 +21,18 @@ def loaded(source: str) -> set[str]:
 @pytest.mark.parametrize(
     ("source", "absent"),
     [
-        ("import memtui.sampler", HEAVY | SCREEN | {"sqlite3"}),
-        ("import memtui.recorder.__main__", HEAVY | SCREEN | {"psutil", "pynvml"}),
-        ("import memtui.observe", HEAVY | SCREEN | {"pynvml"}),
-        ("import memtui.placement.command, memtui.placement.solve.find", HEAVY | SCREEN | {"psutil", "pynvml"}),
-        ("import memtui.cli", HEAVY | SCREEN | {"numpy", "psutil", "sqlite3", "asyncio"}),
-        ("import memtui.learning.tune_command", HEAVY | SCREEN | {"psutil", "sqlite3", "asyncio"}),
-        ("import memtui.app, memtui.screens.monitor, memtui.session.reader", HEAVY | {"psutil", "pynvml"}),
+        ("import memtui.recording.sampler.__main__", HEAVY | SCREEN | {"sqlite3"}),
+        ("import memtui.recording.recorder.__main__", HEAVY | SCREEN | {"psutil", "pynvml"}),
+        ("import memtui.recording.supervisor.launch", HEAVY | SCREEN | {"pynvml"}),
+        ("import memtui.placement.command, memtui.placement.solve.solver", HEAVY | SCREEN | {"psutil", "pynvml"}),
+        ("import memtui.cli.main", HEAVY | SCREEN | {"numpy", "psutil", "sqlite3", "asyncio"}),
+        ("import memtui.training.tune.command", HEAVY | SCREEN | {"psutil", "sqlite3", "asyncio"}),
+        ("import memtui.tui.app, memtui.tui.session_app, memtui.session.reader", HEAVY | {"psutil", "pynvml"}),
         ("import memtui.study.command, memtui.study.report", HEAVY | SCREEN | {"pynvml"}),
-        ("import memtui.importing.command, memtui.breakdown.command", HEAVY | SCREEN | {"psutil", "pynvml"}),
-        ("import memtui.learning.command, memtui.learning.worker", HEAVY | SCREEN),
-        ("import memtui.compare", HEAVY),
-        ("import memtui.report, memtui.export.forms, memtui.export.figures", HEAVY | SCREEN),
+        ("import memtui.formats.command, memtui.reports.breakdown.command", HEAVY | SCREEN | {"psutil", "pynvml"}),
+        ("import memtui.training.command, memtui.training.torch.worker", HEAVY | SCREEN),
+        ("import memtui.reports.comparison.text", HEAVY),
+        ("import memtui.reports.report, memtui.reports.export.writers, memtui.reports.figures", HEAVY | SCREEN),
     ],
 )
 def test_nothing_unneeded_is_loaded(source, absent):
@@ -42,9 +42,9 @@ def test_nothing_unneeded_is_loaded(source, absent):
 def test_the_sampler_after_work_is_still_lean():
     """Lazy imports count too: the set after trackers and power were tried."""
     source = (
-        "import memtui.sampler\n"
-        "from memtui.probes.pages.choice import capabilities\n"
-        "from memtui.probes.power import PowerProbe\n"
+        "import memtui.recording.sampler.__main__\n"
+        "from memtui.probes.pages.select import capabilities\n"
+        "from memtui.probes.power.probe import PowerProbe\n"
         "capabilities(); PowerProbe().read(0)\n"
     )
     assert not loaded(source) & (HEAVY | SCREEN | {"sqlite3"})

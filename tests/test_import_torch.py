@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from memtui.analysis.step_trace import CATEGORIES, PHASES
-from memtui.importing.formats import import_file
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES
+from memtui.formats.detect import import_file
 
 pytest.importorskip("torch")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from memtui.analysis.memory_sentences import Figures, in_words
 from memtui.analysis.miss_ratio import bounds_are_close
-from memtui.export.plain_words import sentences
-from memtui.in_words import Figures, in_words
-from memtui.present import Presenter
-from memtui.report import build_report
+from memtui.reports.report import build_report
+from memtui.reports.sentences import sentences
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters import Presenter
 from tests.sessions import MS, messages, write_session
 
 MIB = 1 << 20

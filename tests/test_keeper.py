@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memtui.gate import GO
-from memtui.keeper import Log
-from memtui.program import Adopted, start_apart
+from memtui.recording.supervisor.exec_gate import GO
+from memtui.recording.supervisor.program import Adopted, start_apart
+from memtui.recording.supervisor.pty_logger import Log
 from tests.live import gone, wait_until
 
 SECONDS = 20
@@ -151,8 +151,8 @@ def test_who_started_it_is_killed_and_all_goes_on(log):
     """The supervisor is killed at once; the program prints more than any buffer holds afterwards."""
     source = (
         "import os, signal, sys\n"
-        "from memtui.gate import GO\n"
-        "from memtui.program import start_apart\n"
+        "from memtui.recording.supervisor.exec_gate import GO\n"
+        "from memtui.recording.supervisor.program import start_apart\n"
         "gate, go = os.pipe()\n"
         "log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)\n"
         "target, keeper = start_apart(['bash', '-c', 'sleep 1; seq 200000; sleep 1; echo end'], gate, log)\n"
@@ -203,5 +203,5 @@ def test_the_gate_closes_when_nobody_opens_it(log):
 
 def test_nothing_heavy_is_loaded(log):
     names = "{'numpy', 'psutil', 'sqlite3', 'textual', 'rich', 'json', 'subprocess', 'asyncio'}"
-    source = f"import sys, memtui.keeper; print(sorted({names} & set(sys.modules)))"
+    source = f"import sys, memtui.recording.supervisor.pty_logger; print(sorted({names} & set(sys.modules)))"
     assert subprocess.run([*python(source)], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.session import kept_rows
-from memtui.session.kept_rows import KeptRows, Rows
+from memtui.session import row_cache
+from memtui.session.row_cache import KeptRows, Rows
 
 
 class Table:
@@ -38,7 +38,7 @@ def test_every_answer_is_right_while_the_table_grows(steps, keep, by_bytes):
     kept = KeptRows(table.between)
     final = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_rows, *keeping(keep, by_bytes=by_bytes))
+        patch.setattr(row_cache, *keeping(keep, by_bytes=by_bytes))
         for low, width, more in steps:
             table.add(list(range(final, final + more)))  # written, and not all of it known to be whole
             expected = [row for row in table.rows if low <= row[0] < low + width]
@@ -54,7 +54,7 @@ def keeping(rows: int, *, by_bytes: bool) -> tuple[str, int]:
 
 @pytest.mark.parametrize("by_bytes", [False, True])
 def test_as_many_as_may_be_kept_are_read_once(by_bytes, monkeypatch):
-    monkeypatch.setattr(kept_rows, *keeping(48, by_bytes=by_bytes))
+    monkeypatch.setattr(row_cache, *keeping(48, by_bytes=by_bytes))
     table = Table()
     kept = KeptRows(table.between)
     for newest in range(0, 500, 4):
@@ -65,7 +65,7 @@ def test_as_many_as_may_be_kept_are_read_once(by_bytes, monkeypatch):
 
 
 def test_a_wider_question_far_away_takes_the_place_of_what_was_kept(monkeypatch):
-    monkeypatch.setattr(kept_rows, *keeping(200, by_bytes=True))
+    monkeypatch.setattr(row_cache, *keeping(200, by_bytes=True))
     table = Table()
     table.add(list(range(1000)))
     kept = KeptRows(table.between)
@@ -104,7 +104,7 @@ def test_short_answers_of_a_growing_session_keep_few_rows():
     for newest in range(0, 20_000, 16):
         table.add(list(range(newest, newest + 16)))
         kept.between(max(0, newest - 240), newest + 16, newest + 16)
-        assert len(kept) <= kept_rows.KEEP_SHORT
+        assert len(kept) <= row_cache.KEEP_SHORT
     assert table.read == 20_000  # and each is read once
     kept.between(0, 10_000, 20_000)
     assert len(kept) >= 10_000  # of a long one all are kept

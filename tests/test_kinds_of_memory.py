@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.probes.pages.observers import other_observers
-from memtui.session.codec import UNKNOWN_BYTES
+from memtui.probes.competing_observers import other_observers
+from memtui.session.blobs import UNKNOWN_BYTES
 from memtui.session.reader import SessionReader
 from tests.live import needs_tracker
 from tests.pagetable_targets import within

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
 from memtui.analysis.layer_tree import NO_LAYER, LayerTree
-from memtui.analysis.step_index import StepIndex
-from memtui.analysis.step_trace import CATEGORIES, StepTrace
+from memtui.analysis.trace_index import StepIndex
 from tests.test_step_trace import sound_rows
 
 PARTS = ("a", "b", "10", "9")

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.widgets.lazy_rows import LazyRows, place_of
-from memtui.widgets.listing import Column, Listing, ListingView, Row
+from memtui.widgets.row_panel import LazyRows, place_of
+from memtui.widgets.table import Column, Listing, ListingView, Row
 from tests.screen_text import drawn
 
 

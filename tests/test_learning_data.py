@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.errors import UserError
-from memtui.learning.datasets import check_files, load, shape_of
-from memtui.learning.sequences import SEQUENCES, check_shapes, data_shape, layers_of
-from memtui.learning.stopping import minimum_at, shortfall
+from memtui.core.errors import UserError
+from memtui.training.datasets import check_files, load, shape_of
+from memtui.training.learning_curve import minimum_at, shortfall
+from memtui.training.network_specs import SEQUENCES, check_shapes, data_shape, layers_of
 
 
 def test_digits_come_along():

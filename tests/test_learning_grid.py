@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.errors import UserError
-from memtui.learning.grid import Grid, from_file, from_plain, from_words
+from memtui.core.errors import UserError
+from memtui.training.tune.grid import Grid, from_file, from_plain, from_words
 
 WHOLE = """
 epochs = 2

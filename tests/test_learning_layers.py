@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from memtui.learning.composed import Residual, backward, exactly, forward  # noqa: E402
-from memtui.learning.costs import BY_NAME as COSTS  # noqa: E402
-from memtui.learning.iteration import Iteration  # noqa: E402
-from memtui.learning.network import Network, build  # noqa: E402
-from memtui.learning.optimiser import SGD  # noqa: E402
-from memtui.learning.rules import BY_NAME as RULES  # noqa: E402
-from memtui.learning.sequences import SEQUENCES, check_shapes, layers_of  # noqa: E402
-from memtui.learning.stored import save  # noqa: E402
+from memtui.training.network_specs import SEQUENCES, check_shapes, layers_of  # noqa: E402
+from memtui.training.torch.composite_layers import Residual, backward, exactly, forward  # noqa: E402
+from memtui.training.torch.iteration import Iteration  # noqa: E402
+from memtui.training.torch.loss_functions import BY_NAME as COSTS  # noqa: E402
+from memtui.training.torch.network import Network, build  # noqa: E402
+from memtui.training.torch.optimiser import SGD  # noqa: E402
+from memtui.training.torch.rules import BY_NAME as RULES  # noqa: E402
+from memtui.training.torch.weights_file import save  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread_of_torch")
 _CONV = {"filter_dim": 3, "num_of_filters": 4}

@@ -7,16 +7,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from memtui.learning.costs import SoftmaxCrossEntropy  # noqa: E402
-from memtui.learning.iteration import Iteration  # noqa: E402
-from memtui.learning.network import Network  # noqa: E402
-from memtui.learning.optimiser import SGD  # noqa: E402
-from memtui.learning.peak import peak_of, telling  # noqa: E402
-from memtui.learning.rules import BY_NAME as RULES  # noqa: E402
-from memtui.learning.sequences import layers_of  # noqa: E402
-from memtui.samples import AllocationStep, TensorRanges  # noqa: E402
-from memtui.session.allocations import trace_of  # noqa: E402
-from memtui.tracing import by_hand, torch_private, tracer  # noqa: E402
+from memtui.analysis.peak_segment import peak_of, telling  # noqa: E402
+from memtui.core.samples import AllocationStep, TensorRanges  # noqa: E402
+from memtui.recording.tracer import manual_backward, torch_private, tracer  # noqa: E402
+from memtui.session.records.allocations import trace_of  # noqa: E402
+from memtui.training.network_specs import layers_of  # noqa: E402
+from memtui.training.torch.iteration import Iteration  # noqa: E402
+from memtui.training.torch.loss_functions import SoftmaxCrossEntropy  # noqa: E402
+from memtui.training.torch.network import Network  # noqa: E402
+from memtui.training.torch.optimiser import SGD  # noqa: E402
+from memtui.training.torch.rules import BY_NAME as RULES  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(torch_private.problem() is not None, reason=str(torch_private.problem())),
@@ -45,7 +45,7 @@ def recorded(sequence, shape, rule: str, examples: int, iterations: int = 5):
             iteration.run(x, labels)
     finally:
         watching.close()
-    assert by_hand.listeners == []
+    assert manual_backward.listeners == []
     steps = [one for one in told if isinstance(one, AllocationStep)]
     assert [step.dropped for step in steps] == [0] * len(steps)
     return trace_of(steps[-1]), tuple(segment.names for segment in net.segments), told
@@ -137,8 +137,8 @@ def test_no_saving_is_promised_that_is_not_there():
 
 
 def test_a_backward_pass_that_nobody_hears_does_nothing():
-    with by_hand.Backward(object()):
-        assert by_hand.listeners == []
+    with manual_backward.Backward(object()):
+        assert manual_backward.listeners == []
 
 
 def test_the_telling_step_is_one_without_a_measurement():
@@ -153,5 +153,5 @@ def test_the_telling_step_is_one_without_a_measurement():
     assert telling([]) is None
 
 
-from memtui.analysis.step_trace import CATEGORIES as _CATEGORIES  # noqa: E402
-from memtui.analysis.step_trace import PHASES as _PHASES  # noqa: E402
+from memtui.analysis.allocation_trace import CATEGORIES as _CATEGORIES  # noqa: E402
+from memtui.analysis.allocation_trace import PHASES as _PHASES  # noqa: E402

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.errors import UserError
-from memtui.foreign import visible
-from memtui.learning.grid import Grid, from_words
-from memtui.learning.results import (
+from memtui.core.errors import UserError
+from memtui.core.text import visible
+from memtui.training.settings import networks_from_file
+from memtui.training.tune.grid import Grid, from_words
+from memtui.training.tune.results import (  # fmt: skip
     FIGURES,
     GRID_FILE,
     NETWORKS_FILE,
@@ -29,8 +30,7 @@ from memtui.learning.results import (
     newest,
     reopen,
     row_of,
-)  # fmt: skip
-from memtui.learning.settings import networks_from_file
+)
 
 NOW = datetime(2026, 7, 31, 12, 0, 5, tzinfo=UTC)
 GRID = from_words(["type=BP,DFA", "batch_size=50,100"], "fcReLu", {}, {})

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.frames import Decoder, encode
-from memtui.learning.curve import Curve
-from memtui.samples import LearningProgress
-from memtui.session.learning import learning_rows
+from memtui.core.samples import LearningProgress
+from memtui.recording.wire import Decoder, encode
 from memtui.session.reader import SessionReader
+from memtui.session.records.learning import learning_rows
+from memtui.training.learning_curve import Curve
 from tests import sessions
 
 ABOUT = json.dumps({"network": "fcReLu", "type": "BP"})

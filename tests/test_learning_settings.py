@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.errors import UserError
-from memtui.learning.settings import KEYS, NETWORKS, Settings, networks_from_file, parse_changes, settings_of
+from memtui.core.errors import UserError
+from memtui.training.settings import KEYS, NETWORKS, Settings, networks_from_file, parse_changes, settings_of
 
 
 def _file(tmp_path: Path, text: str) -> Path:

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui import limits
-from memtui.condition import Condition
-from memtui.limits import Limits, check_disk
-from memtui.pageset import PageSet
-from memtui.present import Presenter, Room
-from memtui.recorder.builder import SessionBuilder
-from memtui.samples import End, Process, ProcessWindow, VmaTable, Window
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Process, ProcessWindow, VmaTable, Window
+from memtui.recording.recorder import limits
+from memtui.recording.recorder.limits import Limits, check_disk
+from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.recording.recorder.stop_condition import Condition
+from memtui.session.file_format import size_on_disk
 from memtui.session.reader import SessionReader
-from memtui.session.store import size_on_disk
-from memtui.session.thin import Thinner
+from memtui.session.thinning import Thinner
 from memtui.session.writer import SessionWriter
+from memtui.tui.presenters import Presenter, Room
 from tests.live import needs_tracker, pattern, runs
 from tests.sessions import DATA, MS, VMAS, hello
 from tests.test_cli import memtui, refused

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.analysis.touch_sum import TouchTally
-from memtui.pageset import PageSet
-from memtui.present import Presenter
-from memtui.present.presenter import Room
-from memtui.recorder.builder import SessionBuilder
-from memtui.samples import End, Process, ProcessWindow, Status, Vma, VmaTable, Window
+from memtui.analysis.access_counts import TouchTally
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Process, ProcessWindow, Status, Vma, VmaTable, Window
+from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.session.reader import SessionReader
 from memtui.session.writer import SessionWriter
+from memtui.tui.presenters import Presenter
+from memtui.tui.presenters.presenter import Room
 from tests.sessions import MS, hello
 from tests.streams import sample as sample_process
 

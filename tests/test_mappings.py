@@ -7,17 +7,17 @@ import itertools
 import numpy as np
 import pytest
 
-from memtui.pageset import PageSet
-from memtui.probes import reading
-from memtui.probes.pages import pagetable
-from memtui.probes.pages.base import PageWindow
-from memtui.probes.pages.mapping_table import MappingTable
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.pages.walk import Walker
-from memtui.probes.process import read_stat
-from memtui.probes.reading import PageReader, Reading, Subject
-from memtui.probes.vmas import read_maps
-from memtui.samples import Capability
+from memtui.core.page_set import PageSet
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Capability
+from memtui.probes import window_reader
+from memtui.probes.pages.pagetable import tracker as pagetable
+from memtui.probes.pages.pagetable.maps_text import MappingTable
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.tracker import PageWindow
+from memtui.probes.proc_maps import read_maps
+from memtui.probes.window_reader import PageReader, Reading, Subject
 from tests.pagetable_targets import Target, need_pagetable
 
 CHANGES = {
@@ -155,7 +155,7 @@ def test_a_tracker_that_knows_no_table_costs_a_reading_every_time(monkeypatch):
             return PageWindow(PageSet.empty())
 
     texts = iter((b"one", b"two"))
-    monkeypatch.setattr(reading, "read_maps", lambda pid: next(texts))
+    monkeypatch.setattr(window_reader, "read_maps", lambda pid: next(texts))
     reader = PageReader(Blind(), pause=False)
     found = [reader._look(Subject(1, None, 0, ()), False)[1]() for _ in range(2)]
     assert found == [b"one", b"two"]

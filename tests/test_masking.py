@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.masking import MASK, mask_secrets
-from memtui.samples import End, Event, Options, Process, Target, VmaTable
+from memtui.core.samples import End, Event, Options, Process, Target, VmaTable
+from memtui.core.secrets import MASK, mask_secrets
 from memtui.session.reader import SessionReader
 from tests import sessions
 from tests.sessions import write_session

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.probes import hold_times, reading, vmas
-from memtui.probes.hold_times import HoldTimes
-from memtui.probes.pages.base import HoldTooLong
-from memtui.probes.pages.mapping_table import GONE, MappingTable
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.process import read_stat
-from memtui.probes.reading import Lost, PageReader, Reading, Subject
-from memtui.probes.vmas import MANY, MOST_MAPPINGS, TooManyMappings, parse_maps, read_maps
+from memtui.core.procfs import read_stat
+from memtui.probes import proc_maps, window_reader
+from memtui.probes.pages.pagetable.maps_text import GONE, MappingTable
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.tracker import HoldTooLong
+from memtui.probes.pause import hold_times
+from memtui.probes.pause.hold_times import HoldTimes
+from memtui.probes.proc_maps import MANY, MOST_MAPPINGS, TooManyMappings, parse_maps, read_maps
+from memtui.probes.window_reader import Lost, PageReader, Reading, Subject
 from tests.live import needs_tracker, pattern, start
 from tests.pagetable_targets import Observer, Target, assert_exactly, need_pagetable
 from tests.streams import sample
@@ -182,7 +183,7 @@ def test_a_process_of_too_many_mappings_is_neither_held_nor_read(held, monkeypat
         reader.begin(subject)
         count = read_maps(target.pid).count(b"\n") - 1  # without the kernel's page
         assert tracker.mappings(target.pid) == count
-        monkeypatch.setattr(reading, "MOST_MAPPINGS", count - 1)
+        monkeypatch.setattr(window_reader, "MOST_MAPPINGS", count - 1)
         monkeypatch.setattr(PageTableTracker, "window", None)
         (one,) = reader.read([subject], want_resident=False)
         assert isinstance(one, Lost)
@@ -227,9 +228,9 @@ def test_a_growing_table_is_read_outside_of_the_pause(held, monkeypatch):
         with closing(observer):
             observer.begin(many.pid)
             read_while_held = []
-            whole = vmas.read_maps
+            whole = proc_maps.read_maps
             monkeypatch.setattr(
-                "memtui.probes.pages.pagetable.read_maps",
+                "memtui.probes.pages.pagetable.tracker.read_maps",
                 lambda pid: read_while_held.append("t" in read_stat(pid).state.lower()) or whole(pid),
             )
             tracker.begin_round(1)

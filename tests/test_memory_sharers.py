@@ -13,14 +13,14 @@ import numpy as np
 import psutil
 import pytest
 
+from memtui.core.samples import Event
 from memtui.probes import address_space
 from memtui.probes.address_space import Sharers, same_memory
-from memtui.probes.pages import hands
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.pages.walk import Walker
-from memtui.probes.pause import NotPaused, Pauser
-from memtui.probes.reading import Subject
-from memtui.samples import Event
+from memtui.probes.pages import thread_pool
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pause.pauser import NotPaused, Pauser
+from memtui.probes.window_reader import Subject
 from tests.live import needs_root
 from tests.memory_sharers import COMPILER, compile_sharers, shared
 from tests.pagetable_targets import Observer, assert_touched, need_pagetable
@@ -52,7 +52,7 @@ def watched(pid: int, monkeypatch):
 
     monkeypatch.setattr(Walker, "_run", noted_run)
     # Marks in files are cleared beside the reading, as from two CPUs on.
-    monkeypatch.setattr(hands.os, "sched_getaffinity", lambda _pid: {0, 1})
+    monkeypatch.setattr(thread_pool.os, "sched_getaffinity", lambda _pid: {0, 1})
     tracker = PageTableTracker()
     observer = Observer(tracker)
     try:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.merged_windows import merge_windows, reuse_of, similarity, union
 from memtui.analysis.reuse_distance import ReuseTracker
-from memtui.pageset import PageSet
+from memtui.analysis.window_merging import merge_windows, reuse_of, similarity, union
+from memtui.core.page_set import PageSet
 
 PAGES = st.sets(st.integers(0, 3000), max_size=40)
 

@@ -15,14 +15,23 @@ from pathlib import Path
 
 import pytest
 
-from memtui import target
-from memtui.errors import UserError
+from memtui.core.errors import UserError
+from memtui.recording import targets
 from memtui.session.reader import SessionReader
 from tests.live import assert_exact, needs_root, needs_tracker
 from tests.test_cli import memtui
 
 UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-PATTERN = (sys.executable, "-m", "memtui.workloads.patterns", "random", "--pages", "4000", "--touched", "1000")
+PATTERN = (
+    sys.executable,
+    "-m",
+    "memtui.study.workloads.access_patterns",
+    "random",
+    "--pages",
+    "4000",
+    "--touched",
+    "1000",
+)
 can_unshare = pytest.mark.skipif(
     shutil.which("unshare") is None
     or subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode != 0,
@@ -111,13 +120,13 @@ def sleeping_as(wanted: int) -> Iterator[None]:
 
 def free_number() -> int:
     last = int(Path("/proc/sys/kernel/pid_max").read_text()) - 2
-    return next(pid for pid in range(last, 2, -1) if not Path(f"/proc/{pid}").exists() and not target.pids_inside(pid))
+    return next(pid for pid in range(last, 2, -1) if not Path(f"/proc/{pid}").exists() and not targets.pids_inside(pid))
 
 
 def test_from_outside_by_the_number_inside(tmp_path):
     wanted, path = free_number(), tmp_path / "s.memtui"
     with sleeping_as(wanted):
-        (outer,) = target.pids_inside(wanted)
+        (outer,) = targets.pids_inside(wanted)
         done = memtui("record", wanted, "--tracker", "rss", "--duration", "1", "--interval", "0.1", "-o", path)
         assert done.returncode == 0, done.stderr
         assert f"PID {wanted} exists in a container only; out here it is {outer} (sleep 60)" in done.stderr
@@ -125,7 +134,7 @@ def test_from_outside_by_the_number_inside(tmp_path):
         assert reader.hello.target.pid == outer
         reader.close()
         with sleeping_as(wanted):
-            both = target.pids_inside(wanted)
+            both = targets.pids_inside(wanted)
             assert len(both) == 2
             done = memtui("record", wanted, "-o", tmp_path / "t.memtui")
             assert done.returncode == 2
@@ -133,16 +142,16 @@ def test_from_outside_by_the_number_inside(tmp_path):
             assert all(f"{pid} (sleep 60)" in done.stderr for pid in both)
             assert not (tmp_path / "t.memtui").exists()
     deadline = time.monotonic() + 10
-    while target.pids_inside(wanted) and time.monotonic() < deadline:
+    while targets.pids_inside(wanted) and time.monotonic() < deadline:
         time.sleep(0.05)
     with pytest.raises(UserError, match=f"no process has PID {wanted}"):
-        target.find_target(wanted)
+        targets.find_target(wanted)
 
 
 def test_a_number_that_exists_out_here_means_that_process():
     with container() as (_, outer):
-        assert target.find_target(outer) == (outer, "")
-        assert target.find_target(os.getppid()) == (os.getppid(), "")
+        assert targets.find_target(outer) == (outer, "")
+        assert targets.find_target(os.getppid()) == (os.getppid(), "")
 
 
 def test_numbers_of_nested_namespaces(tmp_path):
@@ -156,20 +165,20 @@ def test_numbers_of_nested_namespaces(tmp_path):
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "status").write_text(text)
     (tmp_path / "13").mkdir()  # ended meanwhile
-    assert target.pids_inside(7, tmp_path) == target.pids_inside(1, tmp_path) == [10]
-    assert target.pids_inside(11, tmp_path) == []
+    assert targets.pids_inside(7, tmp_path) == targets.pids_inside(1, tmp_path) == [10]
+    assert targets.pids_inside(11, tmp_path) == []
 
 
 @needs_tracker
 def test_a_reused_number_is_not_the_target(tmp_path):
     """The order names when the process began; a pidfd holds on to it from then on."""
-    from memtui.orders import Order
-    from memtui.samples import Options
+    from memtui.core.samples import Options
+    from memtui.recording.sampler.commands import Order
 
     with subprocess.Popen(["sleep", "30"]) as child:
         try:
             order = Order(child.pid, 1, Options(100_000_000)).to_line()
-            words = [sys.executable, "-P", "-m", "memtui.sampler"]
+            words = [sys.executable, "-P", "-m", "memtui.recording.sampler"]
             done = subprocess.run(words, input=order, capture_output=True, timeout=30, check=False)
             assert done.returncode == 2
             assert done.stderr == f"process {child.pid} ended before it could be observed\n".encode()

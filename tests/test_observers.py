@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from memtui.probes.pages.observers import other_observers
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.pages.walk import Walker
-from memtui.samples import Status
+from memtui.core.samples import Status
+from memtui.probes.competing_observers import other_observers
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.pagetable.walk import Walker
 from tests.live import needs_tracker
 from tests.pagetable_targets import Observer, Target, need_pagetable, within
 from tests.streams import sample
@@ -43,7 +43,7 @@ def test_damon_in_all_its_forms(tmp_path):
 def test_the_user_is_told_once_per_change(monkeypatch):
     need_pagetable()
     found: list[tuple[str, ...]] = [(), (), ("DAMON (kdamond 0)",), ("DAMON (kdamond 0)",), ()]
-    monkeypatch.setattr("memtui.probes.pages.pagetable.other_observers", lambda: found.pop(0))
+    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.other_observers", lambda: found.pop(0))
     with PageTableTracker("soft-dirty") as tracker:
         told = [tracker.notice() for _ in range(5)]
     assert [bool(text) for text in told] == [False, False, True, False, True]

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from memtui import running
-from memtui.claim import Claimed, Claims
-from memtui.probes.process import read_stat
+from memtui.core.procfs import read_stat
+from memtui.recording import registry
+from memtui.recording.sampler.target_lock import Claimed, Claims
 from memtui.session.reader import SessionReader
 from tests.live import gone, needs_root, part, pattern, runs, start, stop, wait_for_samples
 from tests.terminals import Terminal
 from tests.test_cli import memtui
 from tests.users import temporary_user
 
-SAMPLER = "memtui.sampler"
+SAMPLER = "memtui.recording.sampler"
 TRACKER = ("--tracker", "rss")  # these tests are about recordings, and not about what they measure
 
 
@@ -82,7 +82,7 @@ def tree(*options: object, path: Path) -> Iterator[tuple[int, int]]:
     """(PID of a target that is recorded now, with these options; PID of its child, which has RANK=3)."""
     source = (
         "import os, subprocess, sys, time\n"
-        "words = [sys.executable, '-m', 'memtui.workloads.patterns', 'loop', '--pages', '300']\n"
+        "words = [sys.executable, '-m', 'memtui.study.workloads.access_patterns', 'loop', '--pages', '300']\n"
         "child = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=os.environ | {'RANK': '3'})\n"
         "print(child.pid, flush=True); child.wait()\n"
     )
@@ -187,7 +187,7 @@ def test_two_that_begin_at_once(tmp_path):
 def test_a_child_that_another_memtui_watches_is_left_out(tmp_path):
     source = (
         "import subprocess, sys, time\n"
-        "words = [sys.executable, '-m', 'memtui.workloads.patterns', 'loop', '--pages', '300']\n"
+        "words = [sys.executable, '-m', 'memtui.study.workloads.access_patterns', 'loop', '--pages', '300']\n"
         "child = subprocess.Popen(words, stdout=subprocess.DEVNULL); print(child.pid, flush=True)\n"
         "time.sleep(30)\n"
     )
@@ -217,7 +217,7 @@ def test_a_child_that_another_memtui_watches_is_left_out(tmp_path):
 def test_another_users_recording_counts_too(tmp_path):
     """The user watches an own process without root; root, who cannot know of the session, finds the sampler."""
     with temporary_user() as user:
-        source = [sys.executable, "-m", "memtui.workloads.patterns", "loop", "--pages", "300"]
+        source = [sys.executable, "-m", "memtui.study.workloads.access_patterns", "loop", "--pages", "300"]
         with user.start(*source) as target:
             path = user.home / "s.memtui"
             words = ("record", target.pid, "-o", path, "--tracker", "rss", "--interval", "0.1")
@@ -255,24 +255,24 @@ def test_a_claim_is_held_once_and_named():
 
 
 def test_leftovers_and_lies_are_no_recordings(state):
-    entry = running.Running(os.getpid(), read_stat(os.getpid()).start_ticks, 1, 2, "/x.memtui")
+    entry = registry.Running(os.getpid(), read_stat(os.getpid()).start_ticks, 1, 2, "/x.memtui")
     key = (entry.pid, entry.start_ticks)
-    assert running.find(state, *key) is None
-    made = running.Entry(state, entry)
-    assert running.find(state, *key) == entry
+    assert registry.find(state, *key) is None
+    made = registry.Entry(state, entry)
+    assert registry.find(state, *key) == entry
     (file,) = (state / "running").iterdir()
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    assert running.find(state, entry.pid, entry.start_ticks + 1) is None, "a reused pid"
+    assert registry.find(state, entry.pid, entry.start_ticks + 1) is None, "a reused pid"
     made.close()
     assert list((state / "running").iterdir()) == []
     file.write_text("{}")  # its memtui was killed: no lock
-    assert running.find(state, *key) is None
+    assert registry.find(state, *key) is None
     assert not file.exists()
     for text in ("", "[]", '{"pid": 1}', "\x00"):
         file.write_text(text)
         with open(file) as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            assert running.find(state, *key) is None
+            assert registry.find(state, *key) is None
     file.unlink()
     file.symlink_to("/etc/passwd")
-    assert running.find(state, *key) is None
+    assert registry.find(state, *key) is None

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from memtui.workloads.operators import CATALOGUE
-from memtui.workloads.operators.base import Tensor
+from memtui.bench.operators import CATALOGUE
+from memtui.bench.operators.base import Tensor
 
 SMALL = {
     "conv2d": {"n": 2, "cin": 6, "cout": 8, "h": 9, "k": 3, "s": 2},
@@ -134,8 +134,6 @@ def test_what_cannot_be_is_said(name, given, words):
 
 
 def test_they_are_listed_without_torch():
-    code = (
-        "import sys; sys.modules['torch'] = None\nfrom memtui.workloads.operators import CATALOGUE as c; print(len(c))"
-    )
+    code = "import sys; sys.modules['torch'] = None\nfrom memtui.bench.operators import CATALOGUE as c; print(len(c))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(found.stdout) == len(CATALOGUE) >= 20

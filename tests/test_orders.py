@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui import choices, orders
-from memtui.orders import Order, Wishes, read_order
-from memtui.samples import Options
+from memtui.core import options
+from memtui.core.samples import Options
+from memtui.recording.sampler import commands
+from memtui.recording.sampler.commands import Order, Wishes, read_order
 
 
 def start_sampler(order: bytes, *before: str) -> subprocess.CompletedProcess[bytes]:
-    words = [*before, sys.executable, "-P", "-m", "memtui.sampler"]
+    words = [*before, sys.executable, "-P", "-m", "memtui.recording.sampler"]
     return subprocess.run(words, input=order, capture_output=True, timeout=60, check=False)
 
 
@@ -31,7 +32,7 @@ def start_sampler(order: bytes, *before: str) -> subprocess.CompletedProcess[byt
         b"[" * 100_000 + b"\n",
         b"\xff\xfe\n",
         b'{"pid": 1}\n',
-        b"x" * (orders.LINE_BYTES + 10),
+        b"x" * (commands.LINE_BYTES + 10),
     ],
     ids=["empty", "words", "no fields", "deep", "no text", "half", "endless"],
 )
@@ -105,7 +106,7 @@ def test_orders_survive_the_way():
     long = replace(GOOD, command="x\udcff\n\x1b" * 100_000)
     for order in (GOOD, replace(GOOD, options=replace(GOOD.options, duration_ns=10**9, pause=False)), long):
         read = Order.from_line(order.to_line())
-        assert read == replace(order, command=order.command[: choices.COMMAND_CHARACTERS])
+        assert read == replace(order, command=order.command[: options.COMMAND_CHARACTERS])
 
 
 @given(st.binary(max_size=300))
@@ -132,7 +133,7 @@ def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
         order = Order.from_line(json.dumps(plain).encode())
     except ValueError:
         return
-    low, high = choices.INTERVAL_NS
+    low, high = options.INTERVAL_NS
     assert type(order.options.interval_ns) is int
     assert low <= order.options.interval_ns <= high
     assert type(order.options.pause) is bool
@@ -179,7 +180,7 @@ def test_words_after_the_order(words, interval_ns, paused, stop):
 
 def test_the_recorders_cpu_time_is_heard():
     wishes = Wishes(GOOD.options.interval_ns)
-    wishes.hear(orders.recorder_word(5) + orders.recorder_word(123_456_789)[:-1])
+    wishes.hear(commands.recorder_word(5) + commands.recorder_word(123_456_789)[:-1])
     assert wishes.recorder_cpu_ns == 5
     wishes.hear(b"\n")
     assert wishes.recorder_cpu_ns == 123_456_789
@@ -187,9 +188,9 @@ def test_the_recorders_cpu_time_is_heard():
 
 def test_another_budget_is_heard():
     wishes = Wishes(GOOD.options.interval_ns, 10_000)
-    wishes.hear(orders.budget_word(50_000))
+    wishes.hear(commands.budget_word(50_000))
     assert wishes.max_overhead_ppm == 50_000
-    wishes.hear(orders.budget_word(None))
+    wishes.hear(commands.budget_word(None))
     assert wishes.max_overhead_ppm is None
     wishes.hear(b"budget 1000001\n")
     assert (wishes.max_overhead_ppm, wishes.stop) == (None, True)
@@ -205,9 +206,9 @@ def test_whatever_is_heard_keeps_the_interval_in_range(words):
 
 def test_an_order_is_read_to_its_end_and_no_further():
     read, write = os.pipe()
-    os.write(write, GOOD.to_line() + orders.STOP)
+    os.write(write, GOOD.to_line() + commands.STOP)
     assert read_order(read) == GOOD
-    assert os.read(read, 100) == orders.STOP
+    assert os.read(read, 100) == commands.STOP
     os.close(write)
     assert read_order(read) is None
     os.close(read)

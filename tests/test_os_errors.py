@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from memtui.errors import FAILURE, UserError
-from memtui.foreign import one_line
-from memtui.os_errors import READ, refused, unhandled
-from memtui.small_file import check_readable, read_small, read_small_bytes
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.os_errors import READ, refused, unhandled
+from memtui.core.small_file import check_readable, read_small, read_small_bytes
+from memtui.core.text import one_line
 
 
 def real_error(path: Path | str, flags: int = os.O_RDONLY) -> OSError:
@@ -54,7 +54,7 @@ def test_others_have_a_remedy_too(number):
 def test_who_is_denied_what_and_whom_to_ask(tmp_path):
     """As an ordinary user, whom root's files refuse."""
     program = (
-        "import os, sys; from memtui.os_errors import refused\n"
+        "import os, sys; from memtui.core.os_errors import refused\n"
         "os.setgid(65534); os.setuid(65534) if os.geteuid() == 0 else None\n"
         "try: open(sys.argv[1])\nexcept OSError as error: print(refused(sys.argv[1], error, 'read'))"
     )

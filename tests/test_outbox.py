@@ -7,11 +7,11 @@ import signal
 
 import pytest
 
-from memtui import outbox as outbox_module
-from memtui.frames import Decoder
-from memtui.outbox import Outbox, RecorderGone
-from memtui.pageset import PageSet
-from memtui.samples import End, Event, Power, Process, ProcessWindow, Status, Vma, VmaTable, Window
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Event, Power, Process, ProcessWindow, Status, Vma, VmaTable, Window
+from memtui.recording.sampler import frame_queue as outbox_module
+from memtui.recording.sampler.frame_queue import Outbox, RecorderGone
+from memtui.recording.wire import Decoder
 
 
 def window(sample: int) -> Window:

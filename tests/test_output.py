@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.errors import UserError
-from memtui.output import create_log, log_beside, open_log
-from memtui.present import output
-from memtui.present.output import OutputLog
-from memtui.present.paper import CHARACTERS, LINE_CHARACTERS, LINES, Paper
+from memtui.core.errors import UserError
+from memtui.core.program_log import create_log, log_beside, open_log
+from memtui.tui.presenters import log_tail
+from memtui.tui.presenters.log_tail import OutputLog
+from memtui.tui.presenters.terminal_text import CHARACTERS, LINE_CHARACTERS, LINES, Paper
 
 
 def lines_of(*texts: str) -> list[str]:
@@ -136,7 +136,7 @@ def test_it_says_why_there_is_nothing(session):
 
 def test_it_costs_nothing_until_it_is_looked_at(session, monkeypatch):
     log_beside(session).write_text("hello\n")
-    monkeypatch.setattr(output, "open_log", lambda path: pytest.fail("it was opened"))
+    monkeypatch.setattr(log_tail, "open_log", lambda path: pytest.fail("it was opened"))
     assert OutputLog(log_beside(session)).view().rows == ()
 
 
@@ -225,7 +225,7 @@ def test_an_unchanged_log_is_not_read(session, monkeypatch):
     log_beside(session).write_text("hello\n")
     log = shown(session)
     before = log.view()
-    monkeypatch.setattr(output, "_last_states", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(log_tail, "_last_states", lambda *_: pytest.fail("it was read"))
     assert log.view() == before
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from memtui.orders import Wishes, budget_word
-from memtui.probes import owner
-from memtui.probes.owner import NotOwn, check_owner
-from memtui.samples import Event, Hello, Process
+from memtui.core.samples import Event, Hello, Process
+from memtui.probes import process_owner
+from memtui.probes.process_owner import NotOwn, check_owner
+from memtui.recording.sampler.commands import Wishes, budget_word
 from tests.live import needs_tracker, pattern, runs, wait_until
 from tests.streams import Stream, finish, order_for
 from tests.test_privilege import NO_PASSWORD, own_process, temporary_user
 
-SAMPLER = [sys.executable, "-I", "-m", "memtui.sampler", "--tell", "--own"]
+SAMPLER = [sys.executable, "-I", "-m", "memtui.recording.sampler", "--tell", "--own"]
 MINE = os.geteuid()
 
 
@@ -51,10 +51,12 @@ def test_rights_that_a_program_has_by_its_file(tmp_path, monkeypatch):
         check_owner(7, MINE, process(tmp_path, held="400"))
     process(tmp_path)
     whole = os.stat
-    monkeypatch.setattr(owner.os, "stat", lambda path: os.stat_result((*whole(path)[:4], MINE + 1, *whole(path)[5:])))
+    monkeypatch.setattr(
+        process_owner.os, "stat", lambda path: os.stat_result((*whole(path)[:4], MINE + 1, *whole(path)[5:]))
+    )
     with pytest.raises(NotOwn, match="has rights"):
         check_owner(7, MINE, tmp_path)
-    assert not owner.looks_own(7, MINE, tmp_path)
+    assert not process_owner.looks_own(7, MINE, tmp_path)
 
 
 def test_one_that_has_ended_or_says_nothing(tmp_path):
@@ -63,7 +65,7 @@ def test_one_that_has_ended_or_says_nothing(tmp_path):
     (process(tmp_path) / "7" / "status").write_text("Name:\tx\n")
     with pytest.raises(NotOwn):
         check_owner(7, MINE, tmp_path)
-    assert not owner.looks_own(8, MINE, tmp_path)
+    assert not process_owner.looks_own(8, MINE, tmp_path)
 
 
 @pytest.mark.parametrize(("asked", "given"), [(None, 250_000), (10_000, 10_000), (900_000, 250_000)])

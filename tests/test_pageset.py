@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui import pageset
-from memtui.pageset import ADDRESS_BITS, BLOCK_BYTES, BLOCK_SHIFT, GIANT_BYTES, GIANT_SHIFT, PageSet, parts_of
+from memtui.core import page_set
+from memtui.core.page_set import ADDRESS_BITS, BLOCK_BYTES, BLOCK_SHIFT, GIANT_BYTES, GIANT_SHIFT, PageSet, parts_of
 from tests.strategies import page_sets, same_pages
 
 
@@ -133,8 +133,8 @@ def test_no_page_lies_above_the_last_address(shift):
 def test_a_set_that_would_take_too_much_memory_is_refused_before_it_is_unpacked(monkeypatch):
     made = PageSet.from_pages(range(0, 512 * 10, 512))
     exact = 12 + 10 * 72
-    monkeypatch.setattr(pageset, "MAX_ENCODED_BYTES", exact)
+    monkeypatch.setattr(page_set, "MAX_ENCODED_BYTES", exact)
     assert same_pages(PageSet.decode(made.encode()), made)
-    monkeypatch.setattr(pageset, "MAX_ENCODED_BYTES", exact - 1)
+    monkeypatch.setattr(page_set, "MAX_ENCODED_BYTES", exact - 1)
     with pytest.raises(ValueError, match="damaged page set: 10 blocks are too many"):
         PageSet.decode(made.encode())

@@ -20,14 +20,15 @@ import numpy as np
 import pytest
 
 from memtui.analysis.working_set import bytes_by_range
-from memtui.probes import pid_namespace
-from memtui.probes.pages import build_skeleton, pagetable, walk
-from memtui.probes.pages.base import PageTracker, TrackerError
-from memtui.probes.pages.bpf import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton, _bpf
-from memtui.probes.pages.pagetable import PageTableTracker, prove
-from memtui.probes.pages.walk import Walker
-from memtui.probes.pause import Pauser
-from memtui.samples import Status
+from memtui.core import procfs
+from memtui.core.samples import Status
+from memtui.probes.pages.pagetable import build_skeleton, walk
+from memtui.probes.pages.pagetable import tracker as pagetable
+from memtui.probes.pages.pagetable.bpf_loader import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton, _bpf
+from memtui.probes.pages.pagetable.tracker import PageTableTracker, prove
+from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.tracker import PageTracker, TrackerError
+from memtui.probes.pause.pauser import Pauser
 from tests.pagetable_targets import (
     PAGE,
     Observer,
@@ -378,7 +379,7 @@ def test_other_processes_cost_nothing(skeleton, target):
 
 def test_the_way_of_older_kernels(skeleton, target):
     """Without restriction to one task, the program finds the process among all others."""
-    if not pid_namespace.is_initial():
+    if not procfs.in_initial_pid_namespace():
         pytest.skip("kernels before 6.1 need the initial PID namespace, and this is a container")
     with PageTableTracker("soft-dirty", skeleton=skeleton, restrict=False) as tracker:
         observer = Observer(tracker)
@@ -390,7 +391,7 @@ def test_the_way_of_older_kernels(skeleton, target):
 
 
 def test_older_kernels_in_a_container_are_refused(shipped, target, monkeypatch):
-    monkeypatch.setattr(pid_namespace, "is_initial", lambda: False)
+    monkeypatch.setattr(procfs, "in_initial_pid_namespace", lambda: False)
     walker = shipped.tracker._walker
     monkeypatch.setattr(walker, "_restrict", False)
     with pytest.raises(TrackerError, match="PID namespace"):
@@ -531,7 +532,8 @@ def test_the_proof_without_rights_names_the_remedy():
     code = (
         "import ctypes; ctypes.CDLL(None).prctl(24, 38, 0, 0, 0); ctypes.CDLL(None).prctl(24, 39, 0, 0, 0); "
         "ctypes.CDLL(None).prctl(24, 21, 0, 0, 0); import os; os.execv(__import__('sys').executable, ["
-        "__import__('sys').executable, '-c', 'from memtui.probes.pages.pagetable import prove; print(prove())'])"
+        "__import__('sys').executable, '-c', "
+        "'from memtui.probes.pages.pagetable.tracker import prove; print(prove())'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "ok=False" in done.stdout, done

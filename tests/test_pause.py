@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from memtui.probes.pause import NotPaused, Pauser, PauseRefused
-from memtui.probes.seize import BUSY, Seizure
+from memtui.probes.pause.pauser import NotPaused, Pauser, PauseRefused
+from memtui.probes.pause.ptrace import BUSY, Seizure
 from tests.pagetable_targets import need_root
 
 # Counts in shared memory for ever, in several threads, so that standing still can be seen.
@@ -283,7 +283,7 @@ def test_a_traced_process_is_refused_with_its_tracer(pauser):
     need_root()
     counter = Counter()
     code = (
-        "import sys; from memtui.probes.pause import Pauser\n"
+        "import sys; from memtui.probes.pause.pauser import Pauser\n"
         "with Pauser().paused(int(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(
@@ -348,7 +348,7 @@ def test_a_busy_tracing_thread_is_given_up(monkeypatch, counter):
 
 _PAUSES_FOR_EVER = """
 import sys, time
-from memtui.probes.pause import Pauser
+from memtui.probes.pause.pauser import Pauser
 pauser, pid = Pauser(), int(sys.argv[1])
 print("ready", flush=True)
 while True:
@@ -370,7 +370,7 @@ def test_an_answer_that_comes_late_is_believed(monkeypatch, counter, stops):
         raise NotPaused("1 of its threads did not stop")
 
     monkeypatch.setattr(Seizure, "stop", late)
-    monkeypatch.setattr("memtui.probes.pause._END_S", 5.0)
+    monkeypatch.setattr("memtui.probes.pause.pauser._END_S", 5.0)
     with Pauser() as pauser:
         why = "too busy" if stops else "1 of its threads did not stop"
         with pytest.raises(NotPaused, match=why), pauser.paused(counter.pid):

@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from memtui.placement.capture import Captured, capture  # noqa: E402
-from memtui.placement.enumerate import all_configurations, configurations  # noqa: E402
-from memtui.placement.kernels import out_variant  # noqa: E402
-from memtui.placement.model import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT  # noqa: E402
-from memtui.placement.step import NoStep, Step, build  # noqa: E402
+from memtui.placement.configurations import all_configurations, configurations  # noqa: E402
+from memtui.placement.graph import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT  # noqa: E402
+from memtui.placement.torch.capture import Captured, capture  # noqa: E402
+from memtui.placement.torch.kernels import out_variant  # noqa: E402
+from memtui.placement.torch.models import NoStep, Step, build  # noqa: E402
 
 POOLS = ("dram", "slow")
 OWN = """

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from memtui.choices import PLACE
-from memtui.cli import main
+from memtui.cli.main import main
+from memtui.core.options import PLACE
 from memtui.placement import text
-from memtui.placement.enumerate import configuration
-from memtui.placement.measured import Pool, Profile, Samples
-from memtui.placement.model import Configuration
+from memtui.placement.configurations import configuration
+from memtui.placement.graph import Configuration
 from memtui.placement.plan import Plan
+from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.run import Ran, lines
-from memtui.placement.solve.find import Ask, find, mode_of
 from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.solver import Ask, find, mode_of
 from memtui.placement.store import ProfileFile
 from tests.placements import SLOW
 from tests.test_placement_solve import STATIC_CASE, SYNC_CASE
@@ -333,7 +333,7 @@ def test_a_profile_that_cannot_be_written_is_solved_all_the_same(
     file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
-        from memtui.errors import UserError
+        from memtui.core.errors import UserError
 
         raise UserError("disk full")
 

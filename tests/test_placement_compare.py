@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from memtui.placement.compare import CONSISTENT, NEITHER, NOTHING, RANKING, compare, pearson
-from memtui.placement.measured import Pool, Profile, Samples
-from memtui.placement.model import Configuration
+from memtui.placement.graph import Configuration
+from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.slowdown import cells, effects
+from memtui.placement.timing_agreement import CONSISTENT, NEITHER, NOTHING, RANKING, compare, pearson
 from tests.placements import SLOW, graph_of, profile_of, slow_pool
 
 FIRST, SECOND = "simultaneous", "single"

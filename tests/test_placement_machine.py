@@ -10,22 +10,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memtui.placement.arena import lay_out
-from memtui.placement.enumerate import configurations
-from memtui.placement.model import Graph
+from memtui.placement.address_allocator import lay_out
+from memtui.placement.configurations import configurations
+from memtui.placement.graph import Graph
 from memtui.placement.plan import Move, Plan, Span
-from memtui.placement.pool_names import parse_pool
-from memtui.placement.timing import Clock
+from memtui.placement.pool_specs import parse_pool
+from memtui.placement.torch.clock import Clock
 from tests.placements import graphs
 
 torch = pytest.importorskip("torch")
-from memtui.placement.capture import Captured, capture  # noqa: E402
-from memtui.placement.execution import Execution, execute, unplaced, verified  # noqa: E402
-from memtui.placement.machine import Machine  # noqa: E402
-from memtui.placement.measuring import LEAST, Measuring  # noqa: E402
-from memtui.placement.moving import Copy, Mover  # noqa: E402
-from memtui.placement.pools import Pool  # noqa: E402
-from memtui.placement.step import Step, build  # noqa: E402
+from memtui.placement.torch.capture import Captured, capture  # noqa: E402
+from memtui.placement.torch.execution import Execution, execute, unplaced, verified  # noqa: E402
+from memtui.placement.torch.models import Step, build  # noqa: E402
+from memtui.placement.torch.placed_step import Machine  # noqa: E402
+from memtui.placement.torch.pools import Pool  # noqa: E402
+from memtui.placement.torch.tensor_moves import Copy, Mover  # noqa: E402
+from memtui.placement.torch.timers import LEAST, Measuring  # noqa: E402
 
 SEED = 3
 FAST, SLOW = "dram", "emulated:2,1"
@@ -311,8 +311,8 @@ def test_ops_on_another_device_get_copies_which_take_their_time() -> None:
 def test_more_memory_than_there_is_is_refused_before_anything_is_taken(monkeypatch) -> None:
     from types import SimpleNamespace
 
-    from memtui.placement import worker
     from memtui.placement.memory import NoMemory
+    from memtui.placement.torch import worker
 
     one = object.__new__(worker.Worker)
     one._captured = step("mlp")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.placement.measured import Pool, Profile, Samples
-from memtui.placement.model import ARGUMENT, INTERMEDIATE, RESULT, Configuration, Graph, Op, Tensor
-from memtui.placement.plain import Damaged
+from memtui.placement.graph import ARGUMENT, INTERMEDIATE, RESULT, Configuration, Graph, Op, Tensor
 from memtui.placement.plan import Plan
+from memtui.placement.profile import Pool, Profile, Samples
+from memtui.placement.validation import Damaged
 from tests.placements import graph_of, graphs, plans, profiles
 
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.errors import UserError
+from memtui.core.errors import UserError
 from memtui.placement import memory
 from memtui.placement.memory import HUGE_BYTES, NoMemory
-from memtui.placement.pool_names import parse_pool, parse_pools
-from memtui.placement.timing import Clock, resolution_ns
+from memtui.placement.pool_specs import parse_pool, parse_pools
+from memtui.placement.torch.clock import Clock, resolution_ns
 
 torch = pytest.importorskip("torch")
-from memtui.placement.pools import Pool  # noqa: E402
+from memtui.placement.torch.pools import Pool  # noqa: E402
 
 speeds = st.floats(0.001, 1000).map(lambda value: f"{value:.3f}")
 words = st.one_of(
@@ -157,7 +157,7 @@ def test_the_clock_tells_its_resolution() -> None:
 
 
 def test_bandwidths_have_the_waits_of_emulated_memory_in_them() -> None:
-    from memtui.placement.bandwidth import measure
+    from memtui.placement.torch.bandwidth import measure
 
     names = ("dram", "emulated:0.05,0.025")
     dram, slow = measure([Pool(parse_pool(name)) for name in names], Clock(), size=1 << 20, repeats=3)
@@ -170,8 +170,8 @@ def test_bandwidths_have_the_waits_of_emulated_memory_in_them() -> None:
 
 def test_a_move_of_a_page_takes_what_it_was_measured_to_take() -> None:
     """On a clock on which every look at it is 1000 ns later, and a byte of slow memory takes a wait of 2 or 4 ns."""
-    from memtui.placement import measured
-    from memtui.placement.bandwidth import PAGE, measure
+    from memtui.placement import profile
+    from memtui.placement.torch.bandwidth import PAGE, measure
 
     class Ticking(Clock):
         ns = 0.0
@@ -192,7 +192,7 @@ def test_a_move_of_a_page_takes_what_it_was_measured_to_take() -> None:
     finally:
         torch.set_num_threads(threads)
     assert (slow.copied_from_meanwhile, slow.meanwhile_start_ns, slow.copied_to_meanwhile_fixed_ns) == (None,) * 3
-    pool = measured.Pool("slow", read_bytes_per_s=slow.copied_from, write_bytes_per_s=slow.copied_to)
+    pool = profile.Pool("slow", read_bytes_per_s=slow.copied_from, write_bytes_per_s=slow.copied_to)
     pool = replace(pool, read_fixed_ns=slow.copied_from_fixed_ns, write_fixed_ns=slow.copied_to_fixed_ns)
     assert pool.move_ns(PAGE, into_fast=True) == pytest.approx(1000 + 2 * PAGE)
     assert pool.move_ns(PAGE, into_fast=False) == pytest.approx(1000 + 4 * PAGE)

@@ -17,11 +17,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memtui.placement.measured import Pool, Profile, Samples
-from memtui.placement.model import Configuration
-from memtui.placement.profile_text import about, lines
-from memtui.placement.profiling import Step
-from memtui.placement.shown import Shown
+from memtui.placement.graph import Configuration
+from memtui.placement.profile import Pool, Profile, Samples
+from memtui.placement.profiling.planner import Step
+from memtui.placement.profiling.progress import Shown
+from memtui.placement.profiling.text import about, lines
 from memtui.placement.store import ProfileFile
 from tests.placements import graph_of
 from tests.terminals import Terminal, terminals
@@ -248,9 +248,9 @@ def test_bad_input_is_one_line(folder: Path, words: list[str], code: int, why: s
 
 def test_the_command_line_imports_no_torch(folder: Path) -> None:
     script = (
-        "import sys; from memtui.cli import main\n"
+        "import sys; from memtui.cli.main import main\n"
         "code = main(['place', 'profile', 'mlp', '--pools', 'dram,numa:99', '-o', 'p', '--no-config'])\n"
-        "import memtui.placement.profile_command, memtui.placement.run\n"
+        "import memtui.placement.profiling.command, memtui.placement.run\n"
         "assert code == 2 and not {'torch', 'scipy'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment(folder), check=True, timeout=60)

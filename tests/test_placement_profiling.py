@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.errors import UserError
-from memtui.placement.cache import Cache
-from memtui.placement.enumerate import all_configurations, configurations
-from memtui.placement.measured import MODES, Samples
-from memtui.placement.model import Configuration, Graph
-from memtui.placement.profiling import TOGETHER, Profiling, Step, Wanted, asks
+from memtui.core.errors import UserError
+from memtui.placement.configurations import all_configurations, configurations
+from memtui.placement.graph import Configuration, Graph
+from memtui.placement.profile import MODES, Samples
+from memtui.placement.profiling.cache import Cache
+from memtui.placement.profiling.planner import TOGETHER, Profiling, Step, Wanted, asks
 from tests.placements import FAST, SLOW, graphs
 
 OTHER = "other"
@@ -178,7 +178,7 @@ def test_anew_takes_nothing_from_the_cache_and_puts_there_what_it_finds(tmp_path
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 40])
 def test_what_is_too_much_for_one_turn_has_the_first_in_each(count: int) -> None:
-    from memtui.placement.profiling import _parts
+    from memtui.placement.profiling.planner import _parts
 
     parts = [*_parts([*range(count)])]
     assert all(part[0] == 0 and len(part) <= TOGETHER for part in parts)

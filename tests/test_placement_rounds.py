@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.placement.enumerate import all_configurations, configurations, pair_configurations
-from memtui.placement.model import ARGUMENT, RESULT, Graph, Op, Tensor
-from memtui.placement.rounds import neighbours, pick, sittings
+from memtui.placement.configurations import all_configurations, configurations, pair_configurations
+from memtui.placement.graph import ARGUMENT, RESULT, Graph, Op, Tensor
+from memtui.placement.profiling.rounds import neighbours, pick, sittings
 from tests.placements import graph_of, graphs
 
 POOLS = ("DRAM", "PMEM")

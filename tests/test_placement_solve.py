@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from benchmarks.placement import profiles as training_steps
-from memtui.errors import UserError
-from memtui.placement.measured import Pool, Profile, Samples
-from memtui.placement.model import Graph
+from memtui.core.errors import UserError
+from memtui.placement.graph import Graph
 from memtui.placement.plan import ASYNC, FIRST_TOUCH, OPTIMAL, STATIC, SYNC
-from memtui.placement.solve.exact import TooLarge, exact
-from memtui.placement.solve.find import Ask, find, optimum
+from memtui.placement.profile import Pool, Profile, Samples
+from memtui.placement.solve.branch_and_bound import TooLarge, exact
 from memtui.placement.solve.first_touch import BestFit, first_touch
 from memtui.placement.solve.fragmentation import in_order, laid_out, largest_first, pieces, tightened
 from memtui.placement.solve.limit import limit_of, parse_ratio
 from memtui.placement.solve.pareto import curve
 from memtui.placement.solve.problem import Item, Problem, check, problem_of
 from memtui.placement.solve.schedule import B, F, Path, S, after, cost, fixed_path, path_of, tidied
+from memtui.placement.solve.solver import Ask, find, optimum
 from tests.placements import SLOW, graph_of, profile_of, slow_pool
 
 STATIC_CASE = profile_of(
@@ -380,8 +380,8 @@ def test_few_moves_are_looked_at_first_where_there_are_many(monkeypatch: pytest.
     monkeypatch.setattr(Program, "solve", no_plan_from_all)
     assert first_touch_ns(made) > 60
     assert cost(made, optimum(made, ASYNC, 30, 0, first_touch(made)).paths).total_ns == first_touch_ns(made)
-    monkeypatch.setattr("memtui.placement.solve.find.MANY", 7)
-    monkeypatch.setattr("memtui.placement.solve.find.NEAREST", 1)
+    monkeypatch.setattr("memtui.placement.solve.solver.MANY", 7)
+    monkeypatch.setattr("memtui.placement.solve.solver.NEAREST", 1)
     solved = optimum(made, ASYNC, 30, 0, first_touch(made))
     assert choices == [8, 4, 8]
     assert cost(made, solved.paths).total_ns == 60
@@ -562,7 +562,7 @@ def test_bytes_that_the_solvers_tolerance_allowed_are_cut(monkeypatch: pytest.Mo
 def without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("scipy", "scipy.optimize", "scipy.sparse"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("memtui.placement.solve.linear", "memtui.placement.solve.ilp"):
+    for name in ("memtui.placement.solve.milp", "memtui.placement.solve.ilp"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
@@ -578,7 +578,7 @@ def test_what_needs_scipy_says_so(without_scipy: None, monkeypatch: pytest.Monke
     def too_large(*_: Any, **__: Any) -> None:
         raise TooLarge
 
-    monkeypatch.setattr("memtui.placement.solve.find.exact", too_large)
+    monkeypatch.setattr("memtui.placement.solve.solver.exact", too_large)
     with pytest.raises(UserError, match=r"too large .* pip install 'memtui\[place\]'"):
         find(STATIC_CASE, Ask(5, page_bytes=1))
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from memtui.errors import UserError
-from memtui.placement.header import is_profile
-from memtui.placement.measured import Profile, Samples
+from memtui.core.errors import UserError
+from memtui.placement.file_header import is_profile
 from memtui.placement.plan import Plan
+from memtui.placement.profile import Profile, Samples
 from memtui.placement.solve.pareto import Point
 from memtui.placement.store import ProfileFile
 from tests.placements import SLOW, graph_of, plans, profile_of, profiles, slow_pool

@@ -6,20 +6,20 @@ from statistics import median
 
 import pytest
 
-from memtui.placement.enumerate import pair_configurations
-from memtui.placement.measured import ISOLATED, Pool, Profile, Samples
+from memtui.placement.configurations import pair_configurations
 from memtui.placement.plan import FIRST_TOUCH, STATIC, SYNC
-from memtui.placement.solve.find import Ask, find
+from memtui.placement.profile import ISOLATED, Pool, Profile, Samples
+from memtui.placement.solve.solver import Ask, find
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("scipy")
-from memtui.placement import pools  # noqa: E402
-from memtui.placement.capture import capture  # noqa: E402
-from memtui.placement.execution import execute  # noqa: E402
-from memtui.placement.machine import Machine  # noqa: E402
-from memtui.placement.measuring import Measuring  # noqa: E402
-from memtui.placement.pool_names import parse_pool  # noqa: E402
-from memtui.placement.step import build  # noqa: E402
+from memtui.placement.pool_specs import parse_pool  # noqa: E402
+from memtui.placement.torch import pools  # noqa: E402
+from memtui.placement.torch.capture import capture  # noqa: E402
+from memtui.placement.torch.execution import execute  # noqa: E402
+from memtui.placement.torch.models import build  # noqa: E402
+from memtui.placement.torch.placed_step import Machine  # noqa: E402
+from memtui.placement.torch.timers import Measuring  # noqa: E402
 from tests.test_placement_machine import SEED, Told, one_thread  # noqa: E402
 
 __all__ = ["one_thread"]

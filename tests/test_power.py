@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from memtui.probes.power import PowerProbe
-from memtui.samples import PowerReading, Status
+from memtui.core.samples import PowerReading, Status
+from memtui.probes.power.probe import PowerProbe
 from tests.nvml_stand_in.build import COMPILER, compile_stand_in, run_with
 
 
@@ -43,7 +43,7 @@ def test_gpus_and_cpu_in_one_reading(tmp_path):
         (zone / name).write_text(text)
     code = f"""
 import json, pathlib, time
-from memtui.probes.power import PowerProbe
+from memtui.probes.power.probe import PowerProbe
 probe = PowerProbe(sys_root={str(tmp_path)!r})
 time.sleep(0.01)
 pathlib.Path({str(zone / "energy_uj")!r}).write_text("1000000")
@@ -61,7 +61,7 @@ print(json.dumps([[one.device, one.status, one.power_w is not None] for one in r
 
 def test_the_probe_is_light():
     code = (
-        "import sys; from memtui.probes.power import PowerProbe; PowerProbe().read(0);"
+        "import sys; from memtui.probes.power.probe import PowerProbe; PowerProbe().read(0);"
         "print(sorted({'torch', 'textual', 'rich', 'sqlite3', 'pandas'} & set(sys.modules)))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

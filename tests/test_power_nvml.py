@@ -7,13 +7,13 @@ from functools import partial
 
 import pytest
 
-from memtui.probes import nvml
+from memtui.probes.gpu import nvml
 from tests.nvml_stand_in.build import COMPILER, compile_stand_in, run_with
 
 SETUP = """
 import json, time
 from dataclasses import asdict
-from memtui.probes.nvml import NvmlProbe
+from memtui.probes.gpu.nvml import NvmlProbe
 probe = NvmlProbe()
 def at(seconds):
     import pynvml, ctypes

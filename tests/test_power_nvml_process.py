@@ -13,23 +13,23 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memtui.present.power_log import LATE_NS, PowerLog
-from memtui.samples import PowerReading, Status
+from memtui.core.samples import PowerReading, Status
 from memtui.session.reader import SessionReader
-from memtui.views import DevicePower, PowerView
+from memtui.tui.presenters.power import LATE_NS, PowerLog
 from memtui.widgets.power_gauge import PowerGauge
+from memtui.widgets.views.memory import DevicePower, PowerView
 from tests.live import part, pattern
 from tests.nvml_stand_in.build import COMPILER, compile_stand_in, run_with
 from tests.screen_text import drawn
 from tests.test_cli import memtui
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc) to build the NVML stand-in")
-WORKER = "memtui.probes.nvml_worker"
+WORKER = "memtui.probes.gpu.nvml_worker"
 
 SETUP = """
 import json, os, pathlib, time
 from dataclasses import asdict
-from memtui.probes.nvml_process import NvmlProcess
+from memtui.probes.gpu.nvml_client import NvmlProcess
 longest = 0.0
 def read():
     global longest
@@ -102,7 +102,7 @@ def test_a_driver_that_hangs_from_the_start(driver, tmp_path):
     hang = tmp_path / "hang"
     hang.touch()
     code = SETUP + (
-        "import memtui.probes.nvml_process as module; module.FIRST_WORD_S = 1.0; probe = NvmlProcess();"
+        "import memtui.probes.gpu.nvml_client as module; module.FIRST_WORD_S = 1.0; probe = NvmlProcess();"
         "capability = asdict(probe.capabilities()[0]); found = wait_for(stale); probe.close();"
         "print(json.dumps([capability, found]))"
     )
@@ -156,7 +156,7 @@ def test_a_hang_delays_no_window_of_a_recording(driver, tmp_path):
         options = ["--interval", "0.1", "--duration", "7", "--tracker", "rss"]
         words = [sys.executable, "-m", "memtui", "record", str(truth["pid"]), "-o", str(path), *options]
         with subprocess.Popen(words, env=os.environ | steering, stdout=subprocess.DEVNULL) as recording:
-            sampler, worker = part(recording.pid, "memtui.sampler"), part(recording.pid, WORKER)
+            sampler, worker = part(recording.pid, "memtui.recording.sampler"), part(recording.pid, WORKER)
             time.sleep(3)
             hang.touch()
             sampler_mib, worker_mib = (p.memory_info().rss / 2**20 for p in (sampler, worker))

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.probes.rapl import NO_ZONE, RaplProbe, _moved
+from memtui.probes.power.rapl import NO_ZONE, RaplProbe, _moved
 
 RANGE_UJ = 262_143_328_850
 SECOND = 1_000_000_000

@@ -17,7 +17,7 @@ from memtui.bench.predict.training import load
 from memtui.bench.result import Row, failed
 from memtui.bench.spaces import in_space
 from memtui.bench.store import Database
-from memtui.errors import UserError
+from memtui.core.errors import UserError
 from tests.synthetic_device import NOISE, call_ns
 from tests.terminals import terminals
 from tests.test_bench_store import of_another_version
@@ -92,7 +92,7 @@ def test_bad_input_is_one_line(words, said):
 
 def test_without_scikit_learn_it_says_what_to_install(path):
     add(path, rows(CONVOLUTIONS[:30]))
-    code = "import sys; sys.modules['sklearn'] = None; from memtui.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; sys.modules['sklearn'] = None; from memtui.cli.main import main; sys.exit(main(sys.argv[1:]))"
     words = [sys.executable, "-c", code, "bench", "predict", "fit", "--db", str(path)]
     found = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout, found.stderr.count("\n")) == (1, "", 1)

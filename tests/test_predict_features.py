@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.bench.configuration import CONDITIONS, Configuration, make
+from memtui.bench.operators import CATALOGUE
+from memtui.bench.predict.evaluation import BATCH, group_of
 from memtui.bench.predict.features import BYTES, FLOPS, Space, describe
-from memtui.bench.predict.groups import BATCH, group_of
 from memtui.bench.spaces import in_space
-from memtui.workloads.operators import CATALOGUE
 
 CHANNELS = st.sampled_from((8, 16, 48, 64))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.probes.pressure import reclaim_is_near
+from memtui.probes.memory_pressure import reclaim_is_near
 
 PID = 42
 MIB = 1 << 20

@@ -18,10 +18,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memtui import capabilities, privilege
-from memtui.orders import Order
-from memtui.probes.process import read_stat
-from memtui.samples import Options
+from memtui.core import capabilities, privilege
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Options
+from memtui.recording.sampler.commands import Order
 from memtui.session.reader import SessionReader
 from tests.live import assert_exact, gone, needs_root, needs_tracker, part, pattern, runs, wait_for_samples
 from tests.terminals import Terminal
@@ -29,7 +29,7 @@ from tests.users import PASSWORD, User, temporary_user
 
 NO_PASSWORD = "ALL=(ALL:ALL) NOPASSWD: ALL"
 WITH_PASSWORD = "ALL=(ALL:ALL) ALL"
-SAMPLER, RECORDER = "memtui.sampler", "memtui.recorder"
+SAMPLER, RECORDER = "memtui.recording.sampler", "memtui.recording.recorder"
 
 
 def status(pid: int, task: int | None = None) -> dict[str, str]:
@@ -47,7 +47,7 @@ def caps(pid: int, field: str = "CapEff") -> set[str]:
 @contextmanager
 def own_process(user: User, *words: object) -> Iterator[dict]:
     """A pattern that runs as this user, and what it says of itself."""
-    with user.start(sys.executable, "-m", "memtui.workloads.patterns", *words) as child:
+    with user.start(sys.executable, "-m", "memtui.study.workloads.access_patterns", *words) as child:
         try:
             assert child.stdout is not None
             yield json.loads(child.stdout.readline())
@@ -344,7 +344,7 @@ def test_root_runs_nothing_that_lies_around():
         # The user's own memtui would fall for these, which is the user's affair; what counts is what root runs.
         source = (
             "import os, tempfile\n"
-            "from memtui import elevate\n"
+            "from memtui.recording.supervisor import sudo as elevate\n"
             f"os.environ['PYTHONPATH'] = {str(user.home)!r}\n"
             f"s = elevate.start_sampler(tempfile.TemporaryFile(), sudo=None, tracker='auto', foreign={truth['pid']})\n"
             "elevate.give_up(s.process, s.stream)\n"
@@ -429,7 +429,7 @@ def test_forged_sudo_variables_are_refused(forged, tmp_path):
 def test_a_user_id_without_a_name():
     nobody_known = {"SUDO_UID": "3123456789", "SUDO_GID": "3123456788"}
     source = (
-        "from memtui.privilege import become, invoker; import os, json; become(invoker());"
+        "from memtui.core.privilege import become, invoker; import os, json; become(invoker());"
         "print(json.dumps([os.getresuid(), os.getresgid(), os.getgroups()]))"
     )
     done = subprocess.run(
@@ -443,7 +443,7 @@ def test_becoming_a_user_is_verified(monkeypatch):
     """In a child: whatever part of root remains, nothing goes on."""
     source = (
         "import os, sys\n"
-        "from memtui import privilege\n"
+        "from memtui.core import privilege\n"
         "skip = sys.argv[1]\n"
         "if skip != 'nothing': setattr(os, skip, lambda *a: None)\n"
         "os.environ['SUDO_UID'] = '65534'\n"
@@ -497,7 +497,7 @@ def test_the_capabilities_of_a_running_sampler(tmp_path):
     words = ("random", "--pages", 4000, "--touched", 1000, "--seed", 5)
     nobody = pwd.getpwnam("nobody")
     command = ["setpriv", f"--reuid={nobody.pw_uid}", "--clear-groups", sys.executable]
-    command += ["-P", "-m", "memtui.workloads.patterns", *map(str, words)]
+    command += ["-P", "-m", "memtui.study.workloads.access_patterns", *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as target:
         try:
             assert target.stdout is not None

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from memtui.core.procfs import children_of, command_of, read_stat
+from memtui.core.samples import Vma
 from memtui.probes.host import read_clock, read_host
-from memtui.probes.process import UsageProbe, children_of, command_of, read_stat
-from memtui.probes.tree import ProcessTree
-from memtui.probes.vmas import MapsParser, parse_maps, read_maps
-from memtui.samples import Vma
+from memtui.probes.proc_maps import MapsParser, parse_maps, read_maps
+from memtui.probes.process_tree import ProcessTree
+from memtui.probes.usage import UsageProbe
 
 MAPS = b"""\
 55d0c8a00000-55d0c8a01000 r--p 00000000 fe:00 123      /usr/bin/python3.11
@@ -73,7 +74,7 @@ def test_no_such_process(tmp_path):
 
 
 def test_tree_follows_births_deaths_and_reused_pids(tmp_path, monkeypatch):
-    monkeypatch.setattr("memtui.probes.tree.command_of", lambda pid: f"command {pid}")
+    monkeypatch.setattr("memtui.probes.process_tree.command_of", lambda pid: f"command {pid}")
     write_process(tmp_path, 10, "root", 1, 100, children=(11, 12))
     write_process(tmp_path, 11, "child", 10, 101, children=(13,))
     write_process(tmp_path, 12, "child", 10, 102)

@@ -14,7 +14,7 @@ from typing import TextIO
 import pyte
 import pytest
 
-from memtui.progress_line import PLAIN_S, TERMINAL_FIRST_S, ProgressLine, above_line, tell
+from memtui.core.progress_line import PLAIN_S, TERMINAL_FIRST_S, ProgressLine, above_line, tell
 
 COLUMNS = 60
 LONG_S = 600.0

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memtui.export.plain_words import sentences
 from memtui.probes.pss import CHANGED, LONGEST_NS, PssProbe, parse_pss
-from memtui.report import build_report, format_report
+from memtui.reports.report import build_report, format_report
+from memtui.reports.sentences import sentences
 from tests.live import TRACKER, start, wait_for_samples
 
 _MIB = 1 << 20

@@ -8,9 +8,9 @@ import textwrap
 from types import SimpleNamespace
 
 from memtui.analysis.range_uses import uses_of
-from memtui.present.range_names import name_of, short_label
-from memtui.present.ranges import RangeTable
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters.range_names import name_of, short_label
+from memtui.tui.presenters.ranges import RangeTable
 from tests.live import needs_root, needs_tracker, start, stop, wait_for_samples
 from tests.screen_fakes import FakeSession
 

@@ -5,12 +5,12 @@ import sqlite3
 import pytest
 
 from memtui.analysis.reuse_histogram import ReuseHistogram
-from memtui.present import range_reuse
-from memtui.present.allowance import Allowance
-from memtui.present.range_reuse import RangeReuse
-from memtui.present.reuse import reuse_view
+from memtui.session.file_format import row_id
 from memtui.session.reader import SessionReader
-from memtui.session.store import row_id
+from memtui.tui.presenters import range_reuse
+from memtui.tui.presenters.range_reuse import RangeReuse
+from memtui.tui.presenters.reuse import reuse_view
+from memtui.tui.presenters.time_budget import Allowance
 from tests import sessions
 
 SAMPLES = 60

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from rich.style import Style
 
-from memtui.views import TimeAxis
 from memtui.widgets import raster, text
-from memtui.widgets.look import look
+from memtui.widgets.style import look
+from memtui.widgets.views.memory import TimeAxis
 
 S = 1_000_000_000
 A, B = Style(bold=True), Style(italic=True)

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.pageset import PageSet
-from memtui.probes.pages import hands, rearm
-from memtui.probes.pages.flush import Flusher, Handle, madvise_cold_ranges
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.pages.rearm import (
+from memtui.core.page_set import PageSet
+from memtui.core.samples import Capability
+from memtui.probes.pages import thread_pool
+from memtui.probes.pages.pagetable import rearm
+from memtui.probes.pages.pagetable.parallel_walk import SplitWalker, _either
+from memtui.probes.pages.pagetable.rearm import (
     FULL,
     WORKING_SET,
     Rearmer,
@@ -27,9 +28,9 @@ from memtui.probes.pages.rearm import (
     lanes_of,
     runs_of,
 )
-from memtui.probes.pages.split_walk import SplitWalker, _either
-from memtui.probes.pages.walk import Walker, disjoint
-from memtui.samples import Capability
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.pagetable.walk import Walker, disjoint
+from memtui.probes.pages.tlb_flush import Flusher, Handle, madvise_cold_ranges
 from tests.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable, within
 
 LANE = 32768
@@ -458,7 +459,7 @@ def _splits() -> list[str]:
 
 
 def test_auto_takes_the_cheaper_way(target, monkeypatch):
-    monkeypatch.setattr(hands, "MOST_HANDS", 1)  # several CPUs would clear even all of it faster than one
+    monkeypatch.setattr(thread_pool, "MOST_HANDS", 1)  # several CPUs would clear even all of it faster than one
     target.do("a = anonymous(32768); v = view(a, 32768); v[:] = 1")
     tracker, observer = _track(target, "auto")
     target.do("v[:1000] = 2")

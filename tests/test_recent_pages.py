@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.pageset import PageSet
-from memtui.probes.pages.recent_pages import RecentPages
+from memtui.core.page_set import PageSet
+from memtui.probes.pages.pagetable.recent_pages import RecentPages
 
 BLOCK = 1 << 21
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from memtui.probes.disturbance import LIMIT, SWAPPED
-from memtui.probes.pages.rearm import FULL
+from memtui.probes.pages.pagetable.rearm import FULL
 from memtui.session.reader import SessionReader
 from tests.cgroups import limited_cgroup
 from tests.live import needs_root, needs_tracker

@@ -72,7 +72,7 @@ def test_every_window_is_exactly_the_truth(mode, pages, touched, session):
 def test_a_tree_with_births_and_deaths(session):
     source = (
         "import os, subprocess, sys, time\n"
-        "words = [sys.executable, '-m', 'memtui.workloads.patterns', 'loop', '--pages', '500']\n"
+        "words = [sys.executable, '-m', 'memtui.study.workloads.access_patterns', 'loop', '--pages', '500']\n"
         "for _ in range(2):\n"
         "    child = subprocess.Popen(words, stdout=subprocess.DEVNULL); time.sleep(1.2); child.kill(); child.wait()\n"
     )
@@ -161,7 +161,8 @@ def test_a_signal_ends_a_recording_in_order(number, session):
 
 
 @pytest.mark.parametrize(
-    "victim", ["memtui.sampler", pytest.param("memtui.recorder", marks=pytest.mark.slow), "memtui"]
+    "victim",
+    ["memtui.recording.sampler", pytest.param("memtui.recording.recorder", marks=pytest.mark.slow), "memtui"],
 )
 def test_kill_9_of_any_part_frees_the_target(victim, session):
     """Rounds from MEMTUI_CHAOS (default 3) at random moments; 100 were run by hand, see docs/measurements.md."""
@@ -169,12 +170,17 @@ def test_kill_9_of_any_part_frees_the_target(victim, session):
         path = session.with_name(f"{round_}.memtui")
         with pattern("loop", "--pages", 5000) as truth:
             child = start("record", truth["pid"], "-o", path, "--interval", "0.02")
-            sampler, recorder = part(child.pid, "memtui.sampler"), part(child.pid, "memtui.recorder")
+            sampler, recorder = (
+                part(child.pid, "memtui.recording.sampler"),
+                part(child.pid, "memtui.recording.recorder"),
+            )
             reader = wait_for_samples(path, 3)
             begun_ns = time.monotonic_ns()
             time.sleep(0.7 + int.from_bytes(os.urandom(2), "big") / 65536 * 0.3)
             killed_ns = time.monotonic_ns()
-            {"memtui.sampler": sampler, "memtui.recorder": recorder}.get(victim, child).send_signal(signal.SIGKILL)
+            {"memtui.recording.sampler": sampler, "memtui.recording.recorder": recorder}.get(victim, child).send_signal(
+                signal.SIGKILL
+            )
             assert runs(truth["pid"]), f"round {round_}"
             assert gone(sampler), "an orphan sampler would watch for ever"
             assert gone(recorder)
@@ -239,7 +245,7 @@ def can_run_as_other() -> str:
     """Empty, or why another user cannot run this interpreter and this checkout."""
     if os.geteuid() != 0:
         return "needs root to become another user"
-    words = [sys.executable, "-P", "-c", "import memtui.cli, numpy"]
+    words = [sys.executable, "-P", "-c", "import memtui.cli.main, numpy"]
     try:
         done = subprocess.run(words, user=OTHER, group="nogroup", capture_output=True, check=False)
     except PermissionError:
@@ -259,10 +265,13 @@ def test_under_sudo_the_files_belong_to_the_user():
     try:
         with pattern("loop", "--pages", 300) as truth:
             child = start("record", truth["pid"], "-o", path, "--duration", "3", "--interval", "0.1", env=sudo)
-            owners = {name: part(child.pid, name).uids().effective for name in ("memtui.sampler", "memtui.recorder")}
+            owners = {
+                name: part(child.pid, name).uids().effective
+                for name in ("memtui.recording.sampler", "memtui.recording.recorder")
+            }
             _, err = child.communicate(timeout=30)
             assert child.returncode == 0, err
-        assert owners == {"memtui.sampler": 0, "memtui.recorder": user.pw_uid}
+        assert owners == {"memtui.recording.sampler": 0, "memtui.recording.recorder": user.pw_uid}
         assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (user.pw_uid, 0o600)
         as_user = {"user": OTHER, "group": "nogroup", "cwd": home}
         report = json.loads(memtui("report", path, "--json", **as_user).stdout)
@@ -280,7 +289,7 @@ TRACKED_OK = not needs_tracker.args[0]
 
 def test_a_recorder_whose_progress_nobody_reads_goes_on(tmp_path):
     """Behind a screen its output is not read; a pipe that runs full must not stop the recording."""
-    from memtui.frames import encode
+    from memtui.recording.wire import encode
     from tests.sessions import messages
 
     path = tmp_path / "s.memtui"
@@ -291,7 +300,7 @@ def test_a_recorder_whose_progress_nobody_reads_goes_on(tmp_path):
         while True:
             os.write(write, b"x")
     os.set_blocking(write, True)
-    words = [sys.executable, "-P", "-m", "memtui.recorder", str(path)]
+    words = [sys.executable, "-P", "-m", "memtui.recording.recorder", str(path)]
     stream = b"".join(map(encode, messages(20)))
     done = subprocess.run(words, input=stream, stdout=write, timeout=20, check=False)
     os.close(read)

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.present.presenter import Presenter, Room
-from memtui.probes.pages import choice, referenced, soft_dirty
-from memtui.probes.pages.base import TrackerError
+from memtui.core.samples import Capability, ProcessWindow, Status, Window
+from memtui.probes.pages import referenced, select, soft_dirty
 from memtui.probes.pages.referenced import ReferencedTracker, prove, prove_flush, sizes_by_vma
-from memtui.samples import Capability, ProcessWindow, Status, Window
-from memtui.session.codec import UNKNOWN_BYTES
+from memtui.probes.pages.tracker import TrackerError
+from memtui.session.blobs import UNKNOWN_BYTES
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters.presenter import Presenter, Room
 from tests.live import needs_root, needs_tracker, pattern
 from tests.pagetable_targets import Observer, Target, vmas_of
 from tests.sessions import CODE, DATA, HEAP, STACK, hello, messages, write_session
@@ -113,15 +113,15 @@ def test_the_cost_of_the_flush_is_told_where_it_has_one(tracked, said, monkeypat
 def test_auto_takes_it_when_the_page_tables_are_out_of_reach(monkeypatch):
     out = Capability("pagetable", False, "it needs root", "run with sudo")
     no_idle = Capability("idle", False, "no idle page tracking", "another kernel")
-    monkeypatch.setattr("memtui.probes.pages.pagetable.prove", lambda: out)
-    monkeypatch.setattr("memtui.probes.pages.idle.prove", lambda: no_idle)
-    tracker, rejected = choice.choose("auto", "auto")
+    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.prove", lambda: out)
+    monkeypatch.setattr("memtui.probes.pages.idle.tracker.prove", lambda: no_idle)
+    tracker, rejected = select.choose("auto", "auto")
     assert (tracker.name, rejected) == ("referenced", (out, no_idle))
-    why = choice.page_views(tracker, rejected)
+    why = select.page_views(tracker, rejected)
     assert why == Capability("pages", False, f"{referenced.NO_PAGES}; pagetable is out: it needs root", "run with sudo")
     tracker.close()
-    with pytest.raises(choice.NoTracker, match="flush cold does not work with the referenced tracker"):
-        choice.choose("auto", "cold")
+    with pytest.raises(select.NoTracker, match="flush cold does not work with the referenced tracker"):
+        select.choose("auto", "cold")
 
 
 # -- windows of one process
@@ -236,7 +236,7 @@ def as_other():
 @contextmanager
 def pattern_of(other: dict, *words: object):
     """A running access pattern of another user."""
-    command = [sys.executable, "-P", "-m", "memtui.workloads.patterns", *map(str, words)]
+    command = [sys.executable, "-P", "-m", "memtui.study.workloads.access_patterns", *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, **other) as child:
         assert child.stdout is not None
         try:

@@ -7,9 +7,8 @@ from math import prod
 
 import pytest
 
+from memtui.bench.operators import CATALOGUE, resnet50
 from memtui.bench.spaces import resnet50_counts
-from memtui.workloads import resnet50
-from memtui.workloads.operators import CATALOGUE
 
 # in, out, k, s, h in, how often, MACs of one: counted by hand on the paper's table 1, and by PyTorch's counter.
 CONVOLUTIONS = """

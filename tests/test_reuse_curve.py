@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.reuse_curve import advice, apart, cdf, knee, quantiles, shift
-from memtui.pageset import PAGE_BYTES
+from memtui.analysis.reuse_cdf import advice, apart, cdf, knee, quantiles, shift
+from memtui.core.page_set import PAGE_BYTES
 
 
 class Counts:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.analysis.row_filter import parse_row_filter
-from memtui.analysis.step_index import StepIndex
-from memtui.analysis.step_trace import CATEGORIES, PHASES, StepTrace
+from memtui.analysis.allocation_filter import parse_row_filter
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
+from memtui.analysis.trace_index import StepIndex
 from tests.test_step_trace import sound_rows
 
 NAMES = ("aten::linear/aten::AddMM", "aten::relu", "blocks.0.mlp")

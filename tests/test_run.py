@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memtui import remote
-from memtui.errors import UserError
-from memtui.running import Running, find_all
+from memtui.core.errors import UserError
+from memtui.recording import client
+from memtui.recording.registry import Running, find_all
 from memtui.session.reader import SessionReader
 from tests.live import TRACKER, gone, own_state, part, pattern, runs, start, stop, wait_for_samples
 from tests.terminals import terminals
@@ -60,7 +60,7 @@ class Started:
         assert isinstance(self.running, Running)
         self.program = psutil.Process(self.running.pid)
         self.keeper = psutil.Process(os.getsid(self.running.pid))
-        assert "memtui.keeper" in self.keeper.cmdline()
+        assert "memtui.recording.supervisor.pty_logger" in self.keeper.cmdline()
 
     @property
     def output(self) -> str:
@@ -128,14 +128,19 @@ def test_the_program_is_on_a_terminal_and_its_output_on_the_screen(state, termin
     assert again.end(20) == 0
 
 
-@pytest.mark.parametrize("victim", ["viewer", "supervisor", "memtui.sampler", "memtui.recorder"])
+@pytest.mark.parametrize("victim", ["viewer", "supervisor", "memtui.recording.sampler", "memtui.recording.recorder"])
 def test_kill_9_of_any_part_leaves_the_program_and_its_output(victim, started):
     run = started()
     viewer = psutil.Process(run.screen.process.pid)
     supervisor = psutil.Process(run.running.memtui_pid)
     assert supervisor.ppid() == viewer.pid
     sampler, recorder = (part(viewer.pid, f"memtui.{name}") for name in ("sampler", "recorder"))
-    {"viewer": viewer, "supervisor": supervisor, "memtui.sampler": sampler, "memtui.recorder": recorder}[victim].kill()
+    {
+        "viewer": viewer,
+        "supervisor": supervisor,
+        "memtui.recording.sampler": sampler,
+        "memtui.recording.recorder": recorder,
+    }[victim].kill()
     if victim == "supervisor":
         assert gone(sampler)
         assert gone(recorder)
@@ -258,7 +263,7 @@ def test_a_second_screen_shows_the_output_and_passes_nothing_on(started, termina
     assert again.end(20) == 143
     assert again.restored()
     assert run.prints()
-    remote.ask(run.running, "signal", name="SIGTERM")
+    client.ask(run.running, "signal", name="SIGTERM")
     assert gone(run.program)
     run.screen.read(20, until="ended")  # nobody signalled this screen: it stays
     run.screen.send("q")
@@ -342,9 +347,9 @@ def test_a_process_nobody_here_started_is_never_signalled(state, tmp_path):
         wait_for_samples(path, 3).close()
         (running,) = find_all(state)
         with pytest.raises(UserError, match="only a program that memtui started is signalled"):
-            remote.ask(running, "signal", name="SIGTERM")
+            client.ask(running, "signal", name="SIGTERM")
         with pytest.raises(UserError, match="name must be one of SIGINT, SIGTERM, SIGUSR1, SIGUSR2"):
-            remote.ask(running, "signal", name="SIGKILL")
+            client.ask(running, "signal", name="SIGKILL")
         assert runs(truth["pid"])
         code, _, err = stop(child, signal.SIGTERM)
         assert code == 143, err

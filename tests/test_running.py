@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui import choices, remote
-from memtui.errors import UserError
-from memtui.marks import only_one
-from memtui.running import Running, find_all
+from memtui.core import options
+from memtui.core.errors import UserError
+from memtui.recording import client
+from memtui.recording.client import only_one
+from memtui.recording.registry import Running, find_all
 from memtui.session.reader import SessionReader
 from tests.live import gone, needs_tracker, own_state, part, pattern, runs, start, stop, wait_for_samples, wait_until
 from tests.test_cli import memtui, refused
@@ -61,7 +62,7 @@ def test_list(recording):
     running, path, pid = recording
     assert re.fullmatch("[a-z]{4}", running.id)
     text = memtui("list").stdout
-    for word in (running.id, str(pid), "memtui.workloads.patterns", str(path)):
+    for word in (running.id, str(pid), "memtui.study.workloads.access_patterns", str(path)):
         assert word in text
     (one,) = json.loads(memtui("list", "--json").stdout)
     assert (one["id"], one["pid"], one["session"], one["interval_s"], one["paused"]) == (
@@ -84,7 +85,7 @@ def test_stop_by_id(recording):
     running, path, _ = recording
     parts = [part(running.memtui_pid, f"memtui.{name}") for name in ("sampler", "recorder")]
     refused(memtui("stop", "nope"), f"running: {running.id} (PID {running.pid}, python")
-    refused(memtui("stop", "nope"), "-m memtui.workloads.patterns")
+    refused(memtui("stop", "nope"), "-m memtui.study.workloads.access_patterns")
     done = memtui("stop", running.id)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"stopped {running.id}: {path}\n", "")
     assert all(map(gone, parts))
@@ -114,8 +115,8 @@ def test_a_moment_that_cannot_be_is_not_believed(recording):
     running, path, _ = recording
     now_ns = time.monotonic_ns()
     for t_ns in (0, max(now_ns - 3600 * 10**9, 1), now_ns + 3600 * 10**9):
-        remote.ask(running, "mark", text=str(t_ns), t_ns=t_ns)
-    remote.ask(running, "mark", text="late", t_ns=now_ns - 10**9)
+        client.ask(running, "mark", text=str(t_ns), t_ns=t_ns)
+    client.ask(running, "mark", text="late", t_ns=now_ns - 10**9)
     found = wait_for(lambda: len(events(path, "mark")) == 4 and events(path, "mark"))
     told = {text: t_ns for t_ns, text in found}
     assert told.pop("late") == now_ns - 10**9
@@ -127,7 +128,7 @@ def test_too_many_marks_are_refused_and_the_recording_goes_on(recording):
     taken, why = 0, ""
     while not why and taken < 5000:
         try:
-            remote.ask(running, "mark", text="x" * choices.MARK_CHARACTERS)
+            client.ask(running, "mark", text="x" * options.MARK_CHARACTERS)
             taken += 1
         except UserError as error:
             if "too slow" not in str(error):  # the recorder had no CPU for a moment: another reason, for another test
@@ -173,7 +174,7 @@ def test_marks_of_the_program_itself(tmp_path, state):
     assert texts[0] == "epoch"
     assert {"7", "by the child"} <= set(texts)
     assert any(text.startswith("<object object") for text in texts)
-    assert any(text.startswith("x\\x80") and len(text) == choices.MARK_CHARACTERS for text in texts)
+    assert any(text.startswith("x\\x80") and len(text) == options.MARK_CHARACTERS for text in texts)
     assert events(other, "mark") == []
 
 
@@ -182,7 +183,7 @@ def test_marks_of_a_stranger_go_to_the_only_recording(recording, tmp_path):
     running, path, _ = recording
     source = (
         "import os, sys, time\n"
-        "from memtui import marks\n"
+        "from memtui.recording import client as marks\n"
         "marks.RETRY_S = 0\n"
         "while not os.path.exists(sys.argv[1]): time.sleep(0.02)\n"
         "print(marks.put(sys.argv[2]))\n"
@@ -229,7 +230,7 @@ def test_a_mark_where_nobody_records_does_nothing_and_loads_nothing():
 
 def test_another_interval(recording):
     running, path, _ = recording
-    remote.ask(running, "interval", interval_ns=400_000_000)
+    client.ask(running, "interval", interval_ns=400_000_000)
     assert json.loads(memtui("list", "--json").stdout)[0]["interval_s"] == 0.4
     reader = wait_for_samples(path, 1)
     wait_for(lambda: reader.refresh() and (reader.samples.asked_ns == 400_000_000).sum() >= 4)
@@ -240,15 +241,15 @@ def test_another_interval(recording):
     assert (lengths[asked == 400_000_000][1:] >= 390_000_000).all()
     assert [text for _, text in events(path, "interval")] == ["the interval is 0.4 s from here on"]
     reader.close()
-    with pytest.raises(remote.UserError, match="interval_ns must be a whole number from"):
-        remote.ask(running, "interval", interval_ns=5)
+    with pytest.raises(client.UserError, match="interval_ns must be a whole number from"):
+        client.ask(running, "interval", interval_ns=5)
 
 
 @needs_tracker
 def test_pause_and_go_on(recording):
     """While it is paused nothing of the target is looked at; the time between is no window."""
     running, path, pid = recording
-    remote.ask(running, "pause")
+    client.ask(running, "pause")
     began_ns = wait_for(lambda: events(path, "gap"))[0][0]
     assert json.loads(memtui("list", "--json").stdout)[0]["paused"]
     assert "sampling is paused" in memtui("list").stdout
@@ -258,7 +259,7 @@ def test_pause_and_go_on(recording):
     held = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("TracerPid")]
     assert held == ["TracerPid:\t0"]
     count = len(reader.samples)
-    remote.ask(running, "resume")
+    client.ask(running, "resume")
     wait_for(lambda: reader.refresh() and len(reader.samples) > count + 5)
     (_, _), (again_ns, text) = events(path, "gap")
     assert text.startswith("sampling goes on after ")
@@ -272,7 +273,7 @@ def test_pause_and_go_on(recording):
 
 def test_stop_while_paused(recording):
     running, path, _ = recording
-    remote.ask(running, "pause")
+    client.ask(running, "pause")
     wait_for(lambda: events(path, "gap"))
     last = len(SessionReader(path).samples)
     assert memtui("stop", running.id).returncode == 0

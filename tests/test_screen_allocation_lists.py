@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memtui.analysis.step_trace import CATEGORIES, PHASES, StepTrace
-from memtui.samples import AllocationStep
-from memtui.screens.step_lists import StepLists
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
+from memtui.core.samples import AllocationStep
+from memtui.tui.screens.allocation_lists import StepLists
 from tests.screen_text import screen_lines, screen_text
 from tests.test_screen_allocations import MIB, opened, until
 from tests.test_screen_goldens import compare

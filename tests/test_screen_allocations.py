@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 
-from memtui.analysis.step_trace import CATEGORIES, PHASES
-from memtui.samples import AllocationStep
-from memtui.screens.allocations import AllocationScreen
-from memtui.screens.monitor import MemtuiApp
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES
+from memtui.core.samples import AllocationStep
 from memtui.session.reader import SessionReader
+from memtui.tui.screens.allocations import AllocationScreen
+from memtui.tui.session_app import MemtuiApp
 from tests import sessions
 from tests.screen_text import screen_lines, screen_text
 

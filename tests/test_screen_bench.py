@@ -11,17 +11,17 @@ from contextlib import asynccontextmanager, closing
 
 import pytest
 
-from memtui.bench import table
+from memtui.bench import text
 from memtui.bench.configuration import Titles, make
 from memtui.bench.plan import Plan
 from memtui.bench.result import Row, failed
+from memtui.bench.screen import BenchApp, BenchScreen, grown
 from memtui.bench.store import Database
 from memtui.bench.sweep import Progress
-from memtui.bench.sweep_process import SweepProcess, to_plain
-from memtui.errors import UserError
-from memtui.screens.bench import BenchApp, BenchScreen, grown
-from memtui.screens.help import HelpScreen
-from memtui.views_bench import BenchView
+from memtui.bench.sweep_task import SweepProcess, to_plain
+from memtui.core.errors import UserError
+from memtui.tui.screens.help import HelpScreen
+from memtui.widgets.views.bench import BenchView
 from tests.screen_text import screen_lines, screen_text
 from tests.terminals import terminals
 
@@ -50,7 +50,7 @@ def told(*words: dict):
 
 @asynccontextmanager
 async def running(*words: dict, size=(120, 36), until="", **how):
-    app = BenchApp("conv2d on cpu", told(*words), table.COLUMNS, **how)
+    app = BenchApp("conv2d on cpu", told(*words), text.COLUMNS, **how)
     async with app.run_test(size=size) as pilot:
         for _ in range(300):
             await pilot.pause(0.01)
@@ -195,7 +195,7 @@ async def test_rows_that_differ_in_the_middle_look_different(columns):
         to_plain(Progress("done", number=n + 1, of=12, row=Row(made, PLAN, call_ns=1e6)), titles)
         for n, made in enumerate(NEARLY_ALIKE)
     ]
-    heading = table.heading(titles.common)
+    heading = text.heading(titles.common)
     async with running(*words, size=(columns, 36), until="12 of 12", heading=heading) as (app, _):
         lines = [line for line in screen_lines(app) if " 1.00 ms " in line]
         names = [line.rstrip("│ ").split("  ")[-1].strip() for line in lines]
@@ -313,7 +313,7 @@ class TestInATerminal:
             count = int(re.search(r"(\d+) rows were measured", left)[1])
             assert len(rows) >= count >= 2, "the table stays in the terminal"
             assert "J/call" in left
-            for flag in {word for line in rows for word in re.findall(r"[a-z_]+", line)} & set(table.FLAGS):
+            for flag in {word for line in rows for word in re.findall(r"[a-z_]+", line)} & set(text.FLAGS):
                 assert f"  {flag} (" in left, "flags are spelled out"
         assert 2 <= self.rows(tmp_path) < 39
 
@@ -333,7 +333,7 @@ class TestInATerminal:
 def test_an_interrupt_at_any_moment_ends_the_child_only():
     """Also one that comes while it says why it ends: then it must not run on as a second parent."""
     code = (
-        "import os\nfrom memtui import beside\n"
+        "import os\nfrom memtui.core import processes as beside\n"
         "def child(*words): raise KeyboardInterrupt\n"
         "beside._child = child\nprocess = beside.Beside(None)\n"
         "print(os.waitpid(process._pid, 0)[1] >> 8, flush=True)\n"

@@ -6,11 +6,11 @@ from contextlib import ExitStack, asynccontextmanager, closing
 
 import pytest
 
-from memtui.compare import read, same_windows
-from memtui.errors import UserError
-from memtui.export.redact import open_source
-from memtui.screens.comparison import ComparisonApp, ComparisonScreen
-from memtui.screens.help import HelpScreen
+from memtui.core.errors import UserError
+from memtui.reports.comparison.text import read, same_windows
+from memtui.reports.redact import open_source
+from memtui.tui.screens.comparison import ComparisonApp, ComparisonScreen
+from memtui.tui.screens.help import HelpScreen
 from tests.screen_text import screen_lines, screen_text
 from tests.sessions import messages, write_session
 from tests.test_compare import long, short

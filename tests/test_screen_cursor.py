@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.present import Presenter, Room
-from memtui.present.allowance import Allowance
-from memtui.present.series import POINTS, Series, range_wss
+from memtui.core.units import clock
 from memtui.session.reader import SessionReader
-from memtui.units import clock
-from memtui.views import State
+from memtui.tui.presenters import Presenter, Room
+from memtui.tui.presenters.series import POINTS, Series, range_wss
+from memtui.tui.presenters.time_budget import Allowance
+from memtui.widgets.views.memory import State
 from tests.screen_driver import held, running
 from tests.screen_fakes import MIB, FakeSession
 from tests.sessions import DATA, HEAP, messages, touched, write_session

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.screens.help import HelpScreen
-from memtui.screens.keys import KEYS
-from memtui.screens.monitor import MemtuiApp
-from memtui.views import State
+from memtui.tui.screens.help import HelpScreen
+from memtui.tui.screens.keys import KEYS
+from memtui.tui.session_app import MemtuiApp
+from memtui.widgets.views.memory import State
 from tests.screen_driver import Driver, held, running
 from tests.screen_fakes import FakeSession
 from tests.screen_text import screen_lines

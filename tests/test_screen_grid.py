@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from memtui.learning.grid import from_words
-from memtui.learning.results import Results, Row, begin
-from memtui.present.grid import GridLog
-from memtui.screens.grid import GridApp, GridScreen, columns_of
-from memtui.screens.help import HelpScreen
-from memtui.views_grid import GridRow, GridView
+from memtui.training.tune.grid import from_words
+from memtui.training.tune.presenter import GridLog
+from memtui.training.tune.results import Results, Row, begin
+from memtui.training.tune.screen import GridApp, GridScreen, columns_of
+from memtui.tui.screens.help import HelpScreen
+from memtui.widgets.views.tune import GridRow, GridView
 from tests.screen_text import screen_lines, screen_text
 from tests.terminals import Terminal
 from tests.test_screen_goldens import compare

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from memtui.importing.formats import import_file
-from memtui.importing.sessions import write
-from memtui.screens.monitor import MemtuiApp
+from memtui.formats.detect import import_file
+from memtui.formats.session_writer import write
 from memtui.session.reader import SessionReader
+from memtui.tui.session_app import MemtuiApp
 from tests.memory_logs import ZPP, mxnet_log, zpp_text
 from tests.screen_text import screen_lines, screen_text
 from tests.test_screen_allocation_lists import title
@@ -87,7 +87,7 @@ async def test_leaving_it_ends_memtui(tmp_path):
 
 
 async def test_a_long_one_opens_on_its_fullest_part(tmp_path, monkeypatch):
-    monkeypatch.setattr("memtui.analysis.stretches.stretches.__defaults__", ((), 200))
+    monkeypatch.setattr("memtui.analysis.trace_segments.stretches.__defaults__", ((), 200))
     async with opened(tmp_path, "x.txt", zpp_text(1000)) as (app, pilot):
         reader = SessionReader(tmp_path / "s.memtui")
         steps = reader.allocation_steps()

@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.compare import read
-from memtui.export.redact import open_source
-from memtui.present.comparison import told_apart
-from memtui.samples import LearningProgress
-from memtui.screens.comparison import ComparisonApp, ComparisonScreen
-from memtui.screens.training import TrainingScreen
-from memtui.session.allocations import trace_of
-from memtui.session.learning import About, about_text
+from memtui.core.samples import LearningProgress
+from memtui.reports.comparison.model import change_words
+from memtui.reports.comparison.text import read
+from memtui.reports.comparison.training import told_apart
+from memtui.reports.redact import open_source
 from memtui.session.reader import SessionReader
-from memtui.views_comparison import change_words
-from memtui.widgets.curves import Curve, drawn, held
-from memtui.widgets.look import look
+from memtui.session.records.allocations import trace_of
+from memtui.session.records.learning import About, about_text
+from memtui.tui.screens.comparison import ComparisonApp, ComparisonScreen
+from memtui.tui.screens.training import TrainingScreen
+from memtui.widgets.line_chart import Curve, drawn, held
+from memtui.widgets.style import look
 from tests import sessions
 from tests.screen_text import screen_lines, screen_text
 from tests.test_screen_allocations import step, until
@@ -212,7 +212,7 @@ def test_the_screen_begins_with_the_training_where_it_is_asked_to(tmp_path):
     """``memtui train`` opens there."""
     import asyncio
 
-    from memtui.screens.monitor import MemtuiApp
+    from memtui.tui.session_app import MemtuiApp
 
     stream = list(sessions.messages(20))
     stream[9:9] = all_told()

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analysis.miss_ratio import MissRatioCurve
-from memtui.present import Presenter, reuse_view
-from memtui.present.marks import SLOTS, MarkLog
-from memtui.samples import Event
-from memtui.views import State
+from memtui.core.samples import Event
+from memtui.tui.presenters import Presenter, reuse_view
+from memtui.tui.presenters.markers import SLOTS, MarkLog
 from memtui.widgets.reuse_histogram import bounds
+from memtui.widgets.views.memory import State
 from tests.screen_driver import held, running
 from tests.screen_fakes import MIB, ORIGIN_NS, STEP_NS, FakeSession
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from textual import events
 
-from memtui.present import Presenter, Room
-from memtui.present.playhead import Playhead, parse_time
-from memtui.screens.arrange import arrange
-from memtui.screens.help import HelpScreen
-from memtui.views import Sort, State
+from memtui.tui.presenters import Presenter, Room
+from memtui.tui.presenters.playhead import Playhead, parse_time
+from memtui.tui.screens.help import HelpScreen
+from memtui.tui.screens.layout import arrange
+from memtui.widgets.views.memory import Sort, State
 from tests.screen_driver import held, running
 from tests.screen_fakes import MIB, ORIGIN_NS, STEP_NS, FakeSession
 from tests.screen_text import screen_lines

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from textual import events
 
-from memtui.choices import INTERVAL_NS
-from memtui.errors import UserError
-from memtui.screens.prompt import Prompt
+from memtui.core.errors import UserError
+from memtui.core.options import INTERVAL_NS
+from memtui.core.units import parse_interval_ns
 from memtui.session.reader import SessionReader
-from memtui.units import parse_interval_ns
+from memtui.tui.screens.prompt import Prompt
 from tests.live import own_state, pattern
 from tests.screen_driver import running
 from tests.terminals import Terminal

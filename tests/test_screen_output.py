@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from memtui.output import log_beside
-from memtui.screens.help import HelpScreen
-from memtui.views import State
+from memtui.core.program_log import log_beside
+from memtui.tui.screens.help import HelpScreen
+from memtui.widgets.views.memory import State
 from tests.screen_driver import held, running
 from tests.screen_fakes import FakeSession
 from tests.screen_text import screen_lines

@@ -11,20 +11,20 @@ import pytest
 from rich.color import EIGHT_BIT_PALETTE
 from textual import events
 
-from memtui import screens, terminal
-from memtui.screens.help import ABOUT, SECTIONS, HelpScreen, help_for, wrapped
-from memtui.screens.help_alone import ALONE
-from memtui.screens.keys import KEYS
-from memtui.screens.lists import ListScreen
-from memtui.screens.memory import MemoryScreen
-from memtui.screens.monitor import MemtuiApp
-from memtui.screens.palette import _ALSO, PaletteScreen, commands, matching
-from memtui.views import State
+from memtui.tui import screens, terminal
+from memtui.tui.screens.help import ABOUT, SECTIONS, HelpScreen, help_for, wrapped
+from memtui.tui.screens.help_texts import ALONE
+from memtui.tui.screens.keys import KEYS
+from memtui.tui.screens.list_screen import ListScreen
+from memtui.tui.screens.memory import MemoryScreen
+from memtui.tui.screens.palette import _ALSO, PaletteScreen, commands, matching
+from memtui.tui.session_app import MemtuiApp
 from memtui.widgets.footer_line import KEYS as FOOTER_KEYS
 from memtui.widgets.footer_line import SMALL_KEYS
-from memtui.widgets.look import look
 from memtui.widgets.raster import NOTHING
+from memtui.widgets.style import look
 from memtui.widgets.themes import DARK, THEMES
+from memtui.widgets.views.memory import State
 from tests.screen_driver import held, running
 
 
@@ -131,7 +131,7 @@ def test_help_is_filled_and_goes_on_under_its_own_words(panel, width):
 
 def screens_of_lists() -> list[type[ListScreen]]:
     for module in iter_modules(screens.__path__):
-        import_module(f"memtui.screens.{module.name}")
+        import_module(f"memtui.tui.screens.{module.name}")
     return [each for each in ListScreen.__subclasses__() if each.__module__.startswith("memtui.")]
 
 

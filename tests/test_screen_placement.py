@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from memtui.placement.enumerate import configurations
-from memtui.placement.measured import Pool, Profile, Samples
-from memtui.placement.model import Graph
-from memtui.placement.solve.find import Ask, find
+from memtui.placement.configurations import configurations
+from memtui.placement.graph import Graph
+from memtui.placement.profile import Pool, Profile, Samples
+from memtui.placement.screen import PlacementApp
 from memtui.placement.solve.pareto import curve
+from memtui.placement.solve.solver import Ask, find
 from memtui.placement.store import ProfileFile
-from memtui.screens.help import HelpScreen
-from memtui.screens.placement import PlacementApp
+from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.placement_matrix import level, ratio_words
 from tests.placements import graph_of
 from tests.screen_text import screen_lines, screen_text

@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memtui.present import Presenter, Room
-from memtui.present.processes import pss_note, tree_row
-from memtui.probes.process import ranks_of
-from memtui.probes.tree import ProcessTree
-from memtui.views import ProcessesView, ProcessRow
+from memtui.core.procfs import ranks_of
+from memtui.probes.process_tree import ProcessTree
+from memtui.tui.presenters import Presenter, Room
+from memtui.tui.presenters.processes import pss_note, tree_row
 from memtui.widgets.process_table import ProcessTable
+from memtui.widgets.views.memory import ProcessesView, ProcessRow
 from tests.screen_driver import running
 from tests.screen_fakes import MIB, PSS_BYTES, FakeSession
 from tests.screen_text import drawn

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 
-from memtui.analysis.step_trace import CATEGORIES
-from memtui.present import Presenter
-from memtui.samples import TensorRanges
-from memtui.screens.monitor import MemtuiApp
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.core.samples import TensorRanges
+from memtui.core.units import size
 from memtui.session.reader import SessionReader
-from memtui.units import size
-from memtui.widgets.kinds import number_styles
-from memtui.widgets.look import look
+from memtui.tui.presenters import Presenter
+from memtui.tui.session_app import MemtuiApp
+from memtui.widgets.style import look
+from memtui.widgets.tensor_kinds import number_styles
 from tests import sessions
 from tests.screen_driver import Driver, held, running
 from tests.screen_text import screen_lines

@@ -15,8 +15,8 @@ import time
 import psutil
 import pytest
 
-from memtui import terminal
-from memtui.errors import UserError
+from memtui.core.errors import UserError
+from memtui.tui import terminal
 from tests.terminals import LEAVE_ALTERNATE_SCREEN, ROOT, Terminal
 
 
@@ -139,7 +139,7 @@ def test_ascii_only(start):
 
 def test_refuses_without_a_terminal():
     done = subprocess.run(
-        [sys.executable, "-c", "from memtui.terminal import require_terminal; require_terminal()"],
+        [sys.executable, "-c", "from memtui.tui.terminal import require_terminal; require_terminal()"],
         cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
     )  # fmt: skip
     assert "memtui record" in done.stderr
@@ -203,5 +203,5 @@ def test_hung_up():
 
 
 def test_run_viewer_imports_no_textual_before_the_environment_is_set():
-    code = "import sys, memtui.app; sys.exit(any(m.split('.')[0] in ('textual', 'rich') for m in sys.modules))"
+    code = "import sys, memtui.tui.app; sys.exit(any(m.split('.')[0] in ('textual', 'rich') for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -13,18 +13,18 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 
-from memtui.analysis.step_trace import CATEGORIES
-from memtui.present import Presenter
-from memtui.present.step_marks import StepMarks
-from memtui.present.training import UNTRACED, WAITING, TrainingLog
-from memtui.samples import TrainingProgress
-from memtui.screens.allocations import AllocationScreen
-from memtui.screens.memory import MemoryScreen
-from memtui.screens.monitor import MemtuiApp
-from memtui.screens.training import TrainingScreen
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.core.samples import TrainingProgress
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError
-from memtui.views import TimeAxis
+from memtui.tui.presenters import Presenter
+from memtui.tui.presenters.markers import StepMarks
+from memtui.tui.presenters.training import UNTRACED, WAITING, TrainingLog
+from memtui.tui.screens.allocations import AllocationScreen
+from memtui.tui.screens.memory import MemoryScreen
+from memtui.tui.screens.training import TrainingScreen
+from memtui.tui.session_app import MemtuiApp
+from memtui.widgets.views.memory import TimeAxis
 from tests import sessions
 from tests.screen_text import screen_lines, screen_text
 from tests.test_screen_allocations import step, until
@@ -183,8 +183,8 @@ async def test_of_a_long_session_the_fullest_parts_are_shown(tmp_path):
     path = sessions.write_session(tmp_path / "s.memtui", stream)
     reader = SessionReader(path)
     from memtui.analysis.tensor_usage import MOST_ROWS
-    from memtui.present.playhead import Playhead
-    from memtui.present.training import TrainingLog
+    from memtui.tui.presenters.playhead import Playhead
+    from memtui.tui.presenters.training import TrainingLog
 
     head = Playhead(recording=False, follow=False, span_ns=None)
     head.grow(0, np.array([int(end_ns)]), recording=False)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from memtui.errors import UserError
-from memtui.search import find, names_of
+from memtui.core.errors import UserError
+from memtui.recording.targets import find, names_of
 
 NAME = f"train_{os.getpid()}"  # nothing else on this machine is called so
 _WORKER = """

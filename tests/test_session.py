@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.analysis.working_set import select
-from memtui.export import export
-from memtui.pageset import PageSet
-from memtui.recorder.builder import SessionBuilder
-from memtui.report import build_report, report_of
-from memtui.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.reports.export import export
+from memtui.reports.report import build_report, report_of
+from memtui.session.file_format import JOURNAL_MAGIC, SessionError, check_file, row_id, split_row_id
 from memtui.session.reader import SessionReader
-from memtui.session.store import JOURNAL_MAGIC, SessionError, check_file, row_id, split_row_id
 from memtui.session.writer import SessionWriter
 from tests import sessions
 from tests.sessions import CODE, DATA, HEAP, STACK, messages, touched, write_session
@@ -215,7 +215,7 @@ def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
 
 
 def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr("memtui.session.store.LET_GO_S", 0.1)
+    monkeypatch.setattr("memtui.session.file_format.LET_GO_S", 0.1)
     path = write_session(tmp_path / "s.memtui", messages(3))
     writer = SessionWriter(path, overwrite=True)
     recorder = SessionBuilder(writer)
@@ -243,7 +243,7 @@ def test_what_a_reader_keeps_changes_no_answer(path, asked):
 
 
 def test_what_a_reader_keeps_is_bounded(path, monkeypatch):
-    monkeypatch.setattr("memtui.session.kept_rows.KEEP_ROWS", 10)
+    monkeypatch.setattr("memtui.session.row_cache.KEEP_ROWS", 10)
     with closing(SessionReader(path)) as reader:
         for sample in range(0, SAMPLES, 3):
             reader.vma_wss(sample, sample + 2)

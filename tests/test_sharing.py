@@ -13,30 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.export.figures.provenance import doubts
-from memtui.export.source import Source
-from memtui.export.tables import TABLES
-from memtui.pageset import PageSet
-from memtui.present.ranges import RangeTable
-from memtui.probes.pages import walk
-from memtui.probes.pages.base import PageWindow
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.pages.sharing import TouchedFrames, in_common
-from memtui.probes.pause import NotPaused
-from memtui.probes.process import read_stat
-from memtui.probes.reading import Lost, Outcome, PageReader, Reading, Subject, shared_pages
-from memtui.report import build_report, format_report
-from memtui.samples import (
-    SHARED_UNKNOWN,
-    End,
-    Message,
-    Process,
-    ProcessWindow,
-    Vma,
-    VmaSizes,
-    VmaTable,
-    Window,
-)
+from memtui.core.page_set import PageSet
+from memtui.core.procfs import read_stat
+from memtui.core.samples import SHARED_UNKNOWN, End, Message, Process, ProcessWindow, Vma, VmaSizes, VmaTable, Window
+from memtui.probes.pages.pagetable import walk
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.shared_frames import TouchedFrames, in_common
+from memtui.probes.pages.tracker import PageWindow
+from memtui.probes.pause.pauser import NotPaused
+from memtui.probes.window_reader import Lost, Outcome, PageReader, Reading, Subject, shared_pages
+from memtui.reports.export.tables import TABLES
+from memtui.reports.figures.provenance import doubts
+from memtui.reports.report import build_report, format_report
+from memtui.reports.source import Source
+from memtui.tui.presenters.ranges import RangeTable
 from tests.pagetable_targets import PAGE, Target, need_pagetable, vmas_of
 from tests.sessions import CODE, HEAP, MS, VMAS, hello, messages, write_session
 

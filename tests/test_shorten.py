@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.shorten import CUT, share_room, shorten, text_table, width
+from memtui.core.shorten import CUT, share_room, shorten, text_table, width
 
 LAYERS = [
     *(f"transformer.h.{block}.{part}" for block in range(12) for part in ("attn.c_attn", "mlp.c_fc", "mlp.c_proj")),

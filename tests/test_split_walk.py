@@ -11,14 +11,15 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from memtui.pageset import PageSet
-from memtui.probes.pages import hands, rearm, split_walk
-from memtui.probes.pages.flush import Handle
-from memtui.probes.pages.hands import Hands
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.pages.split_walk import SplitWalker
-from memtui.probes.pages.walk import Walker
-from memtui.probes.pause import Pauser
+from memtui.core.page_set import PageSet
+from memtui.probes.pages import thread_pool
+from memtui.probes.pages.pagetable import parallel_walk, rearm
+from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.thread_pool import Hands
+from memtui.probes.pages.tlb_flush import Handle
+from memtui.probes.pause.pauser import Pauser
 from tests.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable
 
 HANDS = 3
@@ -27,10 +28,10 @@ HANDS = 3
 @pytest.fixture
 def eager(monkeypatch):
     """Threads for processes of any size, on machines with any number of CPUs."""
-    monkeypatch.setattr(split_walk, "_PART_TABLES", 4)
+    monkeypatch.setattr(parallel_walk, "_PART_TABLES", 4)
     monkeypatch.setattr(rearm, "_PART_COST", 50)
-    monkeypatch.setattr(hands, "MOST_HANDS", HANDS)
-    monkeypatch.setattr(hands.os, "sched_getaffinity", lambda _pid: set(range(HANDS)))
+    monkeypatch.setattr(thread_pool, "MOST_HANDS", HANDS)
+    monkeypatch.setattr(thread_pool.os, "sched_getaffinity", lambda _pid: set(range(HANDS)))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from memtui.running import find_all
+from memtui.recording.registry import find_all
 from memtui.session.reader import SessionReader
 from tests.live import TRACKER, gone, own_state, part, pattern, runs
 from tests.ssh_server import Server, private_sshd

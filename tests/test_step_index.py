@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from memtui.analysis import step_index
-from memtui.analysis.step_index import StepIndex
+from memtui.analysis import trace_index
+from memtui.analysis.trace_index import StepIndex
 from tests.test_step_trace import SOUND, sound_rows, trace_of
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_parts():
     """Sums are kept for every third row, so that short steps have several."""
-    each, step_index._EACH = step_index._EACH, 3
+    each, trace_index._EACH = trace_index._EACH, 3
     yield
-    step_index._EACH = each
+    trace_index._EACH = each
 
 
 @settings(deadline=None, max_examples=30)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.analysis.step_trace import CATEGORIES, PHASES, Block, StepTrace
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES, Block, StepTrace
 
 NAMES = ("aten::addmm", "aten::relu", "0")
 BETWEEN = PHASES.index("between")

@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 
+from memtui.study.recorded_run import Trace
 from memtui.study.studies.basic import asleep
-from memtui.study.trace import Trace
 from tests.live import TRACKER, start
 
 

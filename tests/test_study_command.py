@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 import memtui as memtui_package
-from memtui.pageset import PAGE_BYTES
+from memtui.core.page_set import PAGE_BYTES
 from memtui.session.reader import SessionReader
-from memtui.study import container
+from memtui.study.recorded_run import Trace
+from memtui.study.runs import container
 from memtui.study.studies import STUDIES
-from memtui.study.trace import Trace
-from memtui.workloads.cifar import RECORD_BYTES, check_folder, read_images
+from memtui.study.workloads.cifar import RECORD_BYTES, check_folder, read_images
 from tests.live import needs_tracker
 from tests.test_cli import memtui, refused
 from tests.test_export_page import Page
@@ -220,7 +220,7 @@ def test_under_sudo_program_and_files_are_the_users(program):
 @pytest.mark.skipif(bool(container.means().reason), reason=f"no container here: {container.means().reason}")
 def test_a_program_in_a_container_is_seen_from_outside(tmp_path, program):
     from memtui.study.plan import CONTAINER, Run
-    from memtui.study.runner import perform
+    from memtui.study.runs.runner import perform
 
     run = Run("boxed", tuple(program), 1.0, place=CONTAINER, limit_s=1.5)
     cpu = min(os.sched_getaffinity(0))
@@ -243,7 +243,7 @@ def test_merged_windows_are_the_long_ones_on_a_pattern_that_repeats(tmp_path):
     found = {}
     for interval in ("0.1", "0.4"):
         path = tmp_path / f"{interval}.memtui"
-        pattern = (sys.executable, "-m", "memtui.workloads.patterns", *words)
+        pattern = (sys.executable, "-m", "memtui.study.workloads.access_patterns", *words)
         done = memtui("record", "--interval", interval, "--filter", "none", "-o", path, "--", *pattern)
         assert done.returncode == 0, done.stderr
         trace = Trace(path, {"first_step_ns": None, "last_step_ns": None})
@@ -286,7 +286,7 @@ def test_the_bundled_network_trains_on_cifar_files(tmp_path):
     records = np.random.default_rng(0).integers(0, 10, (64, RECORD_BYTES), dtype=np.uint8)
     for name in ("data_batch_1.bin", "test_batch.bin"):
         records.tofile(tmp_path / name)
-    command = [sys.executable, "-m", "memtui.workloads.numpy_cnn", "--epochs", "1", "--images", "500"]
+    command = [sys.executable, "-m", "memtui.study.workloads.numpy_cnn", "--epochs", "1", "--images", "500"]
     command += ["--batch-size", "32", "--validation-images", "8", "--data", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

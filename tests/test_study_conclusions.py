@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from memtui.analysis.statistics import MedianInterval
-from memtui.pageset import PageSet
-from memtui.study.passes import alike
-from memtui.study.studies import basic, batch_size, cpus, filters, overhead, sample_time
+from memtui.core.page_set import PageSet
+from memtui.study.studies import basic, batch_size, cpus, filters, overhead
+from memtui.study.studies.pass_separation import alike
+from memtui.study.studies.sample_time import study
 
 MIB = 1 << 20
 
@@ -110,30 +111,30 @@ def point(interval_s, wss, error=0.01, speed=5.0):
 
 def test_sample_time_calls_runs_of_their_own_what_they_are():
     said(
-        sample_time.conclude([point(0.2, 100), point(1, 120), point(2, 140)], 1),
+        study.conclude([point(0.2, 100), point(1, 120), point(2, 140)], 1),
         "grows with the window",
         "differ by at most 1.0 % (at 0.2 s",
         "two runs of the program",
     )
     worse = [point(0.2, 100), point(1, 100, -0.2), point(2, 100)]
-    said(sample_time.conclude(worse, 2), "20.0 % (at 1 s", "does not grow")
-    said(sample_time.conclude([point(0.2, 100)], 1), "nothing can be said")
+    said(study.conclude(worse, 2), "20.0 % (at 1 s", "does not grow")
+    said(study.conclude([point(0.2, 100)], 1), "nothing can be said")
     slower = [point(0.2, 100), point(1, 100, -0.2, speed=2.5), point(2, 100)]
-    said(sample_time.conclude(slower, 1), "up to 50.0 % faster or slower")
-    assert "faster or slower" not in " ".join(sample_time.conclude(worse, 1))
+    said(study.conclude(slower, 1), "up to 50.0 % faster or slower")
+    assert "faster or slower" not in " ".join(study.conclude(worse, 1))
 
 
 def test_sample_time_tells_a_line_from_a_logarithm():
     line = [point(s, 100 + 10 * s) for s in (0.2, 0.5, 1, 2, 4, 8)]
-    said(sample_time.conclude(line, 1), "a straight line fits better")
+    said(study.conclude(line, 1), "a straight line fits better")
     logarithm = [point(s, w) for s, w in ((0.2, 100), (0.5, 140), (1, 170), (2, 200), (4, 230), (8, 260))]
-    said(sample_time.conclude(logarithm, 1), "a logarithm fits better")
+    said(study.conclude(logarithm, 1), "a logarithm fits better")
     neither = [point(s, w) for s, w in ((0.2, 100), (0.5, 140), (1, 90), (2, 150), (4, 90), (8, 120))]
-    said(sample_time.conclude(neither, 1), "neither a straight line nor a logarithm fits")
-    assert sample_time.shape(line[:2]) is None
-    assert sample_time.shape([point(s, 100) for s in (1, 2, 3)]) is None
-    assert sample_time.error(None, 1.0) is None
-    assert sample_time.error(110.0, 100.0) == pytest.approx(0.1)
+    said(study.conclude(neither, 1), "neither a straight line nor a logarithm fits")
+    assert study.shape(line[:2]) is None
+    assert study.shape([point(s, 100) for s in (1, 2, 3)]) is None
+    assert study.error(None, 1.0) is None
+    assert study.error(110.0, 100.0) == pytest.approx(0.1)
 
 
 def lost(wss, moved):

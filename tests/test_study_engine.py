@@ -20,12 +20,13 @@ from types import SimpleNamespace
 import pytest
 
 import memtui as memtui_package
-from memtui.errors import UserError
-from memtui.study import container, engine, machine
-from memtui.study.engine import PREFIX, Engine, mounts
+from memtui.core.errors import UserError
+from memtui.study import host_info
 from memtui.study.plan import CONTAINER, Run
-from memtui.study.runner import perform
-from memtui.study.trace import Trace
+from memtui.study.recorded_run import Trace
+from memtui.study.runs import container, container_engine
+from memtui.study.runs.container_engine import PREFIX, Engine, mounts
+from memtui.study.runs.runner import perform
 from tests import engine_stand_in
 from tests.live import needs_tracker
 from tests.test_study_command import STEPS, await_none, running
@@ -58,12 +59,12 @@ def means(request, tmp_path, monkeypatch):
     """How a program comes into a container with an engine; skips where that one does not work."""
     if request.param == STAND_IN:
         with daemon(tmp_path / "engine"):
-            monkeypatch.setattr(engine, "ENGINES", ("docker",))
+            monkeypatch.setattr(container_engine, "ENGINES", ("docker",))
             yield container.means()
         return
     if shutil.which(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
-    monkeypatch.setattr(engine, "ENGINES", (request.param,))
+    monkeypatch.setattr(container_engine, "ENGINES", (request.param,))
     found = container.means()
     if found.engine is None:
         pytest.skip(f"it does not work here: {found.why}")
@@ -113,7 +114,9 @@ def test_a_program_is_seen_from_its_first_instruction_and_nothing_is_left(tmp_pa
     assert told["steps"] > 5
     trace = Trace(tmp_path / "boxed.memtui", told)
     first, *_ = trace._reader.processes()
-    assert f"memtui.study.lead box:{PREFIX}-" in first.command  # it was watched before it became the program
+    assert (
+        f"memtui.study.runs.program_launcher box:{PREFIX}-" in first.command
+    )  # it was watched before it became the program
     assert trace.main.pid == first.pid
     assert program[1] in trace.main.command
     assert trace.main.command != first.command
@@ -145,9 +148,9 @@ def test_a_program_ends_by_itself_with_its_status_and_its_output(tmp_path, means
 @pytest.mark.parametrize("victim", ["study", "worker"])
 def test_whoever_is_killed_nothing_is_left(tmp_path, means, program, victim):
     code = (
-        "import json, sys\nfrom pathlib import Path\nfrom memtui.study.container import Means\n"
-        "from memtui.study.engine import Engine\nfrom memtui.study.plan import Run\n"
-        "from memtui.study.runner import perform\n"
+        "import json, sys\nfrom pathlib import Path\nfrom memtui.study.runs.container import Means\n"
+        "from memtui.study.runs.container_engine import Engine\nfrom memtui.study.plan import Run\n"
+        "from memtui.study.runs.runner import perform\n"
         "plain = json.loads(sys.argv[1])\n"
         "run = Run('boxed', tuple(plain['program']), 1.0, place='container')\n"
         "means = Means((), '', engine=Engine.from_plain(plain['engine']))\n"
@@ -164,7 +167,7 @@ def test_whoever_is_killed_nothing_is_left(tmp_path, means, program, victim):
         if victim == "study":
             child.kill()
         else:
-            (worker,) = [one for one in running("memtui.study.worker") if one.ppid() == child.pid]
+            (worker,) = [one for one in running("memtui.study.runs.worker") if one.ppid() == child.pid]
             worker.send_signal(signal.SIGKILL)
         child.wait(60)
     await_none(program[1])
@@ -172,7 +175,7 @@ def test_whoever_is_killed_nothing_is_left(tmp_path, means, program, victim):
 
 
 def test_an_engine_without_a_daemon_is_told_and_not_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "ENGINES", ("docker",))
+    monkeypatch.setattr(container_engine, "ENGINES", ("docker",))
     monkeypatch.setattr(os, "getuid", lambda: 0)
     with daemon(tmp_path / "engine"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("STAND_IN_FOLDER", str(tmp_path))
@@ -184,9 +187,9 @@ def test_an_engine_without_a_daemon_is_told_and_not_used(tmp_path, monkeypatch):
 
 @needs_root
 def test_an_engine_that_cannot_run_is_told_and_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "ENGINES", ("docker",))
+    monkeypatch.setattr(container_engine, "ENGINES", ("docker",))
     with daemon(tmp_path / "engine") as folder:
-        monkeypatch.setattr(engine, "command", lambda one, *_: [*one.cli, "run", "--no-such-option"])
+        monkeypatch.setattr(container_engine, "command", lambda one, *_: [*one.cli, "run", "--no-such-option"])
         found = container.means()
         assert found.engine is None
         assert found.why == "docker: unknown flag: --no-such-option"
@@ -196,20 +199,22 @@ def test_an_engine_that_cannot_run_is_told_and_leaves_nothing(tmp_path, monkeypa
 @needs_root
 def test_a_process_that_is_not_the_one_is_not_watched(tmp_path, monkeypatch):
     """An engine on another machine, or that of the machine around this one, tells of numbers that mean others here."""
-    monkeypatch.setattr(engine, "ENGINES", ("docker",))
-    monkeypatch.setattr(engine, "_START_SECONDS", 1.0)
+    monkeypatch.setattr(container_engine, "ENGINES", ("docker",))
+    monkeypatch.setattr(container_engine, "_START_SECONDS", 1.0)
     with daemon(tmp_path / "engine"):
         found = container.means().engine
-        monkeypatch.setattr(engine, "_is_there", lambda pid, name: False)
+        monkeypatch.setattr(container_engine, "_is_there", lambda pid, name: False)
         with pytest.raises(UserError, match="not to be seen from here"):
-            engine.Box(found, "memtui-study-here", [0], ["sleep", "9"], (0, 0))
+            container_engine.Box(found, "memtui-study-here", [0], ["sleep", "9"], (0, 0))
         assert not left(found)
 
 
 def test_for_others_than_root_engines_are_not_used(monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 1000)
-    monkeypatch.setattr(shutil, "which", lambda name, path: f"/usr/bin/{name}" if name in engine.ENGINES else None)
-    found, reasons = engine.find()
+    monkeypatch.setattr(
+        shutil, "which", lambda name, path: f"/usr/bin/{name}" if name in container_engine.ENGINES else None
+    )
+    found, reasons = container_engine.find()
     assert found is None
     assert len(reasons) == 2
     assert all("only root may watch" in reason for reason in reasons)
@@ -235,13 +240,13 @@ def test_under_sudo_nothing_of_the_user_reaches_the_engine_of_root(monkeypatch, 
     for name, value in (("PATH", str(tmp_path)), ("LD_PRELOAD", "/tmp/x.so"), ("DOCKER_CONFIG", str(tmp_path))):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "getuid", lambda: 0)
-    monkeypatch.setattr(engine, "invoker", lambda: SimpleNamespace(uid=1000, gid=1000))
-    assert set(engine.environment()) == {"PATH", "HOME"}
-    monkeypatch.setattr(engine, "_tried", lambda name, path: (None, path))
-    _, reasons = engine.find()
+    monkeypatch.setattr(container_engine, "invoker", lambda: SimpleNamespace(uid=1000, gid=1000))
+    assert set(container_engine.environment()) == {"PATH", "HOME"}
+    monkeypatch.setattr(container_engine, "_tried", lambda name, path: (None, path))
+    _, reasons = container_engine.find()
     assert not [reason for reason in reasons if str(tmp_path) in reason]
-    monkeypatch.setattr(engine, "invoker", lambda: SimpleNamespace(uid=0, gid=0))
-    assert f"docker: {mine}" in engine.find()[1]
+    monkeypatch.setattr(container_engine, "invoker", lambda: SimpleNamespace(uid=0, gid=0))
+    assert f"docker: {mine}" in container_engine.find()[1]
     assert not mine.with_suffix(".ran").exists()
 
 
@@ -255,9 +260,10 @@ def test_under_sudo_the_program_in_a_container_is_the_users(means, program):
         said = "import os; print('uid', os.getuid(), os.environ['HOME'], os.environ.get('MINE'), flush=True)"
         script.write_text(f"{said}\n{STEPS}")
         code = (
-            "import sys\nfrom pathlib import Path\nfrom memtui.privilege import invoker\n"
-            "from memtui.study import command, container, engine\nfrom memtui.study.plan import Run\n"
-            "from memtui.study.runner import perform\n"
+            "import sys\nfrom pathlib import Path\nfrom memtui.core.privilege import invoker\n"
+            "from memtui.study import command\nfrom memtui.study.plan import Run\n"
+            "from memtui.study.runs import container, container_engine as engine\n"
+            "from memtui.study.runs.runner import perform\n"
             f"engine.ENGINES = ({means.engine.name!r},)\n"
             "with command._files_of(invoker()):\n"
             "    means = container.means()\n"
@@ -275,7 +281,7 @@ def test_under_sudo_the_program_in_a_container_is_the_users(means, program):
 
 def test_secrets_of_the_environment_are_on_no_command_line(monkeypatch):
     monkeypatch.setenv("TOKEN", "hunter2")
-    words = engine.command(Engine("docker", "1", ("docker",)), "a", "b", ["true"], (1, 2))
+    words = container_engine.command(Engine("docker", "1", ("docker",)), "a", "b", ["true"], (1, 2))
     assert not [word for word in words if "hunter2" in word]
     assert words[-2:] == ["b", "true"]
     assert words[words.index("--user") + 1] == "1:2"
@@ -283,8 +289,8 @@ def test_secrets_of_the_environment_are_on_no_command_line(monkeypatch):
 
 
 def test_a_run_in_another_kind_of_container_is_another_run():
-    one = machine.describe() | {"container": "docker 1"}
+    one = host_info.describe() | {"container": "docker 1"}
     other = one | {"container": "own namespaces"}
     run = run_of(["true"])
-    assert run.key(machine.surroundings(one, CONTAINER)) != run.key(machine.surroundings(other, CONTAINER))
-    assert machine.surroundings(one) == machine.surroundings(other)
+    assert run.key(host_info.surroundings(one, CONTAINER)) != run.key(host_info.surroundings(other, CONTAINER))
+    assert host_info.surroundings(one) == host_info.surroundings(other)

@@ -19,20 +19,21 @@ import pytest
 import memtui as memtui_package
 from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ExactReuse
-from memtui.analysis.touch_orders import lru_misses, touch_order
-from memtui.errors import UserError
-from memtui.pageset import PAGE_BYTES, PageSet
+from memtui.core.errors import UserError
+from memtui.core.page_set import PAGE_BYTES, PageSet
 from memtui.session.reader import VmaRow
-from memtui.study import command, limit_group, limited, loop_swap, runner
-from memtui.study.limit_group import LimitGroup, counts_of
-from memtui.study.limited_runs import seen
-from memtui.study.miss_curve import MissCurve, swappable
+from memtui.study import command
 from memtui.study.plan import Run
-from memtui.study.runner import perform
+from memtui.study.recorded_run import Trace
+from memtui.study.runs import cgroup_limit, memory_limit, runner, swap_file
+from memtui.study.runs.cgroup_limit import LimitGroup, counts_of
+from memtui.study.runs.runner import perform
 from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Setting
-from memtui.study.studies.fast_memory_says import conclude, factor, verdict
-from memtui.study.trace import Trace
+from memtui.study.studies.fast_memory.conclusions import conclude, factor, verdict
+from memtui.study.studies.fast_memory.miss_curve import MissCurve, swappable
+from memtui.study.studies.fast_memory.runs import seen
+from memtui.study.workloads.access_orders import lru_misses, touch_order
 from tests.live import needs_root, needs_tracker
 from tests.sessions import MS, messages, write_session
 from tests.test_cli import memtui
@@ -42,7 +43,7 @@ from tests.users import temporary_user
 
 MIB = 1 << 20
 ROOT = Path(memtui_package.__file__).parents[1]
-WHY_NOT = limited.why_not(["/var/tmp", "/tmp"]) if os.geteuid() == 0 else "needs root"
+WHY_NOT = memory_limit.why_not(["/var/tmp", "/tmp"]) if os.geteuid() == 0 else "needs root"
 needs_limit = pytest.mark.skipif(bool(WHY_NOT), reason=f"no limited memory here: {WHY_NOT}")
 
 V1_STAT = """cache 9641984
@@ -364,18 +365,18 @@ def test_where_the_truth_is_known_the_curve_is_judged_by_it(value, says):
 
 def test_without_root_or_room_or_cgroups_it_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "getuid", lambda: 1000)
-    assert limited.why_not([]) == "a limit on memory is root's to set: start it with sudo"
+    assert memory_limit.why_not([]) == "a limit on memory is root's to set: start it with sudo"
     monkeypatch.undo()
     with pytest.raises(UserError, match=r"a swap file of 1\.00 EiB needs 512 MiB more") as error:
-        loop_swap.place_for(1 << 60, [str(tmp_path), "/proc"])
+        swap_file.place_for(1 << 60, [str(tmp_path), "/proc"])
     assert "free" in str(error.value)
     assert "/proc is on proc" in str(error.value)
     assert "\n" not in str(error.value)
-    monkeypatch.setattr(limit_group, "memory_mounts", dict)
+    monkeypatch.setattr(cgroup_limit, "memory_mounts", dict)
     with pytest.raises(UserError, match="no memory cgroup can be made: none is mounted"):
         LimitGroup.make()
     (tmp_path / "top").mkdir()
-    monkeypatch.setattr(limit_group, "memory_mounts", lambda: {2: (tmp_path / "top", "/")})
+    monkeypatch.setattr(cgroup_limit, "memory_mounts", lambda: {2: (tmp_path / "top", "/")})
     with pytest.raises(UserError, match=r"does not hand on the memory controller \(echo \+memory"):
         LimitGroup.make()
     assert not list((tmp_path / "top").iterdir())
@@ -396,7 +397,7 @@ def test_of_all_studies_it_is_left_out_with_the_reason_and_alone_it_is_refused()
 
 @needs_figures
 def test_the_report_of_a_study_that_was_left_out_says_why_and_spares_an_earlier_one(tmp_path):
-    from memtui.privilege import invoker
+    from memtui.core.privilege import invoker
     from tests.test_study_report import MACHINE
 
     words = (invoker(), STUDIES["fast-memory"], "there is no swap", Setting(True, 1), MACHINE, tmp_path, False)
@@ -433,16 +434,16 @@ def traces_left() -> list[str]:
     """Of limits, on this machine."""
     groups = [
         str(found)
-        for top, _ in limit_group.memory_mounts().values()
+        for top, _ in cgroup_limit.memory_mounts().values()
         for found in Path(top).glob("memtui-limit-*")
-        if not limit_group.owner_lives(found.name.removeprefix("memtui-limit-"))
+        if not cgroup_limit.owner_lives(found.name.removeprefix("memtui-limit-"))
     ]
-    owners = {device: loop_swap._owner(device) for device in loop_swap._active()}
-    swaps = [device for device, owner in owners.items() if owner is not None and not loop_swap.owner_lives(owner)]
+    owners = {device: swap_file._owner(device) for device in swap_file._active()}
+    swaps = [device for device, owner in owners.items() if owner is not None and not swap_file.owner_lives(owner)]
     keepers = [
         str(process.pid)
         for process in psutil.process_iter(["cmdline"])
-        if "memtui.study.limit_keeper" in (process.info["cmdline"] or ())
+        if "memtui.study.runs.limit_holder" in (process.info["cmdline"] or ())
     ]
     return groups + swaps + keepers
 
@@ -457,7 +458,7 @@ def await_nothing_left() -> None:
 
 
 def touches(order: str, *words: str) -> tuple[str, ...]:
-    return (sys.executable, "-P", "-m", "memtui.workloads.touches", order, *words)
+    return (sys.executable, "-P", "-m", "memtui.study.workloads.known_accesses", order, *words)
 
 
 def perform_limited(folder: Path, program, limit_bytes: int | None, seconds: float = 4.0):
@@ -523,7 +524,11 @@ def await_swapping(seed: str) -> psutil.Process:
     while time.monotonic() < deadline:
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
-            if words[-1:] == [seed] and "memtui.workloads.touches" in words and "memtui.study.lead" not in words:
+            if (
+                words[-1:] == [seed]
+                and "memtui.study.workloads.known_accesses" in words
+                and "memtui.study.runs.program_launcher" not in words
+            ):
                 with contextlib.suppress(psutil.Error):
                     if process.memory_full_info().swap > MIB:
                         return process
@@ -540,16 +545,16 @@ def test_a_kill_leaves_neither_swap_nor_cgroup_nor_process(tmp_path, who):
     of_study = psutil.Process(study.pid).children(recursive=True)
     by_name = {
         name: next(one for one in of_study if name in one.cmdline())
-        for name in ("memtui.study.worker", "memtui.study.limit_keeper")
+        for name in ("memtui.study.runs.worker", "memtui.study.runs.limit_holder")
     }
-    assert any(loop_swap._owner(device) for device in loop_swap._active()) or loop_swap.free_bytes()[0]
+    assert any(swap_file._owner(device) for device in swap_file._active()) or swap_file.free_bytes()[0]
     if "study" in who:
         study.send_signal(signal.SIGKILL)
     if "worker" in who:
-        by_name["memtui.study.worker"].send_signal(signal.SIGKILL)
+        by_name["memtui.study.runs.worker"].send_signal(signal.SIGKILL)
     if who == "keeper":
         # It alone: the worker takes down what it held, when the program ends.
-        by_name["memtui.study.limit_keeper"].send_signal(signal.SIGKILL)
+        by_name["memtui.study.runs.limit_holder"].send_signal(signal.SIGKILL)
         program.terminate()
     study.communicate(timeout=60)
     await_none(seed)
@@ -570,10 +575,10 @@ print(limit_group.LimitGroup.make().folder, swap.device, flush=True)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     folder, device = done.stdout.split()
     assert Path(folder).exists()
-    assert device in loop_swap._active()
-    assert limited.why_not(["/var/tmp", "/tmp"]) == ""
+    assert device in swap_file._active()
+    assert memory_limit.why_not(["/var/tmp", "/tmp"]) == ""
     assert not Path(folder).exists()
-    assert device not in loop_swap._active()
+    assert device not in swap_file._active()
     await_nothing_left()
 
 
@@ -628,7 +633,10 @@ def test_under_sudo_the_program_is_the_users_and_has_its_limit():
 def test_who_holds_a_limit_takes_no_process_of_another_user():
     with temporary_user(None) as user, user.start("sleep", 60) as other:
         order = {"limit_bytes": None, "swap_bytes": 0, "folders": []}
-        with pytest.raises(UserError, match=r"cannot join .*: Operation not permitted"), limited.limited(order) as held:
+        with (
+            pytest.raises(UserError, match=r"cannot join .*: Operation not permitted"),
+            memory_limit.limited(order) as held,
+        ):
             held.join(other.pid)
         other.kill()
     await_nothing_left()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.errors import UserError
-from memtui.study.files import write_safely
+from memtui.core.errors import UserError
+from memtui.core.files import write_safely
 from memtui.study.plan import Run, TimeLeft, interleaved
 from memtui.study.state import NAME, State
 from memtui.study.studies import STUDIES

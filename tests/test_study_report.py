@@ -14,15 +14,16 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
-from memtui.analysis.slow_down import Block
-from memtui.errors import UserError
-from memtui.samples import Options
-from memtui.study import draw, report
-from memtui.study.findings import Chart, HeatChart, Line
+from memtui.analysis.slowdown import Block
+from memtui.core.errors import UserError
+from memtui.core.samples import Options
+from memtui.reports.charts import matplotlib_svg
+from memtui.reports.charts.model import Chart, HeatChart, Line
+from memtui.study import report
 from memtui.study.plan import ALTERNATE, BLOCKS, Run
+from memtui.study.recorded_run import Trace
 from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Observed, Setting
-from memtui.study.trace import Trace
 from tests.sessions import MS, hello, messages, write_session
 from tests.test_export_page import EVIL, URLS, Page
 
@@ -197,7 +198,7 @@ def test_a_machine_that_had_other_things_to_do_is_told(sessions, tmp_path):
 
 def test_the_same_chart_is_drawn_with_the_same_bytes():
     chart = Chart("a", "A", "x", "y", [Line("l", [1, 2], [3, 4])])
-    assert draw.svg(chart) == draw.svg(chart)
+    assert matplotlib_svg.svg(chart) == matplotlib_svg.svg(chart)
 
 
 def test_hostile_names_are_text(sessions, tmp_path):
@@ -210,7 +211,7 @@ def test_hostile_names_are_text(sessions, tmp_path):
     assert not page.named("b")
     assert EVIL in "".join(page.words)
     chart = Chart("a", EVIL, EVIL, "$\\frac{", [Line(EVIL, [1, 2], [3, 4]), Line("x", [1], [1])])
-    root = ET.fromstring(draw.svg(chart))
+    root = ET.fromstring(matplotlib_svg.svg(chart))
     assert not [e for e in root.iter() if e.tag.rpartition("}")[2] in ("script", "img", "b")]
 
 
@@ -266,11 +267,11 @@ def test_a_filter_takes_the_ranges_that_it_names_and_no_others(tmp_path):
 
 def test_long_heat_maps_are_averaged_and_short_ones_are_not():
     share = np.tile(np.array([[0.0, 1.0]], np.float32), (2, 2000))
-    draw.svg(HeatChart("h", "H", "x", "y", share, marks=(3.0,)))
-    fewer = draw._fewer(share, 1000)
+    matplotlib_svg.svg(HeatChart("h", "H", "x", "y", share, marks=(3.0,)))
+    fewer = matplotlib_svg._fewer(share, 1000)
     assert fewer.shape == (2, 1000)
     np.testing.assert_allclose(fewer, 0.5)
-    assert draw._fewer(share, 5000) is share
+    assert matplotlib_svg._fewer(share, 5000) is share
 
 
 def test_which_container_it_was_and_which_it_was_not(sessions, tmp_path):

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from memtui.analysis.working_set import select
-from memtui.pageset import PAGE_BYTES, PageSet
-from memtui.samples import Window
+from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.samples import Window
 from memtui.session.reader import SessionReader
-from memtui.study import container
-from memtui.study.alternating import Stretch, is_as_long, merge_error, stretches_of
 from memtui.study.plan import ALTERNATE, Run
-from memtui.study.runner import perform
+from memtui.study.recorded_run import Trace
+from memtui.study.runs import container
+from memtui.study.runs.runner import perform
 from memtui.study.studies.base import Setting
-from memtui.study.studies.sample_time_turns import conclude_turns, keeps, turns
-from memtui.study.trace import Trace
+from memtui.study.studies.sample_time.alternating import conclude_turns, keeps, turns
+from memtui.study.studies.sample_time.merge_error import Stretch, is_as_long, merge_error, stretches_of
 from tests.live import needs_tracker
 from tests.sessions import MS, messages, write_session
 
@@ -202,7 +202,7 @@ while True:
 def test_in_one_run_the_union_of_fine_windows_is_the_coarse_one(tmp_path):
     """A ring of 1000 pages in 0.1 s: a union of four windows goes round it, and so does one of 0.4 s."""
     order = ("cyclic", "--pages", "1000", "--per-step", "250", "--pause-seconds", "0.02")
-    words = ("-m", "memtui.workloads.touches", *order)
+    words = ("-m", "memtui.study.workloads.known_accesses", *order)
     found, given_back = error_of(tmp_path, words, 1000, TURNS)
     assert found is not None
     assert found.beyond.median == 0

@@ -12,11 +12,11 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from memtui.probes.pages.pagetable import PageTableTracker
-from memtui.probes.process import read_stat
-from memtui.probes.reading import FILTERED, PageReader, Reading, Subject
-from memtui.probes.syscall_filters import SyscallFilters
-from memtui.samples import Event, Process
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Event, Process
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.seccomp import SyscallFilters
+from memtui.probes.window_reader import FILTERED, PageReader, Reading, Subject
 from tests.live import needs_root, needs_tracker, start, wait_until
 from tests.streams import Stream, sample
 

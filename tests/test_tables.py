@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from memtui.recordings import format_table
-from memtui.screens.home import _SESSIONS, _session_row
-from memtui.screens.step_lists import EVENTS, LAYERS, TENSORS
-from memtui.views import ProcessesView, ProcessRow, RangeRow, TableView, TensorRow, TensorsView
-from memtui.views_home import SessionRow
-from memtui.views_placement import MatrixCell, MatrixRow, MatrixView
-from memtui.widgets.listing import Column, Listing, ListingView, Row
+from memtui.cli.recordings import format_table
+from memtui.tui.screens.allocation_lists import EVENTS, LAYERS, TENSORS
+from memtui.tui.screens.home import _SESSIONS, _session_row
 from memtui.widgets.placement_matrix import PlacementMatrix
 from memtui.widgets.process_table import ProcessTable
+from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.tensor_table import TensorTable
+from memtui.widgets.views.home import SessionRow
+from memtui.widgets.views.memory import ProcessesView, ProcessRow, RangeRow, TableView, TensorRow, TensorsView
+from memtui.widgets.views.placement import MatrixCell, MatrixRow, MatrixView
 from memtui.widgets.vma_table import VmaTable
 from tests.screen_text import Stage, drawn, screen_lines
 

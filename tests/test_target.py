@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memtui.target import find_target
+from memtui.recording.targets import find_target
 from tests.test_cli import memtui
 
 THREADED = """

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.accessed_bits import SetCost
 from memtui.analysis.target_loss import recent_loss
-from memtui.pageset import PAGE_BYTES, PageSet
-from memtui.probes.pages import accessed_bit
-from memtui.probes.pages.accessed_bit import measure_set_cost
-from memtui.samples import ProcessWindow
+from memtui.core.accessed_bits import SetCost
+from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.samples import ProcessWindow
+from memtui.probes.pages import accessed_bit_cost
+from memtui.probes.pages.accessed_bit_cost import measure_set_cost
+from memtui.recording.sampler.slowdown_estimate import Machine, estimate, pages_set_again
 from memtui.session.reader import SessionReader
-from memtui.target_loss import Machine, estimate, pages_set_again
 from tests.live import needs_root, needs_tracker, start, stop, wait_for_samples
 from tests.sessions import MS, write_session
 from tests.test_budget import budgeted
@@ -103,7 +103,7 @@ def test_what_a_bit_costs_is_measured_here():
 
 
 def test_what_a_bit_costs_is_not_known_where_memory_has_no_room(monkeypatch):
-    monkeypatch.setattr(accessed_bit, "APART", 1 << 28)
+    monkeypatch.setattr(accessed_bit_cost, "APART", 1 << 28)
     assert measure_set_cost() is None
 
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_pages import TensorMap
-from memtui.by_category import by_category
-from memtui.export.forms import export
-from memtui.pageset import PageSet
-from memtui.report import build_report, format_report
-from memtui.samples import TensorRanges
+from memtui.core.page_set import PageSet
+from memtui.core.samples import TensorRanges
+from memtui.reports.export.writers import export
+from memtui.reports.report import build_report, format_report
+from memtui.reports.tensor_summary import by_category
+from memtui.reports.traced_windows import TracedWindows, told_by_process
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError
-from memtui.session.tensors import decode_map, encode_map
-from memtui.traced_windows import TracedWindows, told_by_process
+from memtui.session.records.tensors import decode_map, encode_map
 from tests import sessions
 from tests.test_traced import step
 

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.heat_kinds import NO_KIND, bin_kinds
+from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.heat_map import HeatRange, Layout
-from memtui.analysis.step_trace import CATEGORIES
-from memtui.analysis.tensor_pages import TensorMap
-from memtui.analysis.tensor_rest import REST, Mapped, rest_bytes
+from memtui.analysis.non_tensor_pages import REST, Mapped, rest_bytes
+from memtui.analysis.tensor_pages import NO_KIND, TensorMap, bin_kinds
 from memtui.analysis.tensor_sums import Grouping, TensorNumbers, TensorSums, Window, grouped, groups
-from memtui.pageset import PageSet
+from memtui.core.page_set import PageSet
 from tests.test_tensor_pages import made, maps
 
 PAGES = st.frozensets(st.integers(0, 60), max_size=40)

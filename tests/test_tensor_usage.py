@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import MOST_STRETCHES, STRETCH_NS, TensorUsage, joined, stretches
-from memtui.samples import TrainingProgress
-from memtui.session.training import ProgressRow, decode_progress, progress_row
+from memtui.core.samples import TrainingProgress
+from memtui.session.records.training import ProgressRow, decode_progress, progress_row
 
 KINDS = len(CATEGORIES)
 

@@ -8,11 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.analysis import touch_sum
+from memtui.analysis import access_counts
+from memtui.analysis.access_counts import (
+    CHUNK_SHIFT,
+    SUMMED_SAMPLES,
+    TouchLevels,
+    TouchSum,
+    TouchTally,
+    add_up,
+    bin_sum,
+)
 from memtui.analysis.heat_map import HeatRange, Layout, bin_column
-from memtui.analysis.touch_sum import CHUNK_SHIFT, SUMMED_SAMPLES, TouchLevels, TouchSum, TouchTally, add_up, bin_sum
-from memtui.pageset import PageSet
-from memtui.session.codec import decode_touch_sum, encode_touch_sum
+from memtui.core.page_set import PageSet
+from memtui.session.blobs import decode_touch_sum, encode_touch_sum
 
 PAGE = 4096
 PER_CHUNK, PER_BLOCK, PER_GIANT = 16, 512, 512 * 512
@@ -88,7 +96,7 @@ def test_sums_add_up_in_the_larger_chunks(some, others, coarser):
 
 
 def test_much_memory_has_larger_chunks(monkeypatch):
-    monkeypatch.setattr(touch_sum, "MAX_GROUPS", 4)
+    monkeypatch.setattr(access_counts, "MAX_GROUPS", 4)
     pages = range(0, 1000 * PER_CHUNK, 4)  # 1000 chunks with 4 touches each, in 32 groups
     found = taken([(pages, (), ())])
     assert (found.shift, len(found.groups)) == (CHUNK_SHIFT + 3, 4)

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui import cli
-from memtui.analysis.step_trace import CATEGORIES
-from memtui.observe import Launch
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.cli import main
+from memtui.recording.supervisor.launch import Launch
+from memtui.reports.traced_windows import TracedWindows, told_by_process
 from memtui.session.reader import SessionReader
-from memtui.traced_windows import TracedWindows, told_by_process
 from tests import live
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -162,7 +162,7 @@ def test_an_error_of_the_program_is_its_own(tmp_path):
     done, report = traced(tmp_path, sys.executable, script(tmp_path, text), "20", every=2)
     assert done.returncode == 1
     assert "AssertionError: it went wrong" in done.stderr
-    assert "memtui/tracing" not in done.stderr
+    assert "memtui/recording/tracer" not in done.stderr
     assert report["allocations"]["steps"] == 2, "the step in which it ended is no whole one"
 
 
@@ -195,8 +195,8 @@ def test_a_process_that_runs_already_is_refused():
 @pytest.mark.parametrize("words", [("trace",), ("run", "--trace"), ("run",)])
 def test_run_can_trace_as_trace_does(monkeypatch, words):
     asked = []
-    monkeypatch.setattr(cli, "_watch", lambda args, what: asked.append(what) or 0)
-    assert cli.main([*words, "--every", "7", "--", "python", "train.py"]) == 0
+    monkeypatch.setattr(main, "_watch", lambda args, what: asked.append(what) or 0)
+    assert main.main([*words, "--every", "7", "--", "python", "train.py"]) == 0
     assert asked == [Launch(("python", "train.py"), log=True, trace_every=None if words == ("run",) else 7)]
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from memtui.analysis.step_trace import CATEGORIES, PHASES, StepTrace
-from memtui.tracing.quiet import QUIET_ENVIRONMENT
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
+from memtui.recording.tracer.inject import QUIET_ENVIRONMENT
 
 torch = pytest.importorskip("torch")
 
-from memtui.tracing import exact, torch_private  # noqa: E402
-from memtui.tracing.exact import ExactStep, layer_labels  # noqa: E402
-from memtui.tracing.known import Departures, Held, Known, known_of  # noqa: E402
+from memtui.recording.tracer import step_recorder, torch_private  # noqa: E402
+from memtui.recording.tracer.step_recorder import ExactStep, layer_labels  # noqa: E402
+from memtui.recording.tracer.tensor_registry import Departures, Held, Known, known_of  # noqa: E402
 
 nn = torch.nn
 pytestmark = [
@@ -476,8 +476,8 @@ def test_labels_go_away_even_when_a_forward_pass_fails():
         model(x)
     assert [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()] == hooks
     spans = torch_private.raw_step(profiler).spans
-    labels = [span.path[-1] for span in spans if span.path[-1].startswith(exact.LAYER_LABEL)]
-    names = [label.removeprefix(exact.LAYER_LABEL) for label in labels]
+    labels = [span.path[-1] for span in spans if span.path[-1].startswith(step_recorder.LAYER_LABEL)]
+    names = [label.removeprefix(step_recorder.LAYER_LABEL) for label in labels]
     assert names == ["Sequential", "0", "Sequential", "0", "1", "2"]
     assert all(span.sequence is None or span.sequence >= 0 for span in spans)
     assert next(span.path for span in spans if span.path[-1] == "aten::relu") == ("aten::relu",)
@@ -634,7 +634,7 @@ def test_a_torch_without_the_event_tree_is_told(monkeypatch):
 
 QUIET = """
 import torch
-from memtui.tracing.exact import ExactStep, Known
+from memtui.recording.tracer.step_recorder import ExactStep, Known
 older = [torch.empty(1000) for _ in range(3000)]  # torch warns of every thousandth such free
 recorder = ExactStep(0, Known())
 with recorder:

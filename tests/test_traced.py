@@ -10,18 +10,18 @@ import time
 import numpy as np
 import pytest
 
-from memtui.analysis.step_trace import CATEGORIES
-from memtui.frames import Decoder, encode
-from memtui.present.marks import MarkLog
-from memtui.recorder import traced as traced_module
-from memtui.recorder.builder import SessionBuilder
-from memtui.recorder.traced import Traced
-from memtui.report import build_report, format_report
-from memtui.samples import AllocationStep, End, Event
-from memtui.session.allocations import decode_step, recorded_step, step_row, trace_of
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.core.samples import AllocationStep, End, Event
+from memtui.recording.recorder import tracer_server as traced_module
+from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.recording.recorder.tracer_server import Traced
+from memtui.recording.wire import Decoder, encode
+from memtui.reports.report import build_report, format_report
+from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.store import SessionError
+from memtui.session.records.allocations import decode_step, recorded_step, step_row, trace_of
 from memtui.session.writer import SessionWriter
+from memtui.tui.presenters.markers import MarkLog
 from tests import sessions
 
 WEIGHTS, ACTIVATIONS, TEMPORARIES = (CATEGORIES.index(name) for name in ("weights", "activations", "temporaries"))

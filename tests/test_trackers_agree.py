@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from memtui.pageset import PAGE_SHIFT, PageSet
-from memtui.probes.pages import idle, page_frames
-from memtui.probes.pages.idle import IdleTracker
-from memtui.probes.pages.observers import other_observers
+from memtui.core.page_set import PAGE_SHIFT, PageSet
+from memtui.core.samples import Vma
+from memtui.probes.competing_observers import other_observers
+from memtui.probes.pages import page_frames
+from memtui.probes.pages.idle import tracker as idle
+from memtui.probes.pages.idle.tracker import IdleTracker
 from memtui.probes.pages.page_frames import flags_of, has
+from memtui.probes.pages.pagetable.walk import Walker
 from memtui.probes.pages.referenced import _REFERENCED, sizes_by_vma
-from memtui.probes.pages.walk import Walker
-from memtui.samples import Vma
 from tests.pagetable_targets import Observer, Target, need_pagetable, vmas_of, within
 
 PAGES, HUGE, TURNS = 4096, 4, 50

@@ -15,16 +15,17 @@ from itertools import combinations
 import psutil
 import pytest
 
-from memtui.orders import STOP
-from memtui.probes.guard import Guard
-from memtui.samples import Process
+from memtui.core.samples import Process
+from memtui.probes.protected_processes import Guard
+from memtui.recording.sampler.commands import STOP
 from tests.live import needs_root, needs_tracker, truth_in
 from tests.streams import finish, order_for, sample
 from tests.test_pause import state, tracer
 
 _FAMILY = """
 import subprocess, sys
-words = [sys.executable, "-m", "memtui.workloads.patterns", "random", "--pages", "4000", "--touched", "1000", "--seed"]
+words = [sys.executable, "-m", "memtui.study.workloads.access_patterns", "random"]
+words += ["--pages", "4000", "--touched", "1000", "--seed"]
 children = [subprocess.Popen([*words, str(seed)], stdout=subprocess.PIPE, text=True) for seed in range(3)]
 for child in children: print(child.stdout.readline().strip(), flush=True)
 sys.stdin.read()
@@ -134,7 +135,7 @@ def test_a_storm_of_short_children(together):
     words = [sys.executable, "-c", _STORM, "1000"]
     target = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     sampler = subprocess.Popen(
-        [sys.executable, "-P", "-m", "memtui.sampler"],
+        [sys.executable, "-P", "-m", "memtui.recording.sampler"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     try:
@@ -183,7 +184,7 @@ def test_a_storm_of_short_children(together):
 # Its child is the sampler that observes it.
 _ANCESTOR = """
 import subprocess, sys, time
-sampler = subprocess.Popen([sys.executable, "-P", "-m", "memtui.sampler"], start_new_session=True)
+sampler = subprocess.Popen([sys.executable, "-P", "-m", "memtui.recording.sampler"], start_new_session=True)
 idle = subprocess.Popen(["sleep", "1000"])
 sampler.wait()
 idle.kill()
@@ -202,7 +203,7 @@ def test_neither_itself_nor_what_it_runs_under():
         stream = finish(child)
         assert stream.returncode == 0, stream.errors
         commands = {p.pid: p.command for p in stream.of(Process)}
-        (sampler,) = [pid for pid, command in commands.items() if "-m memtui.sampler" in command]
+        (sampler,) = [pid for pid, command in commands.items() if "-m memtui.recording.sampler" in command]
         (idle,) = [pid for pid, command in commands.items() if "sleep 1000" in command]
         for pid, reason in ((child.pid, "started this memtui"), (sampler, "is memtui itself")):
             windows = stream.of_pid(pid)
@@ -263,10 +264,10 @@ def test_not_the_owner_of_its_terminal():
 
 
 def test_a_program_at_the_gate_is_called_what_it_will_be(tmp_path, monkeypatch):
-    from memtui.probes.tree import ProcessTree
+    from memtui.probes.process_tree import ProcessTree
     from tests.test_probes import write_process
 
-    monkeypatch.setattr("memtui.probes.tree.command_of", lambda pid: f"command {pid}")
+    monkeypatch.setattr("memtui.probes.process_tree.command_of", lambda pid: f"command {pid}")
     write_process(tmp_path, 10, "root", 1, 100)
     tree = ProcessTree(10, proc=tmp_path, command="sh -c exit")
     tree.refresh()
@@ -275,10 +276,10 @@ def test_a_program_at_the_gate_is_called_what_it_will_be(tmp_path, monkeypatch):
 
 
 def test_gaps_count_what_was_never_seen_alive(tmp_path, monkeypatch):
-    from memtui.probes.tree import ProcessTree
+    from memtui.probes.process_tree import ProcessTree
     from tests.test_probes import write_process
 
-    monkeypatch.setattr("memtui.probes.tree.command_of", lambda pid: f"command {pid}")
+    monkeypatch.setattr("memtui.probes.process_tree.command_of", lambda pid: f"command {pid}")
     write_process(tmp_path, 10, "root", 1, 100)
     tree = ProcessTree(10, proc=tmp_path)
     stat, children = tmp_path / "10" / "stat", tmp_path / "10" / "task" / "10" / "children"
@@ -319,7 +320,7 @@ def test_gaps_count_what_was_never_seen_alive(tmp_path, monkeypatch):
 
 def test_a_first_look_is_cheap_on_a_crowded_machine():
     """Only the tree is looked at, however many other processes there are."""
-    from memtui.probes.tree import ProcessTree
+    from memtui.probes.process_tree import ProcessTree
 
     crowd = [subprocess.Popen(["sleep", "100"]) for _ in range(200)]
     try:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from memtui.learning import tune as module
-from memtui.learning.grid import Point
-from memtui.learning.tune import command_of
+from memtui.training.tune import runner as module
+from memtui.training.tune.grid import Point
+from memtui.training.tune.runner import command_of
 from tests import tune_stand_in
 from tests.test_cli import memtui, refused
 from tests.tune_stand_in import FAILS, FAILS_SILENTLY, IS_KILLED, SAYS_NOTHING, STOPS
@@ -287,8 +287,8 @@ def test_a_run_that_does_not_listen_is_killed(tmp_path, monkeypatch):
     """Its own wish to end in order has a limit."""
     from datetime import UTC, datetime
 
-    from memtui.learning.grid import from_words
-    from memtui.learning.results import begin
+    from memtui.training.tune.grid import from_words
+    from memtui.training.tune.results import begin
 
     deaf = "import signal, time; signal.signal(2, signal.SIG_IGN); print(flush=True); time.sleep(60)"
     monkeypatch.setattr(module, "command_of", lambda point, networks: [sys.executable, "-c", deaf])

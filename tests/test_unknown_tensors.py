@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
-from memtui.allocations import most_words
-from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
-from memtui.report import format_report
-from memtui.tracing.known import LastingTensors, known_of, located
+from memtui.recording.tracer.tensor_registry import LastingTensors, known_of, located
+from memtui.reports.allocation_summary import most_words
+from memtui.reports.report import format_report
 from tests.test_trace_command import script, traced
 
 WEIGHTS = CATEGORIES.index("weights")

@@ -9,14 +9,14 @@ import time
 import numpy as np
 import pytest
 
-from memtui.analysis.step_trace import CATEGORIES
-from memtui.samples import AllocationStep, TensorRanges, TrainingProgress
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.core.samples import AllocationStep, TensorRanges, TrainingProgress
 
 torch = pytest.importorskip("torch")
 
-from memtui.tracing import known, torch_private, tracer, watch  # noqa: E402
-from memtui.tracing.expense import Expense  # noqa: E402
-from memtui.tracing.tracer import Tracer  # noqa: E402
+from memtui.recording.tracer import storage_monitor, tensor_registry, torch_private, tracer  # noqa: E402
+from memtui.recording.tracer.overhead import Expense  # noqa: E402
+from memtui.recording.tracer.tracer import Tracer  # noqa: E402
 
 nn = torch.nn
 pytestmark = [
@@ -50,7 +50,7 @@ class Heard:
 def all_steps(monkeypatch):
     """Time does not matter, and every step is told of by itself."""
     monkeypatch.setattr(Expense, "affordable", True)
-    monkeypatch.setattr("memtui.tracing.progress.SEND_NS", 0)
+    monkeypatch.setattr("memtui.recording.tracer.progress_batch.SEND_NS", 0)
 
 
 @pytest.fixture
@@ -182,7 +182,9 @@ def test_a_device_has_its_own_account(all_steps, trace, monkeypatch):
     train(net, x, y, optimizer, 5)
     plain = fullest(heard.of(TrainingProgress)[-1])
     heard.tracer.close()
-    monkeypatch.setattr(known, "device_of", lambda tensor: "cuda:0" if tensor.dtype == torch.float32 else "cpu")
+    monkeypatch.setattr(
+        tensor_registry, "device_of", lambda tensor: "cuda:0" if tensor.dtype == torch.float32 else "cpu"
+    )
     heard = trace(every=1000)
     labels = torch.randint(0, 10, (10, 1000))
     train(net, x, y, optimizer, 5)
@@ -269,7 +271,7 @@ def test_what_it_is_said_to_cost_is_what_it_costs():
 
 
 def test_some_steps_of_a_fast_training_are_seen_and_the_log_says_how_many(trace, monkeypatch):
-    monkeypatch.setattr("memtui.tracing.tracer.TensorWatch.end", slow_end(watch.TensorWatch.end))
+    monkeypatch.setattr("memtui.recording.tracer.tracer.TensorWatch.end", slow_end(storage_monitor.TensorWatch.end))
     net, x, y = perceptron()
     heard = trace(every=100_000)
     train(net, x, y, momentum(net.parameters()), 150)
@@ -336,14 +338,14 @@ def test_a_fault_of_ours_is_not_the_programs(all_steps, trace, monkeypatch):
     heard = trace()
     optimizer = momentum(net.parameters())
     train(net, x, y, optimizer, 4)
-    monkeypatch.setattr(watch._Operators, "_see", fail)
+    monkeypatch.setattr(storage_monitor._Operators, "_see", fail)
     assert len(train(net, x, y, optimizer, 3)) == 3
     assert heard.of(TrainingProgress)[-1].reason == "it failed: RuntimeError: ours"
 
 
 def test_a_validation_between_two_steps_is_no_burden(all_steps, trace, monkeypatch, capsys):
     """Neither the cheap view nor the profiler of a recorded step keeps what thousands of passes allocate."""
-    monkeypatch.setattr(watch, "MOST_EVENTS", 500)
+    monkeypatch.setattr(storage_monitor, "MOST_EVENTS", 500)
     monkeypatch.setattr(tracer, "MOST_PASSES", 20)
     net, x, y = perceptron()
     heard = trace(every=4)
@@ -410,9 +412,9 @@ def test_a_thread_and_a_fork_of_the_program_run_as_without(all_steps, trace):
 
 def test_an_old_torch_and_a_compiled_program_are_not_watched(monkeypatch):
     monkeypatch.setattr(torch_private, "compiled_frames", lambda: 3)
-    assert watch.TensorWatch().problem() == "torch.compile has compiled parts of it"
+    assert storage_monitor.TensorWatch().problem() == "torch.compile has compiled parts of it"
     monkeypatch.setattr(torch_private, "TorchDispatchMode", object)
-    assert "without disturbing torch.compile" in watch.TensorWatch().problem()
+    assert "without disturbing torch.compile" in storage_monitor.TensorWatch().problem()
 
 
 def test_what_a_torch_without_event_trees_tells_all_the_same(all_steps, monkeypatch, capsys, tmp_path):

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from memtui.observe import SAMPLER_KILLED
-from memtui.probes.watchdog import LONGEST_S
+from memtui.probes.pause.watchdog import LONGEST_S
+from memtui.recording.supervisor.launch import SAMPLER_KILLED
 from memtui.session.reader import SessionReader
 from tests.live import gone, needs_root, needs_tracker, part, pattern, start, wait_for_samples, wait_until
 from tests.terminals import Terminal
@@ -25,8 +25,8 @@ from tests.users import temporary_user
 
 _HOLDS = """
 import os, sys, time
-from memtui.probes.pause import Pauser
-from memtui.probes.watchdog import Watchdog
+from memtui.probes.pause.pauser import Pauser
+from memtui.probes.pause.watchdog import Watchdog
 os.setpriority(os.PRIO_PROCESS, 0, -20)  # as the sampler has it
 pid, hold_s, longest_s = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
 with Pauser(watchdog=Watchdog(longest_s=longest_s)) as pauser:
@@ -126,7 +126,7 @@ def test_the_user_is_told_in_one_line(tmp_path):
     with pattern("loop", "--pages", 3000) as truth:
         child = start("record", truth["pid"], "-o", path, "--interval", "0.02", "--max-overhead", "none")
         wait_for_samples(path, 3).close()
-        stop_while_it_holds(part(child.pid, "memtui.sampler").pid, truth["pid"])
+        stop_while_it_holds(part(child.pid, "memtui.recording.sampler").pid, truth["pid"])
         out, err = child.communicate(timeout=20)
         assert (child.returncode, out) == (1, "")
         assert err.splitlines()[-1] == f"memtui record: {SAMPLER_KILLED}"
@@ -144,7 +144,7 @@ def test_the_program_that_was_started_runs_on_and_its_pid_is_told(tmp_path):
     child = start("record", "-o", path, "--interval", "0.1", "--", sys.executable, "-c", "import time; time.sleep(60)")
     try:
         wait_for_samples(path, 2).close()
-        part(child.pid, "memtui.sampler").kill()
+        part(child.pid, "memtui.recording.sampler").kill()
         assert child.wait(20) == 1
         reader = SessionReader(path)
         target = psutil.Process(reader.hello.target.pid)
@@ -167,7 +167,7 @@ def test_the_user_is_told_where_sudo_stands_between():
         words = ("record", truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
         child = user.start(sys.executable, "-m", "memtui", *words)
         wait_for_samples(path, 3).close()
-        sampler = part(child.pid, "memtui.sampler")
+        sampler = part(child.pid, "memtui.recording.sampler")
         above = sampler.parent()
         assert above is not None
         assert above.name() == "sudo"
@@ -188,7 +188,7 @@ def test_the_user_is_told_behind_a_screen():
         screen = Terminal(*words, module="memtui", before=user.words())
         try:
             screen.read(30, until="LIVE")
-            sampler = part(screen.process.pid, "memtui.sampler")
+            sampler = part(screen.process.pid, "memtui.recording.sampler")
             stop_while_it_holds(sampler.pid, truth["pid"])
             wait_until(lambda: not is_held(truth["pid"]), 5)
             assert gone(sampler)

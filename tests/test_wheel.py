@@ -54,7 +54,7 @@ def test_what_is_no_python_is_inside(wheel):
     tree = subprocess.run(["git", "ls-files", "memtui"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     for suffix in (".tcss", ".sql", ".json", ".css", ".js", ".c", "py.typed"):
         assert [name for name in names if name.endswith(suffix)], suffix
-    assert set(tree.split()) - {"memtui/probes/pages/bpf.mk"} <= set(names)
+    assert set(tree.split()) - {"memtui/probes/pages/pagetable/bpf.mk"} <= set(names)
     assert [name for name in names if name.endswith("LICENSE")]
     assert not [name for name in names if name.startswith("tests")]
 
@@ -69,7 +69,7 @@ def test_it_works_in_a_bare_environment(bare, tmp_path):
     for form in ("csv", "json", "svg", "html"):
         assert run(memtui, "export", session, "--to", form, "-o", tmp_path / form, cwd=tmp_path).count("\n") >= 1
     assert "tracker" in run(memtui, "doctor", cwd=tmp_path).lower()  # reads the BPF program's skeleton
-    screen = "import memtui.screens.monitor; from memtui.probes.pages import bpf; print('ok')"
+    screen = "import memtui.tui.session_app; from memtui.probes.pages.pagetable import bpf_loader; print('ok')"
     assert run(bare / "python", "-c", screen, cwd=tmp_path) == "ok\n"
 
 

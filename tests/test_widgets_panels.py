@@ -14,11 +14,20 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from memtui.analysis.memory_sentences import Figures, in_words
 from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
-from memtui.in_words import Figures, in_words
-from memtui.present import reuse_view
-from memtui.units import short_size
-from memtui.views import (
+from memtui.core.units import short_size
+from memtui.tui.presenters import reuse_view
+from memtui.widgets.footer_line import FooterLine
+from memtui.widgets.header_line import HeaderLine
+from memtui.widgets.heat_map import HeatMap, picture_cells
+from memtui.widgets.panel import Painted, _neighbours
+from memtui.widgets.plain_lines import DetailLines, PlainWords, detail_rows
+from memtui.widgets.power_gauge import PowerGauge
+from memtui.widgets.power_line import PowerLine, tells_nothing
+from memtui.widgets.reuse_histogram import ReuseHistogram as ReuseWidget
+from memtui.widgets.reuse_histogram import between, fold
+from memtui.widgets.views.memory import (
     DevicePower,
     FooterView,
     GraphView,
@@ -35,15 +44,6 @@ from memtui.views import (
     WordsView,
     same,
 )
-from memtui.widgets.footer_line import FooterLine
-from memtui.widgets.header_line import HeaderLine
-from memtui.widgets.heat_map import HeatMap, picture_cells
-from memtui.widgets.panel import Painted, _neighbours
-from memtui.widgets.plain_lines import DetailLines, PlainWords, detail_rows
-from memtui.widgets.power_gauge import PowerGauge
-from memtui.widgets.power_line import PowerLine, tells_nothing
-from memtui.widgets.reuse_histogram import ReuseHistogram as ReuseWidget
-from memtui.widgets.reuse_histogram import between, fold
 from memtui.widgets.vma_table import VmaTable
 from memtui.widgets.wss_graph import WssGraph, own_bounds
 from tests.screen_driver import running

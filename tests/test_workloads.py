@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.workloads import demo
-from memtui.workloads.data import CLASSES, make_images
+from memtui.study.workloads import demo
+from memtui.study.workloads.data import CLASSES, make_images
 
 SMALL = ("--images", "64", "--validation-images", "16", "--batch-size", "16", "--progress", "2")
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 def run_module(name: str, *arguments: str, **more) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"memtui.workloads.{name}", *arguments]
+    command = [sys.executable, "-m", f"memtui.study.workloads.{name}", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **more)
 
 
@@ -96,7 +96,7 @@ def test_demo_without_torch_says_so_and_trains_with_numpy(tmp_path: Path):
 
 def test_choosing_imports_neither_torch_nor_numpy():
     code = (
-        "import sys; from memtui.workloads import demo; demo.choose_network();"
+        "import sys; from memtui.study.workloads import demo; demo.choose_network();"
         "print(sorted({'torch', 'numpy'} & set(sys.modules)))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
@@ -105,7 +105,7 @@ def test_choosing_imports_neither_torch_nor_numpy():
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="no /proc/PID/smaps_rollup")
 def test_demo_runs_until_stopped_on_small_pages_and_survives_a_closed_pipe():
     options = ["--network", "numpy", "--images", "2000", "--progress", "1", "--batch-size", "8"]
-    command = [sys.executable, "-m", "memtui.workloads.demo", *options]
+    command = [sys.executable, "-m", "memtui.study.workloads.demo", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -125,7 +125,7 @@ def test_demo_runs_until_stopped_on_small_pages_and_survives_a_closed_pipe():
 
 def test_demo_ends_with_the_process_that_started_it():
     code = (
-        "import os, subprocess, sys; command = [sys.executable, '-m', 'memtui.workloads.demo', '--images', '200',"
+        "import os, subprocess, sys; command = [sys.executable, '-m', 'memtui.study.workloads.demo', '--images', '200',"
         "'--network', 'numpy', '--exit-with-parent', str(os.getpid())];"
         "child = subprocess.Popen(command, stdout=subprocess.PIPE);"
         "child.stdout.readline(); print(child.pid, flush=True); sys.stdin.read()"

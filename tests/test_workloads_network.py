@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memtui.workloads.data import make_images
-from memtui.workloads.numpy_layers import (
+from memtui.study.workloads.data import make_images
+from memtui.study.workloads.numpy_layers import (
     Convolution,
     Dense,
     Dropout,
@@ -15,7 +15,7 @@ from memtui.workloads.numpy_layers import (
     ReLU,
     softmax_cross_entropy,
 )
-from memtui.workloads.numpy_network import NumpyNetwork
+from memtui.study.workloads.numpy_network import NumpyNetwork
 
 
 def small_network(rng: np.random.Generator, *, dropout: float) -> NumpyNetwork:
@@ -123,7 +123,7 @@ def test_loss_falls():
 
 def test_same_numbers_as_torch():
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    from memtui.workloads.cnn import TorchNetwork
+    from memtui.study.workloads.cnn import TorchNetwork
 
     ours, theirs = NumpyNetwork(seed=0), TorchNetwork(threads=1, seed=0)
     assert theirs.parameters == ours.parameters
@@ -155,7 +155,7 @@ def test_same_numbers_as_torch():
 
 def test_the_optimizer_of_torch_makes_the_same_steps():
     torch = pytest.importorskip("torch")
-    from memtui.workloads.cnn import TorchNetwork
+    from memtui.study.workloads.cnn import TorchNetwork
 
     rng = np.random.default_rng(0)
     images, labels = rng.random((8, 32, 32, 3), np.float32), rng.integers(0, 10, 8)

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.workloads import patterns
-from memtui.workloads.system import PAGE_BYTES
+from memtui.study.workloads import access_patterns
+from memtui.study.workloads.system import PAGE_BYTES
 
 
 @contextmanager
 def running(*arguments: str):
-    command = [sys.executable, "-m", "memtui.workloads.patterns", *arguments, "--exit-with-parent"]
+    command = [sys.executable, "-m", "memtui.study.workloads.access_patterns", *arguments, "--exit-with-parent"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -30,7 +30,7 @@ def running(*arguments: str):
 
 
 def finished(*arguments: str) -> list[dict]:
-    command = [sys.executable, "-m", "memtui.workloads.patterns", *arguments]
+    command = [sys.executable, "-m", "memtui.study.workloads.access_patterns", *arguments]
     return [json.loads(line) for line in subprocess.check_output(command, text=True, timeout=60).splitlines()]
 
 
@@ -46,28 +46,28 @@ def test_the_mapping_is_one_vma_with_exactly_the_borders_told(thp):
 
 def test_truth_of_loop_and_random():
     (loop,) = finished("loop", "--pages", "10", "--stride", "3", "--duration", "0.01")
-    assert (patterns.truth_pages(loop) - loop["start"] // PAGE_BYTES).tolist() == [0, 3, 6, 9]
+    assert (access_patterns.truth_pages(loop) - loop["start"] // PAGE_BYTES).tolist() == [0, 3, 6, 9]
     (random,) = finished("random", "--pages", "1000", "--touched", "400", "--seed", "9", "--duration", "0.01")
-    pages = patterns.truth_pages(random) - random["start"] // PAGE_BYTES
+    pages = access_patterns.truth_pages(random) - random["start"] // PAGE_BYTES
     assert len(set(pages)) == 400
     assert (np.diff(pages) > 0).all()
-    np.testing.assert_array_equal(pages, patterns.random_subset(1000, 400, 9))
+    np.testing.assert_array_equal(pages, access_patterns.random_subset(1000, 400, 9))
 
 
 def test_truth_of_stairs_and_cycle():
     lines = finished("stairs", "--regions", "3", "--pages", "5", "--step-seconds", "0.01", "--duration", "0.04")
     first = lines[0]["start"] // PAGE_BYTES
-    assert [(patterns.truth_pages(line) - first).tolist()[0] for line in lines] == [0, 5, 10, 0]
-    assert all(len(patterns.truth_pages(line)) == 5 for line in lines)
+    assert [(access_patterns.truth_pages(line) - first).tolist()[0] for line in lines] == [0, 5, 10, 0]
+    assert all(len(access_patterns.truth_pages(line)) == 5 for line in lines)
     assert [line["t_ns"] for line in lines] == sorted(line["t_ns"] for line in lines)
     lines = finished("cycle", "--pages", "10", "--touched", "4", "--step-seconds", "0.01", "--duration", "0.03")
-    assert [len(patterns.truth_pages(line)) for line in lines] == [4, 4, 2]
+    assert [len(access_patterns.truth_pages(line)) for line in lines] == [4, 4, 2]
 
 
 @pytest.mark.parametrize("mode", ["r", "w", "rw"])
 def test_exactly_the_chosen_pages_are_written(mode):
-    memory = patterns._Memory(300, huge=False)
-    chosen = patterns.random_subset(300, 100, 1)
+    memory = access_patterns._Memory(300, huge=False)
+    chosen = access_patterns.random_subset(300, 100, 1)
     memory._bytes[::PAGE_BYTES] = 7
     memory.scattered(chosen, mode)()
     after = memory._bytes[::PAGE_BYTES].copy()
@@ -99,5 +99,5 @@ def test_the_kernel_sees_the_same_pages():
     "arguments", [("random", "--pages", "4", "--touched", "5"), ("loop", "--pages", "0"), ("zigzag",), ()]
 )
 def test_bad_patterns_are_refused(arguments):
-    command = [sys.executable, "-m", "memtui.workloads.patterns", *arguments]
+    command = [sys.executable, "-m", "memtui.study.workloads.access_patterns", *arguments]
     assert subprocess.run(command, capture_output=True, timeout=60).returncode == 2

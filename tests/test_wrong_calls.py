@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from memtui.arguments import build_parser
-from memtui.cli import COMMANDS
-from memtui.config import leaves_of
-from memtui.errors import BAD_INPUT
+from memtui.cli.config import leaves_of
+from memtui.cli.main import COMMANDS
+from memtui.cli.parser import build_parser
+from memtui.core.errors import BAD_INPUT
 from tests.users import why_not
 from tests.wrong_calls import Call, base_of, close_place, generated, make_place
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from memtui.analysis.step_trace import StepTrace
-from memtui.export.zpp import zpp_lines
+from memtui.analysis.allocation_trace import StepTrace
+from memtui.formats.zpp import zpp_lines
 
 
 def test_a_line_for_each_row_after_what_was_there_before():

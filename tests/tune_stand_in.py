@@ -53,17 +53,17 @@ def train(words: list[str]) -> int:
 
 def main(words: list[str]) -> int:
     """Memtui, whose runs are this file's."""
-    from memtui import cli
-    from memtui.learning import tune, tune_command
+    from memtui.cli import main as cli
+    from memtui.training.tune import command, runner
 
-    command_of = tune.command_of
+    command_of = runner.command_of
 
     def stand_in(point, networks) -> list[str]:
         made = command_of(point, networks)
         return [sys.executable, "-P", os.path.abspath(__file__), *made[made.index("train") :]]
 
-    tune.command_of = stand_in
-    tune_command.check_torch = lambda: None
+    runner.command_of = stand_in
+    command.check_torch = lambda: None
     return cli.main(words)
 
 

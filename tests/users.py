@@ -67,7 +67,7 @@ def why_not() -> str:
         if shutil.which(program) is None:
             return f"{program} is not installed"
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    reach = [*nobody, sys.executable, "-I", "-c", "import memtui.cli"]
+    reach = [*nobody, sys.executable, "-I", "-c", "import memtui.cli.main"]
     if subprocess.run(reach, capture_output=True, cwd="/", check=False).returncode:
         return "another user cannot reach this interpreter or this checkout"
     return ""

@@ -11,12 +11,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui import argtypes
-from memtui.arguments import TAKE_PROGRAMS, build_parser
 from memtui.bench.store import Database
-from memtui.cli import COMMANDS
-from memtui.config import leaves_of
-from memtui.foreign import visible
+from memtui.cli.config import leaves_of
+from memtui.cli.main import COMMANDS
+from memtui.cli.parser import TAKE_PROGRAMS, build_parser
+from memtui.core import argtypes
+from memtui.core.text import visible
 from tests.memory_logs import mxnet_log
 from tests.sessions import messages, write_session
 from tests.test_bench_store import add, row

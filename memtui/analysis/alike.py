@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.lean import ranked
+from memtui.analysis.fast_numpy import ranked
 
 HALF_WIDTH = 0.5  # of a group, in octaves
 MOST_GROUPS = 16

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memtui.analysis.lean import distinct
-from memtui.analysis.owned import owned
-from memtui.pageset import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PageSet, parts_of
+from memtui.analysis.address_ranges import owned
+from memtui.analysis.fast_numpy import distinct
+from memtui.core.page_set import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PageSet, parts_of
 
 _U = np.uint64
 DEFAULT_GAP_BYTES = 1 << 30

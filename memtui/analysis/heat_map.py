@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memtui.analysis.heat_layout import Band, HeatRange, Layout, blocks_of
 from memtui.analysis.working_set import bytes_by_range
-from memtui.pageset import PageSet
+from memtui.core.page_set import PageSet
 
 __all__ = ["Band", "HeatMap", "HeatRange", "Layout", "bin_column", "blocks_of"]
 

@@ -7,8 +7,8 @@ from collections.abc import Set
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.step_index import StepIndex
-from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.analysis.trace_index import StepIndex
 
 NO_LAYER = "(no layer)"
 _DEEPEST = 64  # names are anybody's: beyond so many dots the rest is one name

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.pageset import PageSet
+from memtui.core.page_set import PageSet
 
 ROWS = 360  # of a picture
 _AT_ONCE = 1 << 22  # page numbers

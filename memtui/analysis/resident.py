@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.lean import median
-from memtui.samples import Process
+from memtui.analysis.fast_numpy import median
+from memtui.core.samples import Process
 
 RSS, PSS, SUM_OF_RSS = "RSS", "PSS", "sum of RSS"
 SEVERAL_TIMES = "shared pages counted several times"

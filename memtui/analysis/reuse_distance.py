@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.working_set import select
-from memtui.pageset import (
+from memtui.core.page_set import (
     BLOCK_BYTES,
     BLOCK_SHIFT,
     GIANT_BYTES,

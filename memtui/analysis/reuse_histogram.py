@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.reuse_distance import ReuseSample
-from memtui.inflate import inflate
-from memtui.pageset import PAGE_BYTES
+from memtui.core.compression import inflate
+from memtui.core.page_set import PAGE_BYTES
 
 BOUNDS = ("lower", "upper")
 BINS_PER_OCTAVE = 8

@@ -14,7 +14,7 @@ def recent_loss(lost_ns: Floats, end_ns: NDArray[np.int64], next_ns: float) -> f
     So a first dear window, which a budget answers with a long interval, is told as what it comes to.
 
     Args:
-        lost_ns: f8[n], see ``memtui.target_loss``; nan where it is not known.
+        lost_ns: f8[n], see ``memtui.recording.sampler.slowdown_estimate``; nan where it is not known.
         end_ns: i8[n], when each window ended.
         next_ns: the interval after the last one.
 
@@ -39,7 +39,7 @@ def lost_fraction(lost_ns: Floats, span_ns: float) -> float | None:
     """Return the share of a span of time that was lost; None where no window says.
 
     Args:
-        lost_ns: f8[n], see ``memtui.target_loss``; nan where it is not known.
+        lost_ns: f8[n], see ``memtui.recording.sampler.slowdown_estimate``; nan where it is not known.
         span_ns: from the begin of the first window to the end of the last.
     """
     known_ns = lost_ns[~np.isnan(lost_ns)]

@@ -1,4 +1,4 @@
-"""What a working set is made of: touched pages by the kind of the tensors that lie in them."""
+"""Touched pages by the kind of the tensors that lie in them: of a working set, and of the rows of a heat map."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.analysis.heat_layout import Layout, intersect
 from memtui.analysis.working_set import bytes_below, bytes_by_range
-from memtui.pageset import PAGE_BYTES, PageSet
+from memtui.core.page_set import PAGE_BYTES, PageSet
 
 UNKNOWN = CATEGORIES.index("unknown")
 MAX_ADDRESS = 1 << 57  # with five levels of page tables
@@ -126,3 +127,21 @@ class TensorMap:
         found = np.zeros(len(CATEGORIES), np.int64)
         np.add.at(found, self.category, values)
         return found
+
+
+NO_KIND = 255
+LEAST = 4  # a bin is of a kind when tensors hold this part of it: 1 / 4
+
+
+def bin_kinds(layout: Layout, tensors: TensorMap) -> NDArray[np.uint8]:
+    """u1[bins]: number of the kind that holds most of each bin, where tensors hold a quarter; else ``NO_KIND``."""
+    count = len(CATEGORIES)
+    starts = tensors.start.astype(np.uint64)
+    ends = starts + tensors.size_bytes.astype(np.uint64)
+    parts, part_ends, which = intersect(starts, ends, layout.starts, layout.ends)
+    held = np.zeros(len(layout.bin_bytes) * count, np.int64)
+    np.add.at(held, layout.bin_of(parts) * count + tensors.category[which], (part_ends - parts).astype(np.int64))
+    by_bin = held.reshape(-1, count)
+    kinds = np.where(by_bin.sum(axis=1) * LEAST >= np.maximum(layout.bin_bytes, 1), by_bin.argmax(axis=1), NO_KIND)
+    # A bin without bytes of its own repeats another one, as the picture does.
+    return np.where(layout.source >= 0, kinds[layout.source], NO_KIND).astype(np.uint8)

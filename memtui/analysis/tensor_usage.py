@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.step_trace import CATEGORIES
+from memtui.analysis.allocation_trace import CATEGORIES
 
 STRETCH_NS = 50_000_000
 MOST_STRETCHES = 256  # of one step

@@ -9,8 +9,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memtui.page_ranges import TAILS, inside
-from memtui.pageset import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
+from memtui.core.page_set import (
+    BLOCK_SHIFT,
+    GIANT_SHIFT,
+    PAGE_BYTES,
+    PAGE_SHIFT,
+    PAGES_PER_BLOCK,
+    TAILS,
+    PageSet,
+    inside,
+)
 
 NOTABLE_SHARE = 0.001  # of a working set; less does not change the digits that are shown
 _U = np.uint64

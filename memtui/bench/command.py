@@ -15,26 +15,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memtui.bench import asked, compare, composition, resolution, sbatch, submitted, table
+from memtui.bench import compare, jobs, network_vs_operators, submitit_engine, window_length
+from memtui.bench import (
+    request as asked,
+)
+from memtui.bench import (
+    text as table,
+)
 from memtui.bench.configuration import CONDITIONS, Configuration, Titles, make, words
+from memtui.bench.cpu_speed import NAME as REFERENCES
+from memtui.bench.cpu_speed import References
+from memtui.bench.jobs import from_environment, part
+from memtui.bench.operators import CATALOGUE
 from memtui.bench.plan import SETTLING_NS
 from memtui.bench.printer import Printer, terminal_columns
-from memtui.bench.reference import NAME as REFERENCES
-from memtui.bench.reference import References
 from memtui.bench.result import Row
-from memtui.bench.shard import from_environment, part
 from memtui.bench.spaces import SPACES, resnet50_counts
 from memtui.bench.store import Database
 from memtui.bench.sweep import Request, Sweep, Tell, look_for_source
-from memtui.bench.sweep_process import SweepProcess
-from memtui.errors import FAILURE, INTERRUPTED, UserError, complain
-from memtui.foreign import visible
-from memtui.nearest import nearest
-from memtui.privilege import Invoker, become, invoker, state_directory
-from memtui.probes.energy_source import EnergySource, NoSource
-from memtui.progress_line import ProgressLine
-from memtui.study.files import ANOTHER_FILE, check_place, write_safely
-from memtui.workloads.operators import CATALOGUE
+from memtui.bench.sweep_task import SweepProcess
+from memtui.core.errors import FAILURE, INTERRUPTED, UserError, complain
+from memtui.core.files import ANOTHER_FILE, check_place, write_safely
+from memtui.core.privilege import Invoker, become, invoker, state_directory
+from memtui.core.progress_line import ProgressLine
+from memtui.core.text import nearest, visible
+from memtui.probes.power.energy_source import EnergySource, NoSource
 
 NETWORK = "resnet50"  # measured against its operators
 QUICK_NETWORK_S = 60.0  # a round of a quick look at it
@@ -65,10 +70,10 @@ def bench(args: argparse.Namespace, say: Say) -> int:
         return _network(args, how)
     configurations = _measurable(args)
     if args.print_sbatch:
-        print(sbatch.script(args, configurations), end="")
+        print(jobs.script(args, configurations), end="")
         return 0
     if args.engine:
-        return submitted.measure(args, configurations, say)
+        return submitit_engine.measure(args, configurations, say)
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
     if not mine:
@@ -127,7 +132,7 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
     configurations = _measurable(args)
     if len(configurations) != 1:
         raise UserError(f"the study is of one configuration, not of {len(configurations)}")
-    lengths_s = resolution.QUICK_LENGTHS_S if args.quick else resolution.LENGTHS_S
+    lengths_s = window_length.QUICK_LENGTHS_S if args.quick else window_length.LENGTHS_S
     plan = replace(asked.plan(args), windows=args.windows or (5 if args.quick else 10), patience=1, visits=1)
     if plan.windows < 2:
         raise UserError("the study needs two windows of each length at least")
@@ -135,15 +140,15 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
         configurations, plan, args.device, args.threads, args.assume_watts, again=True, lengths_s=lengths_s
     )
     if _wants_screen(args):
-        return _screen(args, request, how, None, lambda rows: resolution.lines(resolution.study(rows)))
+        return _screen(args, request, how, None, lambda rows: window_length.lines(window_length.study(rows)))
     rows, _, path = _measure(args, request, how, None)
-    points = resolution.study(rows)
+    points = window_length.study(rows)
     if args.json:
         plain = {"database": str(path), "op": args.what, "parameters": dict(configurations[0].parameters)}
-        print(json.dumps(plain | resolution.to_plain(points), indent=2))
+        print(json.dumps(plain | window_length.to_plain(points), indent=2))
     else:
         print()
-        for text in resolution.lines(points):
+        for text in window_length.lines(points):
             print(visible(text))
     return 0 if points else FAILURE
 
@@ -168,7 +173,7 @@ def _network(args: argparse.Namespace, how: _How) -> int:
     )
     rounds = args.windows or (1 if args.quick else 3)
     request = Request(
-        [network, *composition.by_weight(counts)],
+        [network, *network_vs_operators.by_weight(counts)],
         plan,
         args.device,
         args.threads,
@@ -178,15 +183,15 @@ def _network(args: argparse.Namespace, how: _How) -> int:
         budget_s=QUICK_NETWORK_S * rounds if args.quick else None,
     )
     if _wants_screen(args):
-        conclude = partial(composition.compose, network, counts, partial=args.quick)
-        return _screen(args, request, how, None, lambda rows: composition.lines(conclude(rows)))
+        conclude = partial(network_vs_operators.compose, network, counts, partial=args.quick)
+        return _screen(args, request, how, None, lambda rows: network_vs_operators.lines(conclude(rows)))
     rows, _, path = _measure(args, request, how, None)
-    found = composition.compose(network, counts, rows, partial=args.quick)
+    found = network_vs_operators.compose(network, counts, rows, partial=args.quick)
     if args.json:
-        print(json.dumps({"database": str(path), **composition.to_plain(found)}, indent=2))
+        print(json.dumps({"database": str(path), **network_vs_operators.to_plain(found)}, indent=2))
     else:
         print()
-        for text in composition.lines(found):
+        for text in network_vs_operators.lines(found):
             print(visible(text))
     return FAILURE if found.reason else 0
 
@@ -228,8 +233,8 @@ def _screen(
     conclude: Callable[[list[Row]], list[str]],
 ) -> int:
     """The same with a screen; the sweep runs in a process of its own beside it. ``conclude``: what rows amount to."""
-    from memtui.app import run_app
-    from memtui.terminal import prepare
+    from memtui.tui.app import run_app
+    from memtui.tui.terminal import prepare
 
     prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
     path = asked.database_path(args, shard)
@@ -251,7 +256,7 @@ def _screen(
             title = f"{args.what} on {args.device}"
 
             def load() -> Callable[..., Any]:
-                from memtui.screens.bench import BenchApp
+                from memtui.bench.screen import BenchApp
 
                 return partial(BenchApp, title, process.hear, table.COLUMNS, heading)
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memtui.analysis.averages import ratio_interval
+from memtui.analysis.robust_mean import ratio_interval
 from memtui.bench.configuration import Configuration, Titles, from_text
 from memtui.bench.store import Database
-from memtui.bench.table import NONE, heading, shortened
+from memtui.bench.text import NONE, heading, shortened
 
 SAME, SLOWER, FASTER, UNKNOWN = "same", "slower", "faster", "unknown"
 

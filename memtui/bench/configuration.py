@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memtui.choices import CACHE_STATES, DTYPES, MODES, WEIGHT_SETS
-from memtui.errors import UserError
-from memtui.toml_file import read_toml
-from memtui.workloads.operators import CATALOGUE
-from memtui.workloads.operators.base import Operator, Parameters, Value
+from memtui.bench.operators import CATALOGUE
+from memtui.bench.operators.base import Operator, Parameters, Value
+from memtui.core.errors import UserError
+from memtui.core.files import read_toml
+from memtui.core.options import CACHE_STATES, DTYPES, MODES, WEIGHT_SETS
 
 ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 FORWARD, BOTH_WAYS = MODES

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memtui.bench.configuration import Configuration
-from memtui.workloads.operators.base import Tensor
+from memtui.bench.operators.base import Tensor
 
 BUFFER_BYTES = 256 << 20  # at least
 CACHES = 4  # times the last-level cache

@@ -10,16 +10,9 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from memtui.errors import UserError
-from memtui.session.store import (
-    SessionError,
-    application_id,
-    format_of,
-    sqlite_header,
-    tables_in,
-    tables_of,
-)
-from memtui.small_file import check_plain
+from memtui.core.errors import UserError
+from memtui.core.small_file import check_plain
+from memtui.session.file_format import SessionError, application_id, format_of, sqlite_header, tables_in, tables_of
 
 APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
 SCHEMA_VERSION = 3

@@ -1,17 +1,108 @@
-"""A sweep in parts, each a job of its own on some machine: what a part is called, and where its rows go."""
+"""A sweep in parts: which part is this machine's, where its rows go, and all parts as a script for Slurm.
+
+A part is named by an option, or by what Slurm and torchrun put into the environment. ``--print-sbatch`` prints the
+script, with one task of an array for each part.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from memtui.bench import request
 from memtui.bench.configuration import Configuration
 from memtui.bench.plan import Plan
 from memtui.bench.sweep import REFERENCE_EVERY
-from memtui.errors import UserError
+from memtui.core.errors import UserError
+
+Shard = tuple[int, int]  # number, of how many
+# (number, how many, the first number) in the environment, in the order in which they are asked.
+_PLACES = (
+    ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"),
+    ("SLURM_PROCID", "SLURM_NTASKS", ""),
+    ("RANK", "WORLD_SIZE", ""),
+)
+
+
+def parse(text: str) -> Shard:
+    """``i/n``. Raises ValueError."""
+    number, slash, count = text.partition("/")
+    if not (slash and number.isascii() and number.isdigit() and count.isascii() and count.isdigit()):
+        raise ValueError(f"{text!r} is not of the form i/n, such as 0/4")
+    if not int(number) < int(count):
+        raise ValueError(f"shard {number} is out of range: of {count} they are 0 to {int(count) - 1}")
+    return int(number), int(count)
+
+
+def from_environment(environment: Mapping[str, str]) -> Shard | None:
+    """What a scheduler says; None without one, or where there is only one part. Raises UserError for nonsense."""
+    for number, count, first in _PLACES:
+        if number in environment and count in environment:
+            try:
+                found = int(environment[number]) - int(environment.get(first, 0)), int(environment[count])
+                if not 0 <= found[0] < found[1]:
+                    raise ValueError
+            except ValueError:
+                text = f"{number}={environment[number]} of {count}={environment[count]}"
+                raise UserError(f"{text} is no part of the whole; --shard i/n says which") from None
+            return found if found[1] > 1 else None
+    return None
+
+
+def part(configurations: Sequence[Configuration], shard: Shard | None) -> list[Configuration]:
+    """This machine's: every n-th in the order of their keys, which is the same everywhere."""
+    number, count = shard or (0, 1)
+    return sorted(configurations, key=lambda c: c.key)[number::count]
+
+
+def script(args: argparse.Namespace, configurations: Sequence[Configuration]) -> str:
+    """The script; what it needs besides, such as an account, goes on the command line of sbatch.
+
+    The number of parts stands in it: SLURM_ARRAY_TASK_COUNT is another one where a single task is submitted again.
+
+    Raises:
+        UserError: a word or path that has a line break, which would end a comment.
+    """
+    count = number_of_jobs(args, configurations)
+    name = f"memtui-{args.what}"
+    measure = shlex.join([*MEMTUI, *part_words(args)])
+    whole = request.database_path(args).absolute()
+    paths = [str(part_path(whole, number, count)) for number in range(count)]
+    if any(not word.isprintable() for word in (measure, *paths)):
+        raise UserError("a path or word with a line break or another control character cannot stand in a script")
+    # One after another: a part without a database must not keep the others out.
+    merge = f'for part in {shlex.join(paths)}; do {shlex.join(MEMTUI)} bench db merge "$part"'
+    merge += f" --db {shlex.quote(str(whole))}; done"
+    path = part_path(whole, "$SLURM_ARRAY_TASK_ID", count)
+    minutes = longest_minutes(request.plan(args), math.ceil(len(configurations) / count))
+    alone = "--gres=gpu:1" if args.device.startswith("cuda") else "--exclusive"
+    return f"""#!/bin/bash
+# {args.what}, {len(configurations)} configurations in {count} parts, each with a database of its own:
+#   job=$(sbatch --parsable THIS_FILE)
+# and when all have ended, however they ended, one job that puts them together:
+#   sbatch --dependency=afterany:$job --job-name={name}-merge --wrap {shlex.quote(merge)}
+# A part that was cut off goes on where it stopped when it is submitted again: sbatch --array=NUMBER THIS_FILE
+#SBATCH --job-name={name}
+#SBATCH --array=0-{count - 1}
+#SBATCH --ntasks=1
+#SBATCH {alone}
+#SBATCH --time={minutes}
+#SBATCH --output={name}-%A_%a.log
+exec {measure} \\
+    --shard="$SLURM_ARRAY_TASK_ID/{count}" \\
+    --db={_with_variable(str(path))}
+"""
+
+
+def _with_variable(path: str) -> str:
+    """A path quoted for the shell, but for the number of the task in it."""
+    before, _, after = path.rpartition("$SLURM_ARRAY_TASK_ID")
+    return f'{shlex.quote(before)}"$SLURM_ARRAY_TASK_ID"{shlex.quote(after)}'
+
 
 MEMTUI = (sys.executable, "-m", "memtui")
 # Options that a part has from the one who asked; the others are a part's own, or are for people.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from memtui.bench.configuration import Configuration
+from memtui.bench.cpu_speed import Yardstick, beside
 from memtui.bench.data import Data
 from memtui.bench.plan import (
     BLOCK_NS,
@@ -26,8 +27,7 @@ from memtui.bench.plan import (
     Plan,
     Window,
 )
-from memtui.bench.quiet import counted, enough, quiet_blocks
-from memtui.bench.yardstick import Yardstick, beside
+from memtui.bench.undisturbed_blocks import counted, enough, quiet_blocks
 
 MEDIAN_ERROR = 0.93  # standard error of a median by the interquartile range and 1 / sqrt(n): sqrt(pi / 2) / 1.349
 Tell = Callable[[dict[str, Any]], None]

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from memtui.bench import table
+from memtui.bench import text as table
 from memtui.bench.configuration import Configuration, Titles
 from memtui.bench.sweep import Progress
-from memtui.foreign import visible
-from memtui.progress_line import ProgressLine
-from memtui.units import span
+from memtui.core.progress_line import ProgressLine
+from memtui.core.text import visible
+from memtui.core.units import span
 
 
 def terminal_columns() -> int | None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.averages import Averages, averages, mean_interval
 from memtui.analysis.energy import Energy, agreement, from_counter, from_power
+from memtui.analysis.robust_mean import Averages, averages, mean_interval
 from memtui.bench.configuration import Configuration
 from memtui.bench.plan import Plan, Window
-from memtui.bench.quiet import Counted, counted
+from memtui.bench.undisturbed_blocks import Counted, counted
 
 SPREAD = 0.25  # interquartile range by median: more is a noisy row (torch.utils.benchmark warns there, too)
 LAUNCH_BOUND = 0.05  # of the time the device does nothing: the host cannot call fast enough

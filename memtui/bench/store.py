@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.bench.configuration import canonical
+from memtui.bench.cpu_speed import at_reference
 from memtui.bench.database_file import (
     SCHEMA_VERSION,
     DatabaseError,
@@ -27,14 +28,12 @@ from memtui.bench.database_file import (
     make_tables,
 )
 from memtui.bench.plan import Plan
-from memtui.bench.quiet import quiet_blocks
 from memtui.bench.result import Row
-from memtui.bench.speed import at_reference
-from memtui.errors import FAILURE, UserError
-from memtui.foreign import visible
-from memtui.os_errors import why
-from memtui.session.checks import check_rows, parse_json
-from memtui.session.store import (
+from memtui.bench.undisturbed_blocks import quiet_blocks
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.os_errors import why
+from memtui.core.text import visible
+from memtui.session.file_format import (
     SessionError,
     beside,
     connect,
@@ -45,6 +44,7 @@ from memtui.session.store import (
     seal,
     unreadable,
 )
+from memtui.session.validation import check_rows, parse_json
 
 _TABLES = ("device", "environment", "configuration", "run", "measurement", "window")
 

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from memtui.bench.configuration import Configuration
+from memtui.bench.cpu_speed import References
 from memtui.bench.plan import MS, Plan, Window
 from memtui.bench.poller import Poller
-from memtui.bench.reference import References
 from memtui.bench.result import DISTURBED, Conditions, Row, Series, Visit, evaluate, failed, joined
 from memtui.bench.store import Database
-from memtui.bench.worker_process import WorkerProcess
-from memtui.child import WorkerEnded
-from memtui.errors import FAILURE, UserError
-from memtui.exclusive import exclusively
-from memtui.probes.energy_source import SPOILING, EnergySource, NoSource, lock_path, open_source
+from memtui.bench.worker_client import WorkerProcess
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.file_lock import exclusively
+from memtui.core.processes import WorkerEnded
+from memtui.probes.power.energy_source import SPOILING, EnergySource, NoSource, lock_path, open_source
 
 IDLE_S = 3.0  # of doing nothing, to know what that costs
 REFERENCE_EVERY = 20  # rows

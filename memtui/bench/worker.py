@@ -21,8 +21,8 @@ import psutil
 
 from memtui.bench import data, loop
 from memtui.bench.configuration import Configuration, from_text
+from memtui.bench.cpu_speed import Yardstick
 from memtui.bench.plan import Plan
-from memtui.bench.yardstick import Yardstick
 from memtui.probes.host import processor_name
 
 ROOM = 0.8  # of the memory that is free may be taken

@@ -7,11 +7,11 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from memtui import argtypes
-from memtui.choices import FORMULATIONS, PLACE, TIMINGS
+from memtui.core import argtypes
+from memtui.core.options import FORMULATIONS, PLACE, TIMINGS
 
 if TYPE_CHECKING:
-    from memtui.argtypes import Parser
+    from memtui.core.argtypes import Parser
 
 TEXTS = {
     "profile": "time a training step: every op with each of its tensors in each memory",

@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from memtui import progress_line
-from memtui.errors import UserError
-from memtui.foreign import visible
+from memtui.core import progress_line
+from memtui.core.errors import UserError
+from memtui.core.progress_line import ProgressLine, above_line
+from memtui.core.text import visible
 from memtui.placement import text
-from memtui.placement.compare import Comparison, compare, modes_of
-from memtui.placement.enumerate import all_configurations
-from memtui.placement.measured import SINGLE, Profile
+from memtui.placement.configurations import all_configurations
 from memtui.placement.plan import ASYNC, FIRST_TOUCH, SYNC, Plan
+from memtui.placement.profile import SINGLE, Profile
+from memtui.placement.profiling.text import pool_plain
 from memtui.placement.slowdown import effects
-from memtui.placement.solve.find import Ask, baselines, find, mode_of, problem_for, slow_pool
 from memtui.placement.solve.limit import limit_of
 from memtui.placement.solve.pareto import Point, curve
 from memtui.placement.solve.problem import Problem
-from memtui.placement.speeds import pool_plain
+from memtui.placement.solve.solver import Ask, baselines, find, mode_of, problem_for, slow_pool
 from memtui.placement.store import ProfileFile
-from memtui.placement.worth import counted_ns, worth
-from memtui.progress_line import ProgressLine, above_line
+from memtui.placement.timing_agreement import Comparison, compare, modes_of
+from memtui.placement.timing_quality import counted_ns, worth
 
 if TYPE_CHECKING:
     from memtui.placement.run import Ran
@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 def place(args: argparse.Namespace, say: Say) -> int:
     """Do it; the exit code. Raises UserError."""
     if args.what == "profile":
-        from memtui.placement.profile_command import profile
+        from memtui.placement.profiling.command import profile
 
         return profile(args, say)
     file = ProfileFile(args.file)
@@ -231,8 +231,8 @@ def _about(profile: Profile) -> dict[str, Any]:
 
 def show(args: argparse.Namespace, file: ProfileFile) -> int:
     """The screens of a profile, which may still grow; also what ``memtui replay`` does with one."""
-    from memtui.placement.profile_screen import show_profile
-    from memtui.terminal import prepare, require_terminal
+    from memtui.placement.profiling.screen import show_profile
+    from memtui.tui.terminal import prepare, require_terminal
 
     file.profile()  # what is wrong with it is said without a screen
     require_terminal(instead="use `memtui place compare` or `memtui place solve`, which print what is in a profile")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from memtui.choices import FORMULATIONS
-from memtui.placement.plain import Damaged, count, maybe, name, number, one, rows, table, text, truth
+from memtui.core.options import FORMULATIONS
+from memtui.placement.validation import Damaged, count, maybe, name, number, one, rows, table, text, truth
 
 STATIC, SYNC, ASYNC, FIRST_TOUCH = FORMULATIONS
 OPTIMAL, FEASIBLE, BASELINE = STATUSES = ("optimal", "feasible", "baseline")

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from memtui.errors import FAILURE, UserError
-from memtui.exclusive import exclusively
-from memtui.placement.measured import Profile
-from memtui.placement.model_names import check_model, is_own
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.file_lock import exclusively
+from memtui.core.units import duration_ns, percent, size
+from memtui.placement.builtin_models import check_model, is_own
 from memtui.placement.plan import Plan
-from memtui.placement.worker_process import BUSY, PlacementProcess
-from memtui.probes.energy_source import lock_path
-from memtui.units import duration_ns, percent, size
+from memtui.placement.profile import Profile
+from memtui.placement.worker_client import BUSY, PlacementProcess
+from memtui.probes.power.energy_source import lock_path
 
 REPEATS = 30
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from memtui.placement.enumerate import configurations, free_storages
-from memtui.placement.measured import Profile
-from memtui.placement.model import Configuration, Op
+from memtui.placement.configurations import configurations, free_storages
+from memtui.placement.graph import Configuration, Op
+from memtui.placement.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from memtui.errors import UserError
-from memtui.os_errors import WRITE, refused
-from memtui.placement.header import APPLICATION_ID, check_header, is_profile
-from memtui.placement.measured import Pool, Profile, Samples
-from memtui.placement.model import Configuration, Graph
-from memtui.placement.plain import Damaged
+from memtui.core.errors import UserError
+from memtui.core.os_errors import WRITE, refused
+from memtui.placement.file_header import APPLICATION_ID, check_header, is_profile
+from memtui.placement.graph import Configuration, Graph
 from memtui.placement.plan import Plan
+from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.solve.pareto import Point
-from memtui.session.store import (
+from memtui.placement.validation import Damaged
+from memtui.session.file_format import (
     beside,
     connect,
     connect_writer,

@@ -6,13 +6,22 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from memtui.placement.compare import CONSISTENT, CORRELATED, ENOUGH, NEITHER, NOTHING, RANKING, WITHIN, Comparison
-from memtui.placement.measured import Profile
+from memtui.core.units import duration_ns, percent, size, span
 from memtui.placement.plan import ASYNC, BASELINE, OPTIMAL, Move, Plan
+from memtui.placement.profile import Profile
 from memtui.placement.slowdown import Effect
 from memtui.placement.solve.pareto import Point
 from memtui.placement.solve.problem import PAGE_BYTES
-from memtui.units import duration_ns, percent, size, span
+from memtui.placement.timing_agreement import (
+    CONSISTENT,
+    CORRELATED,
+    ENOUGH,
+    NEITHER,
+    NOTHING,
+    RANKING,
+    WITHIN,
+    Comparison,
+)
 
 MOST_ROWS = 20  # of a list; JSON has all of them
 BAR = 30

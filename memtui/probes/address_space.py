@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Iterable
 
-from memtui.probes.reading import Subject
+from memtui.probes.window_reader import Subject
 
 _KCMP = {"x86_64": 312, "aarch64": 272}.get(platform.machine())
 _KCMP_VM = 1

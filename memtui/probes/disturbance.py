@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memtui.probes.memory_cgroups import memory_cgroup, memory_mounts, text_of, upwards
-from memtui.probes.process import PROC
-from memtui.probes.rivals import Rivals
+from memtui.core.procfs import PROC
+from memtui.probes.competing_observers import Rivals
+from memtui.probes.memory_pressure import memory_cgroup, memory_mounts, text_of, upwards
 
 RECLAIM, SWAP, COLLAPSE, SPLIT, NUMA = "reclaim", "swap-out", "khugepaged", "huge pages split", "NUMA balancing"
 IN_CGROUP, ON_MACHINE = "in its memory cgroup", "on this machine"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from memtui.samples import Clock, Host
+from memtui.core.samples import Clock, Host
 
 
 def read_clock() -> Clock:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.probes.stat import PROC
-from memtui.units import duration
+from memtui.core.procfs import PROC
+from memtui.core.units import duration
 
 SHARE = 0.002  # of the time that reading may take
 SHARE_OF_BUDGET = 0.2  # where there is one: of what it allows, if that is less

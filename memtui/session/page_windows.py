@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-from memtui.pageset import PageSet
-from memtui.samples import Process
+from memtui.core.page_set import PageSet
+from memtui.core.samples import Process
 from memtui.session.reader import SessionReader
 
 

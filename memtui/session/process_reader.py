@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memtui.samples import Process
-from memtui.session.checks import MAX_PID, MAX_PROCESS
-from memtui.session.store import row_id
-from memtui.session.told_reader import ToldReader
+from memtui.core.samples import Process
+from memtui.session.file_format import row_id
+from memtui.session.tracer_reader import ToldReader
+from memtui.session.validation import MAX_PID, MAX_PROCESS
 
 _AT_ONCE = 4096
 

@@ -13,33 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.lean import ranked
+from memtui.analysis.access_counts import SUMMED_SAMPLES, TouchSum, add_up
+from memtui.analysis.fast_numpy import ranked
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.row_states import RowState
-from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum, add_up
-from memtui.pageset import PageSet
-from memtui.samples import End, Event, GpuMemory, Hello, PowerReading
-from memtui.session.checks import (
-    MAX_INTEGER,
-    MAX_PID,
-    MAX_SAMPLE,
-    PROCESS_SAMPLE,
-    check_fields,
-    check_vma,
-)
-from memtui.session.codec import decode_pairs, decode_reuse, decode_touch_sum
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Event, GpuMemory, Hello, PowerReading
+from memtui.session.blobs import decode_pairs, decode_reuse, decode_touch_sum
+from memtui.session.file_format import SessionError, row_id, size_on_disk, split_row_id
 from memtui.session.held_vmas import HeldVmas
-from memtui.session.kept_rows import KeptRows, Pairs, Rows
 from memtui.session.process_reader import ProcessReader
+from memtui.session.row_cache import KeptRows, Pairs, Rows
 from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, Growing
-from memtui.session.store import (
-    SessionError,
-    row_id,
-    size_on_disk,
-    split_row_id,
-)
 from memtui.session.stored_rows import StoredRows
+from memtui.session.validation import MAX_INTEGER, MAX_PID, MAX_SAMPLE, PROCESS_SAMPLE, check_fields, check_vma
 from memtui.session.vma_row import VmaRow
 
 _SCALARS = (*INTEGERS, *MAYBE, *TEXTS)

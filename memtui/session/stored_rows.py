@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.lean import distinct
-from memtui.analysis.touch_sum import SUMMED_SAMPLES, TouchSum
+from memtui.analysis.access_counts import SUMMED_SAMPLES, TouchSum
+from memtui.analysis.fast_numpy import distinct
 from memtui.analysis.working_set import bytes_by_range
 from memtui.session.vma_row import VmaRow
 

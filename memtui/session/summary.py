@@ -6,8 +6,8 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.session.checks import check_rows, parse_json
-from memtui.session.store import SessionError, connect_reader, read_all, unreadable
+from memtui.session.file_format import SessionError, connect_reader, read_all, unreadable
+from memtui.session.validation import check_rows, parse_json
 
 _QUERY = """
 SELECT (SELECT value FROM meta WHERE key = 'hello'), (SELECT value FROM meta WHERE key = 'end'),

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from memtui.foreign import storable
-from memtui.session.store import (
+from memtui.core.text import storable
+from memtui.session.file_format import (
     APPLICATION_ID,
     SCHEMA_VERSION,
     SessionError,

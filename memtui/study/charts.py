@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from memtui.analysis.page_raster import Picture
-from memtui.analysis.reuse_curve import Cdf
-from memtui.study.findings import Chart, HeatChart, Line
-from memtui.study.trace import Trace
+from memtui.analysis.reuse_cdf import Cdf
+from memtui.reports.charts.model import Chart, HeatChart, Line
+from memtui.study.recorded_run import Trace
 
 MIB = 1 << 20
 BOUNDS_NOTE = (

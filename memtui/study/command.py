@@ -16,20 +16,22 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from memtui import progress_line
-from memtui.errors import UserError
-from memtui.foreign import visible
-from memtui.masking import mask_secrets
-from memtui.privilege import Invoker, groups_of, invoker, run_as, state_directory, users_environment
-from memtui.progress_line import ProgressLine, above_line
-from memtui.study import container, draw, limited, machine, report, runner
-from memtui.study.findings import Findings
+from memtui.core import progress_line
+from memtui.core.errors import UserError
+from memtui.core.privilege import Invoker, groups_of, invoker, run_as, state_directory, users_environment
+from memtui.core.progress_line import ProgressLine, above_line
+from memtui.core.secrets import mask_secrets
+from memtui.core.text import visible
+from memtui.core.units import size, span
+from memtui.reports.charts import matplotlib_svg
+from memtui.reports.charts.model import Findings
+from memtui.study import host_info, report
 from memtui.study.plan import Run, TimeLeft, interleaved
+from memtui.study.runs import container, memory_limit, runner
 from memtui.study.state import State
 from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Observed, Setting, Study
-from memtui.study.studies.fast_memory import FastMemory, sizes
-from memtui.units import size, span
+from memtui.study.studies.fast_memory.study import FastMemory, sizes
 
 Say = Callable[[str], None]
 ALL, LIST = "all", "list"
@@ -45,20 +47,20 @@ def study(args: argparse.Namespace, say: Say) -> int:
     with ProgressLine("study", "looking at this machine") as line, _files_of(user):
         folder = args.output or state_directory(user) / "studies"
         setting = _setting(args, cpus)
-        draw.check()
+        matplotlib_svg.check()
         means = container.means()
-        here = machine.describe() | {"container": means.what, "container_why": means.why}
+        here = host_info.describe() | {"container": means.what, "container_why": means.why}
         setting = replace(setting, container=not means.reason)
         swap_folders = [str(_standing(folder)), "/var/tmp", "/tmp"]
         if FastMemory.name in chosen:
-            setting = replace(setting, no_limit=limited.why_not(swap_folders))
+            setting = replace(setting, no_limit=memory_limit.why_not(swap_folders))
         plans, left_out = _plans(chosen, setting, say, alone=args.what != ALL)
         if means.reason:
             say(f"nothing is run in a container: {means.reason}")
         documents = []
         with closing(State(folder)) as state:
-            draw.load()
-            wanted = [[(run, run.key(machine.surroundings(here, run.place))) for run in plan.runs] for plan in plans]
+            matplotlib_svg.load()
+            wanted = [[(run, run.key(host_info.surroundings(here, run.place))) for run in plan.runs] for plan in plans]
             left = [run for of_plan in wanted for run, key in of_plan if state.row(key) is None]
             _announce(plans, left, folder, say, setting)
             times = TimeLeft([run.expected_s for run in left])
@@ -115,7 +117,7 @@ def _setting(args: argparse.Namespace, cpus: int) -> Setting:
     if args.data is not None:
         if command:
             raise UserError("--data is for the bundled network, and your program has its own")
-        from memtui.workloads.cifar import check_folder
+        from memtui.study.workloads.cifar import check_folder
 
         try:
             check_folder(args.data)

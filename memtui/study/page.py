@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memtui.export.figures.svg import escape
-from memtui.export.html import Cell, Draw, dim, document, figures, findings_table, section, table
-from memtui.study.findings import Findings
+from memtui.reports.charts.model import Findings
+from memtui.reports.figures.svg import escape
+from memtui.reports.html import Cell, Draw, dim, document, figures, findings_table, section, table
 from memtui.study.studies.base import Study
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from memtui.analysis.statistics import median
-from memtui.foreign import short_command
-from memtui.masking import mask_secrets
-from memtui.study.draw import svg
-from memtui.study.files import made_folder, write_safely
-from memtui.study.findings import Findings
+from memtui.core.files import made_folder, write_safely
+from memtui.core.secrets import mask_secrets
+from memtui.core.text import short_command
+from memtui.core.units import span
+from memtui.reports.charts.matplotlib_svg import svg
+from memtui.reports.charts.model import Findings
 from memtui.study.page import page
 from memtui.study.plan import CONTAINER
 from memtui.study.studies.base import Observed, Setting, Study
-from memtui.units import span
 
 MASK = "***"
 FIGURES = "figures"

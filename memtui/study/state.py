@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from memtui.errors import UserError
-from memtui.exclusive import exclusively
-from memtui.os_errors import READ, refused
-from memtui.small_file import read_small_bytes
-from memtui.study.files import unwritable, write_safely
+from memtui.core.errors import UserError
+from memtui.core.file_lock import exclusively
+from memtui.core.files import unwritable, write_safely
+from memtui.core.os_errors import READ, refused
+from memtui.core.small_file import read_small_bytes
 
 FORMAT = 1
 NAME = "state.json"

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from textual import events
 from textual.message import Message
 
-from memtui.analysis.step_index import StepIndex
+from memtui.analysis.trace_index import StepIndex
 from memtui.widgets import raster, text
-from memtui.widgets.kinds import by_letter, legend
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
-from memtui.widgets.stacked import AXIS, Stacked
+from memtui.widgets.stacked_area import AXIS, Stacked
+from memtui.widgets.tensor_kinds import by_letter, legend
 
 
 class AllocationChart(Panel):

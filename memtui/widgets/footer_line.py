@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from textual import events
 
-from memtui.views import FooterView
 from memtui.widgets import text
 from memtui.widgets.panel import Painted, line_width
 from memtui.widgets.raster import Line
+from memtui.widgets.views.memory import FooterView
 
 
 @dataclass(frozen=True)

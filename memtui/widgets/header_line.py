@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from textual import events
 
-from memtui.views import HeaderView, State
 from memtui.widgets import text
 from memtui.widgets.panel import Painted, Panel, line_width
 from memtui.widgets.raster import Line
 from memtui.widgets.ticks import TICKS
+from memtui.widgets.views.memory import HeaderView, State
 
 
 class HeaderLine(Painted):

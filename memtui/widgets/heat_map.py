@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from rich.style import Style
 from textual import events
 
-from memtui.analysis.heat_kinds import NO_KIND
-from memtui.analysis.step_trace import CATEGORIES
-from memtui.views import HeatBand, HeatCursor, HeatView
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.analysis.tensor_pages import NO_KIND
 from memtui.widgets import raster, text
-from memtui.widgets.kinds import LETTERS, ORDER, SHIFT, number_styles, pairs
 from memtui.widgets.panel import Exact, Panel, axis_words, line_width
 from memtui.widgets.raster import Line, Run
+from memtui.widgets.tensor_kinds import LETTERS, ORDER, SHIFT, number_styles, pairs
+from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView
 
 
 def label_cells(width: int) -> int:

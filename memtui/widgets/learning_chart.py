@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 from rich.style import Style
 from textual import events
 
-from memtui.views_training import LearningView
 from memtui.widgets import text
-from memtui.widgets.curves import Curve, drawn, held
+from memtui.widgets.line_chart import Curve, drawn, held
 from memtui.widgets.panel import Panel, axis_words
 from memtui.widgets.raster import Line
-from memtui.widgets.stacked import AXIS
+from memtui.widgets.stacked_area import AXIS
+from memtui.widgets.views.training import LearningView
 
 
 class LearningChart(Panel):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
-from memtui.views import OutputView
 from memtui.widgets import text
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
+from memtui.widgets.views.memory import OutputView
 
 
 class OutputPane(Panel):

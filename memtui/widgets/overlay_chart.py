@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from rich.style import Style
 
-from memtui.choices import LETTERS
-from memtui.views_overlay import OverlayView
+from memtui.core.options import LETTERS
 from memtui.widgets import raster, text
-from memtui.widgets.curves import Curve, drawn
-from memtui.widgets.look import Look
+from memtui.widgets.line_chart import Curve, drawn
 from memtui.widgets.panel import Panel, line_width
-from memtui.widgets.stacked import AXIS
+from memtui.widgets.stacked_area import AXIS
+from memtui.widgets.style import Look
+from memtui.widgets.views.comparison import OverlayView
 
 _ACROSS = {
     "iterations": "iterations",

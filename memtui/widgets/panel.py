@@ -11,11 +11,11 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from memtui.views import TimeAxis, same
 from memtui.widgets import text
-from memtui.widgets.drawn import Drawn
-from memtui.widgets.look import Look, look
+from memtui.widgets.fast_strip import Drawn
 from memtui.widgets.raster import Line, Run
+from memtui.widgets.style import Look, look
+from memtui.widgets.views.memory import TimeAxis, same
 
 
 class Exact(list[Run]):

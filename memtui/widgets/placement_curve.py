@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from memtui.units import duration_ns, short_size
-from memtui.views_placement import CurvePoint, CurveView
+from memtui.core.units import duration_ns, short_size
 from memtui.widgets import raster, text
-from memtui.widgets.cursor_panel import CursorPanel
 from memtui.widgets.raster import Line
+from memtui.widgets.row_panel import CursorPanel
+from memtui.widgets.views.placement import CurvePoint, CurveView
 
 AXIS = 10
 _FAST, _STEP, _PLAN, _TOUCH, _BOTH, _HERE = range(6)

@@ -8,13 +8,13 @@ from typing import Any
 
 from rich.style import Style
 
-from memtui.units import duration_ns
-from memtui.views_placement import MatrixCell, MatrixRow, MatrixView
+from memtui.core.units import duration_ns
 from memtui.widgets import raster, text
-from memtui.widgets.cursor_panel import CursorPanel
-from memtui.widgets.look import Look
 from memtui.widgets.panel import line_width
 from memtui.widgets.raster import Line
+from memtui.widgets.row_panel import CursorPanel
+from memtui.widgets.style import Look
+from memtui.widgets.views.placement import MatrixCell, MatrixRow, MatrixView
 
 CELL = 5
 TIME = 9

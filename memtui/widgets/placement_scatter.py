@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from memtui.units import duration_ns
-from memtui.views_placement import ScatterPoint, ScatterView
+from memtui.core.units import duration_ns
 from memtui.widgets import raster, text
-from memtui.widgets.cursor_panel import CursorPanel
 from memtui.widgets.raster import Line
+from memtui.widgets.row_panel import CursorPanel
+from memtui.widgets.views.placement import ScatterPoint, ScatterView
 
 AXIS = 10
 _LINE, _POINT, _UNJUDGED, _OUTLIER, _HERE = range(5)

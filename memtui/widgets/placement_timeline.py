@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from memtui.units import short_size
-from memtui.views_placement import HERE_FAST, HERE_SLOW, NOT_HERE, TimelineRow, TimelineView
+from memtui.core.units import short_size
 from memtui.widgets import raster, text
-from memtui.widgets.cursor_panel import CursorPanel
 from memtui.widgets.raster import Line
+from memtui.widgets.row_panel import CursorPanel
+from memtui.widgets.views.placement import HERE_FAST, HERE_SLOW, NOT_HERE, TimelineRow, TimelineView
 
 _INTO, _OUT = True, False
 _HEAT = 7  # of what is in slow memory

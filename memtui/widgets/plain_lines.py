@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from memtui.in_words import fitting
-from memtui.views import HeaderView, WordsView
+from memtui.analysis.memory_sentences import fitting
 from memtui.widgets import text
 from memtui.widgets.panel import Painted, line_width
 from memtui.widgets.raster import Line
+from memtui.widgets.views.memory import HeaderView, WordsView
 
 _BETWEEN = "   "
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memtui.views import DevicePower, PowerView
 from memtui.widgets import raster, text
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
+from memtui.widgets.views.memory import DevicePower, PowerView
 
 NAME = 7
 

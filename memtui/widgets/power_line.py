@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memtui.views import PowerView
 from memtui.widgets import text
 from memtui.widgets.panel import Painted
 from memtui.widgets.raster import Line
+from memtui.widgets.views.memory import PowerView
 
 
 class PowerLine(Painted):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from memtui.views_bench import Drawn
 from memtui.widgets import raster, text
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
+from memtui.widgets.views.bench import Drawn
 
 SPAN_S = 60.0
 HELD_S = 2.0  # a reading stands for what follows it, so long

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from memtui.views import ProcessesView, ProcessRow
 from memtui.widgets import text
 from memtui.widgets.panel import cut
 from memtui.widgets.raster import Line
-from memtui.widgets.rows import RowPanel
+from memtui.widgets.row_panel import RowPanel
+from memtui.widgets.views.memory import ProcessesView, ProcessRow
 
 SIZES = ("WSS", "private", "shared", "RSS", "PSS", "GPU mem")
 COLUMNS = (

@@ -8,10 +8,10 @@ import numpy as np
 from textual import events
 
 from memtui.analysis.miss_ratio import bounds_are_close
-from memtui.views import ReuseView
 from memtui.widgets import raster, text
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
+from memtui.widgets.views.memory import ReuseView
 
 AXIS = 6
 _BOTH_ROWS = 9  # of the inside, from which on both sentences stand there

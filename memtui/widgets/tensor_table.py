@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.style import Style
 
-from memtui.analysis.step_trace import CATEGORIES
-from memtui.views import TREND, TensorRow, TensorSort, TensorsView
+from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.widgets import raster, text
-from memtui.widgets.kinds import LETTERS, by_letter, number_styles
 from memtui.widgets.panel import Exact, cut
 from memtui.widgets.raster import Line
-from memtui.widgets.rows import RowPanel
+from memtui.widgets.row_panel import RowPanel
+from memtui.widgets.tensor_kinds import LETTERS, by_letter, number_styles
+from memtui.widgets.views.memory import TREND, TensorRow, TensorSort, TensorsView
 
 Column = tuple[str, int]  # name, cells
 BAR = 10  # cells of a full one

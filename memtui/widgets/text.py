@@ -1,4 +1,4 @@
-"""Text in cells: foreign words never break a line, names keep both ends. Numbers come from ``memtui.units``."""
+"""Text in cells: foreign words never break a line, names keep both ends. Numbers come from ``memtui.core.units``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from memtui.foreign import visible as clean
-from memtui.shorten import shorten
-from memtui.units import (
+from memtui.core.shorten import shorten
+from memtui.core.text import visible as clean
+from memtui.core.units import (
     change,
     clock,
     duration,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.views import Mark, TimeAxis
 from memtui.widgets import text
+from memtui.widgets.views.memory import Mark, TimeAxis
 
 TICKS = {
     "mark": "┃", "exec": "┃", "warning": "┃", "stopped": "┊", "gap": "┊", "disturbed": "┊", "not paused": "┊",

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from textual import events
 
-from memtui.views_training import TrainingView
 from memtui.widgets import raster, text
-from memtui.widgets.kinds import legend
 from memtui.widgets.panel import Panel, axis_words
 from memtui.widgets.raster import Line
-from memtui.widgets.stacked import AXIS, Stacked
+from memtui.widgets.stacked_area import AXIS, Stacked
+from memtui.widgets.tensor_kinds import legend
+from memtui.widgets.views.training import TrainingView
 
 
 class UsageChart(Panel):

@@ -8,12 +8,12 @@ from rich.style import Style
 from textual import events
 from textual.message import Message
 
-from memtui.units import size
-from memtui.views import TREND, RangeRow, Sort, TableView
+from memtui.core.units import size
 from memtui.widgets import raster, text
 from memtui.widgets.panel import Exact, cut
 from memtui.widgets.raster import Line
-from memtui.widgets.rows import RowPanel
+from memtui.widgets.row_panel import RowPanel
+from memtui.widgets.views.memory import TREND, RangeRow, Sort, TableView
 
 Column = tuple[str, int, Sort | None]  # name, cells, what a click on it sorts by
 ADDRESS_CELLS = 150  # inside the frame; with less there is no column of addresses

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from textual import events
 
-from memtui.views import GraphView, Mark
 from memtui.widgets import raster, text, ticks
 from memtui.widgets.panel import Exact, Panel, axis_words, line_width
 from memtui.widgets.raster import Line
+from memtui.widgets.views.memory import GraphView, Mark
 
 AXIS = 6  # cells of the value axis
 STEPS = ("step", ticks.WORDLESS)  # of a training: nothing is wrong with them

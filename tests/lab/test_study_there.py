@@ -22,7 +22,8 @@ cd {root}
 export PYTHONPATH={root} PYTHONDONTWRITEBYTECODE=1 XDG_STATE_HOME=/tmp/state MPLCONFIGDIR=/tmp/mpl
 study() {{
     {python} -P -m memtui study fast-memory --quick --cpus 1 --seconds 25 -o /tmp/$1 --json -- \
-        {python} -P -m memtui.workloads.touches cyclic --pages {pages} --per-step {step} --pause-seconds 0.4
+        {python} -P -m memtui.study.workloads.known_accesses cyclic \
+        --pages {pages} --per-step {step} --pause-seconds 0.4
 }}
 nothing_left() {{
     grep -q loop /proc/swaps && bad=1

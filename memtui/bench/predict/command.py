@@ -9,14 +9,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
-from memtui.bench import asked
+from memtui.bench import request
 from memtui.bench.predict.training import Training, load
 from memtui.bench.printer import terminal_columns
 from memtui.bench.store import Database
-from memtui.errors import FAILURE, UserError
-from memtui.foreign import visible
-from memtui.nearest import nearest
-from memtui.progress_line import ProgressLine
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.progress_line import ProgressLine
+from memtui.core.text import nearest, visible
 
 VERBS = ("fit", "eval", "run")
 USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run OP"
@@ -28,15 +27,15 @@ def predict(args: argparse.Namespace) -> int:
     if verb not in VERBS:
         raise UserError(f"bench predict has no {verb!r}; {nearest(verb, VERBS, USAGE)}" if verb else USAGE)
     for op in ops:
-        asked.operator(op)
+        request.operator(op)
     if verb == "run" and len(ops) != 1:
         raise UserError("name one operator: memtui bench predict run conv2d --space small")
-    if verb != "run" and (args.grid or args.config or args.space or asked.conditions(args)):
+    if verb != "run" and (args.grid or args.config or args.space or request.conditions(args)):
         raise UserError(f"predict {verb} takes what was measured: --grid, --space and the like are for predict run")
-    wanted = asked.configurations(args, ops[0]) if verb == "run" else []
+    wanted = request.configurations(args, ops[0]) if verb == "run" else []
     if importlib.util.find_spec("sklearn") is None:
         raise UserError("predictions need scikit-learn, which is not installed: pip install 'memtui[predict]'", FAILURE)
-    path = asked.database_path(args)
+    path = request.database_path(args)
     with closing(Database(path, writable=False)) as database:
         # Other operators than the one that is asked for say something of the device, too.
         operators = () if verb == "run" else ops

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.bench.configuration import Configuration
+from memtui.bench.operators.base import Tensor, Value
 from memtui.bench.predict.steps import Steps, steps_of
-from memtui.workloads.operators.base import Tensor, Value
 
 Matrix = NDArray[np.float64]
 FLOPS, BYTES = "log2 flops", "log2 bytes"

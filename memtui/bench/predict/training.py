@@ -13,11 +13,11 @@ import numpy as np
 
 from memtui.bench.configuration import Configuration, from_text
 from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Samples
+from memtui.bench.predict.evaluation import group_of
 from memtui.bench.predict.features import describe
-from memtui.bench.predict.groups import group_of
 from memtui.bench.result import INTEGRATED, MEASURED
 from memtui.bench.store import Database
-from memtui.errors import UserError
+from memtui.core.errors import UserError
 
 FLAGGED = "flagged"
 DOUBTFUL = "sensor_disagreement"  # the flag of a row whose energy is known twice, with two values

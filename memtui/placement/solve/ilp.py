@@ -10,9 +10,9 @@ of it and the moves that overlap it.
 from __future__ import annotations
 
 from memtui.placement.plan import ASYNC, STATIC
-from memtui.placement.solve.linear import Found, Linear
+from memtui.placement.solve.milp import Found, Linear
+from memtui.placement.solve.moves import Route, moving, staying
 from memtui.placement.solve.problem import Problem
-from memtui.placement.solve.route import Route, moving, staying
 from memtui.placement.solve.schedule import Path
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memtui.placement.measured import Profile
-from memtui.placement.plain import count, maybe, number, one, table
 from memtui.placement.plan import STATIC
-from memtui.placement.solve.find import Ask, baselines, find, problem_for
+from memtui.placement.profile import Profile
 from memtui.placement.solve.problem import Problem
+from memtui.placement.solve.solver import Ask, baselines, find, problem_for
+from memtui.placement.validation import count, maybe, number, one, table
 
 POINTS = 9
 

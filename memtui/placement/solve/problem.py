@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from memtui.errors import UserError
-from memtui.placement.enumerate import configuration, free_storages, usual_pool
-from memtui.placement.measured import Pool, Profile
-from memtui.placement.model import Storage
+from memtui.core.errors import UserError
+from memtui.core.units import size
+from memtui.placement.configurations import configuration, free_storages, usual_pool
+from memtui.placement.graph import Storage
 from memtui.placement.plan import STATIC
-from memtui.placement.worth import counted_ns
-from memtui.units import size
+from memtui.placement.profile import Pool, Profile
+from memtui.placement.timing_quality import counted_ns
 
 PAGE_BYTES = 4096  # what memory is given out in
 

@@ -1,15 +1,19 @@
 """The page frames behind a process's pages, and their flags: /proc/PID/pagemap and /proc/kpageflags
 (Documentation/admin-guide/mm/pagemap.rst).
 
-Both are arrays of 64-bit words that are read in long pieces; nothing here goes from page to page in Python.
+Both are arrays of 64-bit words, of which many short and long runs are wanted at once. They are read in long pieces;
+nothing here goes from page to page in Python.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import struct
+from bisect import bisect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,8 +21,48 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.probes.pages.hands import Hands
-from memtui.probes.pages.word_files import Run, by_all, read
+from memtui.probes.pages.thread_pool import Hands
+
+Run = tuple[int, int, int]  # a word of a file, and where the words from it on lie in a row of all runs: begin, end
+
+
+def by_all(
+    hands: Hands | None, files: list[int], runs: list[Run], least: int, work: Callable[[int, list[Run]], None]
+) -> None:
+    """Have all runs worked through.
+
+    Args:
+        hands: that share it.
+        files: descriptors, one for each of them.
+        runs: rising.
+        least: words that are worth another one's while.
+        work: on some of the runs, with one of the files.
+    """
+    size = runs[-1][2] if runs else 0
+    parts = min(len(files), size // least)
+    if hands is None or parts < 2:
+        return work(files[0], runs)
+    ends = [end for *_, end in runs]
+    edges = [0, *(bisect(ends, size * part // parts) for part in range(1, parts)), len(runs)]
+    each = zip(files, itertools.pairwise(edges), strict=False)
+    hands.together([partial(work, file, runs[first:last]) for file, (first, last) in each])
+
+
+def read(room: memoryview, file: int, runs: list[Run]) -> None:
+    """Into the bytes of the row; they stay as they are beyond the end of the file."""
+    for word, begin, end in runs:
+        os.preadv(file, [room[begin * 8 : end * 8]], word * 8)
+
+
+def write(given: memoryview, file: int, runs: list[Run]) -> None:
+    """The bytes of the row, but for what lies beyond the end of the file."""
+    for word, begin, end in runs:
+        try:
+            os.pwrite(file, given[begin * 8 : end * 8], word * 8)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+
 
 KPAGEFLAGS = Path("/proc/kpageflags")
 Numbers = NDArray[np.uint64]

@@ -20,14 +20,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.pageset import PAGE_BYTES
-from memtui.probes.pages import address_space
-from memtui.probes.pages.base import PageWindow, TrackerError
-from memtui.probes.pages.flush import SOFT_DIRTY
-from memtui.probes.pages.looping_child import LoopingChild, looping_child
-from memtui.probes.pages.own_pages import misjudged, own_pages
+from memtui.core.page_set import PAGE_BYTES
+from memtui.core.samples import Capability, Status, Vma, VmaSizes
+from memtui.probes.pages import tracker
+from memtui.probes.pages.self_test import misjudged, own_pages
+from memtui.probes.pages.self_test_child import LoopingChild, looping_child
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
-from memtui.samples import Capability, Status, Vma, VmaSizes
+from memtui.probes.pages.tlb_flush import SOFT_DIRTY
+from memtui.probes.pages.tracker import PageWindow, TrackerError
 
 NAME = "referenced"
 FULL = "full"
@@ -110,7 +110,7 @@ class ReferencedTracker:
             self.begin(pid, vmas)
             return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
         begin = time.monotonic_ns()
-        identity = address_space.identity(pid)
+        identity = tracker.identity(pid)
         text = _read(held.smaps) if identity == held.identity else b""
         if not text:  # another address space, which begins without marks: what is marked was touched since the exec
             self.forget(pid)
@@ -175,7 +175,7 @@ def _open(pid: int) -> _Held:
         smaps = os.open(f"/proc/{pid}/smaps", os.O_RDONLY | os.O_CLOEXEC)
         try:
             clear_refs = os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
-            return _Held(smaps, clear_refs, address_space.identity(pid))
+            return _Held(smaps, clear_refs, tracker.identity(pid))
         except BaseException:
             os.close(smaps)
             raise

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memtui.probes.pages.base import PageWindow
-from memtui.samples import Capability, Status, Vma
+from memtui.core.samples import Capability, Status, Vma
+from memtui.probes.pages.tracker import PageWindow
 
 REASON = "the rss tracker sees what is resident, not what is touched"
 

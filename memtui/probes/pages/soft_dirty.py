@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memtui.probes.pages.base import TrackerError
-from memtui.probes.pages.flush import OFF, SOFT_DIRTY, soft_dirty_is_tracked
-from memtui.samples import Capability
+from memtui.core.samples import Capability
+from memtui.probes.pages.tlb_flush import OFF, SOFT_DIRTY, soft_dirty_is_tracked
+from memtui.probes.pages.tracker import TrackerError
 
 UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window may be missed"
 

@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from memtui.analysis.reuse_curve import Advice, advice
+from memtui.analysis.reuse_cdf import Advice, advice
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import MedianInterval, median_interval
-from memtui.errors import UserError
-from memtui.study.findings import Findings
+from memtui.core.errors import UserError
+from memtui.core.units import duration, size
+from memtui.reports.charts.model import Findings
 from memtui.study.plan import Run
-from memtui.study.trace import Trace
-from memtui.units import duration, size
+from memtui.study.recorded_run import Trace
 
 MIB = 1 << 20
 START_S = 6.0  # of a run, before the first step: sampler, interpreter, PyTorch, data
@@ -122,7 +122,7 @@ def training(
             "seed": seed,
         }
     images = images or (QUICK_IMAGES if setting.quick else FULL_IMAGES)
-    words = (sys.executable, "-P", "-m", f"memtui.workloads.{setting.network}", "--progress", "1")
+    words = (sys.executable, "-P", "-m", f"memtui.study.workloads.{setting.network}", "--progress", "1")
     words += ("--images", str(images), "--batch-size", str(batch), "--threads", str(threads), "--seed", str(seed))
     words += ("--epochs", "0" if setting.quick else "1")
     if setting.data:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.reuse_curve import cdf, knee, quantiles
+from memtui.analysis.reuse_cdf import cdf, knee, quantiles
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import MedianInterval, ratio_of_pairs
+from memtui.core.units import duration, percent, size
+from memtui.reports.charts.model import Chart, Findings, HeatChart, Table
 from memtui.study.charts import heat, locality, memory_lines, reuse_lines
-from memtui.study.findings import Chart, Findings, HeatChart, Table
-from memtui.study.passes import alike
 from memtui.study.plan import CONTAINER, Run
+from memtui.study.recorded_run import Trace
 from memtui.study.studies.base import (
     START_S,
     Observed,
@@ -29,8 +30,7 @@ from memtui.study.studies.base import (
     plain_interval,
     training,
 )
-from memtui.study.trace import Trace
-from memtui.units import duration, percent, size
+from memtui.study.studies.pass_separation import alike
 
 BARE, BOXED, IMPORT, EMPTY, PASSES = "bare", "in a container", "import only", "container only", "passes of a step"
 INTERVAL_S, PASSES_S = 0.2, 0.05
@@ -81,7 +81,7 @@ class Basic:
         fields = training(setting, setting.seed, batch=PASSES_BATCH, quick_s=12.0)
         found = [Run(PASSES, **(fields | {"limit_s": fields["limit_s"] or 60.0}), interval_s=PASSES_S)]
         if not setting.command:
-            imports = "import torch" if setting.network == "cnn" else "import memtui.workloads.numpy_network"
+            imports = "import torch" if setting.network == "cnn" else "import memtui.study.workloads.numpy_network"
             words = (sys.executable, "-P", "-c", f"{imports}, time; time.sleep({IDLE_S})")
             found.append(Run(IMPORT, words, START_S + IDLE_S, interval_s=INTERVAL_S))
         if setting.container:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memtui.analysis.reuse_curve import cdf, quantiles
+from memtui.analysis.reuse_cdf import cdf, quantiles
 from memtui.analysis.statistics import median
-from memtui.errors import UserError
+from memtui.core.errors import UserError
+from memtui.core.units import size
+from memtui.reports.charts.model import Chart, Findings, Line, Table
 from memtui.study.charts import MIB, reuse_lines, wss_lines
-from memtui.study.findings import Chart, Findings, Line, Table
 from memtui.study.plan import Run
+from memtui.study.recorded_run import Trace
 from memtui.study.studies.base import Observed, Setting, by_group, mean, needs_pages, training
-from memtui.study.trace import Trace
-from memtui.units import size
 
 BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 INTERVAL_S = 0.5

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memtui.analysis.merged_windows import reuse_of
-from memtui.analysis.reuse_curve import Cdf, apart, cdf, shift
+from memtui.analysis.reuse_cdf import Cdf, apart, cdf, shift
 from memtui.analysis.statistics import median, ratio_of_pairs
+from memtui.analysis.window_merging import reuse_of
+from memtui.core.units import duration, percent
+from memtui.reports.charts.model import Findings, Table
 from memtui.study.charts import reuse_lines
-from memtui.study.findings import Findings, Table
 from memtui.study.plan import Run
 from memtui.study.studies.base import (
     Observed,
@@ -23,7 +24,6 @@ from memtui.study.studies.base import (
     thread_counts,
     training,
 )
-from memtui.units import duration, percent
 
 NONE = "none"
 TERMS = ("exec", "noaccess", "pages<4")

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memtui.analysis.slow_down import Block, doubts, slow_down
-from memtui.errors import UserError
-from memtui.study.findings import Chart, Findings, Line, Table
+from memtui.analysis.slowdown import Block, doubts, slow_down
+from memtui.core.errors import UserError
+from memtui.reports.charts.model import Chart, Findings, Line, Table
 from memtui.study.plan import BLOCKS, Run
 from memtui.study.studies.base import (
     Observed,
@@ -25,7 +25,7 @@ WAYS = (("auto", True), ("auto", False), ("referenced", True))
 INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 QUICK_S = (0.2, 0.5)
 BATCH = 32  # small, so that blocks have many steps
-SETTLE_S = 1.0  # between blocks; see ``memtui.calibrate``
+SETTLE_S = 1.0  # between blocks; see ``memtui.study.calibration``
 DEAR = 0.05  # more than that is no longer called cheap
 
 

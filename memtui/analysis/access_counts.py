@@ -1,0 +1,183 @@
+"""Where memory was touched over many windows together: page touches in each chunk of addresses, 64 KiB or more.
+
+A session of hours has more windows than a picture has columns. The sum of 64 windows is a thirtieth of their page
+sets, so the recorder stores it, and of every 4 sums one, three times over. A picture of hours is then the mean of all
+its windows without decoding one, from a few sums a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.fast_numpy import distinct
+from memtui.analysis.heat_layout import Layout, intersect
+from memtui.core.page_set import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PageSet, parts_of
+
+SUMMED_SAMPLES = (64, 256, 1024, 4096)  # of a stored sum, by its level; the last one of a session may have fewer
+CHUNK_SHIFT = 16
+GROUP = 1 << BLOCK_SHIFT - CHUNK_SHIFT  # chunks; of 64 KiB they are a block of 2 MiB
+MAX_GROUPS = 1 << 11  # of one sum, 4 GiB of 64 KiB; of more memory the chunks are larger
+_ONE = np.uint64(1)
+_PAGES = 1 << CHUNK_SHIFT - PAGE_SHIFT  # of a chunk; as many bits of a page set
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TouchSum:
+    """Touches of one process over some windows.
+
+    Attributes:
+        windows: how many; those without a page set are not among them.
+        shift: a chunk is ``1 << shift`` bytes, at least 64 KiB.
+        groups: u8[n], rising; number of every group of 32 chunks with a touch, ``address >> shift + 5``.
+        touches: i8[n, 32]; touched 4 KiB pages of each chunk, added up over the windows. A larger page counts as the
+            4 KiB pages in it.
+    """
+
+    windows: int
+    shift: int
+    groups: NDArray[np.uint64]
+    touches: NDArray[np.int64]
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the sum itself takes."""
+        return self.groups.nbytes + self.touches.nbytes
+
+    def chunks(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """(number, touches) of the chunks with a touch: u8[k], rising, and i8[k]."""
+        row, column = np.nonzero(self.touches)
+        return self.groups[row] * np.uint64(GROUP) + column.astype(np.uint64), self.touches[row, column]
+
+    def blocks(self, shift: int) -> NDArray[np.uint64]:
+        """Numbers (``address >> shift``) of the blocks that touched chunks lie in or, larger, cover: u8[k], rising."""
+        chunks, _ = self.chunks()
+        if shift >= self.shift:
+            return distinct(chunks >> np.uint64(shift - self.shift))
+        return parts_of(chunks, self.shift - shift)
+
+    def coarser(self, shift: int) -> TouchSum:
+        """The same in larger chunks."""
+        found = self
+        while found.shift < shift:
+            found = found._halved()
+        return found
+
+    def _halved(self) -> TouchSum:
+        pairs = self.touches.reshape(-1, GROUP // 2, 2).sum(axis=2)
+        groups = distinct(self.groups >> _ONE)
+        touches = np.zeros((len(groups), 2, GROUP // 2), np.int64)
+        touches[np.searchsorted(groups, self.groups >> _ONE), (self.groups & _ONE).astype(np.intp)] = pairs
+        return TouchSum(self.windows, self.shift + 1, groups, touches.reshape(-1, GROUP))
+
+
+def add_up(sums: Sequence[TouchSum]) -> TouchSum:
+    """The sum of one or more sums, in the largest of their chunks, or in larger ones until ``MAX_GROUPS`` hold it."""
+    shift = max(one.shift for one in sums)
+    sums = [one.coarser(shift) for one in sums]
+    groups = distinct(np.concatenate([one.groups for one in sums]))
+    touches = np.zeros((len(groups), GROUP), np.int64)
+    for one in sums:
+        touches[np.searchsorted(groups, one.groups)] += one.touches
+    return _bounded(TouchSum(sum(one.windows for one in sums), shift, groups, touches))
+
+
+class TouchTally:
+    """Adds up the touched pages of one process, window after window."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._windows = 0
+        self._groups = np.empty(0, np.uint64)
+        self._touches = np.empty((0, GROUP), np.int64)
+
+    def add(self, pages: PageSet) -> None:
+        """Add one window."""
+        self._windows += 1
+        # 16 pages are 16 bits: a chunk is one number of the bitmap.
+        self._add(pages.blocks, np.bitwise_count(pages.bits.astype("<u8", copy=False).view("<u2")))
+        self._add(pages.huge, _PAGES)
+        self._add(parts_of(pages.giant, GIANT_SHIFT - BLOCK_SHIFT), _PAGES)
+
+    def take(self) -> TouchSum | None:
+        """What was added since the last call, in ``MAX_GROUPS`` at most; None without any window."""
+        if not self._windows:
+            return None
+        found = TouchSum(self._windows, CHUNK_SHIFT, self._groups, self._touches)
+        self._begin()
+        return _bounded(found)
+
+    def _add(self, blocks: NDArray[np.uint64], counts: NDArray[np.uint8] | int) -> None:
+        if not len(blocks):
+            return
+        known = distinct(np.concatenate((self._groups, blocks)))
+        if len(known) > len(self._groups):
+            touches = np.zeros((len(known), GROUP), np.int64)
+            touches[np.searchsorted(known, self._groups)] = self._touches
+            self._groups, self._touches = known, touches
+        self._touches[np.searchsorted(self._groups, blocks)] += counts
+
+
+class TouchLevels:
+    """The tally of one process and the sums of sums that are not whole yet."""
+
+    def __init__(self) -> None:
+        self.tally = TouchTally()
+        self._parts: list[list[TouchSum]] = [[] for _ in SUMMED_SAMPLES]  # by the level they add up to
+
+    def end(self, samples: int) -> list[tuple[int, TouchSum]]:
+        """The sums (level, sum) that end after so many samples of the session: those of level 0 always."""
+        last = next((n for n, length in enumerate(SUMMED_SAMPLES) if n and samples % length), len(SUMMED_SAMPLES))
+        return self._end(last)
+
+    def end_all(self) -> list[tuple[int, TouchSum]]:
+        """The sums of all levels, as far as they got: for a process that ended."""
+        return self._end(len(SUMMED_SAMPLES))
+
+    def _end(self, levels: int) -> list[tuple[int, TouchSum]]:
+        found = []
+        self._parts[0] = [one] if (one := self.tally.take()) is not None else []
+        for level, parts in enumerate(self._parts[:levels]):
+            if not parts:
+                continue
+            found.append((level, add_up(parts)))
+            parts.clear()
+            if level + 1 < len(self._parts):
+                self._parts[level + 1].append(found[-1][1])
+        return found
+
+
+def bin_sum(touched: TouchSum | None, layout: Layout) -> NDArray[np.float32]:
+    """Touched share of each bin, the mean of the windows: ``heat_map.bin_column`` for many windows at once.
+
+    Within a chunk nothing is known of where its touches were: they are spread over what the layout shows of it.
+
+    Args:
+        touched: the sum; None when nothing is known.
+        layout: see ``Layout.build``.
+
+    Returns:
+        f4[layout.rows * layout.subrows], 0..1 from the top; nan in gaps, below the last band and without windows.
+    """
+    count = len(layout.bin_bytes)
+    if touched is None:
+        return np.full(count, np.nan, np.float32)
+    chunks, touches = touched.chunks()
+    shift = np.uint64(touched.shift)
+    starts, ends, piece = intersect(layout.starts, layout.ends, chunks << shift, (chunks + _ONE) << shift)
+    chunk = np.searchsorted(chunks, starts >> shift)
+    size_bytes = (ends - starts).astype(np.float64)
+    shown_bytes = np.bincount(chunk, size_bytes, len(chunks))[chunk]
+    density = np.minimum(touches[chunk] * PAGE_BYTES / (touched.windows * shown_bytes), 1.0)
+    return layout.shares(np.bincount(layout.bins[piece], density * size_bytes, count))
+
+
+def _bounded(touched: TouchSum) -> TouchSum:
+    while len(touched.groups) > MAX_GROUPS and touched.shift < GIANT_SHIFT:
+        touched = touched.coarser(touched.shift + 1)
+    return touched

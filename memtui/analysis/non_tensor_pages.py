@@ -1,0 +1,76 @@
+"""What a working set is made of beside tensors: touched pages by the kind of mapping they lie in.
+
+Of anonymous memory nothing from outside says what it is used for: a tensor of a moment, an object of the interpreter
+and a hole in the allocator's memory look alike. So that part has one name, and words for what may be in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.address_ranges import owned
+from memtui.analysis.heat_layout import intersect
+from memtui.analysis.tensor_pages import TensorMap
+from memtui.analysis.vma_filter import AddressRange, is_anonymous
+from memtui.analysis.working_set import bytes_by_range
+from memtui.core.page_set import PageSet
+
+REST = ("other anonymous memory", "libraries and files", "stack", "no known range", "page rounding")
+REST_WORDS = {
+    REST[0]: "activations, temporaries, interpreter, allocator slack",
+    REST[3]: "mapped for less than a look at the mappings",
+    REST[4]: "other bytes of pages in which a tensor begins or ends",
+}
+_OTHER, _FILES, _STACK, _NOWHERE, _ROUNDING = range(len(REST))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mapped:
+    """What is mapped in a process at one moment: disjoint ranges, rising, and the part of ``REST`` each counts for."""
+
+    starts: NDArray[np.uint64]
+    ends: NDArray[np.uint64]
+    part: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, ranges: Sequence[AddressRange]) -> Mapped:
+        """Of VMA rows; of those that lie in one another the shortest counts."""
+        first = np.array([one.start for one in ranges], np.uint64)
+        last = np.array([one.end for one in ranges], np.uint64)
+        starts, ends, number = owned(first, last)
+        return cls(starts, ends, np.array([_part_of(one.name) for one in ranges], np.intp)[number])
+
+
+def _part_of(name: str) -> int:
+    if name.startswith("[stack"):
+        return _STACK
+    return _OTHER if is_anonymous(name) or name == "[heap]" else _FILES
+
+
+def rest_bytes(pages: PageSet, tensors: TensorMap, mapped: Mapped) -> NDArray[np.int64]:
+    """i8[len(REST)]: touched bytes of no tensor, by what they lie in.
+
+    Together with ``tensors.touched_each`` these are all of ``pages``, to the byte.
+    """
+    found = np.zeros(len(REST), np.int64)
+    touched = bytes_by_range(pages, mapped.starts, mapped.ends)
+    np.add.at(found, mapped.part, touched)
+    starts, ends, which = intersect(mapped.starts, mapped.ends, *_filled(tensors))
+    held = bytes_by_range(pages, starts, ends)
+    np.subtract.at(found, mapped.part[which], held)
+    of_tensors = tensors.page_bytes(pages)
+    # Tensors may lie where no mapping is known either.
+    found[_NOWHERE] = pages.size_bytes - int(touched.sum()) - (of_tensors - int(held.sum()))
+    found[_ROUNDING] = of_tensors - int(tensors.touched_each(pages).sum())
+    return found
+
+
+def _filled(tensors: TensorMap) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Their pages, without those that have none of their own."""
+    starts, ends = tensors.page_ranges()
+    some = starts < ends
+    return starts[some], ends[some]

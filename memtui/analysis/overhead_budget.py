@@ -1,0 +1,106 @@
+"""Which interval keeps what watching costs below a share of the time. Pure: the sampler tells it of every window.
+
+Two things are kept below it, so a window costs the larger of both: the time that the target loses
+(``memtui.recording.sampler.slowdown_estimate``), and the CPU time of sampler and recorder. What the next window will
+cost is the upper middle one of the last few, so that one that was dear by chance moves nothing; the first is no
+example, because it begins things. What was spent above the share is a debt, and a part of it comes on top of the next
+interval: a cost that rises is answered at once, the sum since the beginning comes back below the share, and an interval
+returns over several windows. What was not spent is not saved up: a rest is not a reason for a burst.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from memtui.core.units import duration
+
+MILLION = 1_000_000
+RECENT = 5  # windows whose cost is an example for the next
+REPAID = 0.25  # part of the debt that the next interval pays
+SELDOM_NS = 60_000_000_000  # windows further apart are no live picture: the user is asked what to do
+PROBE_NS, PROBE_COSTS = 5_000_000_000, 20  # the second window comes within so much, or so many times the first's cost
+
+
+class Budget:
+    """A share of the time, in parts per million, and the interval that keeps it."""
+
+    def __init__(self, ppm: int, longest_ns: int, now_ns: int, cpu_ns: int) -> None:
+        """``longest_ns`` bounds the interval; ``cpu_ns`` is the CPU time used until ``now_ns``, which is no cost."""
+        self._share, self._longest_ns = ppm / MILLION, longest_ns
+        self._now_ns, self._cpu_ns = now_ns, cpu_ns
+        self._costs: deque[int] = deque(maxlen=RECENT)
+        self._debt_ns = 0.0
+        self._warned = False
+        self._begun = 0  # windows so far
+
+    def note(self, now_ns: int, lost_ns: int, cpu_ns: int) -> None:
+        """A window was taken: the time that the target lost by it, and all CPU time used until now."""
+        cost_ns = max(lost_ns, cpu_ns - self._cpu_ns, 0)
+        earned_ns = self._share * max(now_ns - self._now_ns, 0)
+        if self._begun == 1:
+            self._costs.clear()
+        self._begun += 1
+        self._costs.append(cost_ns)
+        most_ns = self._share * self._longest_ns  # what one interval can pay: the rest is bygone
+        self._debt_ns = min(max(self._debt_ns + cost_ns - earned_ns, 0.0), most_ns)
+        self._now_ns, self._cpu_ns = now_ns, cpu_ns
+
+    def set_share(self, ppm: int) -> None:
+        """Keep another share from here on; what was spent above the old one is forgotten."""
+        self._share, self._debt_ns, self._warned = ppm / MILLION, 0.0, False
+
+    @property
+    def needed_ns(self) -> int:
+        """The interval that keeps the share for good, as far as is known; 0 before the first window."""
+        return round(self._cost_ns / self._share)
+
+    def warning(self) -> str:
+        """Say once, in words, that a window costs more than the share of a minute, or of the longest interval."""
+        if self._warned or self.needed_ns <= min(SELDOM_NS, self._longest_ns):
+            return ""
+        if self.needed_ns <= SELDOM_NS and self._begun == 1 and self._probe_ns < self._longest_ns:
+            return ""  # the second window is the better example, and comes soon
+        self._warned = True
+        share, cost, needed = f"{self._share * 100:g} %", duration(self._cost_ns / 1e9), seconds(self.needed_ns)
+        if self.needed_ns > self._longest_ns:
+            return (
+                f"the budget of {share} cannot be met: a window costs {cost}, for which an interval of {needed} would "
+                f"do; the longest there can be is {seconds(self._longest_ns)}"
+            )
+        return (
+            f"one window costs this program {cost}, so a budget of {share} allows one in {needed}: i or --max-overhead "
+            "for more and dearer ones, --pages sampled for a part of the memory at a time"
+        )
+
+    def interval_ns(self, asked_ns: int) -> int:
+        """The next interval: never shorter than the one asked for."""
+        wanted_ns = (self._cost_ns + REPAID * self._debt_ns) / self._share
+        if self._begun == 1:
+            wanted_ns = min(wanted_ns, self._probe_ns)
+        return max(asked_ns, min(_rounded_up(wanted_ns), self._longest_ns))
+
+    @property
+    def _probe_ns(self) -> int:
+        return max(PROBE_NS, PROBE_COSTS * self._cost_ns)
+
+    @property
+    def _cost_ns(self) -> int:
+        return sorted(self._costs)[len(self._costs) // 2] if self._costs else 0
+
+
+def allowed(ppm: int | None) -> float | None:
+    """The share of a session's budget; None without one, and for what a damaged session says."""
+    return ppm / MILLION if ppm is not None and ppm > 0 else None
+
+
+def seconds(interval_ns: float) -> str:
+    """An interval as ``--interval`` takes it: ``7.5 s``, two digits, rounded up."""
+    return f"{_rounded_up(interval_ns) / 1e9:g} s"
+
+
+def _rounded_up(value: float) -> int:
+    """To two digits: an interval that anybody can read, and that stays as it is while costs hardly change."""
+    whole = max(math.ceil(value), 1)
+    step = 10 ** max(len(str(whole)) - 2, 0)
+    return -(-whole // step) * step

@@ -1,0 +1,266 @@
+"""A network against the sum of its operators: what its parts cost by themselves, times how often it calls them.
+
+Both are measured in the same rounds, one window each, because a machine drifts: an hour between them would be the
+largest part of the difference. In a network an operator's input was just written by the one before, so the parts are
+measured with warm inputs unless told otherwise.
+
+A quick look measures what weighs most first, and may end before it has measured all. What it did not measure is in no
+sum, and is told with its share of the multiplications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from memtui.analysis.robust_mean import mean_interval
+from memtui.bench.configuration import Configuration
+from memtui.bench.operators.networks import PARAMETERS
+from memtui.bench.result import Row
+from memtui.bench.text import duration
+from memtui.core.units import energy_column, percent
+
+MULTIPLYING = ("conv2d", "linear")
+BYTE = 5  # operations that a CPU makes in the time in which it moves a byte, for the order of a quick look only
+
+
+@dataclass(frozen=True)
+class Share:
+    """What some of the operators come to, by what the network does.
+
+    Attributes:
+        value: sum over the operators, nanoseconds or joules; mean over rounds.
+        ratio: by the network, (mean, low, high) over rounds; low and high are None for one round.
+    """
+
+    value: float
+    ratio: tuple[float, float | None, float | None]
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What a sum is of.
+
+    Attributes:
+        operators: different ones that were measured.
+        of_operators: that there are.
+        calls: of the measured ones in a pass of the network.
+        of_calls: of all.
+        macs: multiplications with an addition, of the measured ones in a pass.
+        of_macs: of all.
+    """
+
+    operators: int
+    of_operators: int
+    calls: int
+    of_calls: int
+    macs: int
+    of_macs: int
+
+    @property
+    def whole(self) -> bool:
+        return self.operators == self.of_operators
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready, with the share of the multiplications."""
+        return {**asdict(self), "macs_share": self.macs / self.of_macs if self.of_macs else None}
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Time and energy of the network and of its parts. None where something was not measured, with ``reason``.
+
+    Attributes:
+        network: as one operator.
+        rounds: in each of which everything was measured once.
+        calls: of operators in one pass of the network, ``conv2d`` and ``all``; so are ``time`` and ``energy``.
+        network_ns: mean over rounds.
+        network_j: mean over rounds.
+        drift: of the network's time, last round by first; None of one round.
+        time: sums of the operators.
+        energy: sums of the operators.
+        reason: why there is no comparison.
+        energy_reason: why there is none of energies.
+        covered: what the sums are of.
+    """
+
+    network: Configuration
+    rounds: int
+    calls: Mapping[str, int]
+    covered: Mapping[str, Covered]
+    network_ns: float | None = None
+    network_j: float | None = None
+    drift: float | None = None
+    time: Mapping[str, Share] | None = None
+    energy: Mapping[str, Share] | None = None
+    reason: str = ""
+    energy_reason: str = ""
+
+
+def macs(counts: Mapping[Configuration, int]) -> int:
+    """Multiplications with an addition in a pass, of its convolutions and its linear layer, as commonly counted."""
+    return sum(c.flops // 2 * calls for c, calls in counts.items() if c.op in MULTIPLYING)
+
+
+def by_weight(counts: Mapping[Configuration, int]) -> list[Configuration]:
+    """What is likely to take most of a pass first: calls times what one has to compute and to move."""
+
+    def weight(made: Configuration) -> int:
+        return counts[made] * (made.flops + BYTE * (made.moved_bytes or 0))
+
+    return sorted(counts, key=weight, reverse=True)
+
+
+def compose(
+    network: Configuration, counts: Mapping[Configuration, int], rows: Sequence[Row], *, partial: bool = False
+) -> Composition:
+    """Hold them against each other.
+
+    Args:
+        network: as one operator.
+        counts: its operators, and how often one pass calls each.
+        rows: of all of them, in the order of time; as many of each as there were rounds.
+        partial: operators may be missing, if the network is not.
+    """
+    found: dict[Configuration, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.configuration, []).append(row)
+    rounds = len(found.get(network, []))
+    calls = {name: sum(some.values()) for name, some in _groups(counts).items()}
+    measured = {c: n for c, n in counts.items() if rounds and len(found.get(c, [])) == rounds}
+    covered = _covered(measured, counts)
+    if lost := [row for row in rows if row.status != "ok"]:
+        return Composition(network, rounds, calls, covered, reason=f"{lost[0].configuration.op}: {lost[0].reason}")
+    if not measured or (len(measured) < len(counts) and not partial):
+        return Composition(network, rounds, calls, covered, reason="not everything was measured equally often")
+    wanted, counts = (network, *measured), measured
+    rows = [row for c in wanted for row in found[c]]
+    # A pass of the network is longer than a quiet moment; so of its parts all blocks count, too.
+    times = {c: [row.median_ns or 0.0 for row in found[c]] for c in wanted}
+    energies = {c: [row.energy_j for row in found[c] if row.energy_j is not None] for c in wanted}
+    without = [row.energy_reason for row in rows if row.energy_j is None]
+    return Composition(
+        network,
+        rounds,
+        calls,
+        covered,
+        network_ns=sum(times[network]) / rounds,
+        network_j=sum(energies[network]) / rounds if len(energies[network]) == rounds else None,
+        drift=times[network][-1] / times[network][0] - 1 if rounds > 1 else None,
+        time=_shares(network, counts, times),
+        energy=None if without else _shares(network, counts, energies),
+        energy_reason=without[0] if without else "",
+    )
+
+
+def _groups(counts: Mapping[Configuration, int]) -> dict[str, dict[Configuration, int]]:
+    """The operators that are summed up together."""
+    return {"conv2d": {c: n for c, n in counts.items() if c.op == "conv2d"}, "all": dict(counts)}
+
+
+def _covered(measured: Mapping[Configuration, int], counts: Mapping[Configuration, int]) -> dict[str, Covered]:
+    some, every = _groups(measured), _groups(counts)
+    return {
+        name: Covered(
+            len(some[name]),
+            len(every[name]),
+            sum(some[name].values()),
+            sum(every[name].values()),
+            macs(some[name]),
+            macs(every[name]),
+        )
+        for name in every
+    }
+
+
+def _shares(
+    network: Configuration, counts: Mapping[Configuration, int], values: Mapping[Configuration, list[float]]
+) -> dict[str, Share]:
+    found = {}
+    for name, chosen in _groups(counts).items():
+        if not chosen:
+            continue
+        sums = [sum(values[c][n] * calls for c, calls in chosen.items()) for n in range(len(values[network]))]
+        ratios = [part / whole for part, whole in zip(sums, values[network], strict=True)]
+        interval = mean_interval(ratios) or (ratios[0], None, None)
+        found[name] = Share(sum(sums) / len(sums), interval)
+    return found
+
+
+def to_plain(found: Composition) -> dict[str, Any]:
+    """JSON-ready."""
+
+    def shares(some: Mapping[str, Share] | None, unit: str) -> dict[str, Any] | None:
+        if some is None:
+            return None
+        return {
+            name: {
+                f"sum_{unit}": share.value,
+                **dict(zip(("ratio", "ratio_low", "ratio_high"), share.ratio, strict=True)),
+            }
+            for name, share in some.items()
+        }
+
+    return {
+        "network": dict(found.network.parameters),
+        "parameters": PARAMETERS,
+        "convolutions": found.calls["conv2d"],
+        "macs": found.covered["all"].of_macs,
+        "conditions": dict(found.network.conditions),
+        "rounds": found.rounds,
+        "calls": found.calls,
+        "covered": {name: one.to_plain() for name, one in found.covered.items()},
+        "network_ns": found.network_ns,
+        "network_j": found.network_j,
+        "drift": found.drift,
+        "time": shares(found.time, "ns"),
+        "energy": shares(found.energy, "j"),
+        "reason": found.reason,
+        "energy_reason": found.energy_reason,
+    }
+
+
+def lines(found: Composition) -> list[str]:
+    """For people."""
+    if found.time is None:
+        return [f"no comparison: {found.reason}"]
+    calls, all_macs = found.calls["conv2d"], found.covered["all"].of_macs
+    said = [
+        f"{found.network.title}: {PARAMETERS:,} parameters, {calls} convolutions, {all_macs / 1e9:.2f} G MACs a pass",
+        f"{'network, one pass':34} {duration(found.network_ns):>10} {energy_column(found.network_j):>10}",
+    ]
+    for name, what in (("conv2d", "convolutions"), ("all", "operators")):
+        if name not in found.time:
+            said.append(f"no {what} were measured")
+            continue
+        covered = found.covered[name]
+        time, joules = found.time[name], found.energy[name] if found.energy else None
+        sums = f"{duration(time.value):>10} {energy_column(joules.value if joules else None):>10}"
+        ratios = f"time {_ratio(time)}" + (f", energy {_ratio(joules)}" if joules else "")
+        some = f"{covered.calls} of {covered.of_calls}" if not covered.whole else f"{covered.calls}"
+        said.append(f"{f'sum of {some} {what}':34} {sums}   by the network: {ratios}")
+    said += _missing(found.covered["all"])
+    if found.drift is not None and found.rounds > 1:
+        said.append(
+            f"the network's own time changed by {found.drift:+.1%} from the first of {found.rounds} rounds to the last"
+        )
+    if found.energy_reason:
+        said.append(f"energy is unavailable: {found.energy_reason}")
+    return said
+
+
+def _missing(covered: Covered) -> list[str]:
+    """What is in no sum, if there is any."""
+    if covered.whole:
+        return []
+    share = f" with {percent(1 - covered.macs / covered.of_macs)} of the MACs" if covered.of_macs else ""
+    return [
+        f"not measured: {covered.of_operators - covered.operators} of {covered.of_operators} operators "
+        f"({covered.of_calls - covered.calls} calls){share}; the sums are without them (all: without --quick)"
+    ]
+
+
+def _ratio(share: Share) -> str:
+    ratio, low, high = share.ratio
+    return f"{ratio:.2f}" if low is None else f"{ratio:.2f} [{low:.2f}, {high:.2f}]"

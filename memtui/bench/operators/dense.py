@@ -1,0 +1,133 @@
+"""Operators that are made of multiplications and additions: convolution, matrix products, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
+
+
+class Conv2d(Operator):
+    name = "conv2d"
+    summary = "2-D convolution; p=same pads by k//2, groups=depthwise takes one group a channel"
+    defaults: ClassVar[Parameters] = {
+        "n": 8, "cin": 64, "cout": 64, "h": 56, "w": "h", "k": 3, "s": 1, "p": "same", "groups": 1, "bias": False,
+        "format": "contiguous",
+    }  # fmt: skip
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"format": ("contiguous", "channels_last")}
+    may_be_zero = ("p",)
+
+    def derived(self, p: Any) -> Parameters:
+        half = p["k"] // 2 if isinstance(p["k"], int) else p["k"]
+        words = (("p", "same", half), ("groups", "depthwise", p["cin"]), ("w", "h", p["h"]))
+        return {key: value for key, word, value in words if p[key] == word}
+
+    def check(self, p: Any) -> None:
+        for side in ("cin", "cout"):
+            if p[side] % p["groups"]:
+                raise ValueError(f"{side}={p[side]} cannot be shared among {p['groups']} groups")
+        if min(p["h"], p["w"]) + 2 * p["p"] < p["k"]:
+            raise ValueError(f"a kernel of {p['k']} does not fit into {p['h']}x{p['w']} padded by {p['p']}")
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor((p["n"], p["cin"], p["h"], p["w"])),)
+
+    def weights(self, p: Any) -> tuple[Tensor, ...]:
+        kernel = Tensor((p["cout"], p["cin"] // p["groups"], p["k"], p["k"]))
+        return (kernel, Tensor((p["cout"],))) if p["bias"] else (kernel,)
+
+    def output(self, p: Any) -> Shape:
+        high, wide = ((p[side] + 2 * p["p"] - p["k"]) // p["s"] + 1 for side in ("h", "w"))
+        return p["n"], p["cout"], high, wide
+
+    def flops(self, p: Any) -> int:
+        n, channels, high, wide = self.output(p)
+        return 2 * n * channels * high * wide * (p["cin"] // p["groups"]) * p["k"] ** 2
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        conv2d, (s, pad, groups) = torch.nn.functional.conv2d, (p["s"], p["p"], p["groups"])
+        if p["bias"]:
+            return lambda x, w: conv2d(x[0], w[0], w[1], s, pad, 1, groups)
+        return lambda x, w: conv2d(x[0], w[0], None, s, pad, 1, groups)
+
+
+class Linear(Operator):
+    name = "linear"
+    summary = "m rows of in features times a matrix of in x out"
+    defaults: ClassVar[Parameters] = {"m": 64, "in": 1024, "out": 1024, "bias": True}
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor((p["m"], p["in"])),)
+
+    def weights(self, p: Any) -> tuple[Tensor, ...]:
+        matrix = Tensor((p["out"], p["in"]))
+        return (matrix, Tensor((p["out"],))) if p["bias"] else (matrix,)
+
+    def output(self, p: Any) -> Shape:
+        return p["m"], p["out"]
+
+    def flops(self, p: Any) -> int:
+        return 2 * p["m"] * p["in"] * p["out"]
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        linear = torch.nn.functional.linear
+        return lambda x, w: linear(x[0], *w)
+
+
+class Matmul(Operator):
+    name = "matmul"
+    summary = "a matrix of m x k times one of k x n, both new with every call"
+    defaults: ClassVar[Parameters] = {"m": 512, "n": 512, "k": 512}
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return Tensor((p["m"], p["k"])), Tensor((p["k"], p["n"]))
+
+    def output(self, p: Any) -> Shape:
+        return p["m"], p["n"]
+
+    def flops(self, p: Any) -> int:
+        return 2 * p["m"] * p["n"] * p["k"]
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        matmul = torch.matmul
+        return lambda x, w: matmul(x[0], x[1])
+
+
+class Bmm(Operator):
+    name = "bmm"
+    summary = "b products of m x k times k x n"
+    defaults: ClassVar[Parameters] = {"b": 16, "m": 128, "n": 128, "k": 64}
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return Tensor((p["b"], p["m"], p["k"])), Tensor((p["b"], p["k"], p["n"]))
+
+    def output(self, p: Any) -> Shape:
+        return p["b"], p["m"], p["n"]
+
+    def flops(self, p: Any) -> int:
+        return 2 * p["b"] * p["m"] * p["n"] * p["k"]
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        bmm = torch.bmm
+        return lambda x, w: bmm(x[0], x[1])
+
+
+class ScaledDotProductAttention(Operator):
+    name = "sdpa"
+    summary = "scaled dot-product attention of b sequences of s tokens"
+    defaults: ClassVar[Parameters] = {"b": 4, "heads": 8, "s": 256, "d": 64, "causal": False}
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor((p["b"], p["heads"], p["s"], p["d"])),) * 3
+
+    def output(self, p: Any) -> Shape:
+        return p["b"], p["heads"], p["s"], p["d"]
+
+    def flops(self, p: Any) -> int:
+        """Two products; those that a causal mask leaves out are counted, as PyTorch's counter does."""
+        return 4 * p["b"] * p["heads"] * p["s"] ** 2 * p["d"]
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        attention, causal = torch.nn.functional.scaled_dot_product_attention, p["causal"]
+        return lambda x, w: attention(x[0], x[1], x[2], is_causal=causal)

@@ -1,0 +1,53 @@
+"""Operators that look up by index."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
+
+
+class Embedding(Operator):
+    name = "embedding"
+    summary = "rows of a table of vocab x dim, chosen at random"
+    defaults: ClassVar[Parameters] = {"vocab": 32000, "dim": 512, "tokens": 4096}
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor((p["tokens"],), below=p["vocab"]),)
+
+    def weights(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor((p["vocab"], p["dim"])),)
+
+    def output(self, p: Any) -> Shape:
+        return p["tokens"], p["dim"]
+
+    def flops(self, p: Any) -> int:
+        return 0
+
+    def moved_bytes(self, p: Any, item_bytes: int) -> int:
+        """The indices, and the rows they name, read and written; the rest of the table stays where it is."""
+        return self.inputs(p)[0].size_bytes(item_bytes) + 2 * p["tokens"] * p["dim"] * item_bytes
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        embedding = torch.nn.functional.embedding
+        return lambda x, w: embedding(x[0], w[0])
+
+
+class CrossEntropy(Operator):
+    name = "cross_entropy"
+    summary = "mean loss of rows of scores against one class each"
+    defaults: ClassVar[Parameters] = {"rows": 1024, "classes": 1000}
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return Tensor((p["rows"], p["classes"])), Tensor((p["rows"],), below=p["classes"])
+
+    def output(self, p: Any) -> Shape:
+        return (1,)
+
+    def flops(self, p: Any) -> int:
+        """By convention 5 a score, as a softmax."""
+        return 5 * p["rows"] * p["classes"]
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        cross_entropy = torch.nn.functional.cross_entropy
+        return lambda x, w: cross_entropy(x[0], x[1])

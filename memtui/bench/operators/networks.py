@@ -1,0 +1,48 @@
+"""Whole networks, called as if they were one operator: what their parts are held against."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from memtui.bench.operators import resnet50
+from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
+
+PARAMETERS = 25_557_032
+
+
+class ResNet50(Operator):
+    name = "resnet50"
+    summary = "a whole ResNet-50, with weights of its own; bench resnet50 holds it against its parts"
+    defaults: ClassVar[Parameters] = {"n": 1, "size": 224}
+    trains = False
+
+    def check(self, p: Any) -> None:
+        if p["size"] < 32:
+            raise ValueError("size is at least 32")
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor((p["n"], 3, p["size"], p["size"])),)
+
+    def output(self, p: Any) -> Shape:
+        return p["n"], resnet50.CLASSES
+
+    def flops(self, p: Any) -> int:
+        """Of its convolutions and its linear layer, as networks are commonly counted."""
+        from memtui.bench.operators import CATALOGUE
+
+        made = ((CATALOGUE[op], given) for op, given in resnet50.calls(p["n"], p["size"]) if op in ("conv2d", "linear"))
+        return sum(operator.flops(operator.resolve(given)) for operator, given in made)
+
+    def moved_bytes(self, p: Any, item_bytes: int) -> int:
+        """Images, scores and parameters; not what goes from layer to layer."""
+        return super().moved_bytes(p, item_bytes) + PARAMETERS * item_bytes
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        made: list[Any] = []  # the first input says on which device and of which type it has to be
+
+        def call(x: tuple[Any, ...], w: tuple[Any, ...]) -> Any:
+            if not made:
+                made.append(resnet50.network(torch).eval().to(x[0].device, x[0].dtype))
+            return made[0](x[0])
+
+        return call

@@ -1,0 +1,74 @@
+"""Operators that take each element by itself."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
+
+
+class _Pointwise(Operator):
+    """One input, one output of the same size."""
+
+    defaults: ClassVar[Parameters] = {"elements": 1 << 20}
+    function: ClassVar[str]  # of torch.nn.functional
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor((p["elements"],)),)
+
+    def output(self, p: Any) -> Shape:
+        return (p["elements"],)
+
+    def flops(self, p: Any) -> int:
+        """By convention 1 an element, whatever the function."""
+        return p["elements"]
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        function = getattr(torch.nn.functional, self.function)
+        return lambda x, w: function(x[0])
+
+
+class Relu(_Pointwise):
+    name = function = "relu"
+    summary = "max(x, 0)"
+
+
+class Gelu(_Pointwise):
+    name = function = "gelu"
+    summary = "x times the normal distribution function of x"
+
+
+class Silu(_Pointwise):
+    name = function = "silu"
+    summary = "x times the logistic function of x"
+
+
+class Sigmoid(_Pointwise):
+    name = function = "sigmoid"
+    summary = "the logistic function"
+
+
+class Add(_Pointwise):
+    name = "add"
+    summary = "the sum of two tensors, such as a residual connection"
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor((p["elements"],)),) * 2
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        add = torch.add
+        return lambda x, w: add(x[0], x[1])
+
+
+class Dropout(_Pointwise):
+    name = "dropout"
+    summary = "sets percent of the elements to zero, by chance"
+    defaults: ClassVar[Parameters] = {"elements": 1 << 20, "percent": 50}
+
+    def check(self, p: Any) -> None:
+        if p["percent"] > 99:
+            raise ValueError("percent is at most 99")
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        dropout, share = torch.nn.functional.dropout, p["percent"] / 100
+        return lambda x, w: dropout(x[0], share, True)

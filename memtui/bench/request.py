@@ -1,0 +1,68 @@
+"""What the words and options of ``memtui bench`` ask for: an operator, its configurations, a database."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from memtui.bench.configuration import Configuration, from_file, make, parse_grid, product
+from memtui.bench.operators import CATALOGUE
+from memtui.bench.plan import Plan
+from memtui.bench.spaces import in_space
+from memtui.core.errors import UserError
+from memtui.core.privilege import invoker, state_directory
+from memtui.core.text import nearest
+
+QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
+PATIENCE = 4  # times the windows, where something else works on the cores that are measured
+VISITS = 2  # of a configuration on a CPU, minutes apart: a shared machine is faster at one time than at another
+VERBS = ("list", "resolution", "compare", "predict", "db")
+
+
+def operator(name: str) -> str:
+    """The name of an operator that there is. Raises UserError."""
+    if name in CATALOGUE:
+        return name
+    hint = nearest(name, (*CATALOGUE, *VERBS), "memtui bench list names them")
+    raise UserError(f"there is no operator {name or repr(name)}; {hint}")
+
+
+def configurations(args: argparse.Namespace, op: str) -> list[Configuration]:
+    """Those of an operator that ``--grid``, ``--config`` or ``--space`` name, or the usual one. Raises UserError."""
+    usual = conditions(args)
+    try:
+        if sum((bool(args.grid), bool(args.config), args.space is not None)) > 1:
+            raise ValueError("--grid, --config and --space each say which configurations: one of them")
+        if args.config:
+            return from_file(args.config, op, usual)
+        if args.space:
+            return in_space(args.space, op, usual)
+        if args.grid:
+            return product(op, parse_grid(args.grid), usual)
+        return [make(op, usual)]
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def conditions(args: argparse.Namespace) -> dict[str, Any]:
+    """Those that options name."""
+    return {key: value for key in ("dtype", "mode", "cache", "weights") if (value := getattr(args, key)) is not None}
+
+
+def plan(args: argparse.Namespace) -> Plan:
+    """How long and how often."""
+    changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
+    given = {key: value for key, value in changes.items() if value is not None}
+    found = replace(QUICK if args.quick else Plan(), patience=PATIENCE, **given)
+    several = args.device == "cpu" and not args.quick
+    return replace(found, visits=min(VISITS, found.windows) if several else 1)
+
+
+def database_path(args: argparse.Namespace, shard: tuple[int, int] | None = None) -> Path:
+    """``--db``, or the one of this user; each part of a sweep has its own."""
+    if args.db is not None:
+        return Path(args.db)
+    name = f"bench-{shard[0]}-of-{shard[1]}.db" if shard else "bench.db"
+    return state_directory(invoker()) / name

@@ -1,0 +1,238 @@
+"""The screen of ``memtui bench``: what is being measured, and the configurations that are finished."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widget import Widget
+
+from memtui.tui.base_app import TerminalApp
+from memtui.tui.screens.list_screen import ListScreen, fitting
+from memtui.widgets import text
+from memtui.widgets.label import Words
+from memtui.widgets.power_strip import PowerStrip
+from memtui.widgets.table import Column, Listing, ListingView, Row
+from memtui.widgets.views.bench import BenchRow, BenchView, Drawn
+
+REFRESH_S = 0.5
+KEEP_DRAWN = 400  # readings of the power, two a second
+NAME = 32  # cells of a configuration, for which figures give way where there is little room
+WORDS = 3  # lines about the selected row
+PHASES = ("idle", "data", "warm-up", "window")
+_KEYS = (
+    ("↑ ↓ choose a row", 3),
+    ("End the newest", 4),
+    ("? help", 1),
+    ("q ends (finished rows stay, and the same command goes on later)", 1),
+)
+_NAMES = (
+    "phase", "number", "of", "skipped", "window", "windows", "visit", "visits", "left_s", "power_w", "source", "sensor",
+    "configuration",
+)  # fmt: skip
+_NONE = "no configuration is finished yet"
+Hear = Callable[[float], Sequence[dict[str, Any]]]
+
+
+def columns(names: Sequence[tuple[str, int]], heading: str = "configuration") -> tuple[Column, ...]:
+    """Figures with their width, then the configuration. Time and energy stay where there is little room."""
+    ranks = {"time": 1, "J/call": 1, "+-": 2, "watts": 3, "TFLOP/s": 4, "GB/s": 4, "IQR": 5}
+    figures = (Column(name, width + 2, right=True, rank=ranks.get(name, 6)) for name, width in names)
+    return (*figures, Column(heading, NAME))
+
+
+class _Heard(Message):
+    """Words of the sweep."""
+
+    def __init__(self, words: list[dict[str, Any]]) -> None:
+        super().__init__()
+        self.words = words
+
+
+def grown(view: BenchView, word: dict[str, Any]) -> BenchView:
+    """The view after a word of the sweep."""
+    if "error" in word:
+        return replace(view, phase="over", said=(*view.said, word["error"]))
+    if "over" in word:
+        return replace(view, phase="over", left_s=None, window=0, said=(*view.said, *word["over"]))
+    rows, said = view.rows, view.said
+    if word["row"] is not None:
+        plain = word["row"]
+        made = BenchRow(
+            tuple(plain["cells"]), plain["label"], tuple(plain["words"]), plain["ok"], plain["reference"], plain["name"]
+        )
+        rows = (*rows, made)
+    if word["notice"]:
+        said = (*said, word["notice"])
+    drawn = view.drawn
+    if word["t_ns"] > (drawn[-1].t_ns if drawn else 0):
+        inside = word["phase"] == "window" and word["window"] > 0
+        drawn = (*drawn[1 - KEEP_DRAWN :], Drawn(word["t_ns"], word["power_w"], word["sensor_w"], inside))
+    return replace(view, rows=rows, said=said, drawn=drawn, **{name: word[name] for name in _NAMES})
+
+
+class BenchScreen(ListScreen):
+    """The finished rows have the cursor; it follows the newest until it is moved."""
+
+    HELP = "bench"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("end", "newest", "the newest row"),
+        Binding("q,escape", "leave", "end"),
+    ]
+
+    def __init__(
+        self, title: str, hear: Hear, figures: Sequence[tuple[str, int]], heading: str = "configuration"
+    ) -> None:
+        super().__init__()
+        self._title, self._hear, self._columns = title, hear, columns(figures, heading)
+        self._view = BenchView()
+        self._follows = True
+        self.head, self.now, self.bar = Words("title", id="header"), Words("text"), Words("live")
+        self.power = PowerStrip(())
+        self.rows = Listing(ListingView("finished", self._columns, note=_NONE), id="rows")
+        self.words = [Words("text") for _ in range(WORDS)]
+        self.said, self.foot = Words("dim"), Words("dim", id="footer")
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.now, self.bar, self.power, self.rows, *self.words, self.said, self.foot
+
+    @property
+    def active(self) -> Listing:
+        return self.rows
+
+    def compose(self) -> ComposeResult:
+        yield from self.parts
+        yield self.notice
+
+    def follow(self) -> None:
+        """What comes in half a second is shown together."""
+        while not self.ended.is_set():
+            words: list[dict[str, Any]] = []
+            end = time.monotonic() + REFRESH_S
+            while (left := end - time.monotonic()) > 0 and not self.ended.is_set():
+                found = self._hear(left)
+                words += found
+                if any("over" in word or "error" in word for word in found):
+                    self.post_message(_Heard(words))
+                    return
+            if words:
+                self.post_message(_Heard(words))
+
+    def on__heard(self, message: _Heard) -> None:
+        for word in message.words:
+            self._view = grown(self._view, word)
+        self.fill()
+
+    def share_rows(self, height: int) -> None:
+        # A device without a sensor says so in the first line, and needs no room for a picture.
+        strip = (8 if height >= 30 else 5 if height >= 22 else 0) if self._view.drawn else 0
+        self.power.styles.height = strip
+        self.rows.styles.height = max(3, height - 5 - WORDS - strip)
+
+    def fill(self) -> None:
+        view, width = self._view, self.app.size.width
+        self.head.show(f" memtui bench  {self._title}   {_power(view)}")
+        self.now.show(f" {_phases(view)}   {view.configuration}")
+        self.bar.show(f" {_bar(view, width - 40)} {_count(view)}")
+        if self._view.drawn and not self.power.view:
+            self.share_rows(self.app.size.height)
+        self.power.show(view.drawn)
+        rows = tuple(_row(at, row) for at, row in enumerate(view.rows))
+        if self._follows and rows:
+            self.rows.selected = rows[-1].key
+        self.rows.show(ListingView("finished", self._columns, rows, _NONE))
+        self._tell()
+        self.said.show(f" {view.said[-1]}" if view.said else "")
+        over = "it is over: q leaves and prints the rows"
+        self.foot.show(f" {fitting(_KEYS, width - 2) if view.phase != 'over' else over}")
+
+    def _tell(self) -> None:
+        """What there is to say of the selected row."""
+        selected = self.rows.selected_row
+        row = self._view.rows[int(selected.key)] if selected is not None else None  # type: ignore[call-overload]
+        said = [row.label, *row.words] if row is not None else []
+        for widget, words in zip(self.words, [*said, *[""] * WORDS], strict=False):
+            widget.show(f" {words}", "text" if row is None or row.ok else "warning")
+
+    def action_move(self, by: int) -> None:
+        super().action_move(by)
+        self._moved()
+
+    def action_newest(self) -> None:
+        self._follows = True
+        self.fill()
+
+    def action_leave(self) -> None:
+        self.app.exit()
+
+    def on_panel_chosen(self, message: Listing.Chosen) -> None:
+        self._moved()
+
+    def _moved(self) -> None:
+        selected = self.rows.selected_row
+        self._follows = selected is not None and selected.key == len(self._view.rows) - 1
+        self._tell()
+
+
+class BenchApp(TerminalApp[None]):
+    """Ends when it is left; the sweep is the caller's to end."""
+
+    def __init__(
+        self,
+        title: str,
+        hear: Hear,
+        figures: Sequence[tuple[str, int]],
+        heading: str = "configuration",
+        *,
+        color: str = "256",
+        ascii_only: bool = False,
+        theme_name: str = "dark",
+    ) -> None:
+        super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
+        self._parts = title, hear, figures, heading
+
+    def get_default_screen(self) -> BenchScreen:
+        return BenchScreen(*self._parts)
+
+
+def _row(at: int, row: BenchRow) -> Row:
+    name = row.name or row.label
+    label = f"{name}  (ref)" if row.reference else name
+    return Row(at, (*row.cells, label), "dim" if row.reference else "text" if row.ok else "warning")
+
+
+def _power(view: BenchView) -> str:
+    if view.power_w is not None:
+        last = view.drawn[-1].sensor_w if view.drawn else None
+        sensor = f"{text.power(last)} {view.sensor} · " if last is not None else ""
+        return f"{sensor}{text.power(view.power_w)} over 1 s ({view.source})"
+    return f"power n/a: {view.source}" if view.source else "power n/a"
+
+
+def _phases(view: BenchView) -> str:
+    """The phases of a configuration, the present one marked."""
+    if view.phase == "over":
+        return "finished"
+    words = []
+    for phase in PHASES[1:] if view.phase != "idle" else PHASES:
+        name = f"window {view.window} of {view.windows}" if phase == "window" and view.window else phase
+        words.append(f"[{name}]" if phase == view.phase else name)
+    visit = f"visit {view.visit} of {view.visits}: " if view.visit else ""
+    return visit + " > ".join(words)
+
+
+def _bar(view: BenchView, width: int) -> str:
+    done = round(width * view.number / view.of) if view.of else 0
+    return "━" * done + "─" * max(0, width - done)
+
+
+def _count(view: BenchView) -> str:
+    left = "" if view.left_s is None else f", {text.span(round(view.left_s))} left"
+    skipped = f", {view.skipped} before" if view.skipped else ""
+    return f"{view.number} of {view.of}{skipped}{left}"

@@ -1,0 +1,160 @@
+"""``--engine submitit``: the parts of a sweep as jobs, on Slurm where there is one, else on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from memtui.bench import request
+from memtui.bench.configuration import Configuration
+from memtui.bench.database_file import DatabaseError
+from memtui.bench.jobs import MEMTUI, longest_minutes, number_of_jobs, part_path, part_words
+from memtui.bench.store import Database
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.os_errors import refused
+from memtui.core.processes import exit_with_parent
+from memtui.core.text import visible
+
+LOCAL = "local"  # submitit's name for processes on this machine
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part that has ended.
+
+    Attributes:
+        number: from 0.
+        database: of its own.
+        rows: of it that were new to the database of the whole.
+        reason: why it did not end well; "" if it did.
+    """
+
+    number: int
+    database: str
+    rows: int
+    reason: str
+
+
+def measure(args: argparse.Namespace, configurations: Sequence[Configuration], say: Callable[[str], None]) -> int:
+    """Run the parts and merge them, also what a failed one had finished; the exit code.
+
+    On one machine they run one after another: a device takes one measurement at a time. All that did not end when this
+    is interrupted is cancelled.
+
+    Args:
+        args: what was asked for.
+        configurations: of the whole.
+        say: tells the user what failed.
+
+    Raises:
+        UserError: submitit is not installed, or refuses.
+    """
+    count = number_of_jobs(args, configurations)
+    whole = request.database_path(args).absolute()
+    Database(whole).close()  # what is wrong with it is said before anything runs
+    folder = whole.with_name(f"{whole.stem}-jobs")
+    minutes = longest_minutes(request.plan(args), math.ceil(len(configurations) / count))
+    executor = _executor(folder, args, minutes)
+    parts = []
+    for number, reason in _ended(executor, [_words(args, whole, number, count) for number in range(count)]):
+        path = part_path(whole, number, count)
+        rows, trouble = _merged(whole, path)
+        reason = reason or trouble
+        parts.append(Part(number, str(path), rows, reason))
+        if not args.json:
+            print(visible(f"part {number} of {count}: {parts[-1].rows} new rows"), flush=True)
+        if reason:
+            say(visible(f"part {number} of {count}: {reason}"))
+    if args.json:
+        print(json.dumps({"database": str(whole), "parts": [asdict(part) for part in parts]}, indent=2))
+    else:
+        print(visible(f"{sum(part.rows for part in parts)} new rows in {whole}; what the jobs said: {folder}"))
+    return FAILURE if any(part.reason for part in parts) else 0
+
+
+def run_part(words: list[str]) -> tuple[int, str]:
+    """In the job: memtui with these words; its exit code, and the last line that it had to say."""
+    # A job that is cancelled takes its measurement with it.
+    done = subprocess.run(
+        [*MEMTUI, *words], stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=exit_with_parent
+    )
+    print(done.stderr, end="", flush=True)  # into the log of the job
+    lines = done.stderr.splitlines()
+    return done.returncode, lines[-1] if lines else ""
+
+
+def _words(args: argparse.Namespace, whole: Path, number: int, count: int) -> list[str]:
+    return [*part_words(args), f"--shard={number}/{count}", f"--db={part_path(whole, number, count)}"]
+
+
+def _executor(folder: Path, args: argparse.Namespace, minutes: int) -> Any:
+    """Of submitit, for jobs that have a node for themselves, or one GPU. Raises UserError."""
+    try:
+        import submitit
+    except ImportError:
+        raise UserError("submitit is not installed: pip install 'memtui[submitit]'", FAILURE) from None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chmod(folder, 0o700)  # submitit reads results as pickles, which nobody else may put there
+        executor = submitit.AutoExecutor(folder=folder)
+    except OSError as error:
+        raise refused(folder, error) from None
+    wanted: dict[str, Any] = {"name": f"memtui-{args.what}", "timeout_min": minutes}
+    if args.device.startswith("cuda"):
+        wanted |= {"gpus_per_node": 1, "local_visible_gpus": [int(args.device.partition(":")[2])]}
+    else:
+        wanted |= {"slurm_exclusive": True}
+    executor.update_parameters(**wanted)
+    return executor
+
+
+def _ended(executor: Any, parts: Sequence[list[str]]) -> Iterator[tuple[int, str]]:
+    """(number, why it failed or "") of each part as it ends. Raises UserError when no job can be submitted."""
+    from submitit.core.utils import FailedSubmissionError
+
+    jobs: list[Any] = []
+    try:
+        if executor.cluster == LOCAL:
+            for number, words in enumerate(parts):
+                jobs.append(executor.submit(run_part, words))
+                yield number, _outcome(jobs[-1])
+        else:
+            jobs += executor.map_array(run_part, parts)
+            for number, job in enumerate(jobs):
+                yield number, _outcome(job)
+    except FailedSubmissionError as error:
+        raise UserError(f"the jobs cannot be submitted: {' '.join(str(error).split())[:200]}", FAILURE) from None
+    finally:
+        for job in jobs:
+            if not job.done():
+                job.cancel(check=False)
+
+
+def _outcome(job: Any) -> str:
+    """Wait for a job; why it failed, or ""."""
+    from submitit.core.utils import UncompletedJobError
+
+    try:
+        code, said = job.result()
+    except UncompletedJobError:
+        return f"its job ended without a result; {job.paths.stderr} may say why"
+    return said.removeprefix("memtui bench: ") or f"it ended with code {code}" if code else ""
+
+
+def _merged(whole: Path, path: Path) -> tuple[int, str]:
+    """Take in a part: how many rows were new, and why not all could be taken or ""."""
+    if not path.exists():
+        return 0, ""
+    try:
+        with closing(Database(whole)) as database:
+            return database.merge(path), ""
+    except DatabaseError as error:
+        return 0, str(error)

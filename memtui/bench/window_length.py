@@ -1,0 +1,130 @@
+"""How long a window has to be: error and interval of time and energy against its length.
+
+A sensor that speaks every 20 to 100 ms says little about 50 ms. Do long windows make up for it? The same configuration
+is measured with windows of many lengths; the longest ones are the truth the others are held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from memtui.analysis.robust_mean import mean_interval
+from memtui.bench.result import MEASURED, Row
+from memtui.bench.text import NONE
+
+LENGTHS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+QUICK_LENGTHS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+ENOUGH = 0.01  # of the value: a window is long enough when error and half interval are within it
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Of one quantity at one length.
+
+    Attributes:
+        spread: standard deviation over windows by their mean.
+        half_width: half of the 95 % interval by the mean.
+        error: of the mean against that of the longest windows, signed.
+    """
+
+    spread: float
+    half_width: float
+    error: float
+
+    @property
+    def enough(self) -> bool:
+        return max(self.half_width, abs(self.error)) <= ENOUGH
+
+
+@dataclass(frozen=True)
+class Point:
+    """One length of window; None where a quantity was not measured in every window."""
+
+    seconds: float
+    windows: int
+    time: Precision | None
+    energy: Precision | None
+
+
+def study(rows: Sequence[Row]) -> list[Point]:
+    """Points by length, rising; rows that failed are left out."""
+    measured = sorted((row for row in rows if row.status == "ok"), key=lambda row: row.plan.seconds)
+    if not measured:
+        return []
+    times, watts = _times(measured[-1]), _watts(measured[-1])
+    return [
+        Point(row.plan.seconds, len(row.windows), _precision(_times(row), times), _precision(_watts(row), watts))
+        for row in measured
+    ]
+
+
+def _times(row: Row) -> list[float]:
+    return [window.call_ns for window in row.windows]
+
+
+def _watts(row: Row) -> list[float]:
+    """Watts of each window by the counter or, without one, by the sensor; empty where one is missing."""
+    if row.energy_j is None:
+        return []
+    some = [e.counter if row.energy_status == MEASURED else e.integral for e in row.energies]
+    return [e.power_w for e in some if e.power_w is not None]
+
+
+def _precision(values: Sequence[float], truth: Sequence[float]) -> Precision | None:
+    interval = mean_interval(values)
+    if interval is None or len(truth) < 2:
+        return None
+    mean, _, high = interval
+    return Precision(stdev(values) / mean, (high - mean) / mean, mean / fmean(truth) - 1)
+
+
+def shortest(points: Sequence[Point], what: str) -> float | None:
+    """Seconds of the shortest window from which on all are long enough, for ``time`` or ``energy``; None: none is."""
+    found = None
+    for point in reversed(points):
+        precision: Precision | None = getattr(point, what)
+        if precision is None or not precision.enough:
+            break
+        found = point.seconds
+    return found
+
+
+def to_plain(points: Sequence[Point]) -> dict[str, Any]:
+    """JSON-ready."""
+
+    def precision(one: Precision | None) -> dict[str, float] | None:
+        return None if one is None else {"spread": one.spread, "half_width": one.half_width, "error": one.error}
+
+    return {
+        "points": [
+            {"seconds": p.seconds, "windows": p.windows, "time": precision(p.time), "energy": precision(p.energy)}
+            for p in points
+        ],
+        "shortest_s": {what: shortest(points, what) for what in ("time", "energy")},
+        "enough": ENOUGH,
+    }
+
+
+def lines(points: Sequence[Point]) -> list[str]:
+    """For people."""
+    if not points:
+        return ["nothing was measured"]
+    head = ("time: spread", 12), ("+-", 7), ("error", 8), (" power: spread", 14), ("+-", 7), ("error", 8)
+    said = [f"{'window':>8}  {'n':>3}  " + " ".join(f"{name:>{width}}" for name, width in head)]
+    for p in points:
+        said.append(f"{p.seconds:>6g} s  {p.windows:>3}  {_cells(p.time, 12)}  {_cells(p.energy, 13)}")
+    for what in ("time", "energy"):
+        if any(getattr(p, what) is not None for p in points):
+            best = shortest(points, what)
+            answer = "none of these windows reaches 1 %" if best is None else f"1 % is reached from {best:g} s on"
+            said.append(f"{what}: {answer}")
+    return said
+
+
+def _cells(one: Precision | None, width: int) -> str:
+    if one is None:
+        return f"{NONE:>{width}} {NONE:>7} {NONE:>8}"
+    return f"{one.spread:>{width}.2%} {one.half_width:>7.2%} {one.error:>+8.2%}"

@@ -1,0 +1,190 @@
+"""The config file: defaults for options, in the words of the command line and checked like it.
+
+It is ``memtui/config.toml`` under ``$XDG_CONFIG_HOME`` or ``~/.config``, of the user who typed the command. Keys are
+names of long options (``interval = 0.5``); a table with the name of a command (``[record]``) goes before them there.
+Under sudo a child gives up root for good before it looks for the file: root neither opens it nor follows a link to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import UserError
+from memtui.core.os_errors import READ, refused
+from memtui.core.small_file import read_small_bytes
+
+MAX_BYTES = 1 << 16
+# What is about one call, and not about a habit.
+_NEVER = frozenset((
+    "help", "version", "debug", "no-config", "force", "output", "json", "html", "to", "rank", "session", "again",
+    "config", "grid", "shard", "set", "resume", "retry", "limit", "ratio", "run", "model",
+))  # fmt: skip
+_MOST_LISTED = 30  # names in one line; more are no help
+Commands = dict[str, argparse.ArgumentParser]
+
+
+def parsers_of(parser: argparse.ArgumentParser) -> Commands:
+    """The parser of each command."""
+    tables = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]  # argparse has no public way
+    return dict(tables[0].choices) if tables else {}
+
+
+def leaves_of(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """What takes the options of a command: its parser, or those of its own commands."""
+    return [leaf for made in parsers_of(parser).values() for leaf in leaves_of(made)] or [parser]
+
+
+def apply(commands: Commands, verb: str) -> None:
+    """Give a command's parser the defaults of the user's file, if there is one.
+
+    Raises:
+        UserError: with file, key and what is allowed; also for what other commands would read.
+    """
+    path, text = _read()
+    if text is None:
+        return
+    import tomllib
+
+    try:
+        plain = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: is not TOML: {error}") from None
+    try:
+        found = _defaults(commands, verb, plain)
+        for parser in leaves_of(commands[verb]):
+            own = {action.dest for action in parser._actions}
+            parser.set_defaults(**{name: value for name, value in found.items() if name in own})
+    except ValueError as error:
+        end = " " if str(error).endswith("?") else "; "
+        raise UserError(f"{path}: {error}{end}--no-config goes on without the file") from None
+
+
+def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str, Any]:
+    """Values by argument. All keys are checked, whatever the command. Raises ValueError."""
+    options = {
+        name: {key: action for leaf in leaves_of(parser) for key, action in _options(leaf).items()}
+        for name, parser in commands.items()
+    }
+    every = {key: action for table in options.values() for key, action in table.items()}
+    found: dict[str, Any] = {}
+    tables = [key for key, value in plain.items() if isinstance(value, dict)]
+    for key, value in plain.items():
+        if key not in tables:
+            made = _value(key, value, every)
+            if key in options[verb]:
+                found[options[verb][key].dest] = made
+    for table in tables:
+        if table not in options:
+            raise ValueError(f"[{table}]: is no command; {_meant(table, options)}")
+        for key, value in plain[table].items():
+            made = _value(key, value, options[table], f"[{table}] ")
+            if table == verb:
+                found[options[verb][key].dest] = made
+    return found
+
+
+def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """What may be set, by the name of the long option."""
+    found = {}
+    for action in parser._actions:  # argparse has no public way to its own table
+        for flag in action.option_strings:
+            negated = isinstance(action, argparse.BooleanOptionalAction) and flag.startswith("--no-")
+            if flag.startswith("--") and not negated and flag[2:] not in _NEVER:
+                found[flag[2:]] = action
+    return found
+
+
+def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str = "") -> Any:
+    """A value in the type that the command line would have made of it. Raises ValueError."""
+    action = options.get(key)
+    if action is None:
+        raise ValueError(f"{where}{key}: is no option that can be set here; {_meant(key, options)}")
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise ValueError(f"{where}{key}: must be true or false, not {_said(value)}")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}")
+    made: Any = str(value)
+    if callable(action.type):
+        try:
+            made = action.type(made)
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(f"{where}{key}: {error}") from None
+        except (TypeError, ValueError):
+            raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}") from None
+    if action.choices is not None and made not in action.choices:
+        raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}")
+    return made
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """The name that somebody perhaps meant, or else what there is, as far as one line has room for it."""
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    if near := get_close_matches(name.lower().replace("_", "-"), names, 2, 0.7):
+        return f"did you mean {' or '.join(near)}?"
+    if len(names) <= _MOST_LISTED:
+        return f"allowed: {', '.join(names) or 'nothing'}"
+    return "allowed: long options of a command (memtui attach --help) that are not about one call"
+
+
+def _kind(action: argparse.Action) -> str:
+    if action.choices is not None:
+        return f"one of {', '.join(map(str, action.choices))}"
+    return "a text" if action.type is None else "a number or a text"
+
+
+def _said(value: Any) -> str:
+    """A value as TOML would write it, cut short."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _read() -> tuple[Path, str | None]:
+    """Place and text of the invoking user's file; no text where there is none. Raises UserError."""
+    if getattr(os, "geteuid", lambda: -1)() != 0 or "SUDO_UID" not in os.environ:
+        return _read_here()  # also on systems that know no such rights
+    from memtui.core.privilege import as_invoker
+
+    def read() -> tuple[str, str | None]:
+        path, text = _read_here()
+        return str(path), text
+
+    path, text = as_invoker(read)
+    return Path(path), text
+
+
+def _read_here() -> tuple[Path, str | None]:
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    try:
+        # The XDG specification: a relative path is to be ignored.
+        folder = Path(base) if os.path.isabs(base) else Path.home() / ".config"
+    except RuntimeError:
+        return Path(), None  # nobody's home
+    path = folder / "memtui" / "config.toml"
+    try:
+        return path, read_small_bytes(path, MAX_BYTES).decode()
+    except (FileNotFoundError, NotADirectoryError):
+        return path, None
+    except OSError as error:
+        if not _in_reach(path):
+            return path, None  # HOME is another user's, as after su without a login
+        raise refused(path, error, READ, remedy="--no-config goes on without the file") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: is not TOML: it is not UTF-8") from None
+
+
+def _in_reach(path: Path) -> bool:
+    """Whether the folder can be looked into."""
+    try:
+        os.lstat(path)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,272 @@
+"""The parser of the command line, and the types of its options: what was typed, checked, in the unit that is meant."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from memtui.core.errors import BAD_INPUT, complain, output_failed
+from memtui.core.options import (
+    DURATION_NS,
+    INTERVAL_NS,
+    LEAST_MAX_BYTES,
+    MAX_OVERHEAD_PPM,
+    MAX_PAUSE_NS,
+    MOST_SEED,
+    TIMINGS,
+)
+from memtui.core.text import one_line
+
+_STARTS_PROGRAMS = ("run", "trace")
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line.
+
+    Attributes:
+        elsewhere: the command that has an option which this one has not.
+    """
+
+    elsewhere: Mapping[str, str] = MappingProxyType({})
+
+    def error(self, message: str) -> NoReturn:
+        self._refuse(message, self.prog)
+
+    @staticmethod
+    def _refuse(message: str, prog: str) -> NoReturn:
+        end = " " if message.endswith("?") else "; "
+        complain(one_line(f"{prog}: {message}{end}see {prog} --help"))
+        sys.exit(BAD_INPUT)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """As always; a stream that takes no more is one line, as everywhere."""
+        try:
+            super()._print_message(message, file)
+        except OSError as error:
+            sys.exit(output_failed(error))
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As always, but it is the command that does not know a word, and whose help is named."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            verb = getattr(options, "verb", "")
+            self._refuse(f"unrecognized arguments: {' '.join(unknown)}", f"{self.prog} {verb}".strip())
+        return options
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As always, but the name that was perhaps meant is told, and a command is called one."""
+        if action.choices is None or value in action.choices:
+            return
+        names = [str(name) for name in action.choices]
+        from difflib import get_close_matches
+
+        near = get_close_matches(str(value), names, 1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+        if isinstance(action, argparse._SubParsersAction):
+            if str(value).isdecimal() and "attach" in names:
+                meant = f"did you mean {self.prog} attach {value}?"
+            raise argparse.ArgumentError(None, f"there is no command {value!r}; {meant}")
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {meant}")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """As always, but an option that is nearly one of ours is told from a word too many."""
+        options, unknown = super().parse_known_args(args, namespace)
+        for word in (word.partition("=")[0] for word in unknown if word.startswith("-")):
+            if word in self.elsewhere:
+                self.error(f"{word} is an option of {self.elsewhere[word]}")
+            if not word.startswith("--"):
+                continue
+            from difflib import get_close_matches
+
+            if near := get_close_matches(word, self._option_string_actions, 1, 0.75):
+                self.error(f"there is no {word}; did you mean {near[0]}?")
+        verb = getattr(options, "verb", "")
+        if verb in _STARTS_PROGRAMS and any(not word.startswith("-") for word in unknown):
+            self.error(f"a program comes after --, as in memtui {verb} -- {' '.join(unknown)}")
+        return options, unknown
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}") from None
+    if not math.isfinite(value) or value <= 0:
+        raise argparse.ArgumentTypeError(f"must be above 0 seconds, not {text}")
+    return value
+
+
+def _seconds_within(text: str, bounds_ns: tuple[int, int], bounds: str) -> float:
+    """``bounds``: the same in words, with the unit."""
+    value = _seconds(text)
+    if not bounds_ns[0] <= value * 1e9 <= bounds_ns[1]:
+        raise argparse.ArgumentTypeError(f"must be {bounds}, not {text}")
+    return value
+
+
+def interval(text: str) -> float:
+    """``--interval``."""
+    return _seconds_within(text, INTERVAL_NS, "from 0.001 to 3600 seconds")
+
+
+def max_pause(text: str) -> float:
+    """``--max-pause``."""
+    return _seconds_within(text, MAX_PAUSE_NS, "from 0.005 to 5 seconds")
+
+
+def duration(text: str) -> float:
+    """``--duration``."""
+    return _seconds_within(text, DURATION_NS, "from 1 ms to ten years, in seconds")
+
+
+def path(text: str) -> Path:
+    """What names a file or a folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("must be a name, not nothing")
+    if "\0" in text:
+        raise argparse.ArgumentTypeError("must be a name, and none has a NUL character")
+    return Path(text)
+
+
+def moment(text: str) -> float:
+    """``--from``, ``--until`` of an import."""
+    return _seconds_within(text, (0, DURATION_NS[1]), "at most ten years, in seconds")
+
+
+def percent(text: str) -> float:
+    """``--fraction``: a share in per cent, with or without the sign."""
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of per cent, such as 5, not {text!r}") from None
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 100 per cent, not {text}")
+    return value
+
+
+def overhead(text: str) -> int | None:
+    """``--max-overhead``: per cent of the time, with or without the sign; in parts per million. None for ``none``."""
+    from memtui.core.units import parse_budget_ppm
+
+    try:
+        return parse_budget_ppm(text, MAX_OVERHEAD_PPM)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be {error}, not {text!r}") from None
+
+
+def blocks(text: str) -> int:
+    """``--blocks``."""
+    return whole_number(text, 1, 1000)
+
+
+def rank(text: str) -> int:
+    """``--rank``."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 6):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0, not {text!r}")
+    return int(text)
+
+
+def max_size(text: str) -> int | None:
+    """``--max-size``; None lets the file grow."""
+    from memtui.core.units import parse_size
+
+    if text == "none":
+        return None
+    try:
+        value = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; none lets it grow") from None
+    if value < LEAST_MAX_BYTES:
+        raise argparse.ArgumentTypeError(f"must be at least {LEAST_MAX_BYTES >> 20}MiB, not {text}")
+    return value
+
+
+def size(text: str) -> int:
+    """``--limit``."""
+    from memtui.core.units import parse_size
+
+    try:
+        value = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not value:
+        raise argparse.ArgumentTypeError("must be above 0 bytes; --ratio 1:0 is a plan without fast memory")
+    return value
+
+
+def timings(text: str) -> tuple[str, ...]:
+    """``--mode`` of memtui place: ways of timing, in the order of ``choices.TIMINGS``."""
+    words = [word.strip() for word in text.split(",")]
+    if wrong := [word for word in words if word not in TIMINGS]:
+        raise argparse.ArgumentTypeError(f"there is no way of timing {wrong[0]!r}: name some of {', '.join(TIMINGS)}")
+    return tuple(way for way in TIMINGS if way in words)
+
+
+def batch(text: str) -> int:
+    """``--batch``."""
+    return whole_number(text, 1, 1 << 20)
+
+
+def device(text: str) -> str:
+    """``--device``."""
+    kind, colon, number = text.partition(":")
+    if text == "cuda":
+        return "cuda:0"
+    if text != "cpu" and not (kind == "cuda" and colon and number.isascii() and number.isdigit() and len(number) < 4):
+        raise argparse.ArgumentTypeError(f"must be cpu or cuda:N, not {text!r}")
+    return text
+
+
+def threads(text: str) -> int:
+    """``--threads``."""
+    return whole_number(text, 1, 4096)
+
+
+def windows(text: str) -> int:
+    """``--windows``: from two there is an interval."""
+    return whole_number(text, 1, 1000)
+
+
+def window_seconds(text: str) -> float:
+    """``--seconds`` of a window."""
+    return _seconds_within(text, (10**7, 3_600 * 10**9), "from 0.01 to 3600 seconds")
+
+
+def watts(text: str) -> float:
+    """``--assume-watts``."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of watts, not {text!r}") from None
+    if not (math.isfinite(value) and 0 < value <= 1e6):
+        raise argparse.ArgumentTypeError(f"must be above 0 watts, not {text}")
+    return value
+
+
+def seed(text: str) -> int:
+    """``--seed``: of random numbers, as PyTorch and NumPy take it."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= MOST_SEED):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to {MOST_SEED}, not {text!r}")
+    return int(text)
+
+
+def jobs(text: str) -> int:
+    """``--jobs``: an array of Slurm has 1000 tasks at most, unless it was told another number."""
+    return whole_number(text, 1, 1000)
+
+
+def steps(text: str) -> int:
+    """From a step whose allocations are recorded to the next."""
+    return whole_number(text, 1, 1_000_000)
+
+
+def whole_number(text: str, low: int, high: int) -> int:
+    """Read a whole number of a range."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and low <= int(text) <= high):
+        raise argparse.ArgumentTypeError(f"must be a whole number from {low} to {high}, not {text!r}")
+    return int(text)

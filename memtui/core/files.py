@@ -1,0 +1,110 @@
+"""Files that are written whole or not at all, checks of where they may be written, and TOML files of users.
+
+A file is written under another name in its folder, brought to the disk, and renamed: a crash leaves the old or the new.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import UserError
+from memtui.core.os_errors import WRITE, refused
+from memtui.core.small_file import read_small
+
+
+def replace_whole(path: Path, text: str, mode: int = 0o666) -> None:
+    """Replace a file: whoever looks, at any time and after any crash, sees the old text or the new one.
+
+    Args:
+        path: the file; its folder is there.
+        text: all of it.
+        mode: permissions, less the umask.
+
+    Raises:
+        OSError: it is as it was.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    try:
+        with open(beside, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file says. Raises UserError, with the line where it is not TOML."""
+    try:
+        return tomllib.loads(read_small(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: is not TOML: {error}") from None
+
+
+_REMEDY = "name another folder with -o"
+ANOTHER_FILE = "name another file"
+
+
+def check_place(path: Path, *, force: bool) -> None:
+    """Raise UserError where a file of that name cannot be written, or is there already and may not be overwritten."""
+    try:
+        if not stat.S_ISDIR(os.stat(path.parent).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    except FileNotFoundError:
+        raise UserError(f"{path}: cannot be written: there is no folder {path.parent}; {ANOTHER_FILE}") from None
+    except OSError as error:
+        raise unwritable(path, error, "") from None
+    try:
+        there = os.stat(path).st_mode
+    except FileNotFoundError:  # or a link to nothing, which is replaced
+        there = stat.S_IFREG
+    except OSError as error:
+        raise unwritable(path, error, "") from None
+    if stat.S_ISDIR(there):
+        raise UserError(f"{path}: is a folder; name a file")
+    if not stat.S_ISREG(there):
+        raise UserError(f"{path}: is a pipe or a device, which is not replaced; {ANOTHER_FILE}")
+    if os.path.lexists(path) and not force:
+        raise UserError(f"{path}: exists already; choose another file or add --force")
+    check_folder(path.parent, path)
+
+
+def check_folder(folder: Path, path: Path | None = None) -> None:
+    """Raise UserError where this user may make no file in a folder that is there. ``path``: what is then named."""
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise unwritable(path or folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), "")
+
+
+def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
+    """Replace a file, mode 0600; it is never there in part. Raises UserError, which ends with ``remedy``."""
+    try:
+        replace_whole(path, text, 0o600)
+    except OSError as error:
+        raise unwritable(path, error, remedy) from None
+
+
+def made_folder(path: Path) -> Path:
+    """A folder that is there, mode 0700 where it was not. Raises UserError."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from None
+    return path
+
+
+def unwritable(path: Path, error: OSError, remedy: str = _REMEDY) -> UserError:
+    """What is told of a place that takes no files."""
+    return refused(path, error, WRITE, remedy=remedy)

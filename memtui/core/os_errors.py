@@ -1,0 +1,138 @@
+"""Errors of the operating system as answers to the user: which file, what was to be done with it, why not, what to do.
+
+The one place for that. A module that knows what it was about to do raises ``refused``; an ``OSError`` that nobody
+caught comes here from the command line, as ``unhandled``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from memtui.core.errors import BAD_INPUT, FAILURE, UserError
+
+READ, WRITE, USE = "read", "written", "used"
+_RIGHTS = (errno.EACCES, errno.EPERM)
+# What to do, where it does not depend on the path.
+_REMEDIES = {
+    errno.ENOENT: "check the name",
+    errno.EEXIST: "name another one",
+    errno.EISDIR: "it is a folder; name a file",
+    errno.ENOTDIR: "a part of the name is a file and not a folder; check the name",
+    errno.ENOSPC: "make room there, or name another disk",
+    errno.EDQUOT: "your quota there is used up; make room, or name another disk",
+    errno.EFBIG: "the file system or ulimit -f takes no file that large",
+    errno.EROFS: "nothing can be written there; name another place",
+    errno.ENAMETOOLONG: "name a shorter one",
+    errno.ELOOP: "symbolic links point at one another; name the file itself",
+    errno.EINVAL: "the file system does not take such a name; name another one",
+    errno.EILSEQ: "the file system does not take such a name; name another one",
+    errno.EMFILE: "this process has all the files open that it may; raise ulimit -n",
+    errno.ENFILE: "the machine has all the files open that it may; end something",
+    errno.ENOMEM: "end something, or ask for less",
+    errno.EAGAIN: "no process or thread can be started now; end something, or raise ulimit -u",
+    errno.ENXIO: "it is a pipe or a device; name a plain file",
+    errno.ENODEV: "it is a device that is not there; name a plain file",
+    errno.ESPIPE: "it is a pipe; name a plain file",
+    errno.ETXTBSY: "it is a program that runs; name another file",
+    errno.EBUSY: "something else uses it; try again, or name another one",
+    errno.EIO: "the disk has an error; dmesg may say which",
+    errno.ESTALE: "the server of that file system lost it; try again",
+    errno.ETIMEDOUT: "the server of that file system does not answer; try again",
+}
+
+
+def refused(
+    path: Path | str, error: BaseException, doing: str = USE, *, remedy: str = "", code: int = BAD_INPUT
+) -> UserError:
+    """The answer for a path that cannot be used as it was meant.
+
+    Args:
+        path: as the user knows it.
+        error: an ``OSError``, or another error whose text says why.
+        doing: what could not be done: ``READ``, ``WRITE``, ``USE``.
+        remedy: what to do, where the caller knows it better than the number of the error.
+        code: ``BAD_INPUT`` for what the user named, ``FAILURE`` for what failed while running.
+    """
+    return UserError(f"{path}: cannot be {doing}: {why(path, error, remedy)}", code)
+
+
+def why(path: Path | str, error: BaseException, remedy: str = "") -> str:
+    """The second half of ``refused``: the reason and, behind a semicolon, what to do."""
+    number = error.errno if isinstance(error, OSError) else None
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    if number in _RIGHTS and (closed := _closed(Path(path))):
+        reason += f" ({closed})"
+    remedy = remedy or (_of_rights(Path(path)) if number in _RIGHTS else _REMEDIES.get(number or 0, ""))
+    return f"{reason}; {remedy}" if remedy else reason
+
+
+def unhandled(error: OSError, named: Iterable[str]) -> UserError:
+    """The answer for an ``OSError`` that came up to the command line.
+
+    Args:
+        error: it may or may not know its file.
+        named: words of the command line that may name files. Where the file is one of them, or lies below or above one,
+            the user has to name another: the exit code is 2. It is 1 for everything else.
+    """
+    if error.filename is None or isinstance(error.filename, int):
+        number = error.errno or 0
+        reason = error.strerror or str(error) or type(error).__name__
+        return UserError("; ".join(filter(None, (reason, _REMEDIES.get(number, "--debug shows where")))), FAILURE)
+    path = os.fsdecode(error.filename)
+    code = BAD_INPUT if any(_akin(path, word) for word in named) else FAILURE
+    return refused(path, error, code=code)
+
+
+def _akin(path: str, word: str) -> bool:
+    """Whether a word names the path, something above it or something below it."""
+    for name in (word, word.partition("=")[2], word.rpartition(":")[0]):
+        if name and "\0" not in name:
+            one, other = os.path.abspath(path), os.path.abspath(name)
+            if one == other or other.startswith(f"{one.rstrip('/')}/") or one.startswith(f"{other.rstrip('/')}/"):
+                return True
+    return False
+
+
+def _closed(path: Path) -> str:
+    """The first folder on the way that this user may not enter; "" where the way is free."""
+    try:
+        folders = reversed(path.absolute().parents)
+    except OSError:
+        return ""
+    for folder in folders:
+        try:
+            os.stat(folder)
+        except OSError:
+            return ""
+        if not os.access(folder, os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+            return f"{_user()} may not enter {folder}"
+    return ""
+
+
+def _of_rights(path: Path) -> str:
+    """Whom to ask."""
+    for place in (path, *path.absolute().parents):
+        try:
+            owner = os.stat(place).st_uid
+        except OSError:
+            continue
+        if hasattr(os, "geteuid") and owner == os.geteuid():
+            return "name another place, or change its mode"
+        return f"name another place, or ask {_name_of(owner)}, the owner, for the right"
+    return "name another place"
+
+
+def _user() -> str:
+    return _name_of(os.geteuid()) if hasattr(os, "geteuid") else "this user"
+
+
+def _name_of(uid: int) -> str:
+    try:
+        import pwd  # not on every system where a session is read
+
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OSError):
+        return f"user {uid}"

@@ -1,0 +1,157 @@
+"""Facts about processes from /proc: state, parent, start time, children, command line, ranks, PID namespace.
+
+``read_stat`` is cheap enough to be called many times in every window. psutil is imported only where it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from memtui.core.options import COMMAND_CHARACTERS
+
+PROC = Path("/proc")
+# As torchrun, Open MPI and the others that speak PMI set them.
+_RANKS = {
+    "RANK": (b"RANK", b"OMPI_COMM_WORLD_RANK", b"PMI_RANK"),
+    "LOCAL_RANK": (b"LOCAL_RANK", b"OMPI_COMM_WORLD_LOCAL_RANK", b"MPI_LOCALRANKID"),
+}
+_NUMBER = re.compile(rb"\d{1,6}")
+_STAT_BYTES = 4096  # more than 52 numbers and a name can take
+PF_KTHREAD = 0x00200000  # include/linux/sched.h
+# Places in stat, counted from the state field.
+_PPID, _SESSION, _TTY, _FLAGS, _MINFLT, _CMINFLT, _MAJFLT, _THREADS, _START = 1, 3, 4, 6, 7, 8, 9, 17, 19
+_INITIAL = 4026531836  # PROC_PID_INIT_INO (include/linux/proc_ns.h), the same on every kernel
+
+
+def state_of(tid: int) -> str:
+    """What a thread, or the first thread of a process, does: one letter, as in ``ps``; empty when it is gone."""
+    try:
+        return Path(f"/proc/{tid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def has_ended(tid: int) -> bool:
+    """Whether a thread runs no more, be it waited for or not."""
+    return state_of(tid) in ("", "Z", "X")
+
+
+def children_of(pid: int, proc: Path = PROC) -> list[int]:
+    """Direct children. The kernel lists them per thread, so other processes of the machine cost nothing.
+
+    Kernels without CONFIG_PROC_CHILDREN are asked through psutil, which looks at every process.
+    """
+    found: list[int] = []
+    try:
+        for task in (proc / str(pid) / "task").iterdir():
+            try:
+                found += map(int, (task / "children").read_text().split())
+            except (FileNotFoundError, ProcessLookupError):
+                if task.exists():
+                    return _children_by_psutil(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return found
+
+
+def _children_by_psutil(pid: int) -> list[int]:
+    import psutil
+
+    try:
+        return [child.pid for child in psutil.Process(pid).children()]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def command_of(pid: int) -> str:
+    """The command line as a shell would take it, or the name in brackets where there is none.
+
+    Raises ProcessLookupError.
+    """
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        # A command line may be megabytes, and a target may start thousands of them.
+        words = process.cmdline()
+        return shlex.join(words)[:COMMAND_CHARACTERS] if any(words) else f"[{process.name()}]"
+    except psutil.ZombieProcess:
+        return f"[pid {pid}]"  # its first thread has ended
+    except psutil.NoSuchProcess as error:
+        raise ProcessLookupError(f"no process {pid}") from error
+    except psutil.AccessDenied:
+        return f"[pid {pid}]"
+
+
+def ranks_of(pid: int, proc: Path = PROC) -> dict[str, int]:
+    """What the environment a program was started with tells of its place in a training: RANK, LOCAL_RANK.
+
+    Nothing else of the environment is kept, and nothing that is no number. Empty where it tells nothing or may not be
+    read.
+    """
+    try:
+        words = (proc / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    values = {name: value for name, _, value in (word.partition(b"=") for word in words) if _NUMBER.fullmatch(value)}
+    found = {rank: next((values[n] for n in names if n in values), None) for rank, names in _RANKS.items()}
+    return {rank: int(value) for rank, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The fields of /proc/PID/stat that memtui needs."""
+
+    state: str
+    parent_pid: int
+    kernel_thread: bool
+    minor_faults: int
+    major_faults: int
+    start_ticks: int
+    session: int = 0  # pid of the session's leader
+    terminal: int = 0  # device number of the controlling terminal
+    reaped_minor_faults: int = 0  # of children that ended and were waited for
+    threads: int = 1
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs any more. A process whose first thread ended goes on in the others."""
+        return self.state == "X" or (self.state == "Z" and self.threads <= 1)
+
+
+def read_stat(pid: int, proc: Path = PROC) -> Stat:
+    """Raises ProcessLookupError when there is no such process."""
+    try:
+        # Read many times in every window: a Path and a text file would cost five times as much.
+        fd = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            text = os.read(fd, _STAT_BYTES).decode(errors="replace")
+        finally:
+            os.close(fd)
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise ProcessLookupError(f"no process {pid}") from error
+    fields = text[text.rindex(")") + 2 :].split()  # the name before it may hold spaces and brackets
+    return Stat(
+        state=fields[0],
+        parent_pid=int(fields[_PPID]),
+        kernel_thread=bool(int(fields[_FLAGS]) & PF_KTHREAD),
+        minor_faults=int(fields[_MINFLT]),
+        major_faults=int(fields[_MAJFLT]),
+        start_ticks=int(fields[_START]),
+        session=int(fields[_SESSION]),
+        terminal=int(fields[_TTY]),
+        reaped_minor_faults=int(fields[_CMINFLT]),
+        threads=int(fields[_THREADS]),
+    )
+
+
+def in_initial_pid_namespace() -> bool:
+    """Whether this is the machine's own PID namespace and no container's; True where the kernel does not tell."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino == _INITIAL
+    except OSError:
+        return True

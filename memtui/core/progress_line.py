@@ -1,0 +1,181 @@
+"""One line on standard error about work that takes long, so that no command looks as if it hung.
+
+On a terminal the line comes before two seconds have passed, is written over in place, and is gone when the work is
+done. Elsewhere (a log, a batch job) a whole line comes at least every ten seconds. Standard output is never written to.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TextIO
+
+from memtui.core.text import visible
+from memtui.core.units import span
+
+TERMINAL_FIRST_S, TERMINAL_EVERY_S = 0.7, 0.5  # a command was imported before its work could begin
+PLAIN_S = 9.0
+_ERASE = "\r\x1b[K"
+_ROOM_FOR_INTERRUPT = 3  # the terminal puts ^C after the cursor
+_LEAST_COLUMNS = 20
+
+
+_current: ProgressLine | None = None  # of this process
+
+
+def tell(far: str, doing: str | None = None) -> None:
+    """``ProgressLine.tell`` for the line of this process, if it has one."""
+    if _current is not None:
+        _current.tell(far, doing)
+
+
+@contextmanager
+def above_line() -> Iterator[None]:
+    """Print something while the line of this process, if it has one, makes way."""
+    if _current is None:
+        yield
+    else:
+        with _current.above():
+            yield
+
+
+class ProgressLine:
+    """Says what a command does and how far it is, for as long as it is entered.
+
+        with ProgressLine("export", "writing csv into run/") as line:
+            for number, table in enumerate(tables):
+                line.tell(f"{number} of {len(tables)} tables")
+
+    ``tell`` costs an assignment, so it may be called often; a thread writes the line when it is due. That thread does
+    not survive a fork, and the line belongs to the process that entered it. A process has one line: of one that is
+    entered inside another the words stand in the outer one's for as long.
+
+    Args:
+        verb: the command, as in ``memtui export``.
+        doing: what it does.
+        wanted: False writes nothing at all.
+        stream: in place of standard error.
+        first_s: seconds without a word before the first line; default by kind of stream.
+        every_s: seconds between lines.
+        silent_since_s: when the command said something last, or began (``time.monotonic``); default: now.
+    """
+
+    def __init__(
+        self,
+        verb: str,
+        doing: str,
+        *,
+        wanted: bool = True,
+        stream: TextIO | None = None,
+        first_s: float | None = None,
+        every_s: float | None = None,
+        silent_since_s: float | None = None,
+    ) -> None:
+        self._head, self._doing, self._far = f"memtui {verb}: ", doing, ""
+        self._stream = sys.stderr if stream is None else stream
+        self._wanted = wanted and not self._stream.closed
+        self.on_terminal = self._wanted and self._stream.isatty()
+        self._first_s = (TERMINAL_FIRST_S if self.on_terminal else PLAIN_S) if first_s is None else first_s
+        self._every_s = (TERMINAL_EVERY_S if self.on_terminal else PLAIN_S) if every_s is None else every_s
+        self._lock = threading.RLock()  # held while anybody writes; what is printed above may be said in parts
+        self._done = threading.Event()
+        self._shown = ""  # what stands on the terminal now
+        self._begin_s = self._silent_since_s = time.monotonic()
+        self._asked_silent_s = silent_since_s
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        self._outer: ProgressLine | None = None
+        self._outer_words = "", ""
+
+    def __enter__(self) -> ProgressLine:
+        global _current
+        self._begin_s = time.monotonic()
+        self._silent_since_s = self._begin_s if self._asked_silent_s is None else self._asked_silent_s
+        self._outer, _current = _current, self
+        if self._outer is not None:
+            self._outer_words = self._outer._doing, self._outer._far
+            self.tell(self._far)
+        elif self._wanted:
+            self._thread = threading.Thread(target=self._run, name="progress line", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        global _current
+        _current = self._outer
+        if self._outer is not None:
+            doing, far = self._outer_words
+            self._outer.tell(far, doing)
+            self._outer = None
+            return
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._lock:
+            self._erase()
+
+    def tell(self, far: str, doing: str | None = None) -> None:
+        """Say how far the work is, and what it is from now on where that has changed."""
+        if doing is not None:
+            self._doing = doing
+        self._far = far
+        if self._outer is not None:
+            self._outer.tell(far, self._doing)
+
+    @contextmanager
+    def above(self) -> Iterator[None]:
+        """Print something else meanwhile: the line makes way, and comes back below it once it is due again."""
+        if self._outer is not None:
+            with self._outer.above():
+                yield
+            return
+        if os.getpid() != self._pid:  # a fork: the thread, which may have held the lock, is not here
+            yield
+            return
+        with self._lock:
+            self._erase()
+            yield
+            self._silent_since_s = time.monotonic()
+
+    def _run(self) -> None:
+        wait_s = max(0.0, self._silent_since_s + self._first_s - time.monotonic())
+        while not self._done.wait(wait_s):
+            with self._lock:
+                due_s = self._silent_since_s + self._first_s - time.monotonic()
+                if due_s <= 0 or self._shown:
+                    self._write()
+                    due_s = self._every_s
+            wait_s = due_s
+
+    def _write(self) -> None:
+        far = f": {self._far}" if self._far else ""
+        text = visible(f"{self._head}{self._doing}{far}")
+        after = f" ({span(round(time.monotonic() - self._begin_s))})"
+        try:
+            if self.on_terminal:
+                columns = os.get_terminal_size(self._stream.fileno()).columns or 80
+                room = max(_LEAST_COLUMNS, columns - _ROOM_FOR_INTERRUPT) - len(after)
+                text = text if len(text) <= room else f"{text[: room - 1]}…"
+                self._stream.write(_ERASE + text + after)
+                self._shown = text
+            else:
+                self._stream.write(f"{text}{after}\n")
+                self._silent_since_s = time.monotonic()
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._done.set()  # nobody reads it any more, which is no reason to end the work
+
+    def _erase(self) -> None:
+        if not self._shown:
+            return
+        self._shown = ""
+        try:
+            self._stream.write(_ERASE)
+            self._stream.flush()
+        except (OSError, ValueError):
+            pass

@@ -1,0 +1,436 @@
+"""The vocabulary: what a probe returns, a frame carries and a session stores.
+
+Every name carries its unit (``_ns``, ``_bytes``, ``_w``, ``_j``). A value that could not be measured is ``None``
+and the sample that lacks it carries a ``status`` other than ``"ok"`` and a ``reason`` in plain words. Times are
+``CLOCK_MONOTONIC`` nanoseconds. Address ranges are half open, in bytes. No module of memtui is imported here but
+``pageset``, so every layer can speak these words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # processes that know no pages (the GPU reader) do without numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memtui.core.page_set import PageSet
+
+VmaSizes = tuple[tuple[int, int | None], ...]  # (start of a VMA, bytes; None: cannot be known), zeros left out
+
+# Of the working set of several processes, where the tracker sees no page frames: it is an upper bound.
+SHARED_UNKNOWN = "pages that several processes share count once for each of them"
+# Where a part of the memory is seen in each window, and another one in the next.
+SAMPLED = "a part of the memory is read in each window: reuse distances and tensors need all of it (--pages exact)"
+
+
+class Status(StrEnum):
+    """Why a value is there, or is not."""
+
+    OK = "ok"
+    APPROXIMATE = "approximate"  # the value is there, but not exact; the reason says how
+    UNSUPPORTED = "unsupported"  # this kernel, machine or tracker cannot know it
+    DENIED = "denied"  # it could, with more rights
+    FAILED = "failed"  # it was tried and went wrong
+    NOT_PAUSED = "not paused"  # the target could not be held still in time
+    GONE = "gone"  # the process ended
+    DROPPED = "dropped"  # measured, but the recorder was too slow to take it
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """One anchor per session between the monotonic clock and the wall clock."""
+
+    monotonic_ns: int
+    wall_ns: int
+    utc_offset_s: int
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine a session was taken on."""
+
+    hostname: str
+    kernel: str
+    architecture: str
+    cpu_count: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The root of the observed process tree. ``start_ticks`` (field 22 of stat) guards against a reused pid."""
+
+    pid: int
+    start_ticks: int
+    command: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for."""
+
+    interval_ns: int
+    tracker: str = "auto"
+    pause: bool = True
+    flush: str = "auto"
+    rearm: str = "auto"
+    filter: str = "default"
+    pages: str = "exact"  # or "sampled": a part of the memory in each window
+    children: bool = True
+    duration_ns: int | None = None
+    together: bool = False  # one pause over the whole tree, not one process after the other
+    keep_command: bool = False  # record command lines with the secrets on them
+    max_overhead_ppm: int | None = None  # of the time, for pauses and own CPU: the interval is stretched to keep it
+    trace_every: int | None = None  # of a program that was started traced: one training step in so many is recorded
+
+    @property
+    def samples_pages(self) -> bool:
+        """Whether a window sees a part of the memory only."""
+        return self.pages == "sampled"
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """Whether a tracker, flush or power source works here; if not, why, and what would change it."""
+
+    name: str
+    ok: bool
+    reason: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message of every stream."""
+
+    memtui_version: str
+    clock: Clock
+    host: Host
+    target: Target
+    options: Options
+    tracker: str
+    flush: str
+    rearm: str
+    rejected: tuple[Capability, ...] = ()  # trackers and flushes tried before the chosen ones, and why they are out
+    wss: Capability = Capability("wss", True)  # not ok: the chosen tracker knows no working set, and why
+    pages: Capability = Capability("pages", True)  # not ok: it knows no single pages (heat map, reuse), and why
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON: what a stream carries and a session stores."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Hello:
+        """Build it from what ``to_dict`` returned. Raises KeyError, TypeError: something is missing or unknown."""
+        parts = {"clock": Clock, "host": Host, "target": Target, "options": Options, "wss": Capability}
+        built = {name: part(**values[name]) for name, part in (parts | {"pages": Capability}).items()}
+        return cls(**{**values, **built, "rejected": tuple(Capability(**one) for one in values["rejected"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of the tree. ``key`` is small and unique in one stream: (pid, start, exec generation) by number."""
+
+    key: int
+    pid: int
+    parent_pid: int
+    start_ticks: int
+    generation: int
+    command: str
+    role: str = ""  # "target" or "child", and what torchrun says: "child RANK=1 LOCAL_RANK=1"
+
+
+@dataclass(frozen=True, slots=True)
+class Vma:
+    """One line of /proc/PID/maps. ``name`` is the path or ``[heap]``; empty for anonymous memory."""
+
+    start: int
+    end: int
+    perms: str
+    name: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class VmaTable:
+    """All VMAs of one process, sent when they changed. Valid from window ``sample`` on."""
+
+    process: int
+    sample: int
+    vmas: tuple[Vma, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProcessWindow:
+    """What one process did in one window. Counters (``*_ns`` of CPU, faults) are since the process began."""
+
+    process: int
+    start_ns: int
+    end_ns: int
+    paused_ns: int | None = None
+    walk_ns: int | None = None
+    rearm_ns: int | None = None
+    clear_gap_ns: int | None = None  # from the walk to the clear while it ran on: touches in between are lost
+    flush: str = "off"
+    rearm: str = "off"  # how the marks were cleared: "full", "working-set", "off"
+    status: str = Status.OK
+    reason: str = ""
+    pages: PageSet | None = None  # the touched pages; None when the tracker could not say
+    resident: PageSet | None = None  # pages present in the page tables, sent about once a second
+    faulted_in_bytes: int | None = None  # part of pages: file pages first mapped here, up to 15 neighbours of a touch
+    unknown_bytes: int | None = None  # part of pages: their marks could not be cleared before, so perhaps not touched
+    rss_bytes: int | None = None
+    cpu_ns: int | None = None
+    threads: int | None = None
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    # In place of pages, of a tracker that counts by VMA; beside pages, the VMAs that they cannot speak of (hugetlb).
+    vma_wss_bytes: VmaSizes | None = None
+    vma_rss_bytes: VmaSizes | None = None  # in place of resident
+    # Part of the touched bytes: page frames that another process of the tree touched, too. None: not known.
+    vma_shared_bytes: VmaSizes | None = None
+    # Of a window that saw a part of the memory, ``pages``: all touched bytes as estimated, and their 95 % interval.
+    wss_estimate_bytes: int | None = None
+    wss_low_bytes: int | None = None
+    wss_high_bytes: int | None = None
+    scale: float | None = None  # bytes that one byte of that part stands for
+    # Resident memory in which a page of several processes counts once in all; not asked of a process that is alone.
+    pss_bytes: int | None = None
+    pss_ns: int | None = None  # when that was read, of all processes together
+    pss_reason: str = ""  # why it is not known
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """The touched bytes that another process of the tree touched, too."""
+        return None if self.vma_shared_bytes is None else sum(size or 0 for _, size in self.vma_shared_bytes)
+
+    @property
+    def wss_bytes(self) -> int | None:
+        """The touched bytes, however they were counted; what cannot be known (hugetlb) is no part of them."""
+        if self.wss_estimate_bytes is not None:
+            return self.wss_estimate_bytes
+        if self.pages is not None:
+            return self.pages.size_bytes
+        if self.vma_wss_bytes is not None:
+            return sum(size for _, size in self.vma_wss_bytes if size is not None)
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """One sample of the tree. ``asked_ns`` is the interval asked for; the true one is ``end_ns - start_ns``.
+
+    Attributes:
+        budgeted_ns: what a budget made of the interval asked for; None where there is no budget.
+        next_ns: what it makes of it after this window.
+        lost_ns: about how much time the tree lost by this window (``memtui.recording.sampler.slowdown_estimate``);
+            None: not known.
+        set_again_ns: part of it: accessed bits that were set again.
+        gaps: processes of the tree that were born or ended inside this window, so that part of it is missing.
+        disturbed: who else cleared accessed bits in this window, or moved pages; empty when nobody is known to.
+        shared_excess_bytes: what the sum over the processes counts too much, because several touched the same page
+            frames; None: not known.
+    """
+
+    sample: int
+    start_ns: int
+    end_ns: int
+    asked_ns: int
+    sampler_cpu_ns: int
+    processes: tuple[ProcessWindow, ...]
+    gaps: int = 0
+    disturbed: str = ""
+    shared_excess_bytes: int | None = None
+    budgeted_ns: int | None = None
+    next_ns: int | None = None
+    lost_ns: int | None = None
+    set_again_ns: int | None = None
+
+
+def held_ns(processes: Iterable[ProcessWindow], *, together: bool) -> int | None:
+    """How long any process of a tree was held for one window: one after another, or all at once; None: not known."""
+    parts = [process.paused_ns for process in processes]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not parts:
+        return None
+    return max(known) if together else sum(known)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerReading:
+    """One power source at one moment. ``energy_j`` counts up from an arbitrary origin."""
+
+    t_ns: int
+    device: str  # "GPU 0", "CPU package 0"
+    scope: str  # what the figure covers: "board", "package", "dram"
+    source: str  # "nvml instant", "nvml average", "nvml", "rapl"
+    power_w: float | None = None
+    energy_j: float | None = None
+    limit_w: float | None = None
+    memory_used_bytes: int | None = None
+    utilization: float | None = None
+    name: str = ""
+    status: str = Status.OK
+    reason: str = ""
+    processes: int | None = None  # compute processes on the board, everybody's: they share its power
+
+
+@dataclass(frozen=True, slots=True)
+class GpuMemory:
+    """What one process holds on all GPUs together at one moment. ``process`` is its key."""
+
+    t_ns: int
+    process: int
+    gpu_bytes: int | None
+    status: str = Status.OK
+    reason: str = ""
+
+
+MAIN_MEMORY = "cpu"  # the device of PyTorch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocationStep:
+    """Every allocation of one training step of a process, from inside (``memtui.analysis.allocation_trace``).
+
+    Attributes:
+        pid: the process.
+        step: number of the step, from 0.
+        existing: of the rows, so many stand for what was there when the step began.
+        names: of operators and layers.
+        columns: i8[7, rows], see ``StepTrace.to_columns``.
+        cost_ns: that recording it took on top, as far as the process itself can tell.
+        dropped: frees of memory that nobody had seen allocated.
+        lost: recorded steps that could not be sent before this one.
+        device: whose memory it is, as PyTorch names it: "cpu" is main memory.
+    """
+
+    pid: int
+    step: int
+    start_ns: int
+    end_ns: int
+    existing: int
+    names: tuple[str, ...]
+    columns: NDArray[np.int64]
+    cost_ns: int = 0
+    dropped: int = 0
+    lost: int = 0
+    device: str = MAIN_MEMORY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorRanges:
+    """Where the lasting tensors of a process lie, from a moment on and until it says so again.
+
+    Attributes:
+        pid: the process.
+        t_ns: from when on.
+        columns: i8[3, n]: address, size in bytes, and number of the category (``step_trace.CATEGORIES``).
+        names: of the n tensors: the layer they belong to.
+        parts: what they are of it: "weight", "weight exp_avg".
+    """
+
+    pid: int
+    t_ns: int
+    columns: NDArray[np.int64]
+    names: tuple[str, ...]
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingProgress:
+    """The training steps of a process that ended since its last such message, and what its tensors held meanwhile.
+
+    Attributes:
+        pid: the process.
+        first: number of the first step.
+        start_ns: when that one began; each other one begins with the end of the one before.
+        ends_ns: i8[1, n]: when each ended.
+        usage: i8[4 + categories, m]: stretches of steps that were seen, see ``memtui.analysis.tensor_usage``.
+        names: of operators.
+        view: how much of the steps is seen: "all steps", "1 step in 12"; empty with a reason.
+        reason: why none is seen between those that are recorded whole; empty where some are.
+        cost_ns: what seeing them took, an estimate.
+        device: whose memory ``usage`` is of, as PyTorch names it. Of every stretch of steps there is one message for
+            main memory, and one more for each other device that held anything.
+    """
+
+    pid: int
+    first: int
+    start_ns: int
+    ends_ns: NDArray[np.int64]
+    usage: NDArray[np.int64]
+    names: tuple[str, ...] = ()
+    view: str = ""
+    reason: str = ""
+    cost_ns: int = 0
+    device: str = MAIN_MEMORY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearningProgress:
+    """How well a process learns, since its last such message.
+
+    Attributes:
+        pid: the process.
+        about: what it trains, JSON: at least ``network`` and ``type``, see ``memtui.session.records.learning``.
+        places: i8[3, n]: when, number of the iteration, number of the epoch, all rising, both numbers from 1.
+        values: f8[3, n]: mean loss since the point before, accuracy in percent, and the least accuracy that is wanted
+            from there on; not a number where it was not measured, or none is wanted.
+    """
+
+    pid: int
+    about: str
+    places: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at one moment: a mark, a gap, an exec, a target that was found stopped."""
+
+    t_ns: int
+    kind: str  # "mark", "gap", "exec", "process", "stopped", "warning", "interval", "thinned", "step"; also "end"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Last message of a stream that ended in order.
+
+    ``kind``: "target exited", "stopped", "duration", "error"; the recorder adds "interrupted" and those of
+    ``memtui.recording.recorder.limits``. ``text``: more of it in words; of "target exited" how, where that is known:
+    "killed by SIGKILL".
+    """
+
+    t_ns: int
+    kind: str
+    text: str = ""
+
+    @property
+    def words(self) -> str:
+        """How it ended; of a target no more than is known."""
+        if self.kind == "target exited":
+            return f"target {self.text or 'ended'}"
+        return self.text or self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """All power readings of one tick, and what the processes of the tree hold on GPUs, where that was asked anew."""
+
+    readings: tuple[PowerReading, ...] = ()
+    gpu_memory: tuple[GpuMemory, ...] = ()
+
+
+Told = AllocationStep | TensorRanges | TrainingProgress | LearningProgress  # by programs about themselves
+Message = Hello | Process | VmaTable | Window | Power | Event | End | Told

@@ -1,0 +1,137 @@
+"""The snapshot of PyTorch's CUDA allocator (``torch.cuda.memory._dump_snapshot``), a pickle.
+
+``{"segments": [...], "device_traces": [[{"action", "addr", "size", "time_us", "frames"}, ...], ...]}``, as
+``torch/cuda/_memory_viz.py`` reads it. A block is freed when that is completed; the trace is a ring, so its begin may
+be missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memtui.core.samples import Event
+from memtui.core.text import storable
+from memtui.core.units import size
+from memtui.formats.allocation_ledger import Ledger
+from memtui.formats.imported import Imported, NotImportable, Part
+from memtui.session.records.imported import NO_CLOCK, WALL, ImportedFrom
+
+FORMAT = "CUDA memory snapshot"
+_MOST_US = (1 << 61) // 1000
+_ABSENT = (
+    "operators and layers: in their place stands the innermost Python frame outside of PyTorch, where frames were kept",
+    "kinds: the allocator does not know what a block is for",
+    "the begin: what was there and stayed is known from the segments; what the trace was too short for is not",
+)
+
+
+def recognises(plain: Any) -> bool:
+    """Whether it is of that form."""
+    return isinstance(plain, dict) and isinstance(plain.get("device_traces"), list)
+
+
+def parse(plain: Any) -> Imported:
+    """Raises NotImportable."""
+    try:
+        marks: list[Event] = []
+        clock = NO_CLOCK
+        parts = []
+        for device, events in enumerate(plain["device_traces"]):
+            timed = all("time_us" in event for event in events)
+            clock = WALL if timed and events else clock
+            found = _part(device, events, _alive(plain.get("segments", []), device), timed, marks)
+            if found is not None:
+                parts.append(found)
+    except NotImportable:
+        raise
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        raise NotImportable(f"is no snapshot of CUDA memory: {type(error).__name__}: {error}") from None
+    if not parts:
+        raise NotImportable("its snapshot has neither blocks nor a trace: torch.cuda.memory._record_memory_history()")
+    marks.sort(key=lambda mark: mark.t_ns)
+    return Imported(tuple(parts), ImportedFrom(FORMAT, clock=clock, absent=_ABSENT), tuple(marks))
+
+
+def _alive(segments: list[dict[str, Any]], device: int) -> dict[int, int]:
+    """Bytes of the blocks that are in use when the snapshot is taken, by address."""
+    found = {}
+    for segment in segments:
+        if segment.get("device", 0) != device:
+            continue
+        address = _whole(segment["address"])
+        for block in segment["blocks"]:
+            address = _whole(block.get("address", address))
+            if str(block["state"]).startswith("active"):
+                found[address] = _whole(block["size"])
+            address += _whole(block["size"])
+    return found
+
+
+def _part(
+    device: int, events: list[dict[str, Any]], alive: dict[int, int], timed: bool, marks: list[Event]
+) -> Part | None:
+    if not events and not alive:
+        return None
+    ledger, names = Ledger(), _Names()
+    actions = {event["action"] for event in events}
+    gone = "free_completed" if "free_completed" in actions else "free_requested"
+    ours: set[int] = set()  # addresses that the trace has the last word about
+    t_ns = first_ns = 0
+    for number, event in enumerate(events):
+        t_ns = max(t_ns, _time(event) if timed else number)
+        first_ns = first_ns or t_ns
+        action = event["action"]
+        if action == "alloc":
+            address = _whole(event["addr"])
+            ledger.free_at(t_ns, address, "")  # a free that the trace does not tell of
+            ledger.allocate(t_ns, _whole(event["size"]), names.of(event), address=address)
+            ours.add(address)
+        elif action == gone:
+            address, op = _whole(event["addr"]), names.of(event)
+            ours.add(address)
+            if not ledger.free_at(t_ns, address, op) and event["size"]:
+                ledger.existing(_whole(event["size"]), address)
+                ledger.free_at(t_ns, address, op)
+        elif action == "oom":
+            free = f", {size(_whole(event['device_free']))} were free" if "device_free" in event else ""
+            marks.append(Event(t_ns, "mark", f"out of memory: {size(_whole(event['size']))} asked for{free}"))
+    for address, size_bytes in alive.items():
+        if address not in ours:
+            ledger.existing(size_bytes)
+    return Part(ledger.trace(first_ns, t_ns), f"cuda:{device}")
+
+
+def _time(event: dict[str, Any]) -> int:
+    t_us = event["time_us"]
+    if not 0 <= t_us < _MOST_US:
+        raise ValueError("a time out of range")
+    return int(t_us) * 1000
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{type(value).__name__} in place of a number")
+    return value
+
+
+class _Names:
+    """What stands in place of an operator, by frames: those of one place are one list."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, str]] = {}  # by identity; the frames are kept so that it stays theirs
+
+    def of(self, event: dict[str, Any]) -> str:
+        """``forward (model.py:42)``; empty without frames."""
+        frames = event.get("frames") or []
+        if id(frames) not in self._known:
+            self._known[id(frames)] = frames, _name(frames)
+        return self._known[id(frames)][1]
+
+
+def _name(frames: list[dict[str, Any]]) -> str:
+    python = [frame for frame in frames if str(frame["filename"]).endswith(".py")]
+    own = [frame for frame in python if "/torch/" not in str(frame["filename"])]
+    chosen = (own or python or frames)[:1]
+    return "".join(
+        storable(f"{frame['name']} ({str(frame['filename']).rpartition('/')[2]}:{frame['line']})") for frame in chosen
+    )[:500]

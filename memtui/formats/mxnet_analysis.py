@@ -1,0 +1,41 @@
+r"""What ``memory_analysis.py`` of tbd-tools makes of an MXNet log (``*_ANALYSIS``).
+
+JSON: ``{"in_arg": [1048608.0, ["(in_arg:source_embed_weight).\n"]], ...}``, total bytes and tags of each category.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memtui.core.text import storable
+from memtui.formats.allocation_ledger import Ledger
+from memtui.formats.imported import Imported, NotImportable, Part
+from memtui.formats.mxnet_tags import kind_of_key
+from memtui.session.records.imported import NO_CLOCK, ImportedFrom, checked_sums
+
+FORMAT = "MXNet analysis"
+_ABSENT = (
+    "single allocations: only their sum by category is in the file, so a row is a category",
+    "times, frees and addresses: the file has none",
+)
+
+
+def recognises(plain: Any) -> bool:
+    """Whether JSON is of that form, if perhaps damaged."""
+    if not isinstance(plain, dict) or not plain or "traceEvents" in plain:
+        return False
+    return any(isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) for value in plain.values())
+
+
+def parse(plain: Any) -> Imported:
+    """Raises NotImportable."""
+    try:
+        known = checked_sums(plain)
+    except ValueError as error:
+        raise NotImportable(str(error)) from None
+    sums = {storable(key): (total, tuple(map(storable, tags))) for key, (total, tags) in known.items()}
+    ledger = Ledger()
+    for row, (key, (total, _)) in enumerate(sums.items()):
+        ledger.allocate(row, int(total), key, category=kind_of_key(key))
+    about = ImportedFrom(FORMAT, clock=NO_CLOCK, driver=True, absent=_ABSENT, sums=sums)
+    return Imported((Part(ledger.trace(0, len(sums)), "cuda"),), about)

@@ -1,0 +1,76 @@
+r"""The log that MXNet 0.12 with the memory patch of tbd-tools writes to standard error.
+
+A line stands there only where the driver was asked for memory, which the pool of MXNet does when nothing in it fits::
+
+    [mem] Allocate 1048608 bytes GPU memory (in_arg:source_embed_weight).
+    [mem] 11170 MB GPU global memory free, total 12196 MB.
+    [mem] Release GPU memory.
+    [trace] In InitGraph.
+
+Some operators say ``Allocate 3 MB GPU memory (mask_workspace).`` There is no time in it: times are numbers of lines.
+"""
+
+from __future__ import annotations
+
+import re
+
+from memtui.core.samples import Event
+from memtui.core.text import storable
+from memtui.formats.allocation_ledger import Ledger
+from memtui.formats.imported import Imported, NotImportable, Part, Warnings
+from memtui.formats.mxnet_tags import kind_of_tag
+from memtui.session.records.imported import LINES, DriverMemory, ImportedFrom
+
+FORMAT = "MXNet log"
+MIB = 1 << 20
+MOST_CHARACTERS = 4096  # of a tag or mark
+_ALLOCATE = re.compile(rb"\[mem\] Allocate (\d{1,18}) bytes GPU memory \((.*)\)\.")
+_IN_MB = re.compile(rb"Allocate (\d{1,12}) MB GPU memory \((.*)\)\.")
+_FREE = re.compile(rb"\[mem\] (\d{1,12}) MB GPU global memory free, total (\d{1,12}) MB")
+_MARK = re.compile(rb"\[trace\] (.*)")
+_ABSENT = (
+    "times: the log has none, rows are in the order of its lines",
+    "frees: a release line names neither size nor address, and what MXNet reuses from its pool is not in the log",
+    "addresses: the log has none",
+)
+
+
+def recognises(data: bytes) -> bool:
+    """Whether any line is one of the patch's allocations."""
+    return _ALLOCATE.search(data) is not None or _IN_MB.search(data) is not None
+
+
+def parse(data: bytes) -> Imported:
+    """The whole log. Raises NotImportable."""
+    ledger, wrong = Ledger(), Warnings()
+    marks: list[Event] = []
+    driver: list[DriverMemory] = []
+    coarse: list[str] = []
+    releases = number = 0
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if b"[" not in line and b"Allocate" not in line:
+            continue
+        if found := _ALLOCATE.search(line):
+            tag = _text(found[2])
+            ledger.allocate(number, int(found[1]), tag, category=kind_of_tag(tag))
+        elif found := _IN_MB.search(line):
+            tag = _text(found[2])
+            ledger.allocate(number, int(found[1]) * MIB, tag, category=kind_of_tag(tag))
+            coarse.append(tag)
+        elif found := _FREE.search(line):
+            driver.append(DriverMemory(number, int(found[1]) * MIB, int(found[2]) * MIB))
+        elif b"[mem] Release GPU memory" in line:
+            releases += 1
+        elif b"[mem] Allocate" in line:
+            wrong.say(f"line {number} is no whole allocation")
+        elif found := _MARK.search(line):
+            marks.append(Event(number, "mark", _text(found[1].strip())))
+    if not len(ledger):
+        raise NotImportable("no line of it is an allocation of MXNet's memory patch ([mem] Allocate ... bytes ...)")
+    absent = _ABSENT + ((f"what was given back by {releases} release line{'s' * (releases > 1)}",) if releases else ())
+    about = ImportedFrom(FORMAT, clock=LINES, driver=True, absent=absent, warnings=wrong.lines(), coarse=tuple(coarse))
+    return Imported((Part(ledger.trace(0, number), "cuda"),), about, tuple(marks), tuple(driver))
+
+
+def _text(raw: bytes) -> str:
+    return storable(raw.decode("utf-8", "surrogateescape"))[:MOST_CHARACTERS]

@@ -1,0 +1,121 @@
+"""Writes what was imported as a session: recorded steps, marks, and where they come from."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+from memtui._version import __version__
+from memtui.analysis.trace_segments import stretches, within
+from memtui.core.errors import UserError
+from memtui.core.os_errors import WRITE, refused
+from memtui.core.samples import MAIN_MEMORY, AllocationStep, Capability, Clock, Hello, Host, Options, Target
+from memtui.formats.imported import Imported, NotImportable
+from memtui.session.file_format import beside, is_own_file
+from memtui.session.records.allocations import MAX_ROWS, step_row
+from memtui.session.records.imported import WALL
+from memtui.session.writer import SessionWriter
+
+TRACKER = "import"
+_INTERVAL_NS = 200_000_000  # of a recording; here there is none
+Range = tuple[float | None, float | None]
+"""From and to, seconds after the begin (numbers of lines where there is no clock); None: no limit."""
+
+
+def write(imported: Imported, path: Path, *, force: bool = False) -> None:
+    """Make the session, whole or not at all. Raises UserError and SessionError."""
+    steps = _stretches(imported)  # before anything is replaced: it may be refused
+    try:
+        if not force and os.path.lexists(path):
+            raise FileExistsError
+        writer = SessionWriter(_draft(path))
+        try:
+            _fill(writer, imported, steps)
+        except BaseException:
+            writer.discard()
+            raise
+        writer.close_as(path, overwrite=force)
+    except FileExistsError:
+        raise UserError(f"{path}: exists already; choose another name or add --force") from None
+    except (sqlite3.Error, OSError) as error:
+        raise refused(path, error, WRITE) from None
+
+
+def _draft(path: Path) -> Path:
+    """Where the session is made, without what a killed import has left there."""
+    draft = path.with_name(f".{path.name}.part")
+    for name in (draft, *beside(draft)):
+        if os.path.lexists(name) and is_own_file(name):
+            name.unlink()
+    return draft
+
+
+def in_range(imported: Imported, wanted: Range) -> Imported:
+    """Only what lies in a range of time. Raises NotImportable: nothing does."""
+    if wanted == (None, None):
+        return imported
+    if imported.about.sums is not None:
+        raise NotImportable("knows sums only, so there is no range of it")
+    begin_ns = min(part.trace.start_ns for part in imported.parts)
+    unit = 1 if imported.about.counts else 10**9
+    low, high = (None if limit is None else begin_ns + round(limit * unit) for limit in wanted)
+    low_ns, high_ns = 0 if low is None else low, 1 << 62 if high is None else high
+    parts = [replace(part, trace=within(part.trace, low_ns, high_ns)) for part in imported.parts]
+    if not any(len(part.trace) > part.trace.existing for part in parts):
+        end = max(part.trace.end_ns for part in imported.parts)
+        what = "lines" if imported.about.counts else "s"
+        raise NotImportable(f"has nothing in that range: it is {(end - begin_ns) / unit:g} {what} long")
+    return replace(
+        imported,
+        parts=tuple(parts),
+        marks=tuple(mark for mark in imported.marks if low_ns <= mark.t_ns < high_ns),
+        driver=tuple(one for one in imported.driver if low_ns <= one.t_ns < high_ns),
+    )
+
+
+def _fill(writer: SessionWriter, imported: Imported, steps: list[AllocationStep]) -> None:
+    begin_ns = min(part.trace.start_ns for part in imported.parts)
+    end_ns = max(part.trace.end_ns for part in imported.parts)
+    writer.put_meta(
+        hello=_hello(imported, begin_ns).to_dict(),
+        recorder_pid=os.getpid(),
+        imported=imported.about.to_plain(),
+        end={"t_ns": end_ns, "kind": "imported", "text": ""},
+    )
+    for number, step in enumerate(steps):
+        writer.insert("allocation_step", [step_row(number, step)])
+        if step.device != MAIN_MEMORY:
+            writer.insert("allocation_device", [(number, step.device)])
+    writer.insert("event", [(mark.t_ns, mark.kind, mark.text) for mark in imported.marks])
+    writer.insert("driver_memory", imported.driver)
+
+
+def _stretches(imported: Imported) -> list[AllocationStep]:
+    """Raises NotImportable: one has more rows than a session takes."""
+    found = [(part.device, one) for part in imported.parts for one in stretches(part.trace, part.begins)]
+    if any(len(one) > MAX_ROWS for _, one in found):
+        raise NotImportable(f"has more than {MAX_ROWS} blocks alive at once")
+    return [
+        AllocationStep(0, one.step, one.start_ns, one.end_ns, one.existing, one.names, one.to_columns(), device=device)
+        for device, one in found
+    ]
+
+
+def _hello(imported: Imported, begin_ns: int) -> Hello:
+    """A greeting that claims nothing about a machine or a process: the file does not know them."""
+    why = f"imported from a file ({imported.about.format}), which knows no pages"
+    none = Capability("wss", False, why)
+    return Hello(
+        __version__,
+        Clock(begin_ns, begin_ns if imported.about.clock == WALL else 0, 0, ""),
+        Host("", "", "", 0, 0),
+        Target(0, 0, imported.about.file, ""),
+        Options(_INTERVAL_NS),
+        TRACKER,
+        "off",
+        "off",
+        wss=none,
+        pages=replace(none, name="pages"),
+    )

@@ -1,0 +1,108 @@
+"""Addresses for a plan: which bytes of a pool a storage has while an op runs, with what is no longer needed reused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memtui.placement.graph import Graph
+from memtui.placement.plan import Plan
+from memtui.placement.solve import fragmentation
+from memtui.placement.solve.problem import PAGE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes of one pool that a storage has from one op to another, both included.
+
+    Attributes:
+        storage: name.
+        pool: name.
+        first: index of the first op.
+        last: of the last one.
+        begin: first byte, in the pool's arena.
+        size_bytes: of the storage, not rounded.
+    """
+
+    storage: str
+    pool: str
+    first: int
+    last: int
+    begin: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Arenas:
+    """All pieces of a plan.
+
+    Attributes:
+        pieces: those of fast memory, then those of slow memory.
+        size_bytes: of each pool's arena, from its lowest to its highest address.
+    """
+
+    pieces: tuple[Piece, ...]
+    size_bytes: Mapping[str, int]
+
+    def piece(self, storage: str, pool: str, op: int) -> Piece | None:
+        """That of a storage in a pool while an op runs; None where it is not there."""
+        for each in self.pieces:
+            if each.storage == storage and each.pool == pool and each.first <= op <= each.last:
+                return each
+        return None
+
+
+def lay_out(graph: Graph, plan: Plan) -> Arenas:
+    """Give out addresses as the solver does when it looks whether a plan fits (``solve.fragmentation``).
+
+    A storage that is not in the plan lies in fast memory for its life. In slow memory a storage keeps its place from
+    the first to the last time that it is there: a copy may wait there while the storage is in fast memory.
+    """
+    pieces: list[Piece] = []
+    ends = {plan.fast: 0, plan.slow: 0}
+    for pool, lives in ((plan.fast, [*_fast(graph, plan)]), (plan.slow, [*_slow(plan)])):
+        sizes = [graph.storages[storage].size_bytes for _, _, storage in lives]
+        stays = [
+            fragmentation.Piece(n, first, last, max(1, -(-size // PAGE_BYTES)) * PAGE_BYTES)
+            for n, ((first, last, _), size) in enumerate(zip(lives, sizes, strict=True))
+        ]
+
+        def end(addresses: Sequence[int], stays: Sequence[fragmentation.Piece] = stays) -> int:
+            return max((at + stay.size_bytes for at, stay in zip(addresses, stays, strict=True)), default=0)
+
+        addresses = min((fragmentation.in_order(stays), fragmentation.largest_first(stays)), key=end)
+        ends[pool] = end(addresses)
+        pieces += [
+            Piece(storage, pool, first, last, at, size)
+            for (first, last, storage), at, size in zip(lives, addresses, sizes, strict=True)
+        ]
+    return Arenas(tuple(pieces), ends)
+
+
+Life = tuple[int, int, str]  # first op, last op, storage
+
+
+def _fast(graph: Graph, plan: Plan) -> Iterable[Life]:
+    placed = {span.storage for span in plan.spans}
+    for storage in graph.storages.values():
+        if storage.counted and storage.name not in placed:
+            yield storage.first, storage.last, storage.name
+    for span in plan.spans:
+        if span.pool == plan.fast:
+            # What is copied here while an op runs takes room during that op already.
+            early = [m.op for m in plan.moves if m.overlapped and m.target == plan.fast and m.storage == span.storage]
+            first = min([span.first, *(op for op in early if op == span.first - 1)])
+            yield first, span.last, span.storage
+
+
+def _slow(plan: Plan) -> Iterable[Life]:
+    found: dict[str, tuple[int, int]] = {}
+    for span in plan.spans:
+        if span.pool == plan.slow:
+            first, last = found.get(span.storage, (span.first, span.last))
+            found[span.storage] = min(first, span.first), max(last, span.last)
+    for move in plan.moves:
+        first, last = found.get(move.storage, (move.op, move.op))
+        found[move.storage] = min(first, move.op), max(last, move.op)
+    for storage, (first, last) in found.items():
+        yield first, last, storage

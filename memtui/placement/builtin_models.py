@@ -1,0 +1,31 @@
+"""What a model may be called; without torch, so that a wrong name is told at once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from memtui.core.errors import UserError
+from memtui.core.small_file import MOST_PROGRAM_BYTES, check_readable
+
+MODELS = ("mlp", "conv", "transformer")
+OWN = re.compile(r"(.+\.py):([A-Za-z_]\w*)", re.ASCII)
+
+
+def is_own(name: str) -> bool:
+    return OWN.fullmatch(name) is not None
+
+
+def check_model(name: str) -> str:
+    """The name, that of a file made absolute. Raises UserError."""
+    if name in MODELS:
+        return name
+    found = OWN.fullmatch(name)
+    if found is None:
+        raise UserError(
+            f"there is no model {name!r}: one of {', '.join(MODELS)}, or FILE.py:function "
+            "with a function that returns (model, inputs, loss)"
+        )
+    path = Path(found[1]).absolute()
+    check_readable(path, MOST_PROGRAM_BYTES)
+    return f"{path}:{found[2]}"

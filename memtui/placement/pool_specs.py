@@ -1,0 +1,81 @@
+"""What pools can be asked for, and how: ``dram,numa:1,emulated:29,12``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from memtui.core.errors import UserError
+
+ON_GPU = ("cuda", "pinned", "pageable")  # pools that an op on a GPU can have its tensors in
+PLAIN = ("dram", "huge", *ON_GPU)
+_HOW = f"a pool is one of {', '.join(PLAIN)}, numa:NODE, file:FOLDER, emulated:READ,WRITE (GB/s)"
+_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One pool, as it was asked for.
+
+    Attributes:
+        name: the whole word, by which it is called everywhere.
+        kind: what stands before the colon.
+        node: number of the NUMA node, for ``numa``.
+        folder: for ``file``.
+        read_bytes_per_s: for ``emulated``: reading a byte of it takes 1 / so long, in addition.
+        write_bytes_per_s: the same of writing.
+    """
+
+    name: str
+    kind: str
+    node: int | None = None
+    folder: str = ""
+    read_bytes_per_s: float | None = None
+    write_bytes_per_s: float | None = None
+
+    @property
+    def emulated(self) -> bool:
+        return self.kind == "emulated"
+
+
+def parse_pools(text: str) -> tuple[Asked, ...]:
+    """The pools of a list with commas, the fast one first. Raises UserError."""
+    words: list[str] = []
+    for word in (word.strip() for word in text.split(",")):
+        # The comma in emulated:29,12 is one of the same kind.
+        if words and re.fullmatch(r"emulated:[^,]*", words[-1]) and _NUMBER.fullmatch(word):
+            words[-1] += f",{word}"
+        else:
+            words.append(word)
+    found = tuple(parse_pool(word) for word in words)
+    for word in words:
+        if words.count(word) > 1:
+            raise UserError(f"pool {word} is named twice")
+    if len(found) < 2:
+        raise UserError("name two pools or more, the fast one first, such as --pools dram,emulated:29,12")
+    kinds = {pool.kind for pool in found}
+    if kinds & {*ON_GPU} and found[0].kind != "cuda":
+        (first, *_) = [pool.name for pool in found if pool.kind in ON_GPU]
+        raise UserError(f"{first}: with it ops run on a GPU, whose memory is the fast pool: say cuda first")
+    if "cuda" in kinds and kinds - {*ON_GPU}:
+        (first, *_) = [pool.name for pool in found if pool.kind not in ON_GPU]
+        raise UserError(f"{first}: beside cuda only pinned and pageable can be measured")
+    return found
+
+
+def parse_pool(word: str) -> Asked:
+    """One of them. Raises UserError."""
+    kind, colon, rest = word.partition(":")
+    if word in PLAIN:
+        return Asked(word, word)
+    if kind == "numa" and re.fullmatch(r"\d{1,6}", rest, re.ASCII):
+        return Asked(f"numa:{int(rest)}", kind, node=int(rest))
+    if kind == "file" and rest:
+        return Asked(word, kind, folder=rest)
+    if kind == "emulated" and colon:
+        speeds = rest.split(",")
+        if len(speeds) == 2 and all(_NUMBER.fullmatch(speed) and 0 < float(speed) < 1e6 for speed in speeds):
+            read, write = (float(speed) * 1e9 for speed in speeds)
+            return Asked(word, kind, read_bytes_per_s=read, write_bytes_per_s=write)
+        raise UserError(f"{word!r}: an emulated pool has two speeds above 0 in GB/s, as emulated:29,12 (read, write)")
+    raise UserError(f"there is no pool {word!r}: {_HOW}")

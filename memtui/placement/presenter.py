@@ -1,0 +1,213 @@
+"""View models of a placement profile: pure functions of what was read of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from memtui.core.errors import UserError
+from memtui.core.units import duration_ns, percent, size
+from memtui.placement.configurations import pair_configurations
+from memtui.placement.graph import Configuration
+from memtui.placement.plan import Plan
+from memtui.placement.profile import SINGLE, Profile
+from memtui.placement.slowdown import cells
+from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.problem import problem_of
+from memtui.placement.solve.solver import mode_of
+from memtui.placement.store import ProfileFile
+from memtui.placement.timing_agreement import WITHIN, Comparison, compare, modes_of
+from memtui.widgets import text
+from memtui.widgets.views.placement import (
+    HERE_FAST,
+    HERE_SLOW,
+    NOT_HERE,
+    CurvePoint,
+    CurveView,
+    MatrixCell,
+    MatrixRow,
+    MatrixView,
+    ScatterPoint,
+    ScatterView,
+    TimelineRow,
+    TimelineView,
+)
+
+EMULATED, EMULATED_SHORT = "EMULATED: checks the solver, no machine", "EMULATED"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a profile's file held when it was read."""
+
+    profile: Profile
+    plans: Sequence[Plan]
+    curves: dict[tuple[str, str, str], list[Point]]
+
+    @classmethod
+    def of(cls, file: ProfileFile) -> Loaded:
+        """Raises UserError."""
+        return cls(file.profile(), file.plans(), file.curves())
+
+    @cached_property
+    def slow_pools(self) -> list[str]:
+        return [pool.name for pool in self.profile.pools[1:]]
+
+    @cached_property
+    def modes(self) -> list[str]:
+        return modes_of(self.profile)
+
+    @cached_property
+    def configurations(self) -> int:
+        """To be measured in each way of timing."""
+        return len(pair_configurations(self.profile.graph, [pool.name for pool in self.profile.pools]))
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Ways of timing that can be held against each other: (asked about, reference)."""
+        reference = SINGLE if SINGLE in self.modes else self.modes[0] if self.modes else ""
+        return [(mode, reference) for mode in reversed(self.modes) if mode != reference]
+
+
+def head(loaded: Loaded, cells: int) -> str:
+    """What was measured, in a line of so many cells. That a pool is emulated is said in any."""
+    profile = loaded.profile
+    model, ops = profile.graph.name, f"{len(profile.graph.ops)} ops"
+    pools = [
+        ", ".join(f"{pool.name} ({words})" if pool.emulated else pool.name for pool in profile.pools)
+        for words in (EMULATED, EMULATED_SHORT)
+    ]
+    pools.append(f"{len(profile.pools)} pools" + (f" ({EMULATED_SHORT})" if profile.emulated else ""))
+    lines = [(model, f"{ops}   {each}") for each in pools]
+    lines.append((model.rpartition("/")[2], lines[-1][1]))
+    chosen = next((line for line in lines if sum(map(text.width, line)) + 2 <= cells), lines[-1])
+    room = max(1, min(text.width(chosen[0]), cells - text.width(chosen[1]) - 2))
+    return f"{text.fit(chosen[0], room)}: {chosen[1]}"
+
+
+def far(loaded: Loaded) -> str:
+    """How many configurations are measured of how many, where some are missing; empty otherwise."""
+    of = loaded.configurations
+    counts = {mode: sum(s.mode == mode for s in loaded.profile.samples) for mode in loaded.modes or ["measured"]}
+    if all(count >= of for count in counts.values()):
+        return ""
+    return "unfinished: " + ", ".join(f"{mode} {count} of {of}" for mode, count in counts.items()) + " configurations"
+
+
+def matrix(loaded: Loaded, slow: str, mode: str) -> MatrixView:
+    """Every op in every configuration."""
+    rows = []
+    for op in loaded.profile.graph.ops:
+        found = cells(loaded.profile, op, slow, mode)
+        rows.append(
+            MatrixRow(op.name, op.kind, tuple(MatrixCell(str(c.configuration), c.time_ns, c.ratio) for c in found))
+        )
+    every = [cell for row in rows for cell in row.cells]
+    measured = sum(cell.time_ns is not None for cell in every)
+    return MatrixView(tuple(rows), mode, slow, measured, len(every))
+
+
+def times(loaded: Loaded, op: str, configuration: Configuration) -> list[tuple[str, int, float]]:
+    """(mode, run, nanoseconds) of every sample."""
+    found = (loaded.profile.times.get((op, configuration, mode)) for mode in loaded.modes)
+    return [(s.mode, run, ns) for s in found if s is not None for run, ns in zip(s.run, s.time_ns, strict=True)]
+
+
+def scatter(loaded: Loaded, number: int) -> ScatterView:
+    """Two of the ways of timing, the slowest op last."""
+    if not loaded.pairs:
+        only = f"only {loaded.modes[0]} times are" if loaded.modes else "no times are"
+        note = f"{only} in this profile: profile with another --mode, too, to compare them"
+        return ScatterView("", "", (), (), note)
+    up, across = loaded.pairs[number % len(loaded.pairs)]
+    found = compare(loaded.profile, up, across)
+    points = sorted(found.pairs, key=lambda pair: pair.second_ns)
+    return ScatterView(
+        across,
+        up,
+        tuple(ScatterPoint(f"{p.op} {p.configuration}", p.second_ns, p.first_ns, p.judged, p.outlier) for p in points),
+        _verdict(found),
+    )
+
+
+def _verdict(found: Comparison) -> tuple[str, ...]:
+    """In a line, the longest first."""
+    near, correlation = found.within(WITHIN), found.correlation
+    if near is None:
+        return (f"{found.verdict}: no time is above the noise floor",)
+    said = f"{found.verdict} · {percent(near)} within {100 * WITHIN:.0f} %"
+    if correlation is None:
+        return (said,)
+    return f"{said} · logarithms correlate by {correlation:.3f}", f"{said} · log r {correlation:.3f}", said
+
+
+def timeline(loaded: Loaded, number: int) -> TimelineView:
+    """One of the plans that are kept."""
+    if not loaded.plans:
+        note = "no plan is kept in this profile yet: memtui place solve FILE --ratio 1:1 finds one"
+        return TimelineView("", (), (), (), (), 0, note)
+    plan = loaded.plans[number % len(loaded.plans)]
+    try:
+        problem = problem_of(loaded.profile, plan.slow, plan.mode, plan.limit_bytes)
+    except UserError as error:
+        return TimelineView("", (), (), (), (), 0, f"the plan is not of this profile: {error}")
+    ops, fast = len(problem.steps), list(problem.fixed_bytes)
+    rows = []
+    for item in problem.items:
+        where = [NOT_HERE] * ops
+        for span in plan.spans:
+            if span.storage == item.name:
+                for k in range(span.first, min(span.last, ops - 1) + 1):
+                    where[k] = HERE_FAST if span.pool == plan.fast else HERE_SLOW
+        moves = tuple((m.op, m.target == plan.fast, m.overlapped) for m in plan.moves if m.storage == item.name)
+        for k, place in enumerate(where):
+            arriving = any(op == k and into and meanwhile for op, into, meanwhile in moves)
+            fast[k] += item.size_bytes if place == HERE_FAST or arriving else 0
+        rows.append(TimelineRow(item.name, item.size_bytes, "".join(where), moves))
+    title = f"{plan.formulation}, {size(plan.limit_bytes)} in {plan.fast}, {plan.mode} times"
+    more = _more(problem.all_fast_ns, plan)
+    words = [
+        [f"{duration_ns(plan.predicted_ns)} predicted{against}"]
+        for against in (f"{more} against all in {plan.fast}" if more else "", more)
+    ]
+    if plan.gap is not None:
+        words[0].append(f"at most {percent(plan.gap)} from the optimum")
+        words[1].append(f"gap {percent(plan.gap)}")
+    if plan.moves:
+        for each in words:
+            each.append(f"{len(plan.moves)} moves, ops wait {duration_ns(plan.move_ns)}")
+    names = tuple(step.name for step in problem.steps)
+    return TimelineView(
+        title, tuple(" · ".join(each) for each in words), names, tuple(rows), tuple(fast), plan.limit_bytes
+    )
+
+
+def _more(all_fast_ns: float | None, plan: Plan) -> str:
+    return f", {100 * (plan.predicted_ns / all_fast_ns - 1):+.1f} %" if all_fast_ns else ""
+
+
+def curve(loaded: Loaded, number: int) -> CurveView:
+    """One of the curves that are kept."""
+    if not loaded.curves:
+        return CurveView(
+            "", (), None, "no curve is kept in this profile yet: memtui place solve FILE --pareto makes one"
+        )
+    key = [*loaded.curves][number % len(loaded.curves)]
+    formulation, slow, mode = key
+    points = tuple(CurvePoint(p.limit_bytes, p.predicted_ns, p.gap, p.first_touch_ns) for p in loaded.curves[key])
+    try:
+        all_fast_ns = problem_of(loaded.profile, slow, mode, 0).all_fast_ns
+    except UserError:
+        all_fast_ns = None
+    return CurveView(f"{formulation}, {slow}, {mode} times", points, all_fast_ns)
+
+
+def first_mode(loaded: Loaded) -> str:
+    """The way of timing that is shown first: the one that plans rest upon."""
+    for slow in loaded.slow_pools:
+        try:
+            return mode_of(loaded.profile, slow)
+        except UserError:
+            continue
+    return loaded.modes[0] if loaded.modes else SINGLE

@@ -1,0 +1,246 @@
+"""What was measured of a graph: its pools with their bandwidths, and the times of its ops by configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from memtui.core.options import TIMINGS
+from memtui.placement.graph import Configuration, Graph
+from memtui.placement.validation import (
+    LARGEST,
+    Damaged,
+    count,
+    maybe,
+    name,
+    number,
+    one,
+    positive,
+    rows,
+    several,
+    table,
+    text,
+    truth,
+)
+
+ISOLATED, SINGLE, SIMULTANEOUS = MODES = TIMINGS
+_WAYS = ("read", "write", "async_read", "async_write")
+_SPEEDS = (*(f"{way}_bytes_per_s" for way in _WAYS), *(f"{way}_fixed_ns" for way in _WAYS), "async_start_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A kind of memory.
+
+    Attributes:
+        name: as it was asked for: ``dram``, ``numa:1``, ``emulated:29,12``.
+        emulated: it is fast memory with waits in it; whatever is told of it says so.
+        note: what else has to be said of it, such as that a file lies in the page cache.
+        read_bytes_per_s: of a copy from it into the fast pool, while nothing else goes on.
+        write_bytes_per_s: of a copy from the fast pool into it.
+        async_read_bytes_per_s: of such a copy while an op runs; None: cannot be done.
+        async_write_bytes_per_s: the same the other way.
+        read_fixed_ns: what a copy from it into the fast pool takes beside its bytes; None: was not measured.
+        write_fixed_ns: the same of a copy into it.
+        async_read_fixed_ns: the same while an op runs.
+        async_write_fixed_ns: the same the other way.
+        async_start_ns: by how much an op is longer during which something is copied, however short that is.
+    """
+
+    name: str
+    emulated: bool = False
+    note: str = ""
+    read_bytes_per_s: float | None = None
+    write_bytes_per_s: float | None = None
+    async_read_bytes_per_s: float | None = None
+    async_write_bytes_per_s: float | None = None
+    read_fixed_ns: float | None = None
+    write_fixed_ns: float | None = None
+    async_read_fixed_ns: float | None = None
+    async_write_fixed_ns: float | None = None
+    async_start_ns: float | None = None
+
+    @property
+    def knows_fixed(self) -> bool:
+        """Whether it was measured what a move takes beside its bytes; without, moves of a few KiB seem to be free."""
+        return self.read_fixed_ns is not None and self.write_fixed_ns is not None
+
+    def move_ns(self, size_bytes: int, *, into_fast: bool, meanwhile: bool = False) -> float | None:
+        """What a move between it and the fast pool takes: its fixed time, and its bytes by the bandwidth.
+
+        Args:
+            size_bytes: that are copied.
+            into_fast: out of this pool, or into it.
+            meanwhile: while an op runs, beside ``async_start_ns``.
+
+        Returns:
+            None where it cannot be done.
+        """
+        if meanwhile:
+            rates, fixed = (
+                (self.async_read_bytes_per_s, self.async_write_bytes_per_s),
+                (self.async_read_fixed_ns, self.async_write_fixed_ns),
+            )
+        else:
+            rates, fixed = (
+                (self.read_bytes_per_s, self.write_bytes_per_s),
+                (self.read_fixed_ns, self.write_fixed_ns),
+            )
+        rate = rates[not into_fast]
+        return None if rate is None else (fixed[not into_fast] or 0.0) + size_bytes * 1e9 / rate
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, value: Any, what: str = "pool") -> Pool:
+        """Raises Damaged."""
+        plain = table(value, what)
+        return cls(
+            one(plain, "name", name),
+            one(plain, "emulated", truth),
+            one(plain, "note", text),
+            *(maybe(plain, each, positive if each.endswith("_per_s") else number) for each in _SPEEDS),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Times of one op in one configuration.
+
+    Attributes:
+        op: its name.
+        configuration: the pools of its tensors.
+        mode: of ``MODES``: the op by itself; in the graph, with nothing else out of fast memory; or in the graph with
+            other ops tested at the same time.
+        time_ns: of each call.
+        run: number of the run of the graph (of the call, where it is isolated) that each time is from.
+    """
+
+    op: str
+    configuration: Configuration
+    mode: str
+    time_ns: tuple[float, ...]
+    run: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise Damaged(f"a mode is one of {', '.join(MODES)}")
+        if len(self.time_ns) != len(self.run):
+            raise Damaged(f"op {self.op} has {len(self.time_ns)} times of {len(self.run)} runs")
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "op": self.op,
+            "configuration": self.configuration.to_plain(),
+            "mode": self.mode,
+            "time_ns": list(self.time_ns),
+            "run": list(self.run),
+        }
+
+    @classmethod
+    def from_plain(cls, value: Any, what: str = "samples") -> Samples:
+        """Raises Damaged."""
+        plain = table(value, what)
+        return cls(
+            one(plain, "op", name),
+            one(plain, "configuration", Configuration.from_plain),
+            one(plain, "mode", text),
+            several(plain, "time_ns", number),
+            several(plain, "run", count),
+        )
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A graph with everything that was measured of it. Checked when it is made: raises Damaged.
+
+    Attributes:
+        graph: the kernels in their order.
+        pools: the fast one first.
+        samples: at most one for each op, configuration and mode; those of a profile that goes on may be missing.
+        resolution_ns: of the clock with which ops were timed, and what a look at it costs.
+        about: what else is known: host, versions, threads, seed.
+    """
+
+    graph: Graph
+    pools: tuple[Pool, ...]
+    samples: tuple[Samples, ...] = ()
+    resolution_ns: float = 0.0
+    about: Mapping[str, str | int | float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [pool.name for pool in self.pools]
+        if not names or len({*names}) != len(names):
+            raise Damaged("the profile has no pool, or two of one name")
+        if len(self.times) != len(self.samples):
+            raise Damaged("samples of one op, configuration and mode stand in two places")
+        for samples in self.samples:
+            self._check(samples, {*names})
+
+    def _check(self, samples: Samples, names: set[str]) -> None:
+        at = self.graph.index.get(samples.op)
+        if at is None:
+            raise Damaged(f"samples are of an op that the graph has not: {samples.op}")
+        op, found = self.graph.ops[at], samples.configuration
+        if (len(found.inputs), len(found.outputs)) != (len(op.inputs), len(op.outputs)):
+            raise Damaged(f"a configuration of {samples.op} has not its inputs and outputs")
+        for pool in found.pools:
+            if pool not in names:
+                raise Damaged(f"a configuration of {samples.op} has a pool that the profile has not: {pool}")
+
+    @property
+    def fast(self) -> Pool:
+        """The pool that is short: what a limit is for."""
+        return self.pools[0]
+
+    @cached_property
+    def times(self) -> Mapping[tuple[str, Configuration, str], Samples]:
+        """By op, configuration and mode."""
+        return {(each.op, each.configuration, each.mode): each for each in self.samples}
+
+    def typical_ns(self, op: str, configuration: Configuration, mode: str) -> float | None:
+        """The median of the times, which one call that was held up does not move; None where there is no sample."""
+        found = self.times.get((op, configuration, mode))
+        return median(found.time_ns) if found is not None and found.time_ns else None
+
+    @property
+    def emulated(self) -> tuple[str, ...]:
+        """Names of the pools that are emulated."""
+        return tuple(pool.name for pool in self.pools if pool.emulated)
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "graph": self.graph.to_plain(),
+            "pools": [pool.to_plain() for pool in self.pools],
+            "samples": [samples.to_plain() for samples in self.samples],
+            "resolution_ns": self.resolution_ns,
+            "about": dict(self.about),
+        }
+
+    @classmethod
+    def from_plain(cls, value: Any, what: str = "profile") -> Profile:
+        """Raises Damaged."""
+        plain = table(value, what)
+        return cls(
+            one(plain, "graph", Graph.from_plain),
+            tuple(Pool.from_plain(pool) for pool in rows(plain, "pools")),
+            tuple(Samples.from_plain(samples) for samples in rows(plain, "samples")),
+            one(plain, "resolution_ns", number),
+            one(plain, "about", facts),
+        )
+
+
+def facts(value: Any, what: str) -> dict[str, str | int | float]:
+    """A table of texts and numbers. Raises Damaged."""
+    found: dict[str, str | int | float] = {}
+    for key, each in table(value, what).items():
+        if isinstance(each, bool) or not isinstance(each, str | int | float):
+            raise Damaged(f"{what} of {key} is neither text nor number")
+        if not isinstance(each, str) and not -LARGEST <= each <= LARGEST:
+            raise Damaged(f"{what} of {key} is out of range")
+        found[text(key, what)] = text(each, what) if isinstance(each, str) else each
+    return found

@@ -1,0 +1,108 @@
+"""What was measured before, kept between runs: one SQLite file, to which a finished measurement is added at once.
+
+A measurement is named by all that it depends on, so what is found is as good as measured now. Whatever ends the
+process, the file has every measurement that was added (a transaction each, written through).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.os_errors import why
+from memtui.core.small_file import check_plain
+from memtui.core.text import visible
+from memtui.session.file_format import SessionError, connect_writer, format_of, read_all, tables_in, tables_of
+from memtui.session.validation import check_rows, parse_json
+
+_MAGIC = 0x6D706C63  # SQLite's application_id of this file: "mplc"
+_VERSION = 1
+_SCHEMA = "CREATE TABLE measured(key TEXT PRIMARY KEY, what TEXT NOT NULL, value TEXT NOT NULL) WITHOUT ROWID"
+ANOTHER = "name another one with --cache"
+_SAID_CHARACTERS = 120
+
+
+def key_of(what: Mapping[str, Any]) -> str:
+    """Name of a measurement: of everything that it depends on."""
+    return hashlib.sha256(json.dumps(what, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+class Cache:
+    """Use as a context manager. Raises UserError for a file that is something else, also later when it is damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if os.path.lexists(path):
+                check_plain(path, os.stat(path))
+            # SQLite's own words do not tell rights from damage.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._db = connect_writer(path, self._prepare)
+        except OSError as error:
+            raise UserError(f"{path}: the cache cannot be used: {why(path, error, ANOTHER)}") from None
+        except SessionError as error:
+            raise self._unusable(error) from None
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """See what the file is, and make it where it is empty. Raises UserError and sqlite3.Error."""
+        if not tables_in(connection, self._path) and not self._identity(connection):
+            try:
+                connection.executescript(
+                    f"BEGIN EXCLUSIVE; {_SCHEMA};PRAGMA application_id={_MAGIC}; PRAGMA user_version={_VERSION}; COMMIT"
+                )
+            except sqlite3.OperationalError:
+                connection.rollback()
+                if not self._identity(connection):  # or another one made it meanwhile
+                    raise
+        if self._identity(connection) != _MAGIC:
+            raise self._none()
+        if format_of(connection) != _VERSION:
+            raise UserError(f"{self._path} was written by another version of memtui; {ANOTHER}, or delete it")
+        if tables_in(connection, self._path) != tables_of(_SCHEMA):
+            raise self._none()
+
+    @staticmethod
+    def _identity(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA application_id").fetchone()[0])
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def get(self, what: Mapping[str, Any]) -> Any:
+        """A measurement; None where there is none."""
+        try:
+            query = "SELECT value FROM measured WHERE key = ?"
+            rows = read_all(self._db, self._path, query, (key_of(what),))
+            check_rows(rows, "t")
+            return parse_json(rows[0][0]) if rows else None
+        except (sqlite3.Error, SessionError, ValueError) as error:
+            raise self._unusable(error) from None
+
+    def put(self, found: list[tuple[Mapping[str, Any], Any]]) -> None:
+        """Add measurements that were finished together: all of them or, when this is interrupted, none."""
+        rows = [(key_of(what), json.dumps(what, sort_keys=True), json.dumps(value)) for what, value in found]
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._unusable(error) from None
+
+    def _none(self) -> UserError:
+        return UserError(f"{self._path} is no cache of memtui place; {ANOTHER}")
+
+    def _unusable(self, error: Exception) -> UserError:
+        if "not a database" in str(error):
+            return self._none()
+        said = str(error).removeprefix(f"{self._path}: ")[:_SAID_CHARACTERS]
+        return UserError(f"{self._path}: the cache cannot be used: {visible(said)}; {ANOTHER}", FAILURE)

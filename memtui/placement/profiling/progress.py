@@ -1,0 +1,74 @@
+"""How far the measuring of a profile is, and where its times came from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from memtui.core.units import span
+from memtui.placement.graph import Configuration
+from memtui.placement.profiling.planner import Step
+
+Say = Callable[[str], object]
+
+
+class Shown:
+    """Progress, in a sentence that is given away whenever it changes, and where the times came from.
+
+    Attributes:
+        before: times that the profile had already; here and below, of one op in one configuration and way of timing.
+        cached: that are from the cache.
+        measured: that were measured now.
+        moments: when those of the cache were measured (ns, UTC).
+        bandwidths_ns: when the bandwidths were, where they are from the cache.
+    """
+
+    def __init__(self, show: Say = lambda _: None, begin: Say | None = None) -> None:
+        """``show`` takes each sentence in place of the one before, ``begin`` the one that measuring begins with."""
+        self._show, self._begin = show, begin
+        self.before = self.cached = self.measured = 0
+        self.moments: set[int] = set()
+        self.bandwidths_ns: int | None = None
+        self._of: dict[str, int] = {}  # configurations by way of timing, in the order that they are measured in
+        self._known: set[tuple[str, Configuration, str]] = set()
+        self._phase = ""
+        self._step: Step | None = None
+        self._since_s = time.monotonic()
+
+    def phase(self, text: str) -> None:
+        """Something before the measurements."""
+        self._phase, self._since_s = text, time.monotonic()
+        self._show(f"{text} ...")
+
+    def count(self, known: Iterable[tuple[str, Configuration, str]], of: Mapping[str, int]) -> None:
+        """Measurements begin: what is known already, and how many configurations there are in each way of timing."""
+        self._phase, self._of = "", dict(of)
+        self._known = {each for each in known if each[2] in self._of}
+        self.before = len(self._known)
+        told = f", {self.before} of them known" if self.before else ""
+        text = f"measuring {sum(of.values())} configurations ({', '.join(of)}){told}"
+        self._show(text)
+        if self._begin is not None:
+            self._begin(text)
+
+    def step(self, step: Step) -> None:
+        self._known.update((each.op, each.configuration, each.mode) for each in step.samples)
+        self.cached += step.cached
+        self.moments.update(step.measured_ns)
+        self.measured += len(step.samples) - step.cached
+        self._step, self._since_s = step, time.monotonic()
+        self.tick()
+
+    def tick(self) -> None:
+        """Time goes by."""
+        passed_s = time.monotonic() - self._since_s
+        if self._phase:
+            self._show(f"{self._phase} ({span(passed_s)})")
+        elif self._step is not None:
+            mode = self._step.mode
+            there = sum(each[2] == mode for each in self._known)
+            way = f" ({1 + [*self._of].index(mode)} of {len(self._of)})" if len(self._of) > 1 else ""
+            left_s = self._step.left_s
+            left = "" if left_s is None else f", {span(round(max(0.0, left_s - passed_s)))} left"
+            known = f", {self.cached} known before" if self.cached else ""
+            self._show(f"{mode}{way}: {there} of {self._of[mode]} configurations{left}{known}")

@@ -1,0 +1,112 @@
+"""A profile that is being measured, on the screen of profiles: the measuring runs in a process of its own beside it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from memtui.core.errors import INTERRUPTED, UserError
+from memtui.core.processes import Beside, Say
+from memtui.core.text import visible
+from memtui.placement.profiling.planner import Request, broken_off
+from memtui.placement.profiling.progress import Shown
+from memtui.placement.store import ProfileFile, is_profile
+
+_LOOK_S = 0.1
+
+
+class _Measured:
+    """What measures, and what it said last."""
+
+    def __init__(self, work: Callable[[Shown], list[str]]) -> None:
+        def told(say: Say) -> list[str]:
+            return work(Shown(lambda text: say({"text": text})))
+
+        self.process = Beside(told)
+        self.text = "starting PyTorch ..."
+
+    @property
+    def goes_on(self) -> bool:
+        process = self.process
+        return not process.over and not process.finished and process.error is None
+
+    def hear(self, seconds: float) -> tuple[str, str]:
+        """A sentence about how far it is, and the role of its words; waits for so long at most."""
+        for word in self.process.hear(seconds):
+            self.text = word.get("text", self.text)
+        if self.process.error is not None:
+            return str(self.process.error), "warning"
+        if self.goes_on:
+            return self.text, "live"
+        return ("finished; q leaves", "live") if self.process.finished else ("it ended without a word", "warning")
+
+
+def show_profile(file: ProfileFile, hear: Callable[[float], tuple[str, str]] | None = None) -> int:
+    """Show a placement profile, which may still grow, until it is left. Returns the exit code.
+
+    Args:
+        file: the profile.
+        hear: waits for so many seconds at most, and tells how far measuring is, and with which role to say it.
+
+    Raises UserError: there is no terminal to draw on.
+    """
+    from memtui.tui.app import run_app
+
+    def load() -> Callable[..., Any]:
+        from memtui.placement.screen import PlacementApp
+
+        return partial(PlacementApp, file, hear)
+
+    return run_app(load)
+
+
+def watched(
+    args: argparse.Namespace, request: Request, work: Callable[[Shown], list[str]], say: Callable[[str], None]
+) -> int:
+    """Measure and show; leaving the screen breaks it off. The exit code.
+
+    Args:
+        args: where the profile goes, and how the screen is to look.
+        request: what is measured.
+        work: measures, and returns what is to be said at the end; runs in a child, and no thread may run yet.
+        say: takes a line for the user.
+
+    Raises UserError.
+    """
+    from memtui.tui.terminal import prepare
+
+    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
+    output = args.output
+    if args.force and is_profile(output):
+        output.unlink()
+    measured = _Measured(work)
+    process = measured.process
+    code = 0
+    try:
+        while measured.goes_on and not is_profile(output):
+            print(f"\r\x1b[K{visible(measured.text)}", end="", file=sys.stderr, flush=True)
+            measured.hear(_LOOK_S)
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        if measured.goes_on:
+            code = show_profile(ProfileFile(output), measured.hear)
+            measured.hear(_LOOK_S)
+    except KeyboardInterrupt:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        say(broken_off(output, request.modes))
+        raise
+    finally:
+        unfinished = measured.goes_on
+        process.end()
+    if process.error is not None:
+        raise process.error
+    for line in process.conclusion:
+        print(visible(line))
+    if unfinished:
+        say(broken_off(output, request.modes))
+        return code or INTERRUPTED
+    if not process.finished:
+        raise UserError("measuring ended without a word", 1)
+    return code

@@ -1,0 +1,365 @@
+"""The screen of a placement profile: the matrix of ops and configurations, and what was made of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widget import Widget
+
+from memtui.core.errors import UserError
+from memtui.core.units import duration_ns, percent, size
+from memtui.placement import presenter as present
+from memtui.placement.graph import Configuration
+from memtui.placement.presenter import Loaded
+from memtui.placement.store import ProfileFile
+from memtui.session.file_format import beside
+from memtui.tui.base_app import TerminalApp
+from memtui.tui.screens.layout import LARGE_COLUMNS
+from memtui.tui.screens.list_screen import ListScreen, fitting
+from memtui.widgets import text
+from memtui.widgets.label import Words
+from memtui.widgets.placement_curve import PlacementCurve
+from memtui.widgets.placement_matrix import PlacementMatrix
+from memtui.widgets.placement_scatter import PlacementScatter
+from memtui.widgets.placement_timeline import PlacementTimeline
+from memtui.widgets.row_panel import CursorPanel, RowPanel
+from memtui.widgets.table import Column, Listing, ListingView, Row
+from memtui.widgets.views.placement import HERE_FAST, HERE_SLOW, CurveView, MatrixView, ScatterView, TimelineView
+
+REFRESH_S, LISTEN_S = 1.0, 0.2
+WORDS = 2  # lines about what is under the cursor
+NAMES = ("matrix", "timings", "plan", "curve")
+Hear = Callable[[float], tuple[str, str]]  # waits at most so long; how far measuring is, and a role of words
+_SAMPLES = (Column("mode", 16), Column("run", 10, right=True), Column("time", 14, right=True))
+
+
+class _Read(Message):
+    """The file was read, or could not be."""
+
+    def __init__(self, loaded: Loaded | None, error: str = "") -> None:
+        super().__init__()
+        self.loaded, self.error = loaded, error
+
+
+class _Far(Message):
+    """How far measuring is."""
+
+    def __init__(self, words: str, role: str) -> None:
+        super().__init__()
+        self.words, self.role = words, role
+
+
+class PlacementScreen(ListScreen):
+    """One panel at a time has the screen; the matrix is the first."""
+
+    HELP = "placement"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(n), f"panel({n - 1})", name) for n, name in enumerate(NAMES, 1)),
+        Binding("tab", "next_panel(1)", "next panel"),
+        Binding("shift+tab", "next_panel(-1)", "previous panel"),
+        Binding("right", "sideways(1)", "right"),
+        Binding("left", "sideways(-1)", "left"),
+        Binding("m", "other('mode')", "another way of timing"),
+        Binding("s", "other('slow')", "another slow pool"),
+        Binding("n", "other('kept')", "another plan or curve"),
+        Binding("enter", "samples", "samples of the cell"),
+        Binding("c", "app.next_theme", "other colours"),
+        Binding("q,escape", "leave", "leave"),
+    ]
+
+    def __init__(self, file: ProfileFile, hear: Hear | None = None) -> None:
+        super().__init__()
+        self._file, self._hear = file, hear
+        self._loaded: Loaded | None = None
+        self._at = 0
+        self._picked = {"mode": 0, "pair": 0, "slow": 0, "plan": 0, "curve": 0}
+        self._sampling = False
+        reading = "reading the profile"
+        self.matrix = PlacementMatrix(MatrixView((), "", "", 0, 0, reading))
+        self.scatter = PlacementScatter(ScatterView("", "", (), (), reading))
+        self.timeline = PlacementTimeline(TimelineView("", (), (), (), (), 0, reading))
+        self.curve = PlacementCurve(CurveView("", (), None, reading))
+        self.samples = Listing(ListingView("samples", _SAMPLES), id="samples")
+        self.head, self.tabs = Words("title", id="header"), Words("dim")
+        self.far = Words("live")
+        self._said_far = ("", "")  # by the one who measures
+        self.words = [Words("text") for _ in range(WORDS)]
+        self.foot = Words("dim", id="footer")
+
+    @property
+    def panels(self) -> tuple[CursorPanel, ...]:
+        return self.matrix, self.scatter, self.timeline, self.curve
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.tabs, self.far, *self.panels, self.samples, *self.words, self.foot
+
+    @property
+    def active(self) -> RowPanel | CursorPanel:
+        return self.samples if self._sampling else self.panels[self._at]
+
+    def compose(self) -> ComposeResult:
+        yield from self.parts
+        yield self.notice
+
+    def follow(self) -> None:
+        """Read the file, and again whenever it has changed: a profile may just be measured."""
+        seen: object = None
+        while not self.ended.is_set():
+            now = _signature(self._file)
+            if now != seen:
+                try:
+                    self.post_message(_Read(Loaded.of(self._file)))
+                    seen = now
+                except UserError as error:
+                    self.post_message(_Read(None, str(error)))
+            self._wait(time.monotonic() + REFRESH_S)
+
+    def _wait(self, until_s: float) -> None:
+        """And tell what the one who measures says meanwhile."""
+        while (left_s := until_s - time.monotonic()) > 0 and not self.ended.is_set():
+            if self._hear is None:
+                self.ended.wait(left_s)
+            else:
+                self.post_message(_Far(*self._hear(min(left_s, LISTEN_S))))
+
+    def on__far(self, message: _Far) -> None:
+        if self._said_far != (message.words, message.role):
+            self._said_far = message.words, message.role
+            self._show_far()
+
+    def on__read(self, message: _Read) -> None:
+        self._loaded = message.loaded or self._loaded
+        if message.error:
+            self.head.show(f" {message.error}", "warning")
+        else:
+            self.fill()
+
+    def _show_far(self) -> None:
+        """How far a profile is that grows, or was broken off; no line of it where it is whole."""
+        words, role = self._said_far
+        if not words and self._loaded is not None:
+            words, role = present.far(self._loaded), "dim"
+        self.far.show(f" {words}", role)
+        if self.far.display != bool(words and not self.notice.display):
+            self.far.display = not self.far.display
+            self.share_rows(self.app.size.height)
+
+    def share_rows(self, height: int) -> None:
+        for panel in (*self.panels, self.samples):
+            panel.styles.height = max(3, height - 3 - WORDS - self.far.display)
+
+    def fill(self) -> None:
+        self._show_far()
+        for panel in (*self.panels, self.samples):
+            panel.display = panel is self.active and not self.notice.display
+            panel.choose(panel is self.active)
+        loaded = self._loaded
+        if loaded is not None:
+            name = " memtui place   "
+            self.head.show(name + present.head(loaded, self.app.size.width - len(name) - 1))
+            self._fill_from(loaded)
+        self._tell()
+
+    def _fill_from(self, loaded: Loaded) -> None:
+        picked = self._picked
+        if loaded.slow_pools:
+            slow = loaded.slow_pools[picked["slow"] % len(loaded.slow_pools)]
+            first = present.first_mode(loaded)
+            modes = [first, *(mode for mode in loaded.modes if mode != first)]
+            self.matrix.show(present.matrix(loaded, slow, modes[picked["mode"] % len(modes)]))
+        else:
+            self.matrix.show(MatrixView((), "", "", 0, 0, "the profile has one pool only"))
+        self.scatter.show(present.scatter(loaded, picked["pair"]))
+        self.timeline.show(present.timeline(loaded, picked["plan"]))
+        self.curve.show(present.curve(loaded, picked["curve"]))
+
+    def _tell(self) -> None:
+        """The panels there are, what is under the cursor, and the keys."""
+        tabs = (f"[{n} {name}]" if n - 1 == self._at else f" {n} {name} " for n, name in enumerate(NAMES, 1))
+        self.tabs.show(f" {' '.join(tabs)}")
+        said = [*self._said(), *[""] * WORDS]
+        for widget, words in zip(self.words, said, strict=False):
+            widget.show(f" {words}")
+        self.foot.show(f" {self._keys()}")
+
+    def _said(self) -> list[str]:
+        return [*(self._of_cell, self._of_pair, self._of_tensor, self._of_point)[self._at]()]
+
+    def _of_cell(self) -> Iterator[str]:
+        found, loaded = self.matrix.selected, self._loaded
+        if found is None or loaded is None:
+            return
+        row, cell = found
+        slower = ("", "")
+        if cell.ratio is not None:
+            all_fast = f"all in {loaded.profile.fast.name}"
+            slower = f", {cell.ratio:.2f} times as long as {all_fast}", f", {cell.ratio:.2f} x {all_fast}"
+        yield self._cut(f"{row.op}  {cell.label}", *(f": {duration_ns(cell.time_ns)}{words}" for words in slower))
+        made = self._configuration()
+        parts = {}
+        for mode in loaded.modes:
+            samples = loaded.profile.times.get((row.op, made, mode)) if made is not None else None
+            if samples is not None and samples.time_ns:
+                low, high = min(samples.time_ns), max(samples.time_ns)
+                parts[mode] = f"{mode} {len(samples.time_ns)}: {duration_ns(low)} to {duration_ns(high)}"
+        shown = parts.get(self.matrix.view.mode, "not measured")
+        yield self._cut(row.kind, f" · {' · '.join(parts.values()) or shown}", f" · {shown}")
+
+    def _configuration(self) -> Configuration | None:
+        """That of the cell under the cursor."""
+        found, loaded = self.matrix.selected, self._loaded
+        if found is None or loaded is None:
+            return None
+        row, cell = found
+        op = loaded.profile.graph.ops[loaded.profile.graph.index[row.op]]
+        made = present.cells(loaded.profile, op, self.matrix.view.slow, self.matrix.view.mode)
+        return next((each.configuration for each in made if str(each.configuration) == cell.label), None)
+
+    def _of_pair(self) -> Iterator[str]:
+        view, point = self.scatter.view, self.scatter.selected
+        yield self._fitting(*view.verdict or ("",))
+        if point is not None:
+            ratio = f", ratio {point.y_ns / point.x_ns:.2f}" if point.x_ns else ""
+            times = f"{view.across} {duration_ns(point.x_ns)}, {view.up} {duration_ns(point.y_ns)}{ratio}"
+            yield self._cut(point.label, f": {times}")
+
+    def _of_tensor(self) -> Iterator[str]:
+        view, row = self.timeline.view, self.timeline.selected
+        yield self._fitting(*view.words or ("",))
+        if row is not None:
+            op = min(self.timeline.op, len(view.ops) - 1)
+            where = {HERE_FAST: "in fast memory", HERE_SLOW: "in slow memory"}.get(row.where[op], "not alive")
+            held = f"{size(view.fast_bytes[op])} fast in all"
+            what = f"{row.name}, {size(row.size_bytes)}: {where}"
+            yield self._fitting(
+                f"{what} while op {op} {view.ops[op]} runs, {held}", f"{what} in op {op}, {held}", f"{what} in op {op}"
+            )
+
+    def _of_point(self) -> Iterator[str]:
+        point = self.curve.selected
+        if point is not None:
+            gap = "" if point.gap is None else f", at most {percent(point.gap)} from the optimum"
+            yield f"{size(point.limit_bytes)} of fast memory: plan {duration_ns(point.plan_ns)}{gap}"
+            first = "breaks the limit, or was not measured" if point.touch_ns is None else duration_ns(point.touch_ns)
+            yield f"first touch {first}"
+
+    def _fitting(self, *sentences: str) -> str:
+        """The first that has room, or else the last."""
+        room = self.app.size.width - 2
+        return next((words for words in sentences if text.width(text.clean(words)) <= room), sentences[-1])
+
+    def _cut(self, name: str, *ends: str) -> str:
+        """A name, cut in its middle where that is needed, with the first of these ends that leaves half of the line."""
+        room = self.app.size.width - 2
+        name = text.clean(name)
+        end = next((end for end in ends if text.width(name + end) <= room), ends[-1])
+        return text.fit(name, min(text.width(name), max(8, room - text.width(end)))) + end
+
+    def _keys(self) -> str:
+        narrow = self.app.size.width < LARGE_COLUMNS
+        own: list[tuple[str, int]] = []
+        loaded = self._loaded
+        if self._sampling:
+            own = [("↑ ↓ samples", 2), ("Esc back to the matrix", 1)]
+        elif loaded is not None:
+            own = (self._matrix_keys, self._pair_keys, self._plan_keys, self._curve_keys)[self._at](loaded, narrow)
+        panels = [] if self._sampling else [("1-4 panel" if narrow else "1-4 Tab panel", 2)]
+        keys = [*panels, *own, ("c colours", 5), ("? help", 1), ("q leave", 1)]
+        return fitting(keys, self.app.size.width - 2)
+
+    def _matrix_keys(self, loaded: Loaded, narrow: bool) -> list[tuple[str, int]]:
+        keys = [("arrows a cell", 3), ("Enter samples" if narrow else "Enter its samples", 2)]
+        keys += [("m timing", 2)] if len(loaded.modes) > 1 else []
+        keys += [("s pool" if narrow else "s slow pool", 2)] if len(loaded.slow_pools) > 1 else []
+        return keys if self.matrix.view.rows else []
+
+    def _pair_keys(self, loaded: Loaded, narrow: bool) -> list[tuple[str, int]]:
+        keys = [("m other timings", 2)] if len(loaded.pairs) > 1 else []
+        return [("↑ ↓ a pair", 3), *keys] if self.scatter.view.points else keys
+
+    def _plan_keys(self, loaded: Loaded, narrow: bool) -> list[tuple[str, int]]:
+        keys = [("n next plan", 2)] if len(loaded.plans) > 1 else []
+        return [("arrows a tensor and an op", 3), *keys] if self.timeline.view.rows else keys
+
+    def _curve_keys(self, loaded: Loaded, narrow: bool) -> list[tuple[str, int]]:
+        keys = [("n next curve", 2)] if len(loaded.curves) > 1 else []
+        return [("← → a limit", 3), *keys] if self.curve.view.points else keys
+
+    # Keys
+
+    def action_panel(self, at: int) -> None:
+        self._at, self._sampling = at % len(self.panels), False
+        self.fill()
+
+    def action_next_panel(self, by: int) -> None:
+        self.action_panel(self._at + by)
+
+    def action_move(self, by: int) -> None:
+        self.active.move(by)
+        self._tell()
+
+    def action_sideways(self, by: int) -> None:
+        if isinstance(self.active, CursorPanel):
+            self.active.sideways(by)
+            self._tell()
+
+    def action_other(self, what: str) -> None:
+        """The next one of what the panel shows one of."""
+        key = {("mode", 1): "pair", ("kept", 2): "plan", ("kept", 3): "curve"}.get((what, self._at), what)
+        if key in self._picked:
+            self._picked[key] += 1
+            self.fill()
+
+    def action_samples(self) -> None:
+        made, found, loaded = self._configuration(), self.matrix.selected, self._loaded
+        if self._at or made is None or found is None or loaded is None:
+            return
+        times = present.times(loaded, found[0].op, made)
+        rows = tuple(Row(n, (mode, str(run), duration_ns(ns))) for n, (mode, run, ns) in enumerate(times))
+        self.samples.show(ListingView(f"{found[0].op} {found[1].label}", _SAMPLES, rows, "it was not measured"))
+        self._sampling = True
+        self.fill()
+
+    def action_leave(self) -> None:
+        if self._sampling:
+            self.action_panel(self._at)
+        else:
+            self.app.exit()
+
+
+def _signature(file: ProfileFile) -> tuple[tuple[int, int], ...]:
+    """What changes when the file, or SQLite's log beside it, does."""
+    found = []
+    for path in (file.path, *beside(file.path)):
+        try:
+            status = os.stat(path)
+            found.append((status.st_mtime_ns, status.st_size))
+        except OSError:
+            found.append((0, 0))
+    return tuple(found)
+
+
+class PlacementApp(TerminalApp[None]):
+    """Shows one profile."""
+
+    def __init__(
+        self,
+        file: ProfileFile,
+        hear: Hear | None = None,
+        *,
+        color: str = "256",
+        ascii_only: bool = False,
+        theme_name: str = "dark",
+    ) -> None:
+        super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
+        self._parts = file, hear
+
+    def get_default_screen(self) -> PlacementScreen:
+        return PlacementScreen(*self._parts)

@@ -1,0 +1,197 @@
+"""Where an item may go, as variables: its places in the ops that touch it, and the moves between two of them.
+
+Moves are of use at few moments. Without overlap an item leaves right after an op that touches it and comes back right
+before the next one: any other moment costs the same and holds fast memory for longer. During an op it leaves or comes
+back once between two ops that touch it, so one 0/1 variable for each such copy says all: the item has room in fast
+memory up to the op during which it leaves, and from the one during which it comes back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from memtui.placement.solve.milp import Linear
+from memtui.placement.solve.problem import Item
+from memtui.placement.solve.schedule import B, F, Path, S, State, after, tidied
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Variables of an item from one op that touches it to the next one, each 1 for yes.
+
+    Attributes:
+        stays: in fast memory, for all of it.
+        leaves: by op during which it is copied out; in fast memory no more when that ends.
+        comes: by op during which it is copied in; in fast memory from its begin on.
+        copied: by op during which it is copied out, though it stays: so that it can leave later for nothing.
+        to_leave: by op of ``leaves``: is copied out during that one or a later one.
+        came: by op of ``comes``: was copied in during that one or an earlier one.
+    """
+
+    stays: int
+    leaves: Mapping[int, int]
+    comes: Mapping[int, int]
+    copied: Mapping[int, int]
+    to_leave: Mapping[int, int]
+    came: Mapping[int, int]
+
+    def held(self, k: int) -> tuple[int, ...]:
+        """One of them is 1 when the item takes room in fast memory while an op between the two runs."""
+        to_leave = min((op for op in self.to_leave if op >= k), default=None)
+        came = max((op for op in self.came if op <= k), default=None)
+        held = [self.stays]
+        if to_leave is not None:
+            held.append(self.to_leave[to_leave])
+        if came is not None:
+            held.append(self.came[came])
+        return tuple(held)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Variables of an item.
+
+    Attributes:
+        fast: by op that touches the item: in fast memory for it.
+        gaps: by op that touches the item, but for the last one: what happens until the next one; empty where it stays.
+    """
+
+    item: Item
+    fast: Mapping[int, int]
+    gaps: Mapping[int, Gap]
+
+    def held(self, k: int) -> tuple[int, ...]:
+        """One of them is 1 when the item takes room in fast memory while an op of its life runs."""
+        if k in self.fast:
+            return (self.fast[k],)
+        before = max(op for op in self.item.accesses if op < k)
+        return self.gaps[before].held(k) if before in self.gaps else (self.fast[before],)
+
+    def overlapped(self) -> Iterator[tuple[int, int, float]]:
+        """Every copy during an op: the op, the variable, and what it takes (ns)."""
+        for gap in self.gaps.values():
+            for moves, ns in (
+                (gap.leaves, self.item.async_out_ns), (gap.copied, self.item.async_out_ns),
+                (gap.comes, self.item.async_in_ns),
+            ):  # fmt: skip
+                yield from ((op, variable, ns or 0.0) for op, variable in moves.items())
+
+    def path(self, values: np.ndarray) -> Path:
+        """The states that the values of all variables (true or false) say."""
+        path: list[tuple[State, State]] = []
+        valid = False  # the copy in slow memory
+        accesses = self.item.accesses
+        for k, following in zip(accesses, (*accesses[1:], accesses[-1] + 1), strict=True):
+            fast = bool(values[self.fast[k]])
+            valid = valid or not fast
+            begin = _state(fast, valid)
+            path.append((begin, after(self.item, k, begin)))
+            valid = path[-1][1] != F
+            for op in range(k + 1, following):
+                path.append(_between(self.gaps.get(k), op, path[-1][1], values))
+                valid = path[-1][1] != F
+        return tidied(path)
+
+
+def staying(linear: Linear, item: Item) -> Route:
+    """One place for all of its life."""
+    return Route(item, dict.fromkeys(item.accesses, linear.binary()), {})
+
+
+def moving(linear: Linear, item: Item, longest_ns: Sequence[float] | None = None, nearest: int | None = None) -> Route:
+    """Moves between ops, and during them.
+
+    Args:
+        linear: gets variables, costs of moves between ops, and rows.
+        item: is moved.
+        longest_ns: what each op takes at most; None: no moves during ops.
+        nearest: it leaves only during one of so many ops after one that touches it, and comes only during one of so
+            many before the next; None: during any.
+    """
+    fast = {k: linear.binary() for k in item.accesses}
+    gaps: dict[int, Gap] = {}
+    copies: list[int] = []  # of what was written last
+    written = item.first
+    for k, following in pairwise(item.accesses):
+        if k in item.writes:
+            copies, written = [], k
+        gap = gaps[k] = _gap(linear, item, range(k, following + 1), longest_ns, nearest)
+        leaves, comes, copied = ([*moves.values()] for moves in (gap.leaves, gap.comes, gap.copied))
+        if item.in_ns is not None:
+            comes.append(linear.part(item.in_ns))
+        if item.out_ns is not None:
+            copies.append(linear.part(item.out_ns))
+        copies += leaves
+        linear.row([(fast[k], 1), (gap.stays, -1), *((move, -1) for move in leaves)], low=0)
+        linear.row([(fast[following], 1), (gap.stays, -1), *((move, -1) for move in comes)], low=0, high=0)
+        # What does not stay has a copy: it was written there, or copied before, or is now.
+        linear.row([(gap.stays, 1), (fast[written], -1), *((move, 1) for move in copies)], low=0)
+        if copied:
+            linear.row([(gap.stays, 1), *((move, -1) for move in copied)], low=0)
+        copies += copied
+    return Route(item, fast, gaps)
+
+
+def _gap(linear: Linear, item: Item, ops: range, longest_ns: Sequence[float] | None, nearest: int | None) -> Gap:
+    """Of the ops from one that touches the item to the next one, both included."""
+    leaves, comes, copied = {}, {}, {}
+    if longest_ns is not None:
+        leaving = _worth(item.async_out_ns, item.async_start_ns, item.out_ns, ops, longest_ns)
+        coming = _worth(item.async_in_ns, item.async_start_ns, item.in_ns, ops, longest_ns)
+        leaves = {op: linear.binary() for op in leaving[:nearest]}
+        comes = {op: linear.binary() for op in coming[-nearest if nearest else None :]}
+    if ops[-1] not in item.writes and ops[-1] != item.last:
+        copied = {op: linear.binary() for op in leaves}
+    to_leave = _so_far(linear, dict(reversed(leaves.items())))
+    return Gap(linear.binary(), leaves, comes, copied, to_leave, _so_far(linear, comes))
+
+
+def _worth(
+    ns: float | None, start_ns: float, between_ns: float | None, ops: range, longest_ns: Sequence[float]
+) -> list[int]:
+    """Ops between two others during which a copy may pay.
+
+    An op takes as long as the longer of it and its moves, and what starting each of them takes. Without a move that is
+    longer than the op, this is less by at least the difference, and what starting takes: where the same move between
+    ops takes no more than that, it is better, and needs no more room.
+    """
+    if ns is None:
+        return []
+    return [op for op in ops[1:-1] if between_ns is None or start_ns + max(0.0, ns - longest_ns[op]) < between_ns]
+
+
+def _between(gap: Gap | None, op: int, before: State, values: np.ndarray) -> tuple[State, State]:
+    """States at the begin and the end of an op that does not touch the item, from the one before."""
+    if gap is None:
+        return before, before
+    leaves, comes, copied = (
+        next((at for at, variable in moves.items() if values[variable]), math.inf)
+        for moves in (gap.leaves, gap.comes, gap.copied)
+    )
+    if values[gap.stays] or comes <= leaves < math.inf:
+        return before, B if op in (leaves, copied) else before
+    if op <= leaves < math.inf:
+        return before, S if op == leaves else before
+    return S if op <= comes else B, B if op >= comes else S
+
+
+def _so_far(linear: Linear, moves: Mapping[int, int]) -> dict[int, int]:
+    """By op: a variable for whether one of the moves so far was made, so that rows with it are short."""
+    found: dict[int, int] = {}
+    before: int | None = None
+    for op, move in moves.items():
+        found[op] = move
+        if before is not None:
+            found[op] = linear.part()
+            linear.row([(found[op], 1), (before, -1), (move, -1)], low=0, high=0)
+        before = found[op]
+    return found
+
+
+def _state(fast: bool, valid: bool) -> State:
+    return (B if valid else F) if fast else S

@@ -1,0 +1,311 @@
+"""A plan for a profile: which solver, against which baseline, and whether the plan can be laid out in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from memtui.core.errors import UserError
+from memtui.core.units import size
+from memtui.placement.plan import ASYNC, BASELINE, FEASIBLE, FIRST_TOUCH, OPTIMAL, STATIC, SYNC, Plan
+from memtui.placement.profile import ISOLATED, SIMULTANEOUS, SINGLE, Profile
+from memtui.placement.solve.branch_and_bound import TooLarge, exact
+from memtui.placement.solve.first_touch import first_touch
+from memtui.placement.solve.fragmentation import laid_out, tightened
+from memtui.placement.solve.problem import PAGE_BYTES, Problem, check, problem_of
+from memtui.placement.solve.schedule import Cost, Path, S, cost, fixed_path, spans
+
+if TYPE_CHECKING:
+    from memtui.placement.solve.ilp import Program
+    from memtui.placement.solve.milp import Found
+
+GAP = 1e-4
+TIME_LIMIT_S = 60.0
+SIMPLER = {SYNC: STATIC, ASYNC: SYNC}  # what a formulation can do, too
+MANY = 5000  # moves during ops to choose from: then those during the nearest ops are looked at alone first
+NEAREST = 8  # ops after one that touches a tensor, and before the next one
+PREFERRED = (SINGLE, ISOLATED, SIMULTANEOUS)  # ways of timing, where they have as much
+_LAYOUTS = 4  # tries to find a plan without too many holes
+_TOLERANCE = 1e-9
+_NEEDS = "needs the solver of scipy: pip install 'memtui[place]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a plan is to be.
+
+    Attributes:
+        limit_bytes: of the fast pool.
+        formulation: of ``plan.FORMULATIONS``.
+        slow: name of the slow pool; None: the second of the profile.
+        mode: which samples; None: as ``mode_of`` has it.
+        time_limit_s: then the best that was found is taken.
+        gap: (predicted - bound) / predicted that is good enough.
+        page_bytes: sizes are rounded up to multiples of it.
+    """
+
+    limit_bytes: int
+    formulation: str = STATIC
+    slow: str | None = None
+    mode: str | None = None
+    time_limit_s: float = TIME_LIMIT_S
+    gap: float = GAP
+    page_bytes: int = PAGE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """What a solver made of a problem: paths, a bound, whether that is the end, its name, and whether it has holes."""
+
+    paths: list[Path]
+    bound_ns: float | None
+    finished: bool
+    solver: str
+    holes: bool = False
+
+
+def slow_pool(profile: Profile, name: str | None) -> str:
+    """The slow pool that is meant. Raises UserError for one that the profile has not."""
+    others = [pool.name for pool in profile.pools[1:]]
+    if not others:
+        raise UserError(f"the profile has one pool only, {profile.fast.name}: profile it with a slow one, too")
+    if name is not None and name not in others:
+        raise UserError(f"the profile has no slow pool {name}; it has {' and '.join(others)}")
+    return name or others[0]
+
+
+def mode_of(profile: Profile, slow: str) -> str:
+    """The way of timing to rely upon: of those that have every op with these pools, the one with most configurations.
+
+    In doubt that is single: between the ops of a step caches go cold and Python runs, which is in its times and in
+    those of a step that is executed, but not in those of an op that is repeated. Raises UserError where none has.
+    """
+    pools, best, most = {profile.fast.name, slow}, "", 0
+    for mode in PREFERRED:
+        found = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
+        if len({samples.op for samples in found}) == len(profile.graph.ops) and len(found) > most:
+            best, most = mode, len(found)
+    if not best:
+        raise UserError("no way of timing has every op: profile it to its end first")
+    return best
+
+
+def problem_for(profile: Profile, ask: Ask) -> Problem:
+    """Raises UserError."""
+    slow = slow_pool(profile, ask.slow)
+    return problem_of(profile, slow, ask.mode or mode_of(profile, slow), ask.limit_bytes, ask.page_bytes)
+
+
+def find(profile: Profile, ask: Ask) -> Plan:
+    """The plan that is asked for, never worse than first touch.
+
+    Raises:
+        UserError: what is asked for is not in the profile, cannot be, or needs scipy.
+    """
+    begin_s = time.monotonic()
+    problem = problem_for(profile, ask)
+    baseline = first_touch(problem)
+    if ask.formulation == FIRST_TOUCH:
+        check(problem, STATIC)
+        return _plan(problem, ask, Solved(baseline, None, True, "best fit in the order of the ops"), begin_s)
+    check(problem, ask.formulation)
+    solved = _laid_out(problem, ask.formulation, begin_s + ask.time_limit_s, ask.gap)
+    best = min((solved.paths, baseline), key=lambda paths: _order(problem, paths))
+    return _plan(problem, ask, replace(solved, paths=best), begin_s)
+
+
+def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float) -> Solved:
+    """The best placement that can be laid out in fast memory; its bound is that of any.
+
+    Where the optimum has holes the limit is cut, which may make it worse than one without moves: so that is looked for
+    first, in a third of the time. Where no room is left to cut, what was found stays, and is told with the addresses
+    it takes.
+    """
+    found: list[list[Path]] = []
+    if formulation in SIMPLER:
+        try:
+            found.append(_laid_out(problem, SIMPLER[formulation], _part_of(deadline_s, 3), gap).paths)
+        except UserError:
+            pass  # without moves there is none
+    known = found[0] if found else None
+    solved = optimum(problem, formulation, _part_of(deadline_s, 2) - time.monotonic(), gap, known)
+    found.append(solved.paths)
+    tight = problem
+    holes = any(map(int.__gt__, laid_out(problem, solved.paths), problem.limit_bytes))
+    for _ in range(_LAYOUTS):
+        extents = laid_out(problem, found[-1])
+        if all(map(int.__le__, extents, problem.limit_bytes)):
+            break
+        tight = tightened(tight, extents, problem.limit_bytes)
+        try:
+            check(tight, formulation)
+            left_s = _part_of(deadline_s, 2) - time.monotonic()
+            found.append(optimum(tight, formulation, left_s, gap, _known(tight)).paths)
+        except UserError:
+            break
+    return replace(solved, paths=min(found, key=lambda paths: _order(problem, paths)), holes=holes)
+
+
+def _part_of(deadline_s: float, parts: int) -> float:
+    """A deadline that leaves the other parts of the time for what comes after."""
+    now_s = time.monotonic()
+    return now_s + max(0.0, deadline_s - now_s) / parts
+
+
+def _order(problem: Problem, paths: Sequence[Path]) -> tuple[bool, bool, float]:
+    """What is faster comes first, but for what breaks the limit, or breaks it when it is laid out."""
+    impossible, total_ns = _rank(problem, paths)
+    return impossible, any(map(int.__gt__, laid_out(problem, paths), problem.limit_bytes)), total_ns
+
+
+def optimum(
+    problem: Problem, formulation: str, time_limit_s: float, gap: float, known: list[Path] | None = None
+) -> Solved:
+    """The best placement of a formulation, whatever addresses it takes; never worse than the one that is known.
+
+    Raises:
+        UserError: there is none, none was found in time, or scipy is missing.
+    """
+    begin_s = time.monotonic()
+    try:
+        from memtui.placement.solve.ilp import Program
+        from memtui.placement.solve.milp import Infeasible
+    except ImportError:
+        return _without_scipy(problem, formulation, _known(problem))
+    try:
+        if known is None and formulation in SIMPLER:
+            # What can be done without moves can be done with them, and a short search with them may end at worse.
+            known = _simpler(problem, SIMPLER[formulation], time_limit_s / 4, gap)
+        deadline_s = begin_s + time_limit_s
+        program = Program(problem, formulation)
+        near = None
+        if program.overlapped > MANY:
+            # Of so many moves the solver has a bound in time, but no good plan: that is from fewer.
+            with contextlib.suppress(Infeasible):
+                near, _ = _within(Program(problem, formulation, NEAREST), _part_of(deadline_s, 2), gap / 4)
+        paths, found = _within(program, deadline_s, gap)
+    except Infeasible:
+        raise _none(problem) from None
+    choices = [each for each in (paths, near, known, _known(problem)) if each is not None]
+    best = min(choices, key=lambda each: _rank(problem, each))
+    if _rank(problem, best)[0]:
+        raise UserError(f"no placement was found in {time_limit_s:.0f} s; give --time-limit more")
+    return Solved(best, found.bound, found.finished, "HiGHS")
+
+
+def _within(program: Program, deadline_s: float, gap: float) -> tuple[list[Path] | None, Found]:
+    """Paths that keep the limits, and what the solver says. Raises linear.Infeasible."""
+    paths, found = program.solve(deadline_s - time.monotonic(), gap)
+    if paths is not None and (over := _over(program.problem, paths)):
+        # Rounded to whole tensors, what the solver's tolerance allowed is some bytes too much.
+        limits = (limit - more for limit, more in zip(program.problem.limit_bytes, over, strict=True))
+        paths, _ = program.with_limits(tuple(limits)).solve(deadline_s - time.monotonic(), gap)
+    return paths, found
+
+
+def _over(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
+    """Bytes above the limit while each op runs; empty where there are none."""
+    held = cost(problem, paths).fast_bytes
+    over = tuple(max(0, fast - limit) for fast, limit in zip(held, problem.limit_bytes, strict=True))
+    return over if any(over) else ()
+
+
+def _simpler(problem: Problem, formulation: str, time_limit_s: float, gap: float) -> list[Path] | None:
+    try:
+        return optimum(problem, formulation, time_limit_s, gap).paths
+    except UserError:
+        return None  # it needs moves
+
+
+def _without_scipy(problem: Problem, formulation: str, known: list[Path]) -> Solved:
+    if formulation == ASYNC:
+        raise UserError(f"a plan with moves during ops {_NEEDS}")
+    try:
+        paths = exact(problem, known, moves=formulation == SYNC)
+    except TooLarge:
+        raise UserError(f"this graph is too large to try everything out and {_NEEDS}") from None
+    if paths is None:
+        raise _none(problem)
+    return Solved(paths, cost(problem, paths).total_ns, True, "branch and bound")
+
+
+def _known(problem: Problem) -> list[Path]:
+    """First touch where it fits, or else everything in slow memory."""
+    touched = first_touch(problem)
+    slow: list[Path] = [fixed_path(item, S) for item in problem.items]
+    return min(touched, slow, key=lambda paths: _rank(problem, paths))
+
+
+def _rank(problem: Problem, paths: Sequence[Path]) -> tuple[bool, float]:
+    found = cost(problem, paths)
+    possible = found.fits(problem) and found.total_ns is not None
+    return not possible, found.total_ns if possible and found.total_ns is not None else float("inf")
+
+
+def _none(problem: Problem) -> UserError:
+    limit = size(min(problem.limit_bytes))
+    return UserError(f"no placement that was measured keeps the limit of {limit}; ask for more")
+
+
+def _plan(problem: Problem, ask: Ask, solved: Solved, begin_s: float) -> Plan:
+    found = cost(problem, solved.paths)
+    if found.total_ns is None:
+        raise UserError(f"{ask.formulation} needs a placement that was not measured: {_unmeasured(problem, solved)}")
+    bound_ns = None if solved.bound_ns is None else max(0.0, min(solved.bound_ns, found.total_ns))
+    gap = None if bound_ns is None or not found.total_ns else (found.total_ns - bound_ns) / found.total_ns
+    status = BASELINE if ask.formulation == FIRST_TOUCH else OPTIMAL if _is_optimal(solved, gap, ask) else FEASIBLE
+    return Plan(
+        **_names(problem, ask),
+        limit_bytes=ask.limit_bytes,
+        spans=tuple(spans(problem, solved.paths)),
+        moves=found.moves,
+        predicted_ns=found.total_ns,
+        fast_peak_bytes=max(found.fast_bytes),
+        slow_peak_bytes=max(found.slow_bytes),
+        status=status,
+        bound_ns=bound_ns,
+        gap=gap,
+        solve_s=time.monotonic() - begin_s,
+        solver=solved.solver,
+        address_bytes=max(laid_out(problem, solved.paths)),
+        why=_why(solved) if status == FEASIBLE else "",
+    )
+
+
+def _why(solved: Solved) -> str:
+    """What kept a plan from being as near to the bound as was asked for."""
+    if not solved.finished:
+        return "its part of the time limit was over"
+    if solved.holes:
+        return "laid out in memory the optimum has holes and does not fit, and this is the best found that does"
+    return "the rest is what the solver's tolerance rounds away"
+
+
+def _is_optimal(solved: Solved, gap: float | None, ask: Ask) -> bool:
+    return solved.finished and gap is not None and gap <= ask.gap + _TOLERANCE
+
+
+def _names(problem: Problem, ask: Ask) -> dict[str, Any]:
+    return {
+        "formulation": ask.formulation,
+        "fast": problem.fast.name,
+        "slow": problem.slow.name,
+        "emulated": problem.slow.emulated or problem.fast.emulated,
+        "mode": problem.mode,
+    }
+
+
+def _unmeasured(problem: Problem, solved: Solved) -> str:
+    for k, step in enumerate(problem.steps):
+        where = tuple(solved.paths[i][k - problem.items[i].first][0] != S for i in step.items)
+        if where not in step.time_ns:
+            return step.name
+    return "a move"
+
+
+def baselines(problem: Problem) -> tuple[float | None, Cost]:
+    """What everything in fast memory takes (whatever the limit), and first touch within it."""
+    return problem.all_fast_ns, cost(problem, first_touch(problem))

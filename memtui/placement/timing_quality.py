@@ -1,0 +1,133 @@
+"""What times are worth: which differences between configurations the samples prove, and how far to rely upon them.
+
+An op whose slow configuration came out faster than everything in fast memory was mostly lucky: few samples, or another
+load. A plan that rests upon luck is fast on paper only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import fmean, median, stdev
+from typing import Any
+
+from memtui.analysis.statistics import median_interval
+from memtui.core.units import percent
+from memtui.placement.configurations import configurations
+from memtui.placement.graph import Configuration
+from memtui.placement.profile import SINGLE, Profile
+from memtui.placement.timing_agreement import CONSISTENT, NEITHER, RANKING, WITHIN, Comparison, compare, modes_of
+
+FEWEST = 6  # samples: a 95 % interval of a median needs so many
+
+
+def all_fast(profile: Profile, op: str, slow: str) -> Configuration:
+    """The configuration of an op with everything in fast memory."""
+    found = profile.graph.ops[profile.graph.index[op]]
+    return next(configurations(profile.graph, found, (profile.fast.name, slow)))
+
+
+def proven_faster(profile: Profile, op: str, made: Configuration, than: Configuration, mode: str) -> bool:
+    """Whether an op is faster one way than another: 95 % intervals of the medians do not overlap.
+
+    The intervals are those of order statistics (``statistics.median_interval``), which need six samples each.
+    """
+    intervals = []
+    for each in (made, than):
+        found = profile.times.get((op, each, mode))
+        intervals.append(None if found is None else median_interval(found.time_ns))
+    one, other = intervals
+    if one is None or other is None or one.high is None or other.low is None:
+        return False
+    return bool(one.high < other.low)
+
+
+def counted_ns(profile: Profile, op: str, made: Configuration, slow: str, mode: str) -> float | None:
+    """What a plan takes an op to need: its median, but no less than with everything in fast memory unless proven.
+
+    None where there is no sample.
+    """
+    ns = profile.typical_ns(op, made, mode)
+    base = all_fast(profile, op, slow)
+    base_ns = profile.typical_ns(op, base, mode)
+    if ns is None or base_ns is None or ns >= base_ns or proven_faster(profile, op, made, base, mode):
+        return ns
+    return base_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """How far the times of a way of timing can be relied upon.
+
+    Attributes:
+        mode: the way of timing.
+        least_samples: of any op and configuration.
+        spread: standard deviation by mean, the median over ops and configurations; None of one sample each.
+        unproven: configurations that came out faster than all fast without proof, and count as that.
+        verdict: of ``compare`` on it and the other way of timing that it agrees least with; None where there is none.
+        against: that other way.
+    """
+
+    mode: str
+    least_samples: int
+    spread: float | None
+    unproven: int
+    verdict: str | None
+    against: str | None
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why times are worth little; empty where they are good."""
+        found = []
+        if self.spread is not None and self.spread > WITHIN:
+            found.append(f"spread {percent(self.spread)} (more than {percent(WITHIN)})")
+        if self.least_samples < FEWEST:
+            found.append(f"{self.least_samples} samples of some (fewer than {FEWEST})")
+        if self.verdict == NEITHER:
+            found.append(f"compare with {self.against} says neither times nor order can be relied upon")
+        return found
+
+    def lines(self) -> list[str]:
+        """In a line; in two where configurations came out faster than all fast."""
+        spread = "" if self.spread is None else f", spread {percent(self.spread)}"
+        agrees = "" if self.verdict is None else f"; compare with {self.against}: {self.verdict}"
+        found = [f"{self.mode} times: {self.least_samples} samples or more of each{spread}{agrees}"]
+        if self.doubts:
+            found = [f"{self.mode} times are worth little: {'; '.join(self.doubts)}"]
+        if self.unproven:
+            found.append(
+                f"{self.unproven} configurations were faster than all in fast memory without proof, and count as that"
+            )
+        return found
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self) | {"doubts": self.doubts}
+
+
+def worth(profile: Profile, slow: str, mode: str) -> Worth:
+    """Of the times that plans with a slow pool rest upon."""
+    pools = {profile.fast.name, slow}
+    found = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
+    spreads = [stdev(s.time_ns) / mean for s in found if len(s.time_ns) > 1 and (mean := fmean(s.time_ns)) > 0]
+    unproven = sum(
+        profile.typical_ns(s.op, s.configuration, mode) != counted_ns(profile, s.op, s.configuration, slow, mode)
+        for s in found
+    )
+    compared = _compared(profile, mode)
+    return Worth(
+        mode,
+        min((len(s.time_ns) for s in found), default=0),
+        median(spreads) if spreads else None,
+        unproven,
+        None if compared is None else compared.verdict,
+        None if compared is None else compared.first if compared.second == mode else compared.second,
+    )
+
+
+def _compared(profile: Profile, mode: str) -> Comparison | None:
+    """Of the comparisons that ``compare`` makes with a way of timing the one that speaks most against it."""
+    modes = modes_of(profile)
+    reference = SINGLE if SINGLE in modes else modes[0] if modes else ""
+    firsts = [each for each in modes if each != reference] if mode == reference else [mode]
+    found = [compare(profile, first, reference) for first in firsts if {first, reference} <= {*modes}]
+    worst_first = (NEITHER, RANKING, CONSISTENT)
+    return min((one for one in found if one.ratios), key=lambda one: worst_first.index(one.verdict), default=None)

@@ -1,0 +1,205 @@
+"""How fast each pool is: read, written, copied from and to the fast pool, and what a move takes however small it is.
+
+Imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+
+from memtui.placement.torch.clock import Clock
+from memtui.placement.torch.pools import Pool
+from memtui.placement.torch.tensor_moves import Copy, Mover
+
+SIZE = 64 << 20  # several times what a last-level cache holds in most machines
+REPEATS = 7
+PAGE = 4096  # the smallest move
+PAGE_REPEATS = 101  # they are short, so that an odd one is no matter
+_SIDE = 256  # of the matrices that are multiplied while something is copied
+_SHORT_SIDES = (96, 128, 192, 256, 384, 512)  # while a page is
+_HIDES = 1.5  # times as long as moving a page: so short that it is seen what that costs, and no shorter than it
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Of one pool; medians. The first six are in bytes a second.
+
+    A move of n bytes takes its fixed time and n by the bandwidth: so a page takes what was measured.
+
+    Attributes:
+        read: adding up what is there, on the device that it is on.
+        written: filling it.
+        copied_from: copied from it into the fast pool.
+        copied_to: copied from the fast pool into it.
+        copied_from_meanwhile: as ``copied_from``, by another thread while ops run; None: there is no CPU left for it.
+        copied_to_meanwhile: as ``copied_to``, the same way.
+        copied_from_fixed_ns: what such a copy takes however small it is.
+        copied_to_fixed_ns: the same.
+        copied_from_meanwhile_fixed_ns: from when it is started to when it is done, less its bytes.
+        copied_to_meanwhile_fixed_ns: the same.
+        meanwhile_start_ns: by how much an op is longer during which a page is copied: starting that and waiting for it.
+    """
+
+    read: float
+    written: float
+    copied_from: float
+    copied_to: float
+    copied_from_meanwhile: float | None = None
+    copied_to_meanwhile: float | None = None
+    copied_from_fixed_ns: float | None = None
+    copied_to_fixed_ns: float | None = None
+    copied_from_meanwhile_fixed_ns: float | None = None
+    copied_to_meanwhile_fixed_ns: float | None = None
+    meanwhile_start_ns: float | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure(pools: Sequence[Pool], clock: Clock, size: int = SIZE, repeats: int = REPEATS) -> list[Bandwidth]:
+    """Of each pool; the first one is the fast one, whose copies are to itself. Pools are measured in turns.
+
+    Raises NoMemory.
+    """
+    fast = pools[0].take(size)
+    times: list[list[list[float]]] = [[[] for _ in range(4)] for _ in pools]
+    memories = [pool.take(size) for pool in pools]
+    for turn in range(repeats + 1):
+        for pool, memory, found in zip(pools, memories, times, strict=True):
+            numbers = memory.view(torch.int64)
+            reads, writes = pool.read_wait_ns(size), pool.write_wait_ns(size)
+            took = (
+                _timed_ns(numbers.sum, reads, clock),
+                _timed_ns(partial(memory.fill_, 1), writes, clock),
+                _timed_ns(partial(fast.copy_, memory), reads, clock),
+                _timed_ns(partial(memory.copy_, fast), writes, clock),
+            )
+            if turn:  # the first one warms up
+                for each, ns in zip(found, took, strict=True):
+                    each.append(ns)
+    alone = [Bandwidth(*(_rate(size, each) for each in found)) for found in times]
+    free = pools[0].device.type == "cpu" and torch.get_num_threads() < len(os.sched_getaffinity(0))
+    with _moving(clock) as mover:
+        if free:
+            rates = [_meanwhile(mover, *_both(p, m, fast), repeats) for p, m in zip(pools, memories, strict=True)]
+            alone = [
+                replace(one, copied_from_meanwhile=out, copied_to_meanwhile=into)
+                for one, (out, into) in zip(alone, rates, strict=True)
+            ]
+        return [
+            _with_fixed(mover, clock, one, *_both(pool, memory[:PAGE], fast[:PAGE]), free=free)
+            for one, pool, memory in zip(alone, pools, memories, strict=True)
+        ]
+
+
+@contextmanager
+def _moving(clock: Clock) -> Iterator[Mover]:
+    mover = Mover(clock, _wait_for_device)
+    try:
+        yield mover
+    finally:
+        mover.close()
+
+
+def _both(pool: Pool, memory: torch.Tensor, fast: torch.Tensor) -> tuple[Copy, Copy]:
+    """Out of a pool into the fast one, and back."""
+    size = len(memory)
+    return Copy(fast, memory, pool.read_wait_ns(size)), Copy(memory, fast, pool.write_wait_ns(size))
+
+
+def _rate(size: int, times: Sequence[float]) -> float:
+    return size * 1e9 / max(median(times), 1.0)
+
+
+def _meanwhile(mover: Mover, out: Copy, into: Copy, repeats: int) -> tuple[float, float]:
+    """Bytes a second of copies from a pool into the fast one, and back, while this thread multiplies matrices."""
+    multiply = _multiplying(_SIDE)
+
+    def until_moved() -> None:
+        while mover.moving:
+            multiply()
+
+    found = [[mover.during([copy], until_moved)[1] for _ in range(repeats)] for copy in (out, into)]
+    return _rate(len(out.source), found[0]), _rate(len(into.source), found[1])
+
+
+def _with_fixed(mover: Mover, clock: Clock, one: Bandwidth, out: Copy, into: Copy, *, free: bool) -> Bandwidth:
+    """What moves of a page take beside their bytes, with other work between them, as plans have it.
+
+    Args:
+        mover: the one that plans are executed with.
+        clock: of it.
+        one: bandwidths.
+        out: a page of the pool into the fast one.
+        into: and back.
+        free: whether there is a CPU for moves while ops run.
+    """
+    small = _multiplying(_SHORT_SIDES[0])  # leaves the page where a tensor that was written just now is
+    hiding = _hiding(mover, clock, (out, into)) if free else small
+    at_once: list[list[float]] = [[], []]
+    meanwhile: list[list[float]] = [[], []]
+    longer: list[float] = []
+    # One after the other: the thread of a move that is over still wants the interpreter for a moment.
+    for turn in range(PAGE_REPEATS + 1):
+        for way, copy in enumerate((out, into)):
+            small()
+            took_ns = mover.now([copy])
+            if turn:  # the first one warms up
+                at_once[way].append(took_ns)
+    for turn in range((PAGE_REPEATS + 1) * free):
+        for way, copy in enumerate((out, into)):
+            both_ns, moved_ns = mover.during([copy], hiding)
+            small()
+            alone_ns = _timed_ns(hiding, 0, clock)
+            if turn:
+                meanwhile[way].append(moved_ns)
+                longer.append(both_ns - alone_ns)
+
+    def fixed(times: Sequence[float], rate: float | None) -> float | None:
+        return max(0.0, median(times) - PAGE * 1e9 / rate) if times and rate else None
+
+    return replace(
+        one,
+        copied_from_fixed_ns=fixed(at_once[0], one.copied_from),
+        copied_to_fixed_ns=fixed(at_once[1], one.copied_to),
+        copied_from_meanwhile_fixed_ns=fixed(meanwhile[0], one.copied_from_meanwhile),
+        copied_to_meanwhile_fixed_ns=fixed(meanwhile[1], one.copied_to_meanwhile),
+        meanwhile_start_ns=max(0.0, median(longer)) if longer else None,
+    )
+
+
+def _hiding(mover: Mover, clock: Clock, copies: Sequence[Copy]) -> Callable[[], object]:
+    """Work that takes longer than moving a page beside it."""
+    for side in _SHORT_SIDES:
+        multiply = _multiplying(side)
+        moved_ns = median(mover.during([copy], multiply)[1] for copy in copies for _ in range(REPEATS))
+        if median(_timed_ns(multiply, 0, clock) for _ in range(REPEATS)) >= _HIDES * moved_ns:
+            break
+    return multiply
+
+
+def _multiplying(side: int) -> Callable[[], object]:
+    a = torch.ones(side, side)
+    return partial(torch.mm, a, a, out=torch.empty_like(a))
+
+
+def _wait_for_device() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _timed_ns(work: Callable[[], object], wait_ns: float, clock: Clock) -> float:
+    begin = clock.now_ns()
+    work()
+    _wait_for_device()
+    if wait_ns:
+        clock.wait(wait_ns)
+    return clock.now_ns() - begin

@@ -1,0 +1,104 @@
+"""Why a step cannot be recorded, in one line: which operator stands in the way, and where the user's code calls it.
+
+Imports torch.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+_NOT_THE_USERS = tuple(
+    f"{Path(root).resolve()}{os.sep}" for root in (Path(torch.__file__).parent, Path(__file__).parents[1])
+)
+_LONGEST = 300
+
+
+def why(error: Exception, step: Callable[..., Any], state: tuple[Any, ...]) -> str:
+    """An error of ``make_fx`` in words."""
+    # torch's exceptions of tensors without data carry it: fake_tensor.DataDependentOutputException.
+    func = getattr(error, "func", None)
+    if func is not None:
+        return f"{func} needs to know the values of a tensor{where(error.__traceback__)}"
+    # A question that only values can answer; its symbols stand for what an operator made of them.
+    asked = getattr(getattr(error, "cond", None), "free_symbols", None)
+    if asked:
+        made = values_from(step, state)
+        found = next((made[symbol] for symbol in map(str, asked) if symbol in made), None)
+        if found is not None:
+            return f"what it does depends on values that {found[0]} takes from a tensor{where(error.__traceback__)}"
+    line = next(filter(None, (line.strip() for line in str(error).splitlines())), "")
+    return f"{type(error).__name__}: {line[:_LONGEST]}{where(error.__traceback__)}"
+
+
+def first_of_values(step: Callable[..., Any], state: tuple[Any, ...]) -> str:
+    """Where the user's code first makes a number, or a shape, of values: `` (FILE:LINE: code)``; may be empty."""
+    return next((line for _, line in values_from(step, state).values()), "")
+
+
+def values_from(step: Callable[..., Any], state: tuple[Any, ...]) -> dict[str, tuple[str, str]]:
+    """Operator and line by the symbol of every value that the step asks tensors for, in their order.
+
+    The step is recorded once more, as far as that goes, with somebody who looks at every operator.
+    """
+    watch = _Watch()
+
+    def watched(*given: Any) -> Any:
+        with watch:
+            return step(*given)
+
+    try:
+        make_fx(watched, tracing_mode="fake", _allow_non_fake_inputs=True)(*state)
+    except Exception:
+        pass  # the error is known already
+    return watch.found
+
+
+class _Watch(TorchDispatchMode):
+    """Notes which operator a symbol comes from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, tuple[str, str]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for symbol in _symbols(tree_leaves(made)):
+            if symbol not in self.found:
+                self.found[symbol] = str(func), _last(traceback.extract_stack())
+        return made
+
+
+def _symbols(values: Iterable[Any]) -> Iterable[str]:
+    """Those in numbers and in shapes."""
+    for value in values:
+        numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        for number in numbers:
+            node = getattr(number, "node", None)
+            yield from map(str, getattr(getattr(node, "expr", None), "free_symbols", ()))
+
+
+def where(trace: TracebackType | None) -> str:
+    """The line of the user's code that an error came through last: `` (FILE:LINE: code)``; empty without one."""
+    return _last(traceback.extract_tb(trace))
+
+
+def _last(frames: Iterable[traceback.FrameSummary]) -> str:
+    """The innermost frame that is neither torch's nor ours; the interpreter's own ones are not files."""
+    found = ""
+    for frame in frames:
+        path = os.path.realpath(frame.filename)
+        if os.path.isfile(path) and not path.startswith(_NOT_THE_USERS):
+            code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
+            found = f" ({os.path.basename(path)}:{frame.lineno}: {code[:_LONGEST]})"
+    return found

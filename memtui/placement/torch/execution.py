@@ -1,0 +1,191 @@
+"""Executing plans: every tensor where the plan says, moved when it says so, results held against the unplaced step.
+
+Imports torch.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_map
+
+from memtui.placement import memory
+from memtui.placement.address_allocator import Arenas, lay_out
+from memtui.placement.plan import Move, Plan
+from memtui.placement.torch.kernels import is_recorded
+from memtui.placement.torch.placed_step import Call, Machine
+from memtui.placement.torch.tensor_moves import Copy, Mover
+
+WARM_UPS = 2
+CLOSE = 1e-4  # relative; what another order of the same sums may make of 32-bit numbers
+
+
+@dataclass
+class Stage:
+    """One op of a plan, and what is moved before it and while it runs."""
+
+    call: Call
+    before: list[Copy] = field(default_factory=list)
+    meanwhile: list[Copy] = field(default_factory=list)
+
+
+class Execution:
+    """One plan on a machine."""
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        """Raises NoMemory."""
+        self._machine = machine
+        graph = machine.captured.graph
+        self.arenas: Arenas = lay_out(graph, plan)
+        self.memory = {pool: machine.pools[pool].take(size) for pool, size in self.arenas.size_bytes.items() if size}
+        self.stages = [Stage(self._call(at, plan)) for at in range(len(graph.ops))]
+        # What leaves fast memory goes first: what comes in may get its bytes.
+        for move in sorted(plan.moves, key=lambda move: move.target == plan.fast):
+            copy = self._copy(move)
+            (self.stages[move.op].meanwhile if move.overlapped else self.stages[move.op].before).append(copy)
+        self._mover = Mover(machine.clock, machine.wait_for_device)
+
+    def _bytes(self, storage: str, pool: str, op: int) -> torch.Tensor:
+        piece = self.arenas.piece(storage, pool, op)
+        if piece is None:  # there before the step, or a result: no part of the plan
+            return self._machine.buffer(storage, pool)
+        return self.memory[pool][piece.begin : piece.begin + piece.size_bytes]
+
+    def _call(self, at: int, plan: Plan) -> Call:
+        fast = self._machine.fast.name
+
+        def where(storage: str) -> str:
+            try:
+                return plan.pool_of(storage, at)
+            except KeyError:
+                return fast
+
+        kernel = self._machine.captured.kernels[at]
+        return self._machine.call(kernel, where, lambda storage, pool: self._bytes(storage, pool, at))
+
+    def _copy(self, move: Move) -> Copy:
+        # A move before an op has to find the source where it was for the op before.
+        op = move.op if move.overlapped else move.op - 1
+        source = self._bytes(move.storage, move.source, op)
+        target = self._bytes(move.storage, move.target, move.op)
+        pools = self._machine.pools
+        reads, writes = pools[move.source].read_wait_ns, pools[move.target].write_wait_ns
+        return Copy(target, source, reads(move.size_bytes) + writes(move.size_bytes))
+
+    def run(self) -> tuple[list[float], float]:
+        """(time of each op with what it waits for, time of all moves that ops wait for), in ns."""
+        machine = self._machine
+        ops, moves = [], 0.0
+        for stage in self.stages:
+            if stage.before:
+                moves += self._mover.now(stage.before)
+            if stage.meanwhile:
+                ops.append(self._mover.during(stage.meanwhile, partial(machine.timed_ns, stage.call))[0])
+            else:
+                ops.append(float(machine.timed_ns(stage.call)))
+        return ops, moves
+
+    def pages(self) -> dict[str, dict[str, int]]:
+        """Pages of each arena by the NUMA node that they are on, as far as the kernel tells."""
+        found = {}
+        for pool, held in self.memory.items():
+            if held.device.type == "cpu":
+                try:
+                    counts = memory.nodes_of(held.numpy())
+                except memory.NoMemory:
+                    continue
+                found[pool] = {str(node): count for node, count in sorted(counts.items())}
+        return found
+
+    def close(self) -> None:
+        self._mover.close()
+
+
+def execute(
+    machine: Machine, plans: Sequence[Plan], repeats: int, seed: int, still_wanted: Callable[[], object]
+) -> dict[str, Any]:
+    """Run the step without placement and by each plan; what that took, and whether results are equal.
+
+    Everything is run in turns, in an order of chance. Raises NoMemory.
+
+    Args:
+        machine: the step and its pools.
+        plans: to execute.
+        repeats: timed runs of each.
+        seed: of what is random in the step, and of the order.
+        still_wanted: is called between runs.
+
+    Returns:
+        ``plans``: for each plan ``times_ns`` (of ops and moves, for each run), ``op_ns`` (typical, for each op),
+        ``move_ns`` (typical), ``equal`` (bit by bit), ``close``, ``worst`` (the largest difference, relative to the
+        largest number of a result), ``fast_bytes``, ``slow_bytes`` (taken from the pools), ``pages``.
+    """
+    with torch.no_grad():
+        expected = unplaced(machine, seed)
+        executions = [Execution(machine, plan) for plan in plans]
+        found: list[dict[str, Any]] = []
+        for execution, plan in zip(executions, plans, strict=True):
+            machine.reset(seed)
+            execution.run()
+            sizes = execution.arenas.size_bytes
+            about = {"fast_bytes": sizes[plan.fast], "slow_bytes": sizes[plan.slow]}
+            found.append({**verified(machine.results(), expected), **about})
+        runs: list[list[tuple[list[float], float]]] = [[] for _ in plans]
+        chance = random.Random(seed)
+        for turn in range(WARM_UPS + repeats):
+            for at in chance.sample(range(len(plans)), len(plans)):
+                still_wanted()
+                for _ in range(2):  # in a training the run before is one of the same plan, which leaves caches to it
+                    machine.refresh(seed)
+                    took = executions[at].run()
+                if turn >= WARM_UPS:
+                    runs[at].append(took)
+        for execution, made, into in zip(executions, runs, found, strict=True):
+            into["times_ns"] = [sum(ops) + moves for ops, moves in made]
+            into["op_ns"] = [median(times) for times in zip(*(ops for ops, _ in made), strict=True)]
+            into["move_ns"] = median(moves for _, moves in made)
+            into["pages"] = execution.pages()
+            execution.close()
+    return {"plans": found}
+
+
+def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
+    """What the step leaves when torch runs it as it was recorded; on a GPU, with everything in the fast pool."""
+    captured = machine.captured
+    machine.reset(seed)
+    if machine.fast.device.type != "cpu":
+        for call in machine.program({}):
+            machine.timed_ns(call)
+        return machine.results()
+    kept = {storage: given.clone() for storage, given in captured.given.items()}
+    torch.manual_seed(seed)
+    # Without gradients nothing is recorded; some operators still have to be told that it is a training step.
+    recorded = any(is_recorded(kernel.target) for kernel in captured.kernels)
+    inputs = tree_map(lambda tensor: tensor.detach(), captured.inputs)
+    with torch.set_grad_enabled(recorded):
+        flat, _ = tree_flatten(captured.module(*inputs))
+    changed = [layout.over(captured.given[layout.storage]).clone() for layout in captured.changed]
+    for storage, before in kept.items():
+        captured.given[storage].copy_(before)
+    return [*(tensor.detach().clone() for tensor in flat if isinstance(tensor, torch.Tensor)), *changed]
+
+
+def verified(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """Whether results are the same bit by bit, or nearly, and how far apart they are at most."""
+    equal = all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    apart = [_apart(a.double(), b.double()) for a, b in zip(found, expected, strict=True) if b.numel()]
+    finite = all(map(math.isfinite, apart))
+    worst = max(apart, default=0.0) if finite else None
+    return {"equal": equal, "close": equal or (worst is not None and worst <= CLOSE), "worst": worst}
+
+
+def _apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+    most = float(expected.abs().max())
+    return float((found - expected).abs().max()) / (most or 1.0)

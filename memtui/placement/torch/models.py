@@ -1,0 +1,161 @@
+"""The training steps that can be captured: three that come along, and those of the user's own files. Imports torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from memtui.core.text import nearest
+from memtui.placement.builtin_models import OWN, is_own
+
+LEARNING_RATE = 0.1
+
+
+class NoStep(Exception):
+    """The model cannot be made, or its step not be captured; the text says why."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A forward pass, a backward pass and an update by gradient descent.
+
+    Attributes:
+        model: what is trained.
+        inputs: of one call of it.
+        loss: of what it returns, a tensor of one number.
+    """
+
+    model: nn.Module
+    inputs: Sequence[torch.Tensor]
+    loss: Callable[[Any], torch.Tensor]
+
+    def __call__(
+        self, parameters: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], inputs: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """The parameters after the step; buffers are changed where they lie. Raises NoStep."""
+        loss = self.loss(torch.func.functional_call(self.model, {**parameters, **buffers}, tuple(inputs)))
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            what = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+            raise NoStep(f"the loss has to be a tensor of one number, and is {what}")
+        if not loss.requires_grad:
+            raise NoStep("nothing to train: the loss does not depend on any parameter")
+        learning = [p for p in parameters.values() if p.requires_grad]
+        gradients = torch.autograd.grad(loss, learning, allow_unused=True)
+        return [p - LEARNING_RATE * g for p, g in zip(learning, gradients, strict=True) if g is not None]
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], list[torch.Tensor]]:
+        """What it is called with."""
+        return dict(self.model.named_parameters()), dict(self.model.named_buffers()), list(self.inputs)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all these tensors, one after another."""
+        parameters, buffers, inputs = self.state()
+        return [*parameters, *buffers, *(f"input {number}" for number in range(len(inputs)))]
+
+
+def build(name: str, batch: int, seed: int) -> Step:
+    """The step of a model by its name. Raises NoStep."""
+    torch.manual_seed(seed)
+    if is_own(name):
+        return _own(name)
+    return BUNDLED[name](batch)
+
+
+def _mlp(batch: int) -> Step:
+    model = nn.Sequential(nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 30), nn.ReLU(), nn.Linear(30, 10))
+    return _classifier(model, torch.randn(batch, 784))
+
+
+def _conv(batch: int) -> Step:
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(400, 10),
+    )  # fmt: skip
+    return _classifier(model, torch.randn(batch, 1, 28, 28))
+
+
+class _Block(nn.Module):
+    """Attention is written out: its scores are the large tensors."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query_key_value, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        parts = self.query_key_value(self.before(x)).view(batch, length, 3, self.heads, width // self.heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        scores = torch.softmax(query @ key.transpose(-1, -2) * (width // self.heads) ** -0.5, -1)
+        x = x + self.out((scores @ value).transpose(1, 2).reshape(batch, length, width))
+        return x + self.narrow(functional.gelu(self.wide(self.between(x))))
+
+
+def _transformer(batch: int) -> Step:
+    target = torch.randn(batch, 64, 64)
+    return Step(_Block(64, 4), [torch.randn(batch, 64, 64)], lambda out: functional.mse_loss(out, target))
+
+
+def _classifier(model: nn.Module, x: torch.Tensor) -> Step:
+    target = torch.randint(0, 10, (len(x),))
+    return Step(model, [x], lambda out: functional.cross_entropy(out, target))
+
+
+BUNDLED = {"mlp": _mlp, "conv": _conv, "transformer": _transformer}
+
+
+def _own(name: str) -> Step:
+    """``FILE.py:function``, which returns (model, inputs, loss)."""
+    found = OWN.fullmatch(name)
+    assert found is not None
+    path, function = Path(found[1]), found[2]
+    if not path.is_file():
+        raise NoStep(f"{path} is no file")
+    spec = importlib.util.spec_from_file_location(f"memtui_placed_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise NoStep(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+        if not callable(getattr(module, function, None)):
+            raise NoStep(f"{path} has no function {function}; {_meant(function, module)}")
+        made = getattr(module, function)()
+    except NoStep:
+        raise
+    except Exception as error:
+        from memtui.placement.torch.capture_errors import where
+
+        line = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise NoStep(f"{name}: {line}{where(error.__traceback__)}") from error
+    try:
+        model, inputs, loss = made
+        inputs = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+    except (TypeError, ValueError):
+        raise NoStep(f"{name} has to return (model, inputs, loss)") from None
+    right = isinstance(model, nn.Module) and callable(loss) and all(isinstance(i, torch.Tensor) for i in inputs)
+    if not right:
+        raise NoStep(
+            f"{name} has to return a torch.nn.Module, its input tensors, and a function from its output to the loss"
+        )
+    return Step(model, inputs, loss)
+
+
+def _meant(function: str, module: ModuleType) -> str:
+    """The functions of a file that could be meant."""
+    own = [name for name, value in vars(module).items() if isinstance(value, FunctionType) and name[:1] != "_"]
+    own = [name for name in own if getattr(module, name).__module__ == module.__name__]
+    return nearest(function, own) if own else "it has none"

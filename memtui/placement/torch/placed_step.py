@@ -1,0 +1,138 @@
+"""A captured step with its tensors in pools: buffers, and programs that run it with each tensor in its place.
+
+All buffers are there before anything runs, so a program is a list of calls with their tensors in them, and the time of
+an op has no allocation in it. Imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from memtui.placement.torch.capture import Captured, Kernel, Layout
+from memtui.placement.torch.clock import Clock
+from memtui.placement.torch.kernels import caller
+from memtui.placement.torch.pools import Pool
+
+Where = Callable[[str], str]  # pool of a storage, by name
+Place = Callable[[str, str], torch.Tensor]  # bytes of a storage in a pool
+
+
+@dataclass
+class Call:
+    """One op with its tensors.
+
+    Attributes:
+        run: does it.
+        wait_ns: that emulated memory adds.
+        before: copies of what it reads to where it can be read from.
+        after: copies of what it wrote to where it is to lie.
+    """
+
+    run: Callable[[], object]
+    wait_ns: float = 0.0
+    before: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    after: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+
+
+class Machine:
+    """A captured step and the pools its tensors can lie in."""
+
+    def __init__(self, captured: Captured, pools: Sequence[Pool], clock: Clock) -> None:
+        """The first pool is the fast one, on whose device ops run. Raises NoMemory."""
+        self.captured, self.clock = captured, clock
+        self.pools = {pool.name: pool for pool in pools}
+        self.fast = pools[0]
+        self._buffers: dict[tuple[str, str], torch.Tensor] = {}
+        self._sizes = {name: storage.size_bytes for name, storage in captured.graph.storages.items()}
+
+    def buffer(self, storage: str, pool: str) -> torch.Tensor:
+        """The bytes of a storage in a pool, always the same ones. Raises NoMemory."""
+        key = (storage, pool)
+        if key not in self._buffers:
+            self._buffers[key] = self.pools[pool].take(self._sizes[storage])
+        return self._buffers[key]
+
+    def reset(self, seed: int) -> None:
+        """Arguments and constants as they were before the first step, and random numbers, too."""
+        torch.manual_seed(seed)
+        for storage, given in self.captured.given.items():
+            self.buffer(storage, self.fast.name).copy_(given)
+        self.wait_for_device()
+
+    def call(self, kernel: Kernel, where: Where, place: Place | None = None) -> Call:
+        """One op with its tensors where they are to lie."""
+        place = place or self.buffer
+        found = Call(lambda: None)
+        staged: dict[str, torch.Tensor] = {}
+
+        def reachable(storage: str) -> torch.Tensor:
+            """The bytes of a storage, or of a copy on the device on which ops run."""
+            pool = self.pools[where(storage)]
+            here = place(storage, pool.name)
+            if pool.device == self.fast.device:
+                return here
+            if storage not in staged:
+                staged[storage] = place(storage, self.fast.name)
+                if storage in kernel.read_bytes:
+                    found.before.append((staged[storage], here))
+                if storage in kernel.written_bytes:
+                    found.after.append((here, staged[storage]))
+            return staged[storage]
+
+        def value(leaf: Any) -> Any:
+            return leaf.over(reachable(leaf.storage)) if isinstance(leaf, Layout) else leaf
+
+        arguments, keywords = tree_map(value, (kernel.arguments, dict(kernel.keywords)))
+        if "device" in keywords:
+            keywords["device"] = self.fast.device
+        made = [None if layout is None else value(layout) for layout in kernel.made]
+        found.run = caller(kernel.target, arguments, keywords, made, kernel.copies)
+        for amounts, which in ((kernel.read_bytes, "read_wait_ns"), (kernel.written_bytes, "write_wait_ns")):
+            found.wait_ns += sum(getattr(self.pools[where(s)], which)(size) for s, size in amounts.items())
+        return found
+
+    def program(self, placed: Mapping[str, str]) -> list[Call]:
+        """The whole step; what is not placed lies in the fast pool."""
+        where = lambda storage: placed.get(storage, self.fast.name)  # noqa: E731
+        return [self.call(kernel, where) for kernel in self.captured.kernels]
+
+    def timed_ns(self, call: Call) -> int:
+        """What a call takes, with copies and waits."""
+        clock, on_gpu = self.clock, self.fast.device.type == "cuda"
+        begin = clock.now_ns()
+        for to, of in call.before:
+            to.copy_(of, non_blocking=True)
+        call.run()
+        for to, of in call.after:
+            to.copy_(of, non_blocking=True)
+        if on_gpu:
+            torch.cuda.synchronize()
+        if call.wait_ns:
+            clock.wait(call.wait_ns)
+        return clock.now_ns() - begin
+
+    def wait_for_device(self) -> None:
+        if self.fast.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def results(self) -> list[torch.Tensor]:
+        """What the step left in the fast pool, copied to main memory: its results, and what it changed in place."""
+        left = (*self.captured.results, *self.captured.changed)
+        return [layout.over(self.buffer(layout.storage, self.fast.name)).to("cpu", copy=True) for layout in left]
+
+    def written(self, kernel: Kernel) -> list[str]:
+        """The storages that an op writes over, so that a second call finds something else there."""
+        return [*kernel.written_bytes] if kernel.in_place else []
+
+    def refresh(self, seed: int) -> None:
+        """Before another timed run of the step: put back what the last one changed.
+
+        Nothing else is touched, so that caches hold what a training would find in them.
+        """
+        if self.captured.changed:
+            self.reset(seed)

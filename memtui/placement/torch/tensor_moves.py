@@ -1,0 +1,89 @@
+"""Moving tensors: at once, or by another thread while an op runs. Imports torch.
+
+Plans are executed with it, and what a move takes is measured with it: a profile tells what plans will pay.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+import torch
+
+from memtui.placement.torch.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One move with its memory; ``wait_ns`` is what emulated memory adds."""
+
+    target: torch.Tensor
+    source: torch.Tensor
+    wait_ns: float = 0.0
+
+
+class Mover:
+    """Has a thread of its own from the first move during an op on; ``close`` ends it."""
+
+    def __init__(self, clock: Clock, wait_for_device: Callable[[], object]) -> None:
+        """``wait_for_device``: returns when a device did what it was told to."""
+        self._clock, self._wait_for_device = clock, wait_for_device
+        self._asked: SimpleQueue[Sequence[Copy] | None] = SimpleQueue()
+        self._told: SimpleQueue[float | BaseException] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def now(self, copies: Sequence[Copy]) -> float:
+        """Move, and return what that took (ns)."""
+        begin = self._clock.now_ns()
+        for copy in copies:
+            _move(copy, self._clock.wait)
+        self._wait_for_device()
+        return self._clock.now_ns() - begin
+
+    def during(self, copies: Sequence[Copy], work: Callable[[], object]) -> tuple[float, float]:
+        """Move while something else is done.
+
+        Returns:
+            Nanoseconds until both were done, and until the copies were.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="mover", daemon=True)
+            self._thread.start()
+        begin = self._clock.now_ns()
+        self._asked.put(copies)
+        try:
+            work()
+        finally:
+            told = self._told.get()
+        end = self._clock.now_ns()
+        if isinstance(told, BaseException):
+            raise told
+        return end - begin, told - begin
+
+    @property
+    def moving(self) -> bool:
+        """Whether copies of ``during`` are still going on, for what is done meanwhile."""
+        return self._told.empty()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._asked.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _serve(self) -> None:
+        while (copies := self._asked.get()) is not None:
+            try:
+                for copy in copies:
+                    _move(copy, self._clock.rest)
+                self._told.put(self._clock.now_ns())
+            except BaseException as error:  # whoever waits for it gets it
+                self._told.put(error)
+
+
+def _move(copy: Copy, wait: Callable[[float], None]) -> None:
+    copy.target.copy_(copy.source, non_blocking=True)
+    if copy.wait_ns:
+        wait(copy.wait_ns)

@@ -1,6 +1,0 @@
-"""From a session to the view models of the screen. Knows a reader and no widget; runs in a worker thread."""
-
-from memtui.present.presenter import Presenter, Room, SessionLike
-from memtui.present.reuse import reuse_view
-
-__all__ = ["Presenter", "Room", "SessionLike", "reuse_view"]

@@ -1,0 +1,104 @@
+"""Other observers that clear the accessed bits of the same pages, so that pages that were touched look untouched.
+
+DAMON says in sysfs whether it runs. Programs are looked for by name, once a second, because the kernel counts nobody
+who writes to ``clear_refs``. A memtui keeps ``clear_refs`` of its targets open, which is proof; ``wss``
+(brendangregg/wss: wss.pl, wss-v1, wss-v2) opens it for a moment only, but names its target on its command line. One
+that begins and ends between two looks is not seen. Users of page_idle cannot be seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from memtui.core.procfs import PROC
+
+_EVERY_NS = 1_000_000_000
+_LOOKS = 2  # at first it may be a shell still that is about to become the program
+_MEMTUI = (b"memtui.recording.sampler", b"memtui.sampler")  # and as older ones call it
+_WSS = (b"wss", b"wss.pl", b"wss-v1", b"wss-v2")
+
+
+class Rivals:
+    """Remembers who was looked at, so that a look costs a listing of /proc and little more."""
+
+    def __init__(self, proc: Path = PROC) -> None:
+        """``proc`` is where the process file system is mounted."""
+        self._proc = proc
+        self._looks: dict[int, int] = {}  # pid -> how often it was looked at
+        self._suspects: dict[int, bytes] = {}  # pid -> command line
+        self._due_ns = 0
+        self._found: tuple[str, ...] = ()
+
+    def look(self, targets: tuple[int, ...], now_ns: int) -> tuple[str, ...]:
+        """Who clears the marks of these processes; what the last look found when it is not time for another."""
+        if now_ns < self._due_ns:
+            return self._found
+        self._due_ns = now_ns + _EVERY_NS
+        try:
+            pids = {int(name) for name in os.listdir(self._proc) if name.isdigit()} - {os.getpid()}
+        except OSError:
+            return ()
+        self._looks = {pid: count for pid, count in self._looks.items() if pid in pids}
+        self._suspects = {pid: command for pid, command in self._suspects.items() if pid in pids}
+        for pid in pids:
+            looks = self._looks.get(pid, 0)
+            if looks < _LOOKS:
+                self._looks[pid] = looks + 1
+                command = self._command(pid)
+                if any(name in command for name in _MEMTUI) or _is_wss(command):
+                    self._suspects[pid] = command
+        found = (self._accuse(pid, command, targets) for pid, command in sorted(self._suspects.items()))
+        self._found = tuple(filter(None, found))
+        return self._found
+
+    def _command(self, pid: int) -> bytes:
+        try:
+            return (self._proc / str(pid) / "cmdline").read_bytes()
+        except OSError:
+            return b""
+
+    def _accuse(self, pid: int, command: bytes, targets: tuple[int, ...]) -> str:
+        if _is_wss(command):
+            named = set(command.split(b"\0"))
+            return f"wss (pid {pid}) clears its marks" if any(str(t).encode() in named for t in targets) else ""
+        wanted = {str(self._proc / str(target) / "clear_refs") for target in targets}
+        folder = self._proc / str(pid) / "fd"
+        try:
+            links = {os.readlink(folder / name) for name in os.listdir(folder)}
+        except OSError:  # somebody else's, and this is not root: nothing is known
+            return ""
+        return f"another memtui (pid {pid}) clears its marks" if wanted & links else ""
+
+
+def _is_wss(command: bytes) -> bool:
+    return any(word.rpartition(b"/")[2] in _WSS for word in command.split(b"\0")[:3])
+
+
+SYS = Path("/sys")
+_ON = ("on", "Y", "1")
+
+
+def other_observers(sys_root: Path = SYS) -> tuple[str, ...]:
+    """Names of the kernel's own observers that run now: DAMON in its several forms.
+
+    Users of page_idle and other memtuis cannot be seen from here.
+    """
+    return tuple(sorted(set(_running(sys_root))))
+
+
+def _running(sys_root: Path) -> Iterator[str]:
+    for state in sys_root.glob("kernel/mm/damon/admin/kdamonds/*/state"):
+        if _read(state) in _ON:
+            yield f"DAMON (kdamond {state.parent.name})"
+    for enabled in sys_root.glob("module/damon_*/parameters/enabled"):
+        if _read(enabled) in _ON:
+            yield f"DAMON ({enabled.parent.parent.name})"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

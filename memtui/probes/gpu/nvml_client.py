@@ -1,0 +1,142 @@
+"""GPU readings from a process of their own: whatever the driver does, nobody here ever waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+from memtui.core.samples import Capability, PowerReading, Status
+from memtui.probes.gpu.nvml import NO_GPU, library_problem
+from memtui.probes.gpu.processes import Holders, Holding, unknown
+
+STALE_NS = 2_000_000_000  # without a word for so long, what was said last is no longer true
+RESTART_NS = 30_000_000_000  # a driver that hangs is left alone for so long before another process tries
+FIRST_WORD_S = 3.0
+_READ_BYTES = 1 << 16
+_END_S = 0.2  # a process in the middle of a driver call may not even die when killed; the kernel ends it later
+
+
+class NvmlProcess:
+    """Starts ``nvml_worker`` where there is a driver library, takes its word, and starts it anew when it is silent."""
+
+    def __init__(self, *, stale_ns: int = STALE_NS, restart_ns: int = RESTART_NS) -> None:
+        """Never raises."""
+        self._stale_ns, self._restart_ns = stale_ns, restart_ns
+        self._problem = library_problem()
+        self._capability: Capability | None = self._problem[1] if self._problem else None
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._buffer = b""
+        self._latest: tuple[PowerReading, ...] = ()  # of every GPU, as last heard
+        self.holders: Holders | None = None  # who held GPU memory, as the last ``read`` found; None: nothing new
+        self._final = False  # there is no GPU: no further word will come, and none is missed
+        self._heard_ns = self._started_ns = time.monotonic_ns()
+        self._heard_at = time.time()  # the same moment, as a person reads it
+        if self._problem is None:
+            self._start()
+
+    def read(self, t_ns: int) -> tuple[PowerReading, ...]:
+        """The readings that came since the last call, at their own moments; or why there are none (stamped ``t_ns``).
+
+        Empty while there is nothing new to say. ``holders`` then has the memory of the same moment.
+        """
+        self.holders = None
+        if self._problem is not None:
+            status, why = self._problem
+            self.holders = Holders(t_ns, unknown(status, why.reason))
+            return (PowerReading(t_ns, NO_GPU, "board", "nvml", status=status, reason=why.reason),)
+        new = self._take()
+        if new:
+            return new
+        if self._final:
+            self.holders = Holders(t_ns, unknown(self._latest[0].status, self._latest[0].reason))
+            return tuple(replace(reading, t_ns=t_ns) for reading in self._latest)
+        now_ns = time.monotonic_ns()
+        ended = "" if self._worker is None or self._worker.poll() is None else f" (status {self._worker.returncode})"
+        silent_ns = now_ns - self._heard_ns
+        if now_ns - max(self._heard_ns, self._started_ns) >= self._restart_ns:
+            self._start()
+        if silent_ns < self._stale_ns and not ended:
+            return ()
+        since = time.strftime("%H:%M:%S", time.localtime(self._heard_at))
+        why_silent = f"the GPU reader ended{ended}" if ended else "the NVIDIA driver does not answer"
+        reason = f"stale since {since}: {why_silent}"
+        self.holders = Holders(t_ns, unknown(Status.FAILED, reason))
+        known = self._latest or (PowerReading(t_ns, NO_GPU, "board", "nvml"),)
+        return tuple(
+            PowerReading(t_ns, r.device, r.scope, r.source, name=r.name, status=Status.FAILED, reason=reason)
+            for r in known
+        )
+
+    def capabilities(self) -> list[Capability]:
+        """One entry, ``nvml``. Waits a moment for the driver, but not for one that hangs."""
+        deadline = time.monotonic() + FIRST_WORD_S
+        while self._capability is None and (left := deadline - time.monotonic()) > 0:
+            if self._worker is None or self._worker.stdout is None or self._worker.poll() is not None:
+                break
+            select.select([self._worker.stdout], [], [], left)
+            self._take()
+        remedy = "check nvidia-smi; sudo nvidia-smi --gpu-reset, or restart the machine"
+        silent = Capability("nvml", False, f"the NVIDIA driver did not answer in {FIRST_WORD_S:.0f} s", remedy)
+        return [self._capability or silent]
+
+    def close(self) -> None:
+        """End the process."""
+        self._end()
+        if self._problem is None:
+            self._problem = Status.FAILED, Capability("nvml", False, "the probe is closed", "")
+
+    def _start(self) -> None:
+        self._end()
+        self._buffer, self._started_ns = b"", time.monotonic_ns()
+        words = [sys.executable, "-P", "-m", "memtui.probes.gpu.nvml_worker", str(os.getpid())]
+        pipe = subprocess.PIPE
+        try:
+            self._worker = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        except OSError:
+            return  # no memory, or too many processes: the silence is told, and later it is tried again
+        assert self._worker.stdout
+        os.set_blocking(self._worker.stdout.fileno(), False)
+
+    def _end(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        worker.kill()
+        for stream in (worker.stdin, worker.stdout):
+            if stream is not None:
+                stream.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            worker.wait(_END_S)
+
+    def _take(self) -> tuple[PowerReading, ...]:
+        """Take in what waits in the pipe; the readings among it."""
+        if self._worker is None or self._worker.stdout is None:
+            return ()
+        try:
+            chunk = os.read(self._worker.stdout.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return ()
+        *lines, self._buffer = (self._buffer + chunk).split(b"\n")
+        new: list[PowerReading] = []
+        for line in lines:
+            with contextlib.suppress(ValueError, TypeError, KeyError):  # half a line of a process that was killed
+                new += self._note(json.loads(line))
+        return tuple(new)
+
+    def _note(self, said: dict[str, Any]) -> tuple[PowerReading, ...]:
+        self._heard_ns, self._heard_at = time.monotonic_ns(), time.time()
+        if "capability" in said:
+            self._capability = Capability(**said["capability"])
+            return ()
+        readings = tuple(PowerReading(**reading) for reading in said["readings"])
+        self.holders = Holders(readings[0].t_ns, [Holding(**holding) for holding in said["holdings"]])
+        self._latest = readings
+        self._final = self._latest[0].device == NO_GPU
+        return self._latest

@@ -1,0 +1,109 @@
+"""Which process holds how much memory of the GPUs, from the lists of processes that the driver keeps for each board.
+
+A process that is in no list of a board has no context there and holds nothing of it: 0 is then a measured fact. Where a
+list cannot be had, or does not name everybody, nothing is known of those that are in none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memtui.core.samples import Status
+
+Why = tuple[Status, str]
+EVERYBODY_ELSE = 0  # no process has this pid
+NOT_TOLD = "the driver does not tell the memory of single processes"
+IN_SLICES = "cut into slices (MIG): the driver names the processes of a slice to its own users only"
+# The driver numbers processes as the host does, or hides them: a number found here may be another process's.
+CONTAINER = "the driver numbers processes as the host does, and this is a container with numbers of its own"
+WSL = "under WSL the driver of Windows keeps the lists of processes, and shows none"
+_WSL_DEVICE = "/dev/dxg"  # the GPU of a Windows host, and the only way to it
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """GPU memory of one process, all boards together; of ``EVERYBODY_ELSE``: of each that no list names."""
+
+    pid: int
+    gpu_bytes: int | None
+    status: str = Status.OK
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What one board says. ``held`` is bytes by pid, None: in use, but not told how much.
+
+    ``others``: why a process that is not in ``held`` may hold memory here all the same; None: it holds none.
+    """
+
+    label: str
+    held: dict[int, int | None]
+    others: Why | None = None
+
+
+class Holders:
+    """What everybody held at one moment (``t_ns``, monotonic)."""
+
+    def __init__(self, t_ns: int, holdings: Iterable[Holding]) -> None:
+        """Raises KeyError without a word about everybody else, TypeError for a pid that is none."""
+        self.t_ns = t_ns
+        self._by_pid = {holding.pid: holding for holding in holdings}
+        self._else = self._by_pid[EVERYBODY_ELSE]
+
+    def of(self, pid: int) -> Holding:
+        return self._by_pid.get(pid, self._else)
+
+    def at(self, t_ns: int) -> Holders:
+        """The same at another moment."""
+        return Holders(t_ns, self._by_pid.values())
+
+
+def unknown(status: str, reason: str) -> tuple[Holding, ...]:
+    """Nothing is known of anybody."""
+    return (Holding(EVERYBODY_ELSE, None, status, reason),)
+
+
+def under_wsl() -> bool:
+    return os.path.exists(_WSL_DEVICE)
+
+
+def merged(entries: Iterable[Any]) -> dict[int, int | None]:
+    """Bytes by pid from the lists of one board, together. ``entries`` are NVML's records of processes.
+
+    A process that computes and draws is in two lists with the same memory, so it counts once; its slices are added up.
+    """
+    parts: dict[tuple[int, int, int], int | None] = {}
+    for entry in entries:
+        key = entry.pid, entry.gpuInstanceId, entry.computeInstanceId
+        known, used = parts.get(key, 0), entry.usedGpuMemory
+        parts[key] = None if known is None or used is None else max(known, used)
+    held: dict[int, int | None] = {}
+    for (pid, _, _), used in parts.items():
+        known = held.get(pid, 0)
+        held[pid] = None if known is None or used is None else known + used
+    return held
+
+
+def sum_up(boards: Sequence[Board]) -> tuple[Holding, ...]:
+    """A holding for everybody who is in a list, and one for everybody else; None where one board does not tell."""
+    pids = {pid for board in boards for pid in board.held}
+    return tuple(_sum_of(pid, boards) for pid in (EVERYBODY_ELSE, *sorted(pids)))
+
+
+def _sum_of(pid: int, boards: Sequence[Board]) -> Holding:
+    total = 0
+    for board in boards:
+        if pid not in board.held:
+            if board.others is not None:
+                status, reason = board.others
+                return Holding(pid, None, status, f"{board.label}: {reason}")
+            continue
+        used = board.held[pid]
+        if used is None:
+            return Holding(pid, None, Status.UNSUPPORTED, f"{board.label}: {NOT_TOLD}")
+        total += used
+    return Holding(pid, total)

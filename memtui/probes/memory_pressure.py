@@ -1,0 +1,89 @@
+"""Whether the kernel might soon take memory away from a process, and which memory cgroup accounts it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from memtui.core.procfs import PROC
+
+
+def memory_mounts(proc: Path = PROC) -> dict[int, tuple[Path, str]]:
+    """Where memory cgroups are mounted, by version: (folder, the cgroup at its root). See proc_pid_mountinfo(5)."""
+    found: dict[int, tuple[Path, str]] = {}
+    for line in text_of(proc / "self/mountinfo").splitlines():
+        place, _, kind = line.partition(" - ")
+        root, folder = place.split()[3:5]
+        if kind.startswith("cgroup2 "):
+            found.setdefault(2, (Path(folder), root))
+        elif kind.startswith("cgroup ") and "memory" in kind.split()[2].split(","):
+            found.setdefault(1, (Path(folder), root))
+    return found
+
+
+def memory_cgroup(proc: Path, pid: int, mounts: dict[int, tuple[Path, str]]) -> tuple[int, Path] | None:
+    """(version, folder) of the cgroup that accounts a process's memory; None: none that can be seen, or the root's."""
+    for line in text_of(proc / str(pid) / "cgroup").splitlines():  # cgroups(7): number:controllers:path
+        _, controllers, path = line.split(":", 2)
+        version = 1 if "memory" in controllers.split(",") else 2 if not controllers else 0
+        if version not in mounts:
+            continue
+        top, root = mounts[version]
+        if not Path(path).is_relative_to(root):
+            continue
+        folder = top / Path(path).relative_to(root)
+        # A group for which the controller is not switched on is accounted in the next one above.
+        while folder != top and not (folder / "memory.stat").exists():
+            folder = folder.parent
+        if folder != top:
+            return version, folder
+    return None
+
+
+def upwards(folder: Path, top: Path) -> list[Path]:
+    """A cgroup and those above it, without the root's, which has no limits."""
+    return [f for f in (folder, *folder.parents) if top in f.parents]
+
+
+def text_of(path: Path) -> str:
+    """A small file of the kernel; empty when it cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+_NEAR_SHARE = 0.1  # of memory left
+# By version of cgroups: the limit, what is used of it, and what of that is files that nobody would miss.
+_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+
+
+def reclaim_is_near(pid: int, proc: Path = PROC) -> bool:
+    """Whether anonymous memory of this process might soon be swapped out: there is swap, and little memory is left."""
+    memory = _numbers(proc / "meminfo")
+    if not memory.get("SwapTotal"):
+        return False
+    if memory.get("MemAvailable", 0) < _NEAR_SHARE * memory.get("MemTotal", 0):
+        return True
+    mounts = memory_mounts(proc)
+    found = memory_cgroup(proc, pid, mounts)
+    if found is None:
+        return False
+    version, group = found
+    return any(_is_nearly_full(g, *_FILES[version]) for g in upwards(group, mounts[version][0]))
+
+
+def _is_nearly_full(group: Path, limit: str, used: str, spare: str) -> bool:
+    try:
+        most = int(text_of(group / limit))
+        taken = int(text_of(group / used)) - _numbers(group / "memory.stat").get(spare, 0)
+    except ValueError:  # "max", or not there
+        return False
+    return taken > (1 - _NEAR_SHARE) * most
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    return {name: int(value) for name, value in re.findall(r"^(\w+):?\s+(\d+)", text_of(path), re.M)}

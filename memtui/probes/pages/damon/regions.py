@@ -1,0 +1,72 @@
+"""Where DAMON looks, and what its finds say: pure functions on runs of pages and ranges of addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.page_set import PAGE_SHIFT
+from memtui.core.samples import Vma, VmaSizes
+
+Runs = NDArray[np.uint64]  # [n, 2]: first page and the one behind the last, in page numbers, rising
+Regions = Sequence[tuple[int, int]]  # start and end in bytes, rising
+_GAP_PAGES = 16  # of the pages in a region, so many in a row may be missing ...
+_WIDEST_GAP_PAGES = 512  # ... or so many where there are very many runs
+_MOST_RUNS = 1024  # of one process; what is left out then are its smallest
+
+
+def regions_of(runs: Runs, count: int) -> list[tuple[int, int]]:
+    """About ``count`` regions of about equal size that cover runs of present pages, and little besides."""
+    gap = _GAP_PAGES
+    joined = _join(runs, gap)
+    while len(joined) > _MOST_RUNS and gap < _WIDEST_GAP_PAGES:
+        gap *= 2
+        joined = _join(runs, gap)
+    sizes = (joined[:, 1] - joined[:, 0]).astype(np.int64)
+    if len(joined) > _MOST_RUNS:
+        kept = np.sort(np.argsort(sizes, kind="stable")[-_MOST_RUNS:])
+        joined, sizes = joined[kept], sizes[kept]
+    ideal = max(1.0, sizes.sum() / max(count, 1))
+    found: list[tuple[int, int]] = []
+    for (first, last), pieces in zip(joined.tolist(), np.rint(sizes / ideal).astype(int).tolist(), strict=True):
+        edges = np.linspace(first, last, max(1, pieces) + 1).astype(np.int64) << PAGE_SHIFT
+        found += zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    return found
+
+
+def _join(runs: Runs, gap_pages: int) -> Runs:
+    if len(runs) < 2:
+        return runs
+    breaks = np.flatnonzero(runs[1:, 0] - runs[:-1, 1] > gap_pages)
+    firsts, lasts = np.concatenate(([0], breaks + 1)), np.concatenate((breaks, [len(runs) - 1]))
+    return np.stack((runs[firsts, 0], runs[lasts, 1]), axis=1)
+
+
+def page_count(runs: Runs) -> int:
+    """Pages in all runs."""
+    return int((runs[:, 1] - runs[:, 0]).sum())
+
+
+def shares(sizes: Sequence[int], budget: int, least: int) -> list[int]:
+    """How many of ``budget`` regions each process gets: in proportion to its size, and ``least`` at least."""
+    total = max(1, sum(sizes))
+    return [max(least, budget * size // total) for size in sizes]
+
+
+def sizes_by_vma(regions: Regions, vmas: Sequence[Vma]) -> VmaSizes:
+    """(start, bytes) of the VMAs in which regions lie. One that spans several, or a hole, is shared out among them, so
+    that nothing of it is lost; one in no VMA any more counts for nothing.
+    """
+    if not regions or not vmas:
+        return ()
+    starts = np.array([vma.start for vma in vmas], np.int64)
+    ends = np.array([vma.end for vma in vmas], np.int64)
+    sums = np.zeros(len(vmas))
+    for start, end in regions:
+        first, last = np.searchsorted(ends, start, side="right"), np.searchsorted(starts, end, side="left")
+        inside = np.minimum(ends[first:last], end) - np.maximum(starts[first:last], start)
+        if inside.sum() > 0:
+            sums[first:last] += inside * ((end - start) / inside.sum())
+    return tuple((vma.start, round(size)) for vma, size in zip(vmas, sums.tolist(), strict=True) if size)

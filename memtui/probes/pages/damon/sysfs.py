@@ -1,0 +1,351 @@
+"""The kernel's one interface to DAMON, /sys/kernel/mm/damon/admin, which belongs to one user of the machine at a time.
+
+It is taken under a lock, and given back as it was found: a configuration that somebody left there without running it
+is put back value by value. What runs is never touched. Formats: Documentation/admin-guide/mm/damon/usage.rst of Linux.
+
+DAMON is used as a sampler: the memory is cut into regions that stay as they are, and in each one page, drawn anew in
+every interval, is watched over the whole of it. With one sample to an aggregation a region is found touched with the
+probability that a page of it is touched in a window, so the sizes of those found add up to an unbiased estimate of the
+working set, whatever the pattern of the touches. DAMON's usual way, many short samples of a few regions that it merges
+and splits, finds pages that are touched all the time, and takes a region with some of them for one that is all hot.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from memtui.core.file_lock import lock_holder
+from memtui.core.procfs import PROC
+from memtui.probes.pages.tracker import TrackerError
+
+SYS = Path("/sys")
+_T = TypeVar("_T")
+Regions = Sequence[tuple[int, int]]  # start and end in bytes, rising
+Tree = dict[str, Any]  # of files (str) and folders (Tree)
+
+OPERATIONS = "fvaddr"  # ranges of virtual addresses that stay as they were set
+# An upper limit of region sizes that excludes none, by which memtui knows its own configuration again.
+MARK = 0x7FFFFFFF_6D747569
+_ANY = 2**31  # above every count of accesses, and every age
+_NEVER_US = 10**12
+_BUSY_S, _PATIENCE_S, _AGAIN_S = 5.0, 1.0, 0.01
+_DAMO = (b"damo", b"damo.py")
+_NO_VADDR = "a kernel with CONFIG_DAMON_VADDR"
+_NO_SYSFS = "a kernel with CONFIG_DAMON_SYSFS and CONFIG_DAMON_VADDR"
+
+
+class Refused(TrackerError):
+    """DAMON cannot be had: why, and what would change it."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.remedy = reason, remedy
+
+
+class Taken(Refused):
+    """Somebody else has changed what memtui had set: the interface is theirs now."""
+
+    def __init__(self) -> None:
+        super().__init__("somebody else has changed the settings of DAMON")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One process and the regions in which it is watched."""
+
+    pid: int
+    regions: Regions
+
+
+class Interface:
+    """DAMON's sysfs files. Every method raises OSError where the kernel refuses."""
+
+    def __init__(self, sys_root: Path = SYS, proc: Path = PROC) -> None:
+        """The arguments are where the file systems are mounted."""
+        self._modules, self._proc = sys_root / "module", proc
+        self._admin = sys_root / "kernel/mm/damon/admin/kdamonds"
+        self._lock: int | None = None
+        self._found: Tree = {}
+        self._configured = False
+
+    # -- taking and giving back
+
+    def take(self) -> Tree:
+        """Make the interface this process's own until ``release``; what was found there. Raises Refused."""
+        if why := self.objection():
+            raise why
+        self._lock = self._locked()
+        try:
+            self._clear_leftovers()
+            if why := self._in_use():
+                raise why
+            self._found = self.snapshot()
+            try:
+                self.write("nr_kdamonds", 1)
+            except OSError as error:
+                if error.errno == errno.EBUSY:  # started since it was looked at
+                    raise self._in_use() or Refused("DAMON is in use: somebody is changing its settings") from error
+                raise
+            try:
+                self._examine()
+            except BaseException:
+                self.release()
+                raise
+            return self._found
+        except BaseException:
+            self._unlock()
+            raise
+
+    def release(self, found: Tree | None = None) -> None:
+        """Put back what was found, unless somebody else took the interface meanwhile.
+
+        ``found`` is what ``take`` gave to another process of memtui's that died. Raises Refused when it lives.
+        """
+        if found is not None:
+            self._found = found
+            self._lock = self._locked()
+        try:
+            if self._configured or found is not None:
+                if not self.is_ours():
+                    return
+            elif self.read("nr_kdamonds") != "1":
+                return
+            self.stop()
+            self.write("nr_kdamonds", 0)
+            self._put_back(self._admin, self._found)
+        finally:
+            self._configured = False
+            self._unlock()
+
+    def _locked(self) -> int:
+        """The lock, a descriptor. It ends with its holder, and only root can open the file. Raises Refused."""
+        lock = os.open(self._admin / "nr_kdamonds", os.O_RDONLY | os.O_CLOEXEC)
+        end = time.monotonic() + _PATIENCE_S  # one that is about to end gives it back first
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return lock
+            except BlockingIOError:
+                if time.monotonic() < end:
+                    time.sleep(_AGAIN_S)
+                    continue
+                holder = lock_holder(lock)
+                os.close(lock)
+                who = f"another memtui (pid {holder})" if holder else "another memtui"
+                raise Refused(f"DAMON is in use by {who}", "end that recording first") from None
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def objection(self) -> Refused | None:
+        """What speaks against DAMON on this machine, as far as looking tells."""
+        if not self._admin.is_dir():
+            return Refused(f"{self._admin.parent} is missing: this kernel has no DAMON, or not its files", _NO_SYSFS)
+        if os.geteuid() != 0:
+            return Refused(f"it needs root (the files of {self._admin.parent})", "run with sudo")
+        for file in self._admin.glob("*/contexts/*/avail_operations"):
+            if why := _no_virtual_addresses(file.read_text()):
+                return why
+        for file in sorted(self._modules.glob("damon_*/parameters/enabled")):
+            if file.read_text().strip() in ("Y", "1"):
+                name = file.parent.parent.name
+                return Refused(f"DAMON is in use by the kernel's {name}", f"echo N > {file}, if it is not needed")
+        return None
+
+    def _in_use(self) -> Refused | None:
+        for folder in sorted(self._admin.iterdir()):
+            if folder.is_dir() and self.read(f"{folder.name}/state") == "on":
+                operations = {f.read_text().strip() for f in folder.glob("contexts/*/operations")}
+                what = f"kdamond {folder.name} runs ({', '.join(sorted(operations)) or 'no context'})"
+                who = self._damo()
+                remedy = "end it first" if who else f"echo off > {folder}/state, if it is not needed"
+                return Refused(f"DAMON is in use: {what}{who}", remedy)
+        return None
+
+    def _damo(self) -> str:
+        """A process of the usual tool, if there is one."""
+        for folder in self._proc.iterdir():
+            if folder.name.isdigit():
+                try:
+                    words = (folder / "cmdline").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if any(word.rpartition(b"/")[2] in _DAMO for word in words[:3]):
+                    return f", of damo (pid {folder.name})?"
+        return ""
+
+    def _clear_leftovers(self) -> None:
+        """What a memtui left here that was killed with all its parts; nobody holds the lock any more."""
+        if self.is_ours():
+            self.stop()
+            self.write("nr_kdamonds", 0)
+
+    def is_ours(self) -> bool:
+        """Whether what is set here is memtui's own."""
+        return self.read("nr_kdamonds") == "1" and any(
+            file.read_text().strip() == str(MARK)
+            for file in self._admin.glob("0/contexts/0/schemes/0/access_pattern/sz/max")
+        )
+
+    def _examine(self) -> None:
+        """Raise Refused when this DAMON lacks what is needed."""
+        self.write("0/contexts/nr_contexts", 1)
+        if why := _no_virtual_addresses(self.read("0/contexts/0/avail_operations")):
+            raise why
+        self.write("0/contexts/0/schemes/nr_schemes", 1)
+        scheme = self._admin / "0/contexts/0/schemes/0"
+        if not (scheme / "apply_interval_us").exists() or not (scheme / "tried_regions").exists():
+            raise Refused("the DAMON of this kernel cannot be asked often enough", "Linux 6.7 or newer")
+
+    # -- watching
+
+    def start(self, targets: Sequence[Target], interval_ns: int) -> None:
+        """Watch these processes. The first target must be one region of this process: see ``read_out``.
+
+        Nothing may be watched now. Raises Taken.
+        """
+        self._verify()
+        self._configured = False
+        self.write("0/contexts/nr_contexts", 1)  # all that was set before is gone
+        context = "0/contexts/0"
+        self.write(f"{context}/operations", OPERATIONS)
+        attributes = f"{context}/monitoring_attrs"
+        interval_us = interval_ns // 1000
+        for name, value in (("sample", interval_us), ("aggr", interval_us), ("update", _NEVER_US)):
+            self.write(f"{attributes}/intervals/{name}_us", value)
+        # Regions are split while there are at most half of the maximum, and merged up to a size of all divided by the
+        # minimum: with these numbers neither happens.
+        count = 2 * sum(len(target.regions) for target in targets) - 1
+        self.write(f"{attributes}/nr_regions/max", count)
+        self.write(f"{attributes}/nr_regions/min", count)
+        self.write(f"{context}/schemes/nr_schemes", len(targets))
+        self.write(f"{context}/targets/nr_targets", len(targets))
+        for number, target in enumerate(targets):
+            self._set_scheme(f"{context}/schemes/{number}", number)
+            folder = f"{context}/targets/{number}"
+            self.write(f"{folder}/pid_target", target.pid)
+            self.write(f"{folder}/regions/nr_regions", len(target.regions))
+            for at, (start, end) in enumerate(target.regions):
+                self.write(f"{folder}/regions/{at}/start", start)
+                self.write(f"{folder}/regions/{at}/end", end)
+        self.write("0/state", "on")
+
+    def _set_scheme(self, scheme: str, number: int) -> None:
+        """A scheme that does nothing but list the touched regions of one target."""
+        self.write(f"{scheme}/access_pattern/sz/max", MARK)
+        self._configured = True
+        self.write(f"{scheme}/access_pattern/nr_accesses/min", min(number, 1))
+        self.write(f"{scheme}/access_pattern/nr_accesses/max", _ANY)
+        self.write(f"{scheme}/access_pattern/age/max", _ANY)
+        self.write(f"{scheme}/action", "stat")
+        self.write(f"{scheme}/apply_interval_us", 1)  # in every interval; the kernel waits no longer for an idle one
+        self.write(f"{scheme}/filters/nr_filters", 1)
+        self.write(f"{scheme}/filters/0/type", "target")
+        self.write(f"{scheme}/filters/0/matching", "N")  # whatever is not this target is filtered out
+        self.write(f"{scheme}/filters/0/damon_target_idx", number)
+
+    def read_out(self, count: int) -> list[Regions] | None:
+        """The touched regions of each of ``count`` targets in the interval that ends next; blocks until then.
+
+        None when the kernel answered without having looked. The first target shows that: its region is always listed.
+
+        Raises:
+            Taken: the settings are no longer memtui's.
+            OSError: the kdamond ended.
+        """
+        self._verify()
+        self.write("0/state", "update_schemes_tried_regions")
+        found = [self._tried(self._admin / f"0/contexts/0/schemes/{number}/tried_regions") for number in range(count)]
+        return found if found[0] else None
+
+    def _tried(self, folder: Path) -> Regions:
+        names = [name for name in os.listdir(folder) if name.isdigit()]
+        return sorted((_number(folder / name / "start"), _number(folder / name / "end")) for name in names)
+
+    def _verify(self) -> None:
+        if self._configured and not self.is_ours():
+            raise Taken
+
+    def stop(self) -> None:
+        """Stop watching; no error when it has ended. Raises Taken."""
+        self._verify()
+        try:
+            self.write("0/state", "off")
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EINVAL):  # it ended by itself; it never began
+                raise
+
+    # -- files
+
+    def read(self, name: str) -> str:
+        """One value. The kernel says EBUSY while it carries out somebody's command."""
+        return _patiently((self._admin / name).read_text).strip()
+
+    def write(self, name: str, value: int | str) -> None:
+        """Set one value."""
+        _patiently(lambda: self._store(name, str(value)))
+
+    def _store(self, name: str, value: str) -> None:
+        descriptor = os.open(self._admin / name, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, value.encode())
+        finally:
+            os.close(descriptor)
+
+    def snapshot(self) -> Tree:
+        """Every value that can be set, as a tree."""
+        return _snapshot(self._admin) if self.read("nr_kdamonds") != "0" else {}
+
+    def _put_back(self, folder: Path, tree: Tree) -> None:
+        # Numbers of folders come first: writing one makes the folders, with values that the kernel chooses.
+        for name in sorted(tree, key=lambda name: (not name.startswith("nr_") or isinstance(tree[name], dict), name)):
+            value = tree[name]
+            if isinstance(value, dict):
+                self._put_back(folder / name, value)
+            elif (folder / name).read_text() != value:
+                self.write(str((folder / name).relative_to(self._admin)), value.strip())
+
+
+def _snapshot(folder: Path) -> Tree:
+    tree: Tree = {}
+    for entry in os.scandir(folder):
+        if entry.is_dir():
+            tree[entry.name] = _snapshot(Path(entry.path))
+        elif entry.name != "state" and entry.stat().st_mode & 0o600 == 0o600:
+            tree[entry.name] = Path(entry.path).read_text()
+    return tree
+
+
+def _no_virtual_addresses(operations: str) -> Refused | None:
+    known = operations.split()
+    if OPERATIONS in known:
+        return None
+    return Refused(f"the DAMON of this kernel watches no virtual addresses (only {', '.join(known)})", _NO_VADDR)
+
+
+def _patiently(act: Callable[[], _T]) -> _T:
+    end = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            return act()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() >= end:
+                raise
+        time.sleep(_AGAIN_S)
+
+
+def _number(file: Path) -> int:
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(descriptor, 32))
+    finally:
+        os.close(descriptor)

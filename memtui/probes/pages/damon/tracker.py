@@ -1,0 +1,272 @@
+"""The damon tracker: an estimate of working sets, by the kernel's DAMON, without holding the target still.
+
+Taken only when asked for. The kernel has one interface to DAMON for the whole machine (``damon_interface.py``), and a
+process of its own holds it (``damon_worker.py``). What comes from there are regions of which one page, drawn at random,
+was touched in an interval; their sizes add up to the working set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from memtui.core.page_set import PAGE_BYTES
+from memtui.core.samples import Capability, Status, Vma, VmaSizes
+from memtui.probes.pages import tracker
+from memtui.probes.pages.damon.regions import Regions, sizes_by_vma
+from memtui.probes.pages.damon.sysfs import Interface, Refused, Target
+from memtui.probes.pages.damon.worker import LEAST_NS, NAME, present_runs
+from memtui.probes.pages.pagetable.lru_drain import NewPages
+from memtui.probes.pages.referenced import prove_flush
+from memtui.probes.pages.self_test import misjudged, own_pages
+from memtui.probes.pages.soft_dirty import SoftDirtyFlush
+from memtui.probes.pages.tlb_flush import OFF
+from memtui.probes.pages.tracker import PageWindow, TrackerError
+
+ESTIMATE = "an estimate: DAMON looked at one page, drawn at random, in each of some hundred parts of resident memory"
+ONLY_ASKED = "an estimate, of ranges and not of pages; only when asked for"
+NO_PAGES = "the damon tracker estimates touched bytes by range and knows no single pages"
+FIRST = "DAMON has not looked at this process for a whole interval yet"
+WORKER_ENDED = "the process that reads DAMON ended"
+_FIRST_WORD_S, _END_S = 120.0, 3.0
+_READ_BYTES = 1 << 20
+_STALE_INTERVALS, _STALE_NS = 3, 2_000_000_000
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is known of one process."""
+
+    identity: tuple[bytes, ...]
+    serial: int  # by which answers are told from those to an earlier question about the same pid
+    generation: int
+    touched: Regions = ()
+    t_ns: int | None = None  # when that was; None: not yet
+
+
+class DamonTracker:
+    """Estimates touched bytes by VMA; needs root, and that nobody else uses DAMON."""
+
+    name = NAME
+    rearm = OFF
+    wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker")
+    hold_until_ns: int | None = None
+    reads_running = True
+    pauses = clears = False  # the kernel clears some hundred bits a window
+
+    def __init__(self, flush: str = "auto") -> None:
+        """Take the interface.
+
+        Raises:
+            TrackerError: there is no such flush, or DAMON cannot be had.
+        """
+        self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
+        self.flush = self._flush.choice
+        self.running: set[int] = set()
+        self._held: dict[int, _Held] = {}
+        self._found: Any = None
+        self._serial = 0
+        self._interval_ns: int | None = None
+        self._notices = [f"{NAME}: {ESTIMATE}"]
+        self._trouble, self._ended = "", False
+        self._buffer = b""
+        pipe = subprocess.PIPE
+        self._worker = subprocess.Popen(worker_command(), stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        assert self._worker.stdin
+        assert self._worker.stdout
+        self._orders, self._answers = self._worker.stdin.fileno(), self._worker.stdout.fileno()
+        os.set_blocking(self._answers, False)
+        self._found = self._first_word()
+
+    def _first_word(self) -> Any:
+        """What the worker found at the interface. Raises TrackerError when it could not take it."""
+        end = time.monotonic() + _FIRST_WORD_S
+        while not self._ended and (left := end - time.monotonic()) > 0:
+            select.select([self._answers], [], [], left)
+            for said in self._said():
+                if "found" in said:
+                    return said["found"]
+                self._trouble = said.get("error", "")
+        self.close()
+        raise TrackerError(self._trouble or f"{WORKER_ENDED} before it began")
+
+    def notice(self) -> str:
+        """Once each: that this is an estimate, what the flush costs or its absence does, what is wrong with DAMON."""
+        if self._notices:
+            return self._notices.pop(0)
+        return self._flush.notice()
+
+    def pace(self, interval_ns: int | None) -> None:
+        """Windows are so long from now on. DAMON's own interval is 100 ms at least."""
+        if interval_ns is not None and interval_ns < LEAST_NS:
+            self._notices.append(f"DAMON looks over {LEAST_NS / 1e9:g} s at least: shorter windows repeat what it saw")
+        self._interval_ns = interval_ns
+        self._order(interval_ns=interval_ns, flush=self.flush != OFF)
+
+    def approach(self, pid: int) -> None:
+        """Nothing can be done before the first pause."""
+
+    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+        """Have it watched from now on. Raises ProcessLookupError."""
+        self._watch(pid, tracker.identity(pid), 0)
+
+    def mappings(self, pid: int) -> int | None:
+        """They are not counted before they are read."""
+
+    def begin_round(self, processes: int) -> None:
+        """Regions have no page frames: memory that processes share counts once for each."""
+
+    def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
+        """What DAMON saw in its last interval. Raises ProcessLookupError and TrackerError."""
+        identity = tracker.identity(pid)
+        held = self._held.get(pid)
+        if held is None:
+            held = self._watch(pid, identity, 0)
+        elif identity != held.identity:
+            held = self._watch(pid, identity, held.generation + 1)
+        self._take()
+        rss = functools.partial(_resident, pid, vmas) if want_resident else None
+        why = FIRST if held.t_ns is None else self._stale(held.t_ns)
+        if why:
+            why = self._trouble or why
+            return PageWindow(
+                None, flush=self.flush, generation=held.generation, status=Status.FAILED, reason=why, vma_rss=rss
+            )
+        return PageWindow(
+            None,
+            flush=self.flush,
+            generation=held.generation,
+            status=Status.APPROXIMATE,
+            reason=ESTIMATE,
+            vma_wss=functools.partial(sizes_by_vma, held.touched, vmas),
+            vma_rss=rss,
+        )
+
+    def _stale(self, t_ns: int) -> str:
+        """Why what was seen then does not count any more."""
+        age_ns = time.monotonic_ns() - t_ns
+        if age_ns <= _STALE_INTERVALS * (self._interval_ns or 0) + _STALE_NS:
+            return ""
+        return "DAMON has been silent for more than three intervals"
+
+    def _take(self) -> None:
+        """Take in what the worker said."""
+        for said in self._said():
+            self._trouble = said.get("error", "")
+            for pid, serial, regions in said.get("touched", ()):
+                held = self._held.get(pid)
+                if held is not None and held.serial == serial:
+                    held.touched, held.t_ns = regions, said["t_ns"]
+        if self._ended:
+            self._trouble = self._trouble or WORKER_ENDED
+
+    def _said(self) -> list[dict[str, Any]]:
+        while not self._ended:
+            try:
+                chunk = os.read(self._answers, _READ_BYTES)
+            except BlockingIOError:
+                break
+            self._ended = not chunk
+            self._buffer += chunk
+        *lines, self._buffer = self._buffer.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def _watch(self, pid: int, identity: tuple[bytes, ...], generation: int) -> _Held:
+        self._serial += 1
+        self._held[pid] = held = _Held(identity, self._serial, generation)
+        self._order(watch=pid, serial=self._serial)
+        return held
+
+    def _order(self, **what: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):  # its windows say that it ended
+            os.write(self._orders, json.dumps(what).encode() + b"\n")
+
+    def forget(self, pid: int) -> None:
+        """Watch it no longer."""
+        if self._held.pop(pid, None) is not None:
+            self._order(forget=pid)
+
+    def close(self) -> None:
+        """Let the worker give DAMON back; if it is dead or hangs, do it here."""
+        for stream in (self._worker.stdin, self._worker.stdout):
+            if stream is not None:
+                stream.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._worker.wait(_END_S)
+            if self._worker.returncode < 0 and self._found is not None:
+                with contextlib.suppress(OSError, Refused):
+                    Interface().release(self._found)
+
+
+def worker_command() -> list[str]:
+    """Nothing of the user's decides what root runs, as for the sampler itself."""
+    return [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "memtui.probes.pages.damon.worker"]
+
+
+def _resident(pid: int, vmas: tuple[Vma, ...]) -> VmaSizes:
+    """(start, bytes) of what is resident of each VMA."""
+    try:
+        runs = present_runs(pid, vmas)
+    except OSError:
+        return ()
+    return sizes_by_vma((runs * PAGE_BYTES).tolist(), vmas)
+
+
+# -- the proof ---------------------------------------------------------------------------------------------------------
+
+_PROOF_PAGES = 64
+_PROOF_NS = (200_000_000, 400_000_000, 1_600_000_000)
+
+
+def prove() -> Capability:
+    """Whether DAMON can be had and tells the truth: of 64 pages of this process half are touched, and just those seen.
+
+    Never raises; what is missing is said in plain words.
+    """
+    interface = Interface()
+    reason = ""
+    try:
+        interface.take()
+        try:
+            for interval_ns in _PROOF_NS:  # a slow machine needs longer
+                if not (reason := _self_test(interface, interval_ns)):
+                    break
+        finally:
+            interface.release()
+    except Refused as refused:
+        return Capability(NAME, False, refused.reason, refused.remedy)
+    except OSError as error:
+        reason = f"the kernel refuses: {error}"
+    return Capability(NAME, not reason, reason or ONLY_ASKED)
+
+
+def _self_test(interface: Interface, interval_ns: int) -> str:
+    """Empty when exactly the touched pages of this process are seen; otherwise what was seen."""
+    touched = list(range(0, _PROOF_PAGES, 2))
+    with own_pages(_PROOF_PAGES + 1) as mine:
+        starts = [mine.address + number * PAGE_BYTES for number in range(_PROOF_PAGES + 1)]
+        pages = [(start, start + PAGE_BYTES) for start in starts]
+        new_pages = NewPages()
+        new_pages.settle()  # DAMON overlooks pages that are in no list yet
+        new_pages.close()
+        pid = os.getpid()
+        interface.start([Target(pid, pages[-1:]), Target(pid, pages[:-1])], interval_ns)
+        end_ns = time.monotonic_ns() + interval_ns // 2
+        try:
+            while time.monotonic_ns() < end_ns:  # it is not known when DAMON has cleared the marks
+                mine.order(b"4")  # this process's own translations are stale, too
+                mine.touch(touched)
+                time.sleep(interval_ns / 40e9)
+            found = interface.read_out(2)
+        finally:
+            interface.stop()
+    seen = [(start - mine.address) // PAGE_BYTES for start, _ in found[1]] if found else []
+    return "" if seen == touched else misjudged(len(touched), len(seen))

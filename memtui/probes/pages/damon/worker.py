@@ -1,0 +1,274 @@
+"""The process that holds the kernel's DAMON interface and gives it back, whatever becomes of the sampler.
+
+Run as ``python -m memtui.probes.pages.damon.worker`` by the sampler. A command to DAMON is carried out when the
+interval ends, and whoever gave it can do nothing until then, not even die; so it is not the sampler who waits. Standard
+input takes one JSON line for each change of what is to be watched; its end, which the death of the sampler brings, ends
+this process, and it leaves the interface as it found it. Standard output: a line that it has the interface, or why not;
+then a line for each interval with the regions that were found touched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memtui.core import capabilities, single_threaded  # noqa: F401 (for its effect, before numpy comes)
+from memtui.core.page_set import PAGE_BYTES
+from memtui.core.samples import Vma
+from memtui.probes.pages import page_frames
+from memtui.probes.pages.damon import regions as damon_regions
+from memtui.probes.pages.damon.sysfs import Interface, Refused, Taken, Target
+from memtui.probes.pages.pagetable.lru_drain import NewPages
+from memtui.probes.proc_maps import parse_maps, read_maps
+
+NAME = "damon"
+LEAST_NS = 100_000_000  # the kernel answers a command after 100 ms at the earliest
+REGIONS, LEAST_REGIONS = 512, 16  # of all processes together, and of each
+_POLL_NS = 100_000_000  # so late the kernel may notice that a command is done
+_EARLY_NS = 100_000_000  # a command that comes after the end of the interval waits for the end of the next one
+_SETTLE_S = 0.02  # orders come one by one when a tree is begun
+_AFTER_S = 0.01  # that it has cleared the marks of its pages, which a flush has to follow
+_ALIKE = 0.01  # a change of resident memory below that is none
+_ALIKE_PAGES = 64
+_ANEW_WINDOWS, _ANEW_NS, _ANEW_COST = 5, 1_000_000_000, 20  # regions are not cut anew more often than that
+_LINE_BYTES = 1 << 16
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One process, and what it looked like when its regions were cut."""
+
+    pid: int
+    serial: int
+    clear_refs: int
+    maps: bytes
+    resident_pages: int
+    regions: list[tuple[int, int]]
+
+    def has_changed(self) -> bool:
+        """Whether other regions would fit better. Raises OSError when it ended."""
+        now = _resident_pages(self.pid)
+        if abs(now - self.resident_pages) > max(_ALIKE_PAGES, _ALIKE * self.resident_pages):
+            return True
+        return read_maps(self.pid) != self.maps
+
+
+class Worker:
+    """Follows the orders of the sampler."""
+
+    def __init__(self, interface: Interface) -> None:
+        self._interface = interface
+        self._interval_ns: int | None = None  # without one nothing is watched, for now
+        self._flush_wanted = False
+        self._asked: dict[int, int] = {}  # pid -> serial number of the order
+        self._watched: list[_Watched] = []
+        self._runs = False
+        self._due_ns: int | None = None
+        self._others = self._pace = False  # orders that are not carried out yet: other processes, another pace
+        self._anew_due_ns = self._join_due_ns = 0
+        self._rest = b""
+        self._new_pages = NewPages()
+        self._own = mmap.mmap(-1, PAGE_BYTES)  # a page that DAMON always lists, which shows that it looked at all
+        self._own[0] = 1
+
+    def run(self) -> None:
+        """Until the input ends. Raises Taken."""
+        while True:
+            left_s = None if self._due_ns is None else max(0.0, (self._due_ns - time.monotonic_ns()) / 1e9)
+            if select.select([0], [], [], left_s)[0]:
+                if not self._hear():
+                    return
+                # Children that come and go must not keep it from ever ending an interval.
+                if self._pace or (self._others and (not self._runs or time.monotonic_ns() >= self._join_due_ns)):
+                    self._begin()
+            elif self._runs:
+                self._read_out()
+            else:
+                self._begin()
+
+    def _hear(self) -> bool:
+        """Take in orders; False at the end of the input."""
+        while True:
+            chunk = os.read(0, _LINE_BYTES)
+            if not chunk:
+                return False
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            for line in lines:
+                self._obey(json.loads(line))
+            if not select.select([0], [], [], _SETTLE_S)[0]:
+                return True
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        if "watch" in order:
+            self._asked[order["watch"]], self._others = order["serial"], True
+        elif "forget" in order:
+            self._asked.pop(order["forget"], None)  # one that ended does no harm where it is watched still
+        else:
+            self._interval_ns, self._flush_wanted, self._pace = order["interval_ns"], order["flush"], True
+
+    def _begin(self) -> None:
+        """Cut the memory into regions and have it watched."""
+        began_ns = time.monotonic_ns()
+        self._interface.stop()
+        self._runs, self._due_ns, self._others, self._pace = False, None, False, False
+        self._let_go()
+        if self._interval_ns is None:
+            return
+        self._cut()
+        if not self._watched:
+            return
+        interval_ns = max(self._interval_ns, LEAST_NS)
+        try:
+            self._interface.start(self._targets(), interval_ns)
+        except OSError as error:  # one that ended meanwhile is left out the next time
+            say(error=f"DAMON does not start: {error}")
+            self._due_ns = time.monotonic_ns() + interval_ns
+            return
+        self._runs = True
+        now_ns = time.monotonic_ns()
+        self._flush()
+        self._join_due_ns = now_ns + interval_ns
+        self._anew_due_ns = now_ns + max(_ANEW_WINDOWS * interval_ns, _ANEW_NS, _ANEW_COST * (now_ns - began_ns))
+        self._plan(now_ns + _POLL_NS)
+
+    def _cut(self) -> None:
+        found: list[tuple[_Watched, damon_regions.Runs]] = []
+        for pid, serial in self._asked.items():
+            try:
+                clear_refs = os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            try:
+                watched = _Watched(pid, serial, clear_refs, read_maps(pid), _resident_pages(pid), [])
+                runs = present_runs(pid, parse_maps(watched.maps))
+            except OSError:
+                os.close(clear_refs)
+                continue
+            found.append((watched, runs))
+            self._watched.append(watched)
+        sizes = [damon_regions.page_count(runs) for _, runs in found]
+        for (watched, runs), count in zip(found, damon_regions.shares(sizes, REGIONS, LEAST_REGIONS), strict=True):
+            watched.regions = damon_regions.regions_of(runs, count)
+        for watched in self._watched:
+            if not watched.regions:
+                os.close(watched.clear_refs)
+        self._watched = [w for w in self._watched if w.regions]
+
+    def _targets(self) -> list[Target]:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._own))
+        own = Target(os.getpid(), [(address, address + PAGE_BYTES)])
+        return [own, *(Target(w.pid, w.regions) for w in self._watched)]
+
+    def _read_out(self) -> None:
+        """Wait for the end of the interval and tell what was touched."""
+        try:
+            found = self._interface.read_out(1 + len(self._watched))
+        except OSError as error:
+            say(error=f"DAMON ended: {error}")
+            self._runs, self._due_ns = False, time.monotonic_ns() + LEAST_NS
+            return
+        now_ns = time.monotonic_ns()
+        self._flush()
+        if found is not None:
+            told = zip(self._watched, found[1:], strict=True)
+            say(t_ns=now_ns, touched=[(w.pid, w.serial, regions) for w, regions in told])
+        self._plan(now_ns)
+        if self._others or (now_ns >= self._anew_due_ns and self._has_changed()):
+            self._begin()
+
+    def _plan(self, end_ns: int) -> None:
+        """The next command comes shortly before the end of the interval that began at about ``end_ns``.
+
+        The kernel lets nobody stop DAMON while a command waits.
+        """
+        interval_ns = max(self._interval_ns or 0, LEAST_NS)
+        slack_ns = _POLL_NS + _EARLY_NS + interval_ns // 50
+        self._due_ns = end_ns + max(interval_ns - slack_ns, min(interval_ns // 4, _POLL_NS // 2))
+
+    def _has_changed(self) -> bool:
+        try:
+            return any(watched.has_changed() for watched in self._watched)
+        except OSError:
+            return True
+
+    def _flush(self) -> None:
+        """Make the CPUs forget translations, or they touch a page again without a note. DAMON itself does not."""
+        self._new_pages.settle()  # DAMON overlooks pages that are in no list yet
+        if self._flush_wanted:
+            time.sleep(_AFTER_S)
+            for watched in self._watched:
+                try:
+                    os.write(watched.clear_refs, b"4")
+                except OSError:
+                    pass  # it ended
+
+    def _let_go(self) -> None:
+        for watched in self._watched:
+            os.close(watched.clear_refs)
+        self._watched = []
+
+
+def present_runs(pid: int, vmas: Sequence[Vma]) -> damon_regions.Runs:
+    """The runs of present pages of a process. Raises OSError."""
+    if not vmas:  # it ended, or is a thread of the kernel
+        raise ProcessLookupError(f"process {pid} has no memory")
+    pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return page_frames.present_runs(pagemap, vmas[0].start, vmas[-1].end)
+    finally:
+        os.close(pagemap)
+
+
+def _resident_pages(pid: int) -> int:
+    """Raises OSError."""
+    return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+
+
+def say(**what: Any) -> None:
+    """One line to the sampler."""
+    line = json.dumps(what).encode() + b"\n"
+    while line:
+        line = line[os.write(1, line) :]
+
+
+def main() -> int:
+    """0 after an orderly end; 1 when DAMON cannot be had, or was taken away."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the end of the input is what counts
+        signal.signal(number, signal.SIG_IGN)
+    if os.geteuid() == 0:
+        os.setpriority(os.PRIO_PROCESS, 0, 0)  # the sampler's haste is not ours
+        capabilities.keep(capabilities.sampler_needs(NAME))
+    interface = Interface()
+    try:
+        found = interface.take()
+    except (Refused, OSError) as error:
+        say(error=str(error))
+        return 1
+    try:
+        say(found=found)
+        Worker(interface).run()
+    except Taken as error:
+        say(error=str(error), final=True)
+        return 1
+    except BrokenPipeError:
+        return 0  # the sampler died
+    except Exception as error:
+        say(error=f"the process that reads DAMON failed: {type(error).__name__}: {error}")
+        raise
+    finally:
+        interface.release()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Which file pages were mapped for the first time in a window, and so perhaps without having been touched.
+
+When a program reads a page of a mapped file for the first time, Linux maps up to 15 neighbours that are in the page
+cache, too (fault-around), and on x86 marks them all as accessed. From the second window on the marks of such a page
+are its own. So pages of files that were not mapped before are counted apart: at least one in 16 of them was touched.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.page_set import PAGE_BYTES, PageSet, inside
+from memtui.core.samples import Vma
+
+
+class FirstMappings:
+    """Follows the file pages of one process from window to window."""
+
+    def __init__(self) -> None:
+        self._known: PageSet | None = None  # pages of 4 KiB that were mapped before
+        self._generation = 0
+        self._vmas: tuple[Vma, ...] = ()
+        self._edges = file_edges(())
+
+    def note(self, pages: PageSet, resident: PageSet | None, vmas: tuple[Vma, ...], generation: int) -> int | None:
+        """Bytes of file pages first mapped in this window; None in the very first one, where nothing is known before.
+
+        Args:
+            pages: the touched pages of the window.
+            resident: the mapped pages at its end, when they are known: corrects what was unmapped since.
+            vmas: the mappings at its end.
+            generation: number of the address space; a new one has nothing mapped.
+        """
+        if vmas is not self._vmas:
+            self._vmas, self._edges = vmas, file_edges(vmas)
+        if generation != self._generation:
+            self._generation, self._known = generation, PageSet.empty()
+        touched, known = self._of_files(pages), self._known
+        mapped = self._of_files(resident) if resident is not None else None
+        if known is None:
+            self._known = touched if mapped is None else mapped
+            return None
+        self._known = known.union(touched) if mapped is None else mapped
+        return touched.difference(known).page_count * PAGE_BYTES
+
+    def _of_files(self, pages: PageSet) -> PageSet:
+        none = np.empty(0, np.uint64)
+        return inside(PageSet(pages.blocks, pages.bits, none, none), self._edges)
+
+
+def file_edges(vmas: tuple[Vma, ...]) -> NDArray[np.uint64]:
+    """Start and end addresses of the mappings of files and of shared memory, in one row, rising."""
+    return np.array([edge for v in vmas if v.name.startswith("/") for edge in (v.start, v.end)], np.uint64)

@@ -1,0 +1,100 @@
+"""The idle bits of page frames: /sys/kernel/mm/page_idle/bitmap
+(Documentation/admin-guide/mm/idle_page_tracking.rst).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.probes.pages.page_frames import Numbers, Run, by_all, read, write
+from memtui.probes.pages.thread_pool import Hands
+
+BITMAP = Path("/sys/kernel/mm/page_idle/bitmap")
+_BLOCK_WORDS = 512  # the bitmap gives and takes 4096 bytes at a time
+_GAP_WORDS = 4  # in between that cost less to read than another call
+_PART_WORDS = 512  # for less, another CPU is not worth waking
+
+
+class BitPlaces:
+    """Where the idle bits of some page frames lie. To find that takes longer than to read them, so it can be kept."""
+
+    def __init__(self, frames: Numbers) -> None:
+        self.words, self._place = np.unique(frames >> np.uint64(6), return_inverse=True)
+        self._bit = frames & np.uint64(63)
+
+    def part(self, which: NDArray[np.bool_]) -> BitPlaces:
+        """Those of some of the frames."""
+        found = BitPlaces.__new__(BitPlaces)
+        place = self._place[which]
+        used = np.zeros(len(self.words), bool)
+        used[place] = True
+        found.words, found._place = self.words[used], (np.cumsum(used) - 1)[place]
+        found._bit = self._bit[which]
+        return found
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """What of the bitmap is read at once: words near each other and inside one block."""
+        first, last = self._edges
+        begin = self.words[first].astype(np.intp)
+        words = self.words[last - 1].astype(np.intp) + 1 - begin
+        ends = np.cumsum(words)
+        return list(zip(begin.tolist(), (ends - words).tolist(), ends.tolist(), strict=True))
+
+    @cached_property
+    def bits(self) -> NDArray[np.intp]:
+        """Of each frame, in a row of the bits of all runs."""
+        first, last = self._edges
+        lies = np.repeat(np.array([at - word for word, at, _ in self.runs], np.intp), last - first)
+        return ((lies + self.words.astype(np.intp))[self._place] << 6) + self._bit.astype(np.intp)
+
+    @property
+    def size(self) -> int:
+        """Words of all runs."""
+        return self.runs[-1][2] if self.runs else 0
+
+    @cached_property
+    def _edges(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Slices of the words: the runs."""
+        if not len(self.words):
+            return np.empty(0, np.intp), np.empty(0, np.intp)
+        block = self.words // np.uint64(_BLOCK_WORDS)
+        breaks = np.flatnonzero((np.diff(self.words) > _GAP_WORDS) | (block[1:] != block[:-1])) + 1
+        return np.concatenate(([0], breaks)), np.concatenate((breaks, [len(self.words)]))
+
+
+class IdleBitmap:
+    """The idle bits of page frames. Setting one clears the accessed bits of the page, in all its mappings."""
+
+    def __init__(self, hands: Hands | None = None) -> None:
+        """Raises OSError where the kernel has none, or to others than root.
+
+        Args:
+            hands: that share long work. The kernel looks up every mapping of a frame for its bit, which takes most of
+                a window; and it lets one caller at a time work with an open file, so each has its own.
+        """
+        self._hands = hands
+        self._files = [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC)]
+        self._files += [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC) for _ in range(hands.count - 1 if hands else 0)]
+
+    def idle(self, frames: BitPlaces) -> NDArray[np.bool_]:
+        """Whether the bit that was set is still set: nobody touched the page since."""
+        found = np.zeros(frames.size * 8, np.uint8)  # it stays 0 beyond the last page frame
+        by_all(self._hands, self._files, frames.runs, _PART_WORDS, partial(read, found.data))
+        return np.unpackbits(found, bitorder="little").view(bool)[frames.bits]
+
+    def mark(self, frames: BitPlaces) -> None:
+        """Set the bits of these frames and of no others. One that cannot be tracked stays as it is."""
+        wanted = np.zeros(frames.size * 64, bool)
+        wanted[frames.bits] = True
+        given = np.packbits(wanted, bitorder="little").data
+        by_all(self._hands, self._files, frames.runs, _PART_WORDS, partial(write, given))
+
+    def close(self) -> None:
+        for file in self._files:
+            os.close(file)

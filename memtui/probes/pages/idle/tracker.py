@@ -1,0 +1,409 @@
+"""The idle tracker: which pages were touched, from the kernel's idle page tracking (CONFIG_IDLE_PAGE_TRACKING).
+
+The method of MemSnoop: set the idle bit of a page frame, let the process run, look whether the bit is still set. Here
+only bits of the target are set, and only those of pages that were found touched are set again: an idle page is still
+marked. The kernel clears accessed bits without flushing the TLB, so that is done on top (see ``flush.py``).
+
+An idle bit belongs to the page frame and not to the process: of memory that processes share it tells that somebody
+touched it. It belongs to the whole of a large folio: where such a folio is mapped page by page, it tells that one of
+its pages was touched.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.page_set import PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
+from memtui.core.samples import Capability, Status, Vma
+from memtui.probes.pages import page_frames, tracker
+from memtui.probes.pages.idle.bitmap import BITMAP, BitPlaces, IdleBitmap
+from memtui.probes.pages.page_frames import KPAGEFLAGS, Entries, Numbers, has
+from memtui.probes.pages.pagetable.lru_drain import NewPages
+from memtui.probes.pages.referenced import prove_flush
+from memtui.probes.pages.self_test import misjudged, own_pages
+from memtui.probes.pages.shared_frames import TouchedFrames
+from memtui.probes.pages.soft_dirty import SoftDirtyFlush
+from memtui.probes.pages.thread_pool import Hands
+from memtui.probes.pages.tlb_flush import SOFT_DIRTY
+from memtui.probes.pages.tracker import PageWindow, TrackerError
+from memtui.probes.proc_maps import parse_maps, read_maps
+
+NAME = "idle"
+WORKING_SET = "working-set"
+# What a page is to this tracker.
+_SMALL, _LARGE, _HUGE, _HUGETLB, _NONE = range(5)
+
+
+@dataclass(slots=True, eq=False)
+class _Pages:
+    """The present pages of a process, in parallel arrays, rising."""
+
+    numbers: Numbers
+    frames: Numbers
+    shared: NDArray[np.bool_]
+    kinds: NDArray[np.uint8]
+    bits: Numbers  # the frame whose idle bit speaks of this page
+    marked: NDArray[np.bool_]  # that bit was set, and was seen to be
+    born: NDArray[np.bool_]  # not there, or elsewhere, when bits were last set
+    _places: BitPlaces | None = None  # of their idle bits
+    _resident: PageSet | None = None
+
+    @classmethod
+    def none(cls) -> _Pages:
+        numbers, flags = np.empty(0, np.uint64), np.empty(0, bool)
+        return cls(numbers, numbers, flags, np.empty(0, np.uint8), numbers, flags, flags)
+
+    @property
+    def places(self) -> BitPlaces:
+        """Where their idle bits lie."""
+        if self._places is None:
+            self._places = BitPlaces(self.bits)
+        return self._places
+
+    @property
+    def resident(self) -> PageSet:
+        """All that is the target's to count."""
+        if self._resident is None:
+            self._resident = self.chosen(self.kinds < _NONE)
+        return self._resident
+
+    def sort(self, which: NDArray[np.intp], kinds: NDArray[np.uint8], bits: Numbers) -> None:
+        """Take in what some of them are, and the frames whose bits speak of them."""
+        if not np.array_equal(self.kinds[which], kinds) or not np.array_equal(self.bits[which], bits):
+            self.kinds[which], self.bits[which] = kinds, bits
+            self._places = self._resident = None
+
+    def chosen(self, mask: NDArray[np.bool_]) -> PageSet:
+        """A set of some of them, in the size in which they are told apart."""
+        small = PageSet.from_pages(self.numbers[mask & (self.kinds <= _LARGE)])
+        large = mask & ((self.kinds == _HUGE) | (self.kinds == _HUGETLB))
+        huge = np.unique(self.numbers[large] // np.uint64(PAGES_PER_BLOCK))
+        return PageSet(small.blocks, small.bits, huge, small.giant)
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """The kernel's handles on one process. An open ``pagemap`` belongs to one address space and is empty after exec."""
+
+    pagemap: int
+    clear_refs: int
+    identity: tuple[bytes, ...]
+    generation: int = 0
+    maps: bytes = b""
+    ranges: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 2), np.uint64))
+    dense: bool = False  # more than half of the ranges is present
+    entries: Entries | None = None  # what pagemap said of them
+    pages: _Pages = field(default_factory=_Pages.none)
+    # Shared frames that were found touched, and marked again, on behalf of another process of the tree.
+    seen_by_others: Numbers = field(default_factory=lambda: np.empty(0, np.uint64))
+
+
+class IdleTracker:
+    """Page-exact for private memory; needs root of the machine (page frame numbers)."""
+
+    name = NAME
+    rearm = WORKING_SET
+    wss, pages = Capability("wss", True), Capability("pages", True)
+    pauses = clears = True
+    hold_until_ns: int | None = None
+    reads_running = False  # page frames change their place under a running process
+
+    def __init__(self, flush: str = "auto") -> None:
+        """Choose the flush; ``auto`` proves it on a child process.
+
+        Raises:
+            TrackerError: this tracker has no such flush, or it does not flush here.
+            OSError: the kernel has no idle page tracking, or this is not root.
+        """
+        self.running: set[int] = set()
+        self._held: dict[int, _Held] = {}
+        self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
+        self.flush = self._flush.choice
+        self._hands = Hands()
+        self._bitmap = IdleBitmap(self._hands)
+        try:
+            self._kpageflags = os.open(KPAGEFLAGS, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._bitmap.close()
+            raise
+        self._new_pages = NewPages()
+
+    def notice(self) -> str:
+        """Once: what the flush costs, or what its absence does."""
+        return self._flush.notice()
+
+    def pace(self, interval_ns: int | None) -> None:
+        """Windows may be of any length."""
+
+    def approach(self, pid: int) -> None:
+        """Nothing can be done before the first pause."""
+
+    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+        """Set the idle bit of every page, so that the first window reports touches and not residency.
+
+        Raises:
+            ProcessLookupError: the process ended.
+            PermissionError: page frame numbers are hidden from this process.
+        """
+        self.forget(pid)
+        held = _open(pid)
+        try:
+            held.pages = self._look(pid, held)
+            self._mark(held, np.ones(len(held.pages.numbers), bool))
+        except BaseException:
+            _close(held)
+            raise
+        self._held[pid] = held
+
+    def mappings(self, pid: int) -> int | None:
+        """They are not counted before they are read."""
+
+    def begin_round(self, processes: int) -> None:
+        """Page frames are looked up anyway."""
+
+    def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
+        """Read the bits, and set again those of touched pages. The process has to be paused over this call.
+
+        Raises:
+            ProcessLookupError: the process ended.
+            TrackerError: page frames cannot be read.
+        """
+        held = self._held.get(pid)
+        if held is None:
+            self.begin(pid, vmas)
+            return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
+        begin = time.monotonic_ns()
+        if tracker.identity(pid) != held.identity:  # its pages are all new, and new pages count as touched
+            new = _open(pid)
+            new.generation = held.generation + 1
+            self.forget(pid)
+            self._held[pid] = held = new
+        pages = held.pages = self._look(pid, held)
+        trackable = pages.kinds < _HUGETLB
+        touched = trackable & ~self._bitmap.idle(pages.places)
+        self._tell_others(pid, pages.bits[touched & pages.shared])
+        if len(held.seen_by_others):
+            touched |= trackable & np.isin(pages.bits, held.seen_by_others)
+            held.seen_by_others = held.seen_by_others[:0]
+        # A page whose bit could not be set may have been touched or not; so may each page of a large folio.
+        unknown = touched & ((~pages.marked & ~pages.born) | (pages.kinds == _LARGE))
+        in_common = touched & pages.shared
+        walked = time.monotonic_ns()
+        found = pages.chosen(touched)
+        reason = self._reason(pages, unknown)
+        self._mark(held, touched)
+        cleared = time.monotonic_ns()
+        hugetlb = _starts_of(held.ranges, pages.numbers[pages.kinds == _HUGETLB])
+        return PageWindow(
+            found,
+            pages.resident if want_resident else None,
+            flush=self.flush,
+            rearm=WORKING_SET,
+            generation=held.generation,
+            maps=partial(bytes, held.maps),
+            walk_ns=walked - begin,
+            rearm_ns=cleared - walked,
+            clear_gap_ns=cleared - begin,
+            unknown_bytes=pages.chosen(unknown).size_bytes,
+            vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
+            frames=lambda: TouchedFrames(pages.numbers[in_common], pages.frames[in_common]),
+            reason=reason,
+        )
+
+    def _look(self, pid: int, held: _Held) -> _Pages:
+        """The pages that are present now, with what is known of them from the last time."""
+        text = read_maps(pid)
+        if text != held.maps:
+            held.maps = text
+            held.ranges = np.array(
+                [(v.start >> PAGE_SHIFT, v.end >> PAGE_SHIFT) for v in parse_maps(text)], np.uint64
+            ).reshape(-1, 2)
+            held.entries, held.dense = None, False
+        last, before = held.entries, held.pages
+        held.entries = page_frames.read_entries(held.pagemap, held.ranges, dense=held.dense, hands=self._hands)
+        if last is not None and last.same_as(held.entries):
+            before.born[:] = False
+            self._look_again(before, np.flatnonzero((before.kinds != _SMALL) | ~before.marked))
+            return before
+        numbers, frames, exclusive = page_frames.present_pages(held.entries, held.ranges)
+        if len(frames) and not frames.any():
+            raise PermissionError("page frame numbers are hidden from this process (CAP_SYS_ADMIN)")
+        held.dense = 2 * len(numbers) > int((held.ranges[:, 1] - held.ranges[:, 0]).sum())
+        place = np.searchsorted(before.numbers, numbers)
+        place[place == len(before.numbers)] = 0
+        same = np.zeros(len(numbers), bool)
+        if len(before.numbers):
+            same = (before.numbers[place] == numbers) & (before.frames[place] == frames)
+        kinds, bits, marked = np.zeros(len(numbers), np.uint8), frames.copy(), np.zeros(len(numbers), bool)
+        old = place[same]
+        kinds[same], bits[same], marked[same] = before.kinds[old], before.bits[old], before.marked[old]
+        pages = _Pages(numbers, frames, ~exclusive, kinds, bits, marked, ~same)
+        self._look_again(pages, np.flatnonzero(~same | (kinds != _SMALL) | ~marked))
+        return pages
+
+    def _look_again(self, pages: _Pages, which: NDArray[np.intp]) -> None:
+        """A folio may have been split or made large in its place: what is no plain page is looked at every time."""
+        if len(which):
+            pages.sort(which, *self._sort(pages.numbers[which], pages.frames[which]))
+
+    def _sort(self, numbers: Numbers, frames: Numbers) -> tuple[NDArray[np.uint8], Numbers]:
+        """(kind, frame of the idle bit) of pages."""
+        flags, heads = page_frames.flags_of(self._kpageflags, frames)
+        compound = has(flags, page_frames.COMPOUND_HEAD) | has(flags, page_frames.COMPOUND_TAIL)
+        kinds = np.where(compound, _LARGE, _SMALL).astype(np.uint8)
+        kinds[_whole_blocks(numbers, frames) & compound] = _HUGE
+        kinds[has(flags, page_frames.HUGETLB)] = _HUGETLB
+        # The page of zeros, and device memory: nobody clears their marks, and they are not the target's to count.
+        kinds[has(flags, page_frames.ZERO_PAGE) | has(flags, page_frames.NO_PAGE)] = _NONE
+        return kinds, heads
+
+    def _mark(self, held: _Held, which: NDArray[np.bool_]) -> None:
+        """Set the idle bits of some pages, see which took it, and make the CPUs forget their translations."""
+        pages = held.pages
+        which = which & (pages.kinds < _HUGETLB)
+        places = pages.places.part(which)
+        self._new_pages.settle()  # a page that is in no list yet cannot be marked
+        self._bitmap.mark(places)
+        if self.flush == SOFT_DIRTY:
+            os.write(held.clear_refs, b"4")
+        pages.marked[which] = self._bitmap.idle(places)
+
+    def _tell_others(self, pid: int, frames: Numbers) -> None:
+        """Their bits are set again before the other processes of the tree are looked at."""
+        if len(frames) and len(self._held) > 1:
+            for other, held in self._held.items():
+                if other != pid:
+                    held.seen_by_others = np.union1d(held.seen_by_others, frames)
+
+    def _reason(self, pages: _Pages, unknown: NDArray[np.bool_]) -> str:
+        """Of which pages it cannot be told whether they were touched, and why."""
+        folios = int((unknown & (pages.kinds == _LARGE)).sum())
+        rest = unknown & (pages.kinds != _LARGE)
+        found = [f"{folios} pages are parts of large folios, which have one mark together"] if folios else []
+        if rest.any():
+            flags, _ = page_frames.flags_of(self._kpageflags, pages.frames[rest])
+            off = int((~has(flags, page_frames.LRU)).sum())
+            if off:
+                found.append(f"{off} pages are in no list of reclaim and cannot be marked")
+            if len(flags) - off:
+                found.append(f"{len(flags) - off} pages could not be marked")
+        return "; ".join(found)
+
+    def forget(self, pid: int) -> None:
+        """Release what is held for a process that ended."""
+        held = self._held.pop(pid, None)
+        if held:
+            _close(held)
+
+    def close(self) -> None:
+        """Release everything."""
+        for pid in tuple(self._held):
+            self.forget(pid)
+        self._hands.close()
+        self._bitmap.close()
+        os.close(self._kpageflags)
+        self._new_pages.close()
+
+
+def _whole_blocks(numbers: Numbers, frames: Numbers) -> NDArray[np.bool_]:
+    """Pages of blocks of 2 MiB of address space that lie in 2 MiB of page frames: in one huge page, or in its parts."""
+    whole = np.zeros(len(numbers), bool)
+    first = np.flatnonzero((numbers | frames) % np.uint64(PAGES_PER_BLOCK) == 0)
+    first = first[first + PAGES_PER_BLOCK <= len(numbers)]
+    if not len(first):
+        return whole
+    # Where numbers and frames rise together, their difference stays.
+    turns = np.concatenate(([0], np.cumsum(np.diff(frames - numbers) != 0)))
+    last = first + PAGES_PER_BLOCK - 1
+    good = (numbers[last] - numbers[first] == PAGES_PER_BLOCK - 1) & (turns[last] == turns[first])
+    for at in first[good].tolist():
+        whole[at : at + PAGES_PER_BLOCK] = True
+    return whole
+
+
+def _starts_of(ranges: NDArray[np.uint64], numbers: Numbers) -> list[int]:
+    """Where the mappings begin, in bytes, in which pages lie."""
+    place = np.unique(np.searchsorted(ranges[:, 0], numbers, side="right") - 1)
+    return [start << PAGE_SHIFT for start in ranges[place, 0].tolist()]
+
+
+def _open(pid: int) -> _Held:
+    """Raises ProcessLookupError and PermissionError."""
+    try:
+        pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            clear_refs = os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+        except BaseException:
+            os.close(pagemap)
+            raise
+    except FileNotFoundError:
+        raise ProcessLookupError(f"process {pid} ended") from None
+    try:
+        return _Held(pagemap, clear_refs, tracker.identity(pid))
+    except BaseException:
+        os.close(pagemap)
+        os.close(clear_refs)
+        raise
+
+
+def _close(held: _Held) -> None:
+    os.close(held.pagemap)
+    os.close(held.clear_refs)
+
+
+# -- the proof ---------------------------------------------------------------------------------------------------------
+
+_PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
+
+
+def prove() -> Capability:
+    """Whether this tracker tells the truth here: of 64 pages of this process half are touched, and just those seen.
+
+    Never raises; what is missing is said in plain words.
+    """
+    if not BITMAP.exists():
+        lacks = f"{BITMAP} is missing: this kernel has no idle page tracking"
+        return Capability(NAME, False, lacks, "a kernel with CONFIG_IDLE_PAGE_TRACKING")
+    if os.geteuid() != 0:
+        return Capability(NAME, False, "it needs root (page frame numbers: CAP_SYS_ADMIN)", "run with sudo")
+    reason = ""
+    try:
+        for _ in range(_PROOF_ATTEMPTS):  # something else may clear a mark in between; a wrong tracker fails always
+            if not (reason := _self_test()):
+                break
+    except (OSError, TrackerError) as error:
+        reason = str(error)
+    return Capability(NAME, not reason, reason, "")
+
+
+def _self_test() -> str:
+    """Empty when exactly the touched pages of this process are seen; otherwise what was seen."""
+    if not Path("/proc/self/clear_refs").exists():
+        return "/proc/PID/clear_refs is missing"
+    touched = list(range(0, _PROOF_PAGES, 2))
+    with own_pages(_PROOF_PAGES) as mine:
+        bitmap, new_pages = IdleBitmap(), NewPages()
+        pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            ranges = np.array([[mine.first, mine.first + _PROOF_PAGES]], np.uint64)
+            numbers, frames, _ = page_frames.present_pages(page_frames.read_entries(pagemap, ranges), ranges)
+            if len(numbers) != _PROOF_PAGES or not frames.all():
+                return "page frame numbers are hidden from this process (CAP_SYS_ADMIN)"
+            new_pages.settle()
+            places = BitPlaces(frames)
+            bitmap.mark(places)
+            mine.order(b"4")  # this process's own translations are stale, too
+            mine.touch(touched)
+            seen = np.flatnonzero(~bitmap.idle(places)).tolist()
+        finally:
+            os.close(pagemap)
+            new_pages.close()
+            bitmap.close()
+    return "" if seen == touched else misjudged(len(touched), len(seen))

@@ -1,0 +1,414 @@
+"""Clears accessed bits again after they were read, in proportion to the working set where that is sound.
+
+* **full**: ``1`` into ``clear_refs`` visits every page of the process, touched or not: some 10 to 20 ms per GiB.
+* **working-set**: only touched pages can be marked, so only their neighbourhood is cleared: private anonymous memory by
+  ``process_madvise(MADV_COLD)`` from each touched page to the next that is near, files and shared memory by ``3`` into
+  ``clear_refs``. Then the touched pages are read once more. A mark that stays when tried again (a page that is shared
+  since a fork) makes its page *unknown* in the next window, and more than one hundredth of them are cleared in full.
+  Side effect: what is touched becomes the first candidate for reclaim until it is touched again, so ``auto`` leaves it
+  alone where reclaim is near, or when it would not be cheaper.
+
+MADV_COLD on a part of a large folio would split it. So whole huge pages are covered, and of folios between those sizes
+none: their pages stay for the full clear. Several CPUs clear at once, which ``clear_refs`` cannot.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections import deque
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.page_set import BLOCK_BYTES, BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
+from memtui.probes.memory_pressure import reclaim_is_near
+from memtui.probes.pages.pagetable.bpf_loader import ARM64
+from memtui.probes.pages.pagetable.lru_drain import NewPages
+from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
+from memtui.probes.pages.pagetable.walk import Extents, Walk
+from memtui.probes.pages.thread_pool import Asked
+from memtui.probes.pages.tlb_flush import (
+    COLD,
+    FULL_FLUSH_PAGES,
+    NOT_ON_ARM64,
+    Flusher,
+    Handle,
+    madvise_cold_ranges,
+    spans,
+)
+from memtui.probes.pages.tracker import TrackerError
+
+FULL, WORKING_SET = "full", "working-set"
+REARMS = (WORKING_SET, FULL)
+
+Lanes = tuple[NDArray[np.uint64], NDArray[np.uint8]]  # rising numbers, and which pages of each are touched
+_LANE_PAGES = 8
+_LANE_SHIFT = np.uint64(15)
+_LANE_BITS = 6
+_LANES_PER_BLOCK = 1 << _LANE_BITS
+_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+_BEFORE_FIRST = np.argmax(_BYTES, axis=1).astype(np.uint64) * np.uint64(PAGE_BYTES)  # by the pages of a lane, in bytes
+_TO_LAST = (np.uint64(_LANE_PAGES) - np.argmax(_BYTES[:, ::-1], axis=1).astype(np.uint64)) * np.uint64(PAGE_BYTES)
+# However a range was cut: its first and last touched page are less than two lanes from its ends.
+_FLUSHING_PAGES = FULL_FLUSH_PAGES + 2 * (2 * _LANE_PAGES - 1)
+_UNKNOWN_SHARE, _UNKNOWN_BYTES = 0.01, 8 * PAGE_BYTES  # more than both is cleared in full
+_PAGE_COST, _RANGE_COST = 1.5, 20  # of MADV_COLD, where clear_refs takes 1 for a page (measured: 85 ns, 1.1 us, 57 ns)
+_HAND_GAIN = 0.6  # of every CPU more that clears at once (measured with two: 0.6 to 1.2)
+_PART_COST = 10_000  # that is worth another thread: half a ms
+_PIECES = 4  # for each thread
+THIN_PAGES = 1 << 18  # a GiB: less is cleared in full within some 15 ms
+_HOPELESS_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
+_REST_WINDOWS = 16  # so many windows go by before it is tried again
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rearmed:
+    """What was really done. ``unknown``: pages whose marks stayed, so that the next window cannot tell of them."""
+
+    flush: str
+    rearm: str
+    unknown: PageSet
+
+
+class Rearmer:
+    """Flushes and clears, one process at a time."""
+
+    def __init__(
+        self,
+        readers: SplitWalker,
+        flusher: Flusher,
+        asked: str = "auto",
+        *,
+        paused: bool = True,
+        running: Container[int] = (),
+    ) -> None:
+        """Choose.
+
+        Args:
+            readers: for reading marks again; their hands clear.
+            flusher: for flushing where clearing does not do it on the way.
+            asked: ``auto``, ``working-set`` or ``full``.
+            paused: the target stands still meanwhile; only then can marks that stayed be told from new ones.
+            running: processes that do not, all the same.
+
+        Raises:
+            TrackerError: that way does not work on this processor.
+        """
+        if asked not in (*REARMS, "auto"):
+            raise ValueError(f"unknown rearm {asked!r}: one of auto, {', '.join(REARMS)}")
+        if asked == WORKING_SET and ARM64:
+            raise TrackerError(f"rearm {WORKING_SET} does not work here: {NOT_ON_ARM64}; auto and {FULL} would")
+        self._readers, self._walker, self._hands = readers, readers.first, readers.hands
+        self._flusher, self._asked, self._paused, self._running = flusher, asked, paused, running
+        # Who chose another flush than cold may want the order of reclaim left alone.
+        self._allowed = asked == WORKING_SET or (asked == "auto" and flusher.choice == COLD)
+        self._rest: dict[int, int] = {}  # windows left in which a process is cleared in full
+        self._with_files: set[int] = set()  # processes that touched mapped files in their last window
+        self._new_pages = NewPages()
+        self.choice = WORKING_SET if self._allowed else FULL
+
+    def look_around(self, pids: tuple[int, ...]) -> None:
+        """Take in what changes slowly. Call it now and then while nothing is paused."""
+        self._flusher.large_folios = large_folios_exist()
+        for pid in pids:
+            self.look_at(pid)
+
+    def look_at(self, pid: int) -> None:
+        """Whether this process has to be cleared in full for a while: what is marked as cold is reclaimed first."""
+        if self._asked == "auto" and reclaim_is_near(pid):
+            self._rest[pid] = max(self._rest.get(pid, 0), _REST_WINDOWS)
+
+    def forget(self, pid: int) -> None:
+        self._rest.pop(pid, None)
+        self._with_files.discard(pid)
+
+    def close(self) -> None:
+        self._new_pages.close()
+
+    def thin(self, handle: Handle, walk: Walk) -> bool:
+        """Clear most marks of a large process that runs, so that its first pause finds few; whether that was done.
+
+        Those of one place stay: a flush will look for marks to clear.
+        """
+        if not self._allowed or handle.pid in self._rest or walk.pages.page_count < THIN_PAGES:
+            return False
+        span = next(spans(handle, walk.pages, walk.anonymous), None)
+        if span is None:
+            return False
+        starts, ends = intersect(runs_of(self._clearable(handle.pid, walk.pages)), walk.anonymous)
+        first, last = np.uint64(span.start), np.uint64(span.end)
+        starts, ends = (
+            np.concatenate(sides) for sides in ((starts, np.maximum(starts, last)), (np.minimum(ends, first), ends))
+        )
+        there = starts < ends
+        self._clear(handle.pidfd, self._pieces(cut((starts[there], ends[there]))))
+        return True
+
+    def clears_ahead(self, pid: int) -> bool:
+        """Whether marks in mapped files can be cleared before it is known what else is marked, as they will have to be.
+
+        By another thread, and only while the target stands still.
+        """
+        if not (self._stands(pid) and self._allowed and self._hands.count > 1):
+            return False
+        return pid in self._with_files and pid not in self._rest
+
+    def _stands(self, pid: int) -> bool:
+        return self._paused and pid not in self._running
+
+    def clear_ahead(self, handle: Handle) -> Asked[None]:
+        """Begin with that, after the last look at these marks and before ``rearm``. To be waited for."""
+        return self._hands.beside(handle.clear_mapped_files)
+
+    def rearm(
+        self,
+        handle: Handle,
+        walk: Walk,
+        touched: PageSet,
+        noted: PageSet,
+        resident_pages: int,
+        files: Asked[None] | None = None,
+    ) -> Rearmed:
+        """Flush and clear, so that the next walk sees what was touched since.
+
+        Args:
+            handle: of the process.
+            walk: what the walk of this window met.
+            touched: its pages and the noted ones: all that may be marked in any way.
+            noted: pages whose marks somebody else took.
+            resident_pages: about how many pages a full clear would visit.
+            files: what ``clear_ahead`` began.
+        """
+        used = ""
+        lanes = lanes_of(touched)
+        runs = runs_of(lanes)
+        if self._is_worth_it(handle.pid, runs, resident_pages):
+            used, left = self._by_working_set(handle, walk, touched, noted, lanes, runs, files)
+            if left.size_bytes <= max(_UNKNOWN_SHARE * touched.size_bytes, _UNKNOWN_BYTES):
+                # A flush looks for marks to clear; those of the first walk are gone.
+                used = used or self._flusher.flush(handle, self._walker.walk(handle.pid))
+                return Rearmed(used, WORKING_SET, left)
+            if left.size_bytes > _HOPELESS_SHARE * touched.size_bytes:
+                self._rest[handle.pid] = _REST_WINDOWS
+            walk = walk if used else self._walker.walk(handle.pid)
+        used = used or self._flusher.flush(handle, walk)
+        handle.clear()
+        return Rearmed(used, FULL, PageSet.empty())
+
+    def _is_worth_it(self, pid: int, runs: Extents, resident_pages: int) -> bool:
+        if not self._allowed:
+            return False
+        if rest := self._rest.pop(pid, 0):
+            if rest > 1:
+                self._rest[pid] = rest - 1
+            return False
+        if self._asked == WORKING_SET:
+            return True
+        cost = float(_costs(runs).sum())
+        return cost / (1 + _HAND_GAIN * (self._parts(cost) - 1)) < resident_pages
+
+    def _by_working_set(
+        self,
+        handle: Handle,
+        walk: Walk,
+        touched: PageSet,
+        noted: PageSet,
+        lanes: Lanes,
+        runs: Extents,
+        files: Asked[None] | None,
+    ) -> tuple[str, PageSet]:
+        """(the flush that came with it, or nothing; pages whose marks stayed)."""
+        kept = self._clearable(handle.pid, touched, lanes)
+        runs = runs if kept is lanes else runs_of(kept)
+        ranges = intersect(runs, walk.anonymous)
+        everything = len(kept[0]) == len(lanes[0]) and _length(ranges) == _length(runs)
+        ranges = cut(ranges)
+        flushing = flushing_ranges(ranges, touched.huge)
+        used = "" if len(flushing[0]) else self._flusher.flush(handle, walk)
+        if self._stands(handle.pid):
+            self._new_pages.settle()
+        pieces = self._pieces(ranges)
+        if files is not None:
+            files.result()
+        self._clear(handle.pidfd, pieces)
+        if everything:
+            self._with_files.discard(handle.pid)
+        else:
+            self._with_files.add(handle.pid)
+            if files is None:
+                handle.clear_mapped_files()
+        if not self._stands(handle.pid):
+            return used or COLD, PageSet.empty()
+        left = self._still_marked(handle.pid, touched, noted)
+        if not used and flushed_in(flushing, touched, left):
+            used = COLD
+        if not left.touch_count:
+            return used, left
+        again = intersect(runs_of(_both(lanes_of(left), kept)), walk.anonymous)
+        if len(again[0]):
+            # Something else (reclaim, compaction, another observer) may have held them for a moment.
+            self._new_pages.settle()
+            madvise_cold_ranges(handle.pidfd, *again)
+            left = self._still_marked(handle.pid, left, noted)
+        return used, left
+
+    def _still_marked(self, pid: int, pages: PageSet, noted: PageSet) -> PageSet:
+        return self._readers.marked(pid, pages).union(self._walker.noted(pid, noted))
+
+    def _pieces(self, ranges: Extents) -> deque[Extents]:
+        """Of about the same cost, several for each thread: pages of one place may take twice as long."""
+        total = np.cumsum(_costs(ranges))
+        parts = self._parts(float(total[-1]) if len(total) else 0)
+        pieces = parts * _PIECES if parts > 1 else 1
+        places = np.searchsorted(total, [total[-1] * n / pieces for n in range(1, pieces)])
+        return deque(zip(*(np.split(side, places) for side in ranges), strict=True))
+
+    def _clear(self, pidfd: int, pieces: deque[Extents]) -> None:
+        """By several threads if there are several pieces, each of which takes the next one."""
+
+        def clear_some() -> None:
+            while True:
+                try:
+                    piece = pieces.popleft()
+                except IndexError:  # none is left
+                    return
+                madvise_cold_ranges(pidfd, *piece)
+
+        self._hands.together([clear_some] * -(-len(pieces) // _PIECES))
+
+    def _parts(self, cost: float) -> int:
+        return max(1, min(self._hands.count, int(cost / _PART_COST)))
+
+    def _clearable(self, pid: int, touched: PageSet, lanes: Lanes | None = None) -> Lanes:
+        """Lanes without a page of a large folio that is mapped page by page. A huge page is one, but mapped whole."""
+        lanes = lanes or lanes_of(touched)
+        if not self._flusher.large_folios:
+            return lanes
+        around = np.where(_lane_bytes(touched) != 0, np.uint8(0xFF), np.uint8(0)).view("<u8").astype(np.uint64)
+        large = self._walker.large(pid, PageSet.from_blocks(touched.blocks, around))
+        numbers, pages = lanes
+        keep = ~np.isin(numbers, lanes_of(large)[0], assume_unique=True)
+        return numbers[keep], pages[keep]
+
+
+def lanes_of(pages: PageSet) -> Lanes:
+    """Numbers (``address >> 15``) of the 32 KiB with a page of the set, rising; a huge page has all of its block."""
+    lanes = _lane_bytes(pages).reshape(-1)
+    found = np.flatnonzero(lanes != 0)
+    numbers = (pages.blocks[found >> _LANE_BITS] << np.uint64(_LANE_BITS)) + (found & _LANES_PER_BLOCK - 1).view(
+        np.uint64
+    )
+    touched = lanes[found]
+    if not len(pages.huge):
+        return numbers, touched
+    huge = parts_of(pages.huge, _LANE_BITS)
+    numbers, touched = np.concatenate((numbers, huge)), np.concatenate((touched, np.full(len(huge), 0xFF, np.uint8)))
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], touched[order]
+
+
+def _both(lanes: Lanes, others: Lanes) -> Lanes:
+    """Those of the lanes, which are few, that are among the others, too."""
+    keep = np.searchsorted(others[0], lanes[0], side="right") > np.searchsorted(others[0], lanes[0])
+    return lanes[0][keep], lanes[1][keep]
+
+
+def _lane_bytes(pages: PageSet) -> NDArray[np.uint8]:
+    return pages.bits.astype("<u8", copy=False).view(np.uint8)
+
+
+def runs_of(lanes: Lanes) -> Extents:
+    """Start and end addresses: from the first touched page of neighbouring lanes to the last."""
+    numbers, touched = lanes
+    if not len(numbers):
+        return numbers, numbers
+    breaks = np.flatnonzero(np.diff(numbers) != 1)
+    first, last = np.concatenate(([0], breaks + 1)), np.concatenate((breaks, [len(numbers) - 1]))
+    starts = (numbers[first] << _LANE_SHIFT) + _BEFORE_FIRST[touched[first]]
+    return starts, (numbers[last] << _LANE_SHIFT) + _TO_LAST[touched[last]]
+
+
+def intersect(runs: Extents, mappings: Extents) -> Extents:
+    """The parts of the runs that lie in mappings, each part in one mapping. All rising, none overlapping."""
+    first = np.searchsorted(mappings[1], runs[0], side="right")
+    last = np.searchsorted(mappings[0], runs[1], side="left")
+    count = np.maximum(last - first, 0)
+    if count.max(initial=0) <= 1:  # the common case, and there may be many
+        run = np.flatnonzero(count)
+        mapping = first[run]
+        return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
+    run, place = _each(count)
+    mapping = first[run] + place
+    return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
+
+
+def cut(ranges: Extents, shift: int = BLOCK_SHIFT + 3) -> Extents:
+    """The same, when one is twice as long, in pieces that end where an address is a multiple of ``1 << shift``."""
+    starts, ends = ranges
+    if (ends - starts).max(initial=0) < 2 << shift:
+        return ranges
+    by = np.uint64(shift)
+    first, last = starts >> by, ends - np.uint64(1) >> by
+    which, place = _each((last - first).astype(np.intp) + 1)
+    part = first[which] + place.astype(np.uint64)
+    return np.maximum(starts[which], part << by), np.minimum(ends[which], part + np.uint64(1) << by)
+
+
+def flushing_ranges(ranges: Extents, huge: NDArray[np.uint64]) -> Extents:
+    """Ranges over which MADV_COLD flushes the whole address space, when it clears every mark in them.
+
+    It flushes from the first to the last mark that it cleared. Huge pages count by 2 MiB, so ranges with one are left
+    out.
+    """
+    starts, ends = ranges
+    long = ends - starts >= np.uint64(_FLUSHING_PAGES * PAGE_BYTES)
+    if len(huge):
+        at = huge * np.uint64(BLOCK_BYTES)
+        long &= np.searchsorted(at, starts) == np.searchsorted(at, ends)
+    return starts[long], ends[long]
+
+
+def flushed_in(ranges: Extents, touched: PageSet, left: PageSet) -> bool:
+    """Whether the marks that were cleared in one of the ranges lie so far apart that everything was flushed."""
+
+    def within(pages: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        at = pages * np.uint64(PAGE_BYTES)
+        return np.searchsorted(at, ranges[0]), np.searchsorted(at, ranges[1])
+
+    first, end = within(left.pages())
+    if (first == end).any():  # all of that range, which is long enough
+        return True
+    cleared = touched.difference(left).pages()
+    first, end = within(cleared)
+    some = first < end
+    return bool((cleared[end[some] - 1] - cleared[first[some]] + np.uint64(1) >= FULL_FLUSH_PAGES).any())
+
+
+def large_folios_exist() -> bool:
+    """Whether any process of this machine has anonymous folios of several pages; yes when it is not known.
+
+    The kernel counts them by size since Linux 6.13.
+    """
+    counts = glob.glob("/sys/kernel/mm/transparent_hugepage/hugepages-*/stats/nr_anon")
+    try:
+        return not counts or any(int(Path(path).read_text()) for path in counts)
+    except (OSError, ValueError):
+        return True
+
+
+def _length(ranges: Extents) -> int:
+    return int((ranges[1] - ranges[0]).sum())
+
+
+def _each(counts: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(whose it is, its number among them) of so many of each."""
+    whose = np.repeat(np.arange(len(counts)), counts)
+    return whose, np.arange(len(whose)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def _costs(ranges: Extents) -> NDArray[np.float64]:
+    """Of clearing each by MADV_COLD, in pages of a full clear."""
+    return (ranges[1] - ranges[0]).astype(np.float64) * (_PAGE_COST / PAGE_BYTES) + _RANGE_COST

@@ -1,0 +1,70 @@
+"""Pages that were touched lately: those worth asking about, where another observer takes marks away.
+
+All pages would cost too much. A page that was not touched for 4 to 8 windows is not asked about again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.page_set import BLOCK_BYTES, BLOCK_SHIFT, PageSet
+from memtui.probes.pages.pagetable.walk import Extents, Walk
+
+_PAGES = 32768
+_FIRST_PAGES = 8 * _PAGES  # asked about once
+_WINDOWS = 4
+
+
+class RecentPages:
+    """Of one process.
+
+    Attributes:
+        known: all of them.
+        in_files, elsewhere: those in blocks of 2 MiB where files may be mapped, and the others.
+    """
+
+    def __init__(self, before: PageSet | None = None) -> None:
+        """``before``: what was touched before the first window, which may be all that is resident."""
+        before = before or PageSet.empty()
+        few = before.page_count <= _PAGES
+        self._recent, self._earlier = before if few else PageSet.empty(), PageSet.empty()
+        self._windows = 0
+        self._last: tuple[PageSet, NDArray[np.uint64] | None, Extents] | None = None
+        self.known = before if few or before.page_count <= _FIRST_PAGES else PageSet.empty()
+        self.in_files, self.elsewhere = self.known, PageSet.empty()
+
+    def note(self, touched: PageSet, walk: Walk) -> None:
+        """What the last window saw."""
+        self._last = touched, walk.mappings, walk.anonymous
+
+    def take_in(self) -> None:
+        """Add what was noted. It takes a while: best when nothing is paused."""
+        if self._last is None:
+            return
+        touched, mappings, anonymous = self._last
+        self._last = None
+        self._windows += 1
+        if self._windows % _WINDOWS == 0:
+            self._earlier, self._recent = self._recent, PageSet.empty()
+        self._recent = self._recent.union(touched)
+        self.known = self._earlier.union(self._recent)
+        beside = _beside_files(self.known.blocks, mappings, anonymous)
+        self.in_files, self.elsewhere = _of_blocks(self.known, beside), _of_blocks(self.known, ~beside)
+
+
+def _of_blocks(pages: PageSet, chosen: NDArray[np.bool_]) -> PageSet:
+    return PageSet(pages.blocks[chosen], pages.bits[chosen], pages.huge[:0], pages.giant[:0])
+
+
+def _beside_files(
+    blocks: NDArray[np.uint64], mappings: NDArray[np.uint64] | None, anonymous: Extents
+) -> NDArray[np.bool_]:
+    """Of each block, whether a mapping reaches into it that is none of private anonymous memory; yes if not known."""
+    if mappings is None:
+        return np.ones(len(blocks), bool)
+    others = mappings[~np.isin(mappings[:, 0], anonymous[0], assume_unique=True)]
+    low = blocks << np.uint64(BLOCK_SHIFT)
+    first = np.searchsorted(others[:, 1], low, side="right")
+    after = np.searchsorted(others[:, 0], low + np.uint64(BLOCK_BYTES), side="left")
+    return first < after

@@ -1,0 +1,121 @@
+"""Which access tracker to use: the first of an order that proves itself here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from memtui.core.block_sample import BlockSample
+from memtui.core.samples import Capability
+from memtui.probes.pages.self_test import other_pages
+from memtui.probes.pages.tracker import PageTracker, TrackerError
+
+AUTO_ORDER = ("pagetable", "idle", "referenced", "rss")
+
+
+class NoTracker(Exception):
+    """The asked tracker or flush does not work here; the text says why and what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    prove: Callable[[], Capability]
+    # From flush, rearm, whether the target is paused, and how a part of the memory is sampled.
+    create: Callable[[str, str, bool, BlockSample | None], PageTracker]
+
+
+def _pagetable() -> _Entry:
+    from memtui.probes.pages.pagetable import tracker as pagetable
+
+    return _Entry(
+        pagetable.prove,
+        lambda flush, rearm, paused, sample: pagetable.PageTableTracker(
+            flush, rearm=rearm, paused=paused, sample=sample
+        ),
+    )
+
+
+def _idle() -> _Entry:
+    from memtui.probes.pages.idle import tracker as idle
+
+    return _Entry(idle.prove, lambda flush, *_: idle.IdleTracker(flush))
+
+
+def _referenced() -> _Entry:
+    from memtui.probes.pages import referenced
+
+    return _Entry(referenced.prove, lambda flush, *_: referenced.ReferencedTracker(flush))
+
+
+def _damon() -> _Entry:
+    from memtui.probes.pages.damon import tracker as damon
+
+    return _Entry(damon.prove, lambda flush, *_: damon.DamonTracker(flush))
+
+
+def _rss() -> _Entry:
+    from memtui.probes.pages.rss import RssTracker
+
+    return _Entry(lambda: Capability("rss", True), lambda *_: RssTracker())
+
+
+_TRACKERS: dict[str, Callable[[], _Entry]] = {
+    "pagetable": _pagetable,
+    "idle": _idle,
+    "damon": _damon,
+    "referenced": _referenced,
+    "rss": _rss,
+}
+_SAMPLING = "pagetable"  # can read a part of the memory alone
+NAMES = ("auto", *_TRACKERS)
+
+
+def capability(name: str) -> Capability:
+    """Whether one tracker works here, proven by trying."""
+    if name != "rss" and (lacks := other_pages()):
+        return Capability(name, False, *lacks)
+    return _TRACKERS[name]().prove()
+
+
+def capabilities() -> list[Capability]:
+    """Every tracker of the contract, each tried."""
+    return [capability(name) for name in NAMES if name != "auto"]
+
+
+def choose(
+    asked: str, flush: str, rearm: str = "auto", *, paused: bool = True, sample: BlockSample | None = None
+) -> tuple[PageTracker, tuple[Capability, ...]]:
+    """Open the asked tracker, or for ``auto`` the first that proves itself.
+
+    Returns it and the capabilities that were rejected on the way. Raises NoTracker when the asked one, or the flush
+    asked of it, does not work here, and where a ``sample`` of the memory is asked of one that reads all of it.
+    """
+    if sample is not None and asked not in ("auto", _SAMPLING):
+        raise NoTracker(f"--pages sampled: only the {_SAMPLING} tracker reads parts of the memory, not {asked}")
+    rejected: list[Capability] = []
+    for name in (_SAMPLING,) if sample is not None else AUTO_ORDER if asked == "auto" else (asked,):
+        found = capability(name)
+        if found.ok:
+            try:
+                return _TRACKERS[name]().create(flush, rearm, paused, sample), tuple(rejected)
+            except TrackerError as error:
+                raise NoTracker(str(error)) from error
+        rejected.append(found)
+    working = [c.name for c in capabilities() if c.ok]
+    others = sorted(working, key=lambda name: (*AUTO_ORDER, name).index(name))
+    cause = rejected[-1]
+    remedy = f" ({cause.remedy})" if cause.remedy else ""
+    would = f"these would: {', '.join(others)} (best first)"
+    if sample is not None:
+        raise NoTracker(f"--pages sampled needs the {_SAMPLING} tracker: {cause.reason}{remedy}")
+    raise NoTracker(f"tracker {asked} does not work here: {cause.reason}{remedy}; {would}")
+
+
+def page_views(tracker: PageTracker, rejected: tuple[Capability, ...]) -> Capability:
+    """Whether there will be page sets: for the heat map, reuse distances and miss ratios. If not, what would help."""
+    found = tracker.pages
+    if found.ok:
+        return found
+    better = next((c for c in rejected if c.name == AUTO_ORDER[0]), None)
+    why = f"{found.reason}; {better.name} is out: {better.reason}" if better else found.reason
+    return Capability("pages", False, why, better.remedy if better else found.remedy)

@@ -1,0 +1,132 @@
+"""Which touched pages several processes have in common: the same page frame behind a touched page of each.
+
+A working set counts pages of address space, as Denning defines it, so a frame that one process maps twice counts twice.
+Only what *several* processes map is counted once over all of them: as often as in the process that maps it most often.
+So the working set of a tree is never smaller than that of one of its processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK
+from memtui.core.samples import Vma, VmaSizes
+
+Numbers = NDArray[np.uint64]
+
+
+def _none() -> Numbers:
+    return np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TouchedFrames:
+    """Touched pages of a process that another one may map, too. What is not among them is private.
+
+    Attributes:
+        pages: u8[n]; ``address >> 12`` of 4 KiB pages, each once.
+        frames: u8[n]; the number of the page frame behind each (physical address >> 12).
+        huge: u8[m]; ``address >> 21`` of 2 MiB pages, each once.
+        huge_frames: u8[m]; the first of the 512 page frames behind each.
+    """
+
+    pages: Numbers = field(default_factory=_none)
+    frames: Numbers = field(default_factory=_none)
+    huge: Numbers = field(default_factory=_none)
+    huge_frames: Numbers = field(default_factory=_none)
+
+    def shared_sizes(self, vmas: Sequence[Vma]) -> VmaSizes:
+        """Bytes of all these pages by the mapping they lie in; pages outside of all mappings are left out."""
+        if not vmas or not (len(self.pages) or len(self.huge)):
+            return ()
+        starts = np.array([vma.start for vma in vmas], np.uint64) >> np.uint64(PAGE_SHIFT)
+        ends = np.array([vma.end for vma in vmas], np.uint64) >> np.uint64(PAGE_SHIFT)
+        sizes = np.zeros(len(vmas), np.int64)
+        for numbers, size in ((self.pages, PAGE_BYTES), (self.huge * np.uint64(PAGES_PER_BLOCK), BLOCK_BYTES)):
+            place = np.searchsorted(starts, numbers, side="right") - 1
+            place = place[(place >= 0) & (numbers < ends[place])]
+            sizes += np.bincount(place, minlength=len(vmas)) * size
+        used = np.flatnonzero(sizes)
+        return tuple((vmas[at].start, size) for at, size in zip(used.tolist(), sizes[used].tolist(), strict=True))
+
+
+def in_common(touched: Sequence[TouchedFrames]) -> tuple[list[TouchedFrames], int]:
+    """The pages of each process whose frames another one touched as well, and what their sum counts too much.
+
+    Args:
+        touched: of each process, in one window.
+
+    Returns:
+        The shared part of each, in their order, and bytes: the sum of the parts less the bytes that they are together.
+        A 2 MiB page that somebody maps in parts is among the 4 KiB pages.
+    """
+    touched = _in_one_size(touched)
+    small, too_many = _several([one.frames for one in touched])
+    huge, too_many_huge = _several([one.huge_frames for one in touched])
+    shared = [
+        TouchedFrames(one.pages[s], one.frames[s], one.huge[h], one.huge_frames[h])
+        for one, s, h in zip(touched, small, huge, strict=True)
+    ]
+    return shared, too_many * PAGE_BYTES + too_many_huge * BLOCK_BYTES
+
+
+def _in_one_size(touched: Sequence[TouchedFrames]) -> Sequence[TouchedFrames]:
+    """With the 2 MiB pages in parts of 4 KiB whose frames somebody maps in such parts."""
+    if not any(len(one.huge) for one in touched):
+        return touched
+    in_parts = np.unique(np.concatenate([one.frames // np.uint64(PAGES_PER_BLOCK) for one in touched]))
+    parts = np.arange(PAGES_PER_BLOCK, dtype=np.uint64)
+    found = []
+    for one in touched:
+        split = np.isin(one.huge_frames // np.uint64(PAGES_PER_BLOCK), in_parts)
+        pages = one.huge[split, None] * np.uint64(PAGES_PER_BLOCK) + parts
+        frames = one.huge_frames[split, None] + parts
+        found.append(
+            TouchedFrames(
+                np.concatenate((one.pages, pages.ravel())),
+                np.concatenate((one.frames, frames.ravel())),
+                one.huge[~split],
+                one.huge_frames[~split],
+            )
+        )
+    return found
+
+
+def _several(frames: Sequence[Numbers]) -> tuple[list[NDArray[np.bool_]], int]:
+    """Which frames of each process another one has, too; and how many more they are in sum than together."""
+    sizes = [len(one) for one in frames]
+    if np.count_nonzero(sizes) < 2:
+        return [np.zeros(size, bool) for size in sizes], 0
+    names, count = _renamed(np.concatenate(frames))
+    parts = np.split(names, np.cumsum(sizes)[:-1])
+    owners, total, largest = (np.zeros(count, np.intp) for _ in range(3))
+    for part in parts:
+        times = np.bincount(part, minlength=count)
+        owners += times > 0
+        total += times
+        np.maximum(largest, times, out=largest)
+    shared = owners > 1
+    return [shared[part] for part in parts], int((total - largest)[shared].sum())
+
+
+def _renamed(frames: Numbers) -> tuple[NDArray[np.intp], int]:
+    """The same frames under the names 0, 1, 2 and so on, and how many there are."""
+    ordered, place = _sorted(frames)
+    names = np.empty(len(frames), np.intp)
+    names[place] = np.cumsum(np.concatenate(([0], ordered[1:] != ordered[:-1])))
+    return names, int(names[place[-1]]) + 1
+
+
+def _sorted(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
+    """Rising, and the place of each in the original; equal ones in their order there."""
+    bits = np.uint64(len(numbers).bit_length())
+    if int(numbers.max()) >> (64 - int(bits)):
+        place = np.argsort(numbers, kind="stable")
+        return numbers[place], place
+    # Place and number in one word: sorting words is several times as fast as sorting places.
+    words = np.sort(numbers << bits | np.arange(len(numbers), dtype=np.uint64))
+    return words >> bits, (words & (np.uint64(1) << bits) - np.uint64(1)).astype(np.intp)

@@ -1,0 +1,94 @@
+"""Several threads for what the kernel does in a pause: its work is by address, and the target's own CPUs stand idle."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Generic, TypeVar, cast
+
+from memtui.core.worker_thread import AskedThread
+
+MOST_HANDS = 4  # from there on, threads that clear pages would wait for one another's locks
+_END_S = 1.0
+
+Result = TypeVar("Result")
+
+_libc = ctypes.CDLL(None)
+
+
+class Asked(Generic[Result]):
+    """A call that another thread does."""
+
+    def __init__(self, answer: queue.SimpleQueue[tuple[object, BaseException | None]]) -> None:
+        self._answer = answer
+        self._got: tuple[object, BaseException | None] | None = None
+
+    def wait(self) -> None:
+        """Until it has ended, however that was."""
+        if self._got is None:
+            self._got = self._answer.get()
+
+    def result(self) -> Result:
+        """What it returned. Raises what it raised."""
+        self.wait()
+        assert self._got is not None
+        found, error = self._got
+        if error is not None:
+            raise error
+        return cast(Result, found)
+
+
+class Hands:
+    """As many threads as this process has CPUs, four at most. They start when they are needed first."""
+
+    def __init__(self, count: int | None = None) -> None:
+        """``count``: how many, instead of as many as there are CPUs."""
+        self.count = count or min(MOST_HANDS, len(os.sched_getaffinity(0)))
+        self._others: list[AskedThread] = []  # the caller is one, too
+
+    def make_way(self) -> None:
+        """Keep the others away from the CPU that the caller is on now.
+
+        A thread that is woken on the CPU of who woke it starts when that one has to wait, and not beside it.
+        """
+        allowed = os.sched_getaffinity(0)
+        elsewhere = allowed - {_libc.sched_getcpu()} or allowed
+        for other in self._others:
+            with suppress(OSError):
+                os.sched_setaffinity(other.native_id, elsewhere)
+
+    def together(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
+        """The results of all calls, of which this thread does the first.
+
+        Raises what one of them raises, but not before all have ended.
+        """
+        if len(calls) < 2:
+            return [call() for call in calls]
+        others = [self._ask(call, number) for number, call in enumerate(calls[1:])]
+        try:
+            first = calls[0]()
+        finally:
+            for other in others:
+                other.wait()
+        return [first, *(other.result() for other in others)]
+
+    def beside(self, call: Callable[[], Result]) -> Asked[Result]:
+        """Have it done by the last of the others while this thread goes on. With one hand that is the only other."""
+        return self._ask(call, -1)
+
+    def _ask(self, call: Callable[[], Result], number: int) -> Asked[Result]:
+        wanted = max(self.count - 1, 1)
+        while len(self._others) < wanted:
+            self._others.append(AskedThread("memtui-hand"))
+        return Asked(self._others[number % wanted].ask(call))
+
+    def close(self) -> None:
+        """End the threads."""
+        for other in self._others:
+            other.end()
+        for other in self._others:
+            other.join(_END_S)
+        self._others.clear()

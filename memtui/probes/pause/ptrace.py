@@ -1,0 +1,270 @@
+"""Stops every thread of one process with ptrace and lets it go again. All calls of a seizure come from one thread.
+
+Seizing a thread can wait, without end: for a lock that the target holds while it executes another program from a slow
+disk. So all threads are seized first, which stops none, and only then interrupted, which never waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from memtui.core.procfs import has_ended, state_of
+
+_SEIZE, _INTERRUPT, _DETACH = 0x4206, 0x4207, 17
+_WALL, _WNOTHREAD = 0x40000000, 0x20000000
+_GROUP_STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+_POLL_S = 30e-6
+EXEC = "the process is starting another program (exec)"
+BUSY = "this machine was too busy to stop it in time"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+_libc.ptrace.restype = ctypes.c_long
+
+
+class PauseError(Exception):
+    """The target runs on, unpaused; the text says why.
+
+    Attributes:
+        held_ns: how long its first thread had been held when everything was let go.
+    """
+
+    held_ns = 0
+
+
+class NotPaused(PauseError):
+    """It did not stop in time. The next try may succeed."""
+
+
+class PauseRefused(PauseError):
+    """This process may not trace it; trying again will not help."""
+
+
+@dataclass(slots=True)
+class Pause:
+    """One pause.
+
+    Attributes:
+        start_ns: when the first thread was interrupted (CLOCK_MONOTONIC).
+        paused_ns: from then until the last thread was let go; None while the pause lasts.
+        threads: how many threads were held.
+        stopped: the target had been stopped by someone else (SIGSTOP, ^Z), and stays so.
+    """
+
+    start_ns: int
+    paused_ns: int | None = None
+    threads: int = 0
+    stopped: bool = False
+
+
+class Seizure:
+    """One process in the hands of the calling thread.
+
+    Attributes:
+        start_ns: when the first thread was interrupted; None before.
+    """
+
+    def __init__(
+        self, pid: int, pidfd: int | None, deadline_s: float, check: Callable[[int], None] = lambda _pid: None
+    ) -> None:
+        """Begin.
+
+        Args:
+            pid: of the process.
+            pidfd: says which process is meant, should its number come to belong to another one.
+            deadline_s: of ``stop``.
+            check: is called with the pid directly before anything is interrupted; nothing is if it raises.
+        """
+        self.pid, self._check = pid, check
+        self.start_ns: int | None = None
+        self._pidfd, self._deadline_ns = pidfd, time.monotonic_ns() + int(deadline_s * 1e9)
+        self._seized: list[int] = []
+        self._held: dict[int, int] = {}  # the signal that each thread is to be given when it is let go
+        self._was_stopped = False
+
+    def stop(self) -> Pause:
+        """Stop every thread before the deadline, or none. After an error the calling thread has to end.
+
+        Raises:
+            NotPaused, PauseRefused: the target runs.
+            ProcessLookupError: it ended.
+        """
+        known: set[int] = set()
+        try:
+            # A thread that runs may start others, so look again until all that exist stand still.
+            while new := self._seize_new(known):
+                if self.start_ns is None:
+                    self._check_identity()
+                    self._check(self.pid)
+                    self.start_ns = time.monotonic_ns()
+                for tid in new:
+                    _ptrace(_INTERRUPT, tid)
+                self._await(new)
+            if running := [tid for tid in known if tid not in self._held and not has_ended(tid)]:
+                # Its first thread, as which another one appears once it has executed a program.
+                raise NotPaused(EXEC if self.pid in running else _why_running(running))
+            if not self._held:
+                raise ProcessLookupError(f"process {self.pid} ended")
+        except BaseException:
+            self.release()
+            raise
+        assert self.start_ns is not None
+        return Pause(self.start_ns, threads=len(self._held), stopped=self._was_stopped)
+
+    def release(self) -> bool:
+        """Let every thread go on; False when one cannot be let go, because it was killed, until the caller ends.
+
+        The kernel tells the parent of a child that was killed while it was traced only when its tracer is done with it.
+        """
+        clean = True
+        while self._held:
+            tid, number = self._held.popitem()
+            clean = not _ptrace(_DETACH, tid, number) and clean
+        return clean
+
+    def bury(self) -> None:
+        """Take note of threads that ended, from another thread than the one that is caught in ``stop``.
+
+        A thread that executes a program waits for the end of the others, and they end for good when their tracer has
+        noticed; the tracer waits for a lock that the first thread holds. Both would wait for ever.
+        """
+        for tid in tuple(self._seized):
+            if tid != self.pid:
+                with contextlib.suppress(OSError):
+                    os.waitid(os.P_PID, tid, os.WEXITED | os.WNOHANG | _WALL)
+
+    def _seize_new(self, known: set[int]) -> list[int]:
+        seized: list[int] = []
+        while new := [tid for tid in _threads(self.pid) if tid not in known]:
+            if time.monotonic_ns() > self._deadline_ns:
+                raise NotPaused("it starts threads faster than they can be stopped" if known else BUSY)
+            known.update(new)
+            for tid in new:
+                if _seize(tid):
+                    seized.append(tid)
+                    self._seized.append(tid)
+        if seized and set(seized).difference(_threads(self.pid)):
+            raise NotPaused(EXEC)  # or the number of a thread that ended belongs to another process by now
+        return seized
+
+    def _check_identity(self) -> None:
+        if self._pidfd is not None:
+            with contextlib.suppress(PermissionError):
+                signal.pidfd_send_signal(self._pidfd, 0)
+
+    def _await(self, waiting: list[int]) -> None:
+        while waiting := [tid for tid in waiting if not self._has_stopped(tid)]:
+            if time.monotonic_ns() > self._deadline_ns:
+                # A first thread that ended before the others says nothing of it.
+                waiting = [tid for tid in waiting if not has_ended(tid)]
+                if waiting:
+                    raise NotPaused(_why_running(waiting))
+                return
+            time.sleep(_POLL_S)
+
+    def _has_stopped(self, tid: int) -> bool:
+        """Whether there is nothing more to wait for: the thread stands still, or it ended."""
+        try:
+            if tid == self.pid:
+                # The exit status of the process belongs to its parent, which may be this process: look, do not take.
+                flags = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL | _WNOTHREAD
+                found = os.waitid(os.P_PID, tid, flags)
+                if found is None:
+                    return False
+                if found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+                    raise ProcessLookupError(f"process {tid} ended")
+            done, status = os.waitpid(tid, _WALL | _WNOTHREAD | os.WNOHANG)
+        except ChildProcessError:
+            return True
+        if not done:
+            return False
+        if os.WIFSTOPPED(status):
+            # An event is the stop that was asked for, or a stop of the whole process; otherwise a signal is on its
+            # way to the thread and has to go on when the thread is let go.
+            is_event, number = bool(status >> 16), os.WSTOPSIG(status)
+            self._held[tid] = 0 if is_event else number
+            self._was_stopped = self._was_stopped or (is_event and number in _GROUP_STOPS)
+        return True
+
+
+def _ptrace(request: int, tid: int, data: int = 0) -> int:
+    """0, or the error number."""
+    return 0 if _libc.ptrace(request, tid, None, data) >= 0 else ctypes.get_errno()
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except FileNotFoundError:
+        raise ProcessLookupError(f"process {pid} ended") from None
+
+
+def _seize(tid: int) -> bool:
+    """Become the tracer of a thread, which runs on; False when it ended. Raises PauseRefused."""
+    error = _ptrace(_SEIZE, tid)
+    if error == errno.ESRCH or (error == errno.EPERM and has_ended(tid)):
+        return False
+    if error:
+        tracer = _tracer(tid)
+        if tracer == os.getpid():
+            raise NotPaused(EXEC)  # a thread of an earlier pause, which was given up, is about to end
+        raise PauseRefused(_why_refused(tracer, error))
+    return True
+
+
+def _tracer(tid: int) -> int:
+    """The process that traces a thread; 0 when there is none."""
+    tracing = _status(tid).get("TracerPid", 0)  # a thread
+    return _status(tracing).get("Tgid", tracing) if tracing else 0
+
+
+def _status(tid: int) -> dict[str, int]:
+    found = {}
+    try:
+        # The name may be any bytes.
+        for line in Path(f"/proc/{tid}/status").read_text(errors="replace").split("\n"):
+            name, _, value = line.partition(":\t")
+            if name in ("TracerPid", "Tgid"):
+                found[name] = int(value)
+    except OSError:
+        pass
+    return found
+
+
+def _why_running(waiting: list[int]) -> str:
+    states = "".join(sorted({state_of(tid) for tid in waiting}))
+    if any(_is_frozen(tid) for tid in waiting):
+        return f"{len(waiting)} of its threads are frozen (cgroup) and cannot stop until they are thawed"
+    if "D" in states:
+        return f"{len(waiting)} of its threads wait inside the kernel (vfork, or disk and network) and cannot stop"
+    return f"{len(waiting)} of its threads did not stop in time (state {states or 'unknown'})"
+
+
+def _is_frozen(tid: int) -> bool:
+    """Whether a thread sits in the kernel's freezer. That of cgroup version 2 lets it stop, so it is not met here."""
+    try:
+        return Path(f"/proc/{tid}/wchan").read_text() == "__refrigerator"
+    except OSError:
+        return False
+
+
+def _why_refused(tracer: int, error: int) -> str:
+    if tracer:
+        return f"process {tracer} traces it already (a debugger, strace or another memtui)"
+    try:
+        scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text().strip()
+    except OSError:
+        scope = "0"
+    if scope == "3":
+        return "the kernel forbids tracing until the next boot (kernel.yama.ptrace_scope is 3)"
+    if os.geteuid() != 0:
+        return "tracing it needs root; run with sudo"
+    return f"the kernel refused to trace it: {os.strerror(error)}"

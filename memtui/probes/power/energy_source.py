@@ -1,0 +1,180 @@
+"""One device's energy, read as fast as it is asked for: the counter and the sensor of a GPU, or of the CPU packages.
+
+``PowerProbe`` tells everything about every device twice a second. To measure an operator, one number of one device is
+wanted a thousand times a second; the rest (clocks, temperature) once for each window.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from memtui.probes.gpu.nvml import library_problem
+from memtui.probes.host import cpu_information
+from memtui.probes.power.rapl import NO_ZONE, RaplProbe
+
+# Why a GPU's clock is held down (NVML's "clocks event reasons"), and those that spoil a measurement.
+_REASONS = {
+    0x1: "idle",
+    0x2: "application clocks",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal",
+    0x40: "hardware thermal",
+    0x80: "hardware power brake",
+    0x100: "display clock",
+}
+SPOILING = frozenset(("hardware slowdown", "software thermal", "hardware thermal", "hardware power brake"))
+WHOLE_MACHINE = Path("/sys/devices/system/cpu/online")  # anybody may open it, so anybody may lock it
+
+
+class NoSource(Exception):
+    """There is no energy to be read; the text says why."""
+
+
+class EnergySource(ABC):
+    """Where the energy of a device is read.
+
+    Attributes:
+        name: what is read.
+        scope: of what it is the energy.
+        sensor: what the power sensor tells: the draw at the moment (``instant``), a mean that the device makes
+            (``average``); empty without one.
+        limit_w: that the device enforces on itself.
+    """
+
+    name: str
+    scope: str
+    sensor: str = ""
+    limit_w: float | None = None
+
+    @abstractmethod
+    def read(self) -> tuple[float, float]:
+        """(counter in joules, sensor in watts); nan for what there is not."""
+
+    def state(self) -> dict[str, Any]:
+        """Clocks, temperature, and why the clock is held down, as far as they are known."""
+        return {}
+
+    def holders(self) -> set[int]:
+        """Processes that compute on the device."""
+        return set()
+
+    def close(self) -> None:  # noqa: B027 (some have nothing to let go of)
+        """Let go of it."""
+
+
+class RaplEnergy(EnergySource):
+    """All CPU packages together, by their RAPL counters. Raises NoSource."""
+
+    name, scope = "rapl", "cpu_package"
+
+    def __init__(self, *, sys_root: Path | str = "/sys", clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._probe = RaplProbe(sys_root=sys_root, clock=clock)
+        self._clock = clock
+        readings = [r for r in self._probe.read(clock()) if r.scope == "package"]
+        if missing := [r.reason for r in readings if r.energy_j is None]:
+            self._probe.close()
+            why = missing[0]
+            if why == NO_ZONE and "hypervisor" in cpu_information("flags").split():
+                why = "no RAPL zone: this is a virtual machine"
+            raise NoSource(why)
+
+    def read(self) -> tuple[float, float]:
+        found = [r.energy_j for r in self._probe.read(self._clock()) if r.scope == "package"]
+        return (nan if None in found else sum(j for j in found if j is not None)), nan
+
+    def close(self) -> None:
+        self._probe.close()
+
+
+class NvmlEnergy(EnergySource):
+    """The board of one NVIDIA GPU. Raises NoSource."""
+
+    scope = "gpu_board"
+
+    def __init__(self, uuid: str) -> None:
+        """``uuid``: as the driver gives it, with or without ``GPU-``."""
+        if problem := library_problem():
+            raise NoSource(problem[1].reason)
+        self._nvml: Any = importlib.import_module("pynvml")
+        nvml = self._nvml
+        try:
+            nvml.nvmlInit()
+            self._handle = nvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+        except nvml.NVMLError as error:
+            raise NoSource(f"the NVIDIA library says: {error}") from None
+        mig = self._ask("nvmlDeviceGetMigMode")
+        if mig and mig[0] == nvml.NVML_DEVICE_MIG_ENABLE:
+            raise NoSource("MIG is on: the board's energy belongs to all of its instances together")
+        limit = self._ask("nvmlDeviceGetEnforcedPowerLimit")
+        self.limit_w = limit / 1000 if limit else None
+        self._field = (nvml.NVML_FI_DEV_POWER_INSTANT, nvml.NVML_POWER_SCOPE_GPU)
+        self._counts = bool(self._ask("nvmlDeviceGetTotalEnergyConsumption"))
+        self._instant = bool(self._instant_mw())
+        if not self._counts and not self._ask("nvmlDeviceGetPowerUsage") and not self._instant:
+            raise NoSource("this GPU tells neither energy nor power")
+        self.sensor = "instant" if self._instant else "average"
+        self.name = "nvml counter" if self._counts else f"nvml {self.sensor}"
+
+    def _ask(self, call: str, *arguments: Any) -> Any:
+        """The answer of a call, None where there is none."""
+        try:
+            return getattr(self._nvml, call)(self._handle, *arguments)
+        except (self._nvml.NVMLError, AttributeError, OSError, ValueError):
+            return None
+
+    def _instant_mw(self) -> int | None:
+        found = self._ask("nvmlDeviceGetFieldValues", [self._field])
+        return int(found[0].value.uiVal) if found and found[0].nvmlReturn == 0 else None
+
+    def read(self) -> tuple[float, float]:
+        counted = self._ask("nvmlDeviceGetTotalEnergyConsumption") if self._counts else None
+        drawn = self._instant_mw() if self._instant else self._ask("nvmlDeviceGetPowerUsage")
+        return (nan if counted is None else counted / 1000), (drawn / 1000 if drawn else nan)
+
+    def state(self) -> dict[str, Any]:
+        nvml = self._nvml
+        bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
+        if bits is None:
+            bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        found = {
+            "sm_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            "memory_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            "temperature_c": self._ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+            "held_down": None if bits is None else [word for bit, word in _REASONS.items() if bits & bit],
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+    def holders(self) -> set[int]:
+        found = self._ask("nvmlDeviceGetComputeRunningProcesses") or []
+        return {process.pid for process in found}
+
+    def lock_path(self) -> Path:
+        """A file of this device that anybody may lock."""
+        minor = self._ask("nvmlDeviceGetMinorNumber")
+        path = Path(f"/dev/nvidia{minor}")
+        return path if minor is not None and os.access(path, os.R_OK) else WHOLE_MACHINE
+
+    def close(self) -> None:
+        try:
+            self._nvml.nvmlShutdown()
+        except self._nvml.NVMLError:
+            pass
+
+
+def open_source(device: str, uuid: str) -> EnergySource:
+    """The energy of ``cpu`` or of a CUDA device with this UUID. Raises NoSource."""
+    return RaplEnergy() if device == "cpu" else NvmlEnergy(uuid)
+
+
+def lock_path(source: EnergySource | None) -> Path:
+    """What to lock, so that one measurement at a time runs on a device."""
+    return source.lock_path() if isinstance(source, NvmlEnergy) else WHOLE_MACHINE

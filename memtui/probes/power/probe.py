@@ -1,0 +1,52 @@
+"""All power sources of this machine as one probe: GPUs through NVML, CPUs and memory through RAPL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memtui.core.samples import Capability, PowerReading, Status
+from memtui.probes.gpu.nvml_client import NvmlProcess
+from memtui.probes.gpu.processes import Holders, unknown
+from memtui.probes.power.rapl import RaplProbe
+
+_LEFT_OUT = Capability("nvml", False, "GPU readings are switched off", "")
+
+
+class PowerProbe:
+    """Reads every power source; a source that is not there says why in a reading of its own."""
+
+    def __init__(self, *, sys_root: Path | str = "/sys", nvml: bool = True) -> None:
+        """Find the sources; never raises.
+
+        Args:
+            sys_root: where sysfs is mounted.
+            nvml: also look for NVIDIA GPUs.
+        """
+        self._nvml = NvmlProcess() if nvml else None
+        self._rapl = RaplProbe(sys_root=sys_root)
+        self.holders: Holders | None = None  # who held GPU memory, as the last ``read`` found; None: nothing new
+
+    def read(self, t_ns: int) -> tuple[PowerReading, ...]:
+        """What is new. Never waits for a driver.
+
+        CPUs are read at this moment, which is ``t_ns`` (monotonic nanoseconds). GPUs are read by another process, so
+        their readings are up to half a second older, as their ``t_ns`` says; none while there is no new one.
+        """
+        if self._nvml is not None:
+            gpus = self._nvml.read(t_ns)
+            self.holders = self._nvml.holders
+        else:
+            self.holders = Holders(t_ns, unknown(Status.UNSUPPORTED, _LEFT_OUT.reason))
+            gpus = (PowerReading(t_ns, "GPU", "board", "nvml", status=Status.UNSUPPORTED, reason=_LEFT_OUT.reason),)
+        return gpus + self._rapl.read(t_ns)
+
+    def capabilities(self) -> list[Capability]:
+        """Whether ``nvml`` and ``rapl`` work here; if not, why, and what would change it."""
+        gpus = [_LEFT_OUT] if self._nvml is None else self._nvml.capabilities()
+        return gpus + self._rapl.capabilities()
+
+    def close(self) -> None:
+        """Let go of driver and counters."""
+        if self._nvml is not None:
+            self._nvml.close()
+        self._rapl.close()

@@ -1,0 +1,68 @@
+"""The virtual memory areas of a process, from /proc/PID/maps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memtui.core.samples import Vma
+
+PROC = Path("/proc")
+MOST_MAPPINGS = 65_536  # that are read of a process; no process has more unless vm.max_map_count was raised
+MANY = f"it has more than {MOST_MAPPINGS:,} mappings: its pages are not looked at"
+_AT_ONCE_BYTES = 1 << 14  # the kernel gives a page at once
+
+
+class TooManyMappings(Exception):
+    """Reading and keeping the table would take long and much memory."""
+
+    def __init__(self) -> None:
+        super().__init__(MANY)
+
+
+def read_maps(pid: int, proc: Path = PROC) -> bytes:
+    """The raw table, as fast as the kernel gives it (the target may be paused meanwhile).
+
+    Raises ProcessLookupError when the process ended, PermissionError when it may not be read, and TooManyMappings.
+    """
+    parts: list[bytes] = []
+    lines = 0
+    try:
+        with open(proc / str(pid) / "maps", "rb", buffering=0) as file:
+            while part := file.read(_AT_ONCE_BYTES):
+                parts.append(part)
+                lines += part.count(b"\n")
+                if lines > MOST_MAPPINGS:
+                    raise TooManyMappings
+        return b"".join(parts)
+    except FileNotFoundError as error:
+        raise ProcessLookupError(f"process {pid} ended") from error
+
+
+def parse_maps(text: bytes) -> tuple[Vma, ...]:
+    """Parse a maps table. ``[vsyscall]`` is left out: it is the kernel's page, the same in every process."""
+    return MapsParser().parse(text)
+
+
+class MapsParser:
+    """Parses the tables of one process, of which most lines are those of the table before."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Vma | None] = {}
+
+    def parse(self, text: bytes) -> tuple[Vma, ...]:
+        """As ``parse_maps``; a line that was there before is the same object."""
+        known = self._known
+        lines = text.split(b"\n")  # a name may hold a carriage return; the kernel escapes only line ends
+        self._known = {line: known[line] if line in known else _parse_line(line) for line in lines}
+        return tuple(vma for vma in self._known.values() if vma is not None)
+
+
+def _parse_line(line: bytes) -> Vma | None:
+    fields = line.split(None, 5)
+    if not fields:
+        return None
+    name = fields[5].decode(errors="backslashreplace") if len(fields) > 5 else ""
+    if name == "[vsyscall]":
+        return None
+    start, _, end = fields[0].partition(b"-")
+    return Vma(int(start, 16), int(end, 16), fields[1].decode(), name)

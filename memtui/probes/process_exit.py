@@ -1,0 +1,76 @@
+"""How a process ended: what the kernel tells of that to others than its parent."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import struct
+import time
+
+from memtui.core.procfs import PROC
+
+PATIENCE_S = 0.2  # from its last act until its parent took note of it, or the kernel shows it as ended
+_TRIES = 5
+# struct pidfd_info of include/uapi/linux/pidfd.h (Linux 6.13; PIDFD_INFO_EXIT since 6.15)
+_INFO = struct.Struct("=QQIII8Ii")
+_INFO_EXIT = 1 << 3
+_GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11  # _IOWR(PIDFS_IOCTL_MAGIC, 11, struct pidfd_info)
+_EXIT_CODE = 49  # place in stat, counted from the state field
+
+
+def how_it_ended(pid: int, pidfd: int) -> str:
+    """Say how a process ended: "exited", "exited with code 3", "killed by SIGKILL"; empty where it cannot be known.
+
+    A parent that waits takes the status away at once; from then on the kernel tells it since Linux 6.15 only.
+    ``pidfd``: opened while it ran.
+    """
+    for tried in range(_TRIES):
+        status = _told_by_pidfd(pidfd)
+        if status is None:
+            status = _told_by_stat(pid)
+        if status is not None:
+            return status_words(status)
+        if tried < _TRIES - 1:
+            time.sleep(PATIENCE_S / _TRIES)
+    return ""
+
+
+def status_words(status: int) -> str:
+    """Say what a wait status means."""
+    number = status & 0x7F
+    if not number:
+        code = status >> 8 & 0xFF
+        return f"exited with code {code}" if code else "exited"
+    try:
+        return f"killed by {signal.Signals(number).name}"
+    except ValueError:
+        return f"killed by signal {number}"  # of real time
+
+
+def _told_by_pidfd(pidfd: int) -> int | None:
+    """The wait status of a process that was waited for."""
+    info = bytearray(_INFO.size)
+    struct.pack_into("=Q", info, 0, _INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _GET_INFO, info)
+    except OSError:
+        return None  # an older kernel, or it was not waited for yet
+    found = _INFO.unpack(info)
+    return int(found[-1]) if found[0] & _INFO_EXIT else None
+
+
+def _told_by_stat(pid: int) -> int | None:
+    """The wait status of a process that was not waited for yet."""
+    folder = PROC / str(pid)
+    try:
+        fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+        status = int(fields[_EXIT_CODE])
+        if fields[0] != b"Z":
+            return None
+        if not status:
+            # Who may not know it is told 0. The same right is asked for here.
+            with open(folder / "io", "rb") as file:
+                file.read(1)
+        return status
+    except (OSError, IndexError, ValueError):
+        return None

@@ -1,0 +1,106 @@
+"""The processes of the target's tree, each with a small key that is never used twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from memtui.core.procfs import PROC, children_of, command_of, ranks_of, read_stat
+from memtui.core.samples import Process
+
+TARGET, CHILD = "target", "child"
+_Id = tuple[int, int]  # pid and start time
+
+
+class ProcessTree:
+    """Follows the root process and, when asked, everything below it."""
+
+    def __init__(self, root: int, *, children: bool = True, command: str = "", proc: Path = PROC) -> None:
+        """``command``: of a root that waits at memtui's gate and has another command line until it begins."""
+        self._root, self._children, self._proc = root, children, proc
+        self._command = command
+        self._next_key = 1
+        self._known: dict[int, Process] = {}  # by pid
+        self._zombies: dict[_Id, int] = {}  # ended children that nobody waited for yet, and their parents
+        self._reaped: dict[int, int] = {}  # minor faults of children that were waited for, by the pid of the parent
+        self.unseen = 0
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """The processes of the last ``refresh``, the root first."""
+        return tuple(self._known.values())
+
+    def refresh(self) -> tuple[list[Process], list[Process]]:
+        """Look again: (new processes, those that ended). Raises ProcessLookupError when the root is gone.
+
+        ``unseen`` is then how many children at least were born and ended since the last look. Of those, a zombie is
+        seen, or that a parent waited for something: the faults of its dead children rose.
+        """
+        found: dict[int, Process] = {}
+        new: list[Process] = []
+        zombies: dict[_Id, int] = {}
+        reaped: dict[int, int] = {}
+        for pid in self._pids():
+            try:
+                stat = read_stat(pid, self._proc)
+                known = self._known.get(pid)
+                if known is not None and known.start_ticks != stat.start_ticks:
+                    known = None
+                if stat.ended:
+                    if pid != self._root:
+                        zombies[pid, stat.start_ticks] = stat.parent_pid
+                    raise ProcessLookupError(f"process {pid} ended")
+                if known is None:
+                    role = self._role(pid)
+                    known = self._keyed(
+                        Process(0, pid, stat.parent_pid, stat.start_ticks, 0, self._first_command(pid), role)
+                    )
+                    new.append(known)
+                found[pid] = known
+                reaped[pid] = stat.reaped_minor_faults
+            except ProcessLookupError:
+                if pid == self._root:
+                    raise
+        gone = [
+            p for p in self._known.values() if found.get(p.pid, p).start_ticks != p.start_ticks or p.pid not in found
+        ]
+        self.unseen = self._count_unseen(gone, zombies, reaped)
+        self._known, self._zombies, self._reaped = found, zombies, reaped
+        return new, gone
+
+    def _count_unseen(self, gone: list[Process], zombies: dict[_Id, int], reaped: dict[int, int]) -> int:
+        if not self._children:
+            return 0
+        ended = {(p.pid, p.start_ticks): p.parent_pid for p in gone}
+        came_and_went = zombies.keys() - self._zombies.keys() - ended.keys()
+        # A parent that waited for a child that was known of needs no other explanation.
+        explained = {parent for one, parent in (self._zombies | ended).items() if one not in zombies}
+        waited = {pid for pid, faults in reaped.items() if faults > self._reaped.get(pid, faults)}
+        return len(came_and_went) + len(waited - explained)
+
+    def new_generation(self, pid: int) -> Process:
+        """The same process after exec: a new address space, so a new key and its new command line."""
+        old = self._known[pid]
+        new = replace(old, generation=old.generation + 1, command=command_of(pid), role=self._role(pid))
+        self._known[pid] = self._keyed(new)
+        return self._known[pid]
+
+    def _first_command(self, pid: int) -> str:
+        return self._command if self._command and pid == self._root else command_of(pid)
+
+    def _role(self, pid: int) -> str:
+        ranks = (f"{name}={number}" for name, number in ranks_of(pid, self._proc).items())
+        return " ".join((TARGET if pid == self._root else CHILD, *ranks))
+
+    def _keyed(self, process: Process) -> Process:
+        key, self._next_key = self._next_key, self._next_key + 1
+        return replace(process, key=key)
+
+    def _pids(self) -> Iterator[int]:
+        pending = [self._root]
+        while pending:
+            pid = pending.pop(0)
+            yield pid
+            if self._children:
+                pending += children_of(pid, self._proc)

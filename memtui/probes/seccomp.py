@@ -1,0 +1,66 @@
+"""Which processes a seccomp filter judges: for them a pause may be an end.
+
+After a pause the kernel goes on with an interrupted sleep or wait by the call ``restart_syscall``. A filter that does
+not know this call fails the sleep or kills the process.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from memtui.core.procfs import PROC
+
+_STATUS_BYTES = 8192  # the kernel writes less than a quarter of that
+_OFF = b"0"
+
+
+class SyscallFilters:
+    """Looks at the threads of processes. A filter, once installed, stays for good, and threads inherit it."""
+
+    def __init__(self, proc: Path = PROC) -> None:
+        self._proc = proc
+        self._found: set[int] = set()
+        self._threads: dict[int, list[int]] = {}  # of each process, those that had no filter when looked at
+        self._turns: dict[int, int] = {}
+
+    def judge(self, pid: int) -> bool:
+        """Whether any thread of a process is in strict or filter mode.
+
+        The first time all threads are looked at; later the first one, new ones, and one of the others in turn.
+        """
+        if pid in self._found:
+            return True
+        known = self._threads.get(pid, [])
+        try:
+            threads = [int(name) for name in os.listdir(f"{self._proc}/{pid}/task")]
+        except OSError:
+            return False  # it ended, which others will notice
+        due = set(threads).difference(known) | {pid}
+        if known:
+            self._turns[pid] = turn = (self._turns.get(pid, 0) + 1) % len(known)
+            due.add(known[turn])
+        if any(self._has_filter(pid, thread) for thread in due):
+            self.forget(pid)
+            self._found.add(pid)
+            return True
+        self._threads[pid] = threads
+        return False
+
+    def forget(self, pid: int) -> None:
+        """Drop a process that ended."""
+        self._found.discard(pid)
+        self._threads.pop(pid, None)
+        self._turns.pop(pid, None)
+
+    def _has_filter(self, pid: int, thread: int) -> bool:
+        try:
+            fd = os.open(f"{self._proc}/{pid}/task/{thread}/status", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                status = os.read(fd, _STATUS_BYTES)
+            finally:
+                os.close(fd)
+        except OSError:
+            return False
+        _, found, rest = status.partition(b"\nSeccomp:\t")
+        return bool(found) and rest[:1] != _OFF

@@ -1,0 +1,49 @@
+"""What processes have used so far: psutil, and /proc/PID/stat for what psutil leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psutil
+
+from memtui.core.procfs import read_stat
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has used since it began, and what it holds now."""
+
+    rss_bytes: int | None
+    cpu_ns: int
+    threads: int
+    minor_faults: int
+    major_faults: int
+
+
+class UsageProbe:
+    """Reads the usage of processes, keeping the psutil objects between samples."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, psutil.Process] = {}
+
+    def read(self, pid: int) -> Usage:
+        """Raises ProcessLookupError when the process ended, PermissionError when it may not be read."""
+        try:
+            process = self._known.get(pid) or self._known.setdefault(pid, psutil.Process(pid))
+            with process.oneshot():
+                times = process.cpu_times()
+                rss_bytes, threads = process.memory_info().rss, process.num_threads()
+        except psutil.NoSuchProcess as error:
+            self.forget(pid)
+            raise ProcessLookupError(f"process {pid} ended") from error
+        except psutil.AccessDenied as error:
+            raise PermissionError(f"process {pid} may not be read") from error
+        stat = read_stat(pid)
+        if stat.state == "Z":
+            rss_bytes = None  # the kernel shows it under the first thread, which ended
+        cpu_ns = round((times.user + times.system) * 1e9)
+        return Usage(rss_bytes, cpu_ns, threads, stat.minor_faults, stat.major_faults)
+
+    def forget(self, pid: int) -> None:
+        """Drop a process that ended."""
+        self._known.pop(pid, None)

@@ -1,0 +1,361 @@
+"""One window of one or several processes: pause, walk, flush, clear, continue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from memtui.core.options import DEFAULT_MAX_PAUSE_NS
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Vma
+from memtui.core.units import duration
+from memtui.probes.pages.shared_frames import TouchedFrames, in_common
+from memtui.probes.pages.tracker import HoldTooLong, PageTracker, PageWindow, TrackerError
+from memtui.probes.pause.hold_times import HoldTimes
+from memtui.probes.pause.pauser import DEADLINE_S, NotPaused, Pause, PauseError, Pauser, PauseRefused
+from memtui.probes.pause.watchdog import Watchdog
+from memtui.probes.proc_maps import MOST_MAPPINGS, TooManyMappings, read_maps
+from memtui.probes.process_owner import NotOwn, check_owner, looks_own
+from memtui.probes.protected_processes import Guard
+from memtui.probes.seccomp import SyscallFilters
+
+FIRST_THREAD_ENDED = (
+    "its first thread has ended while others run (pthread_exit in main): the kernel shows its memory under that thread"
+)
+NO_PAUSE = "--no-pause"
+FILTERED = "it runs under a seccomp filter; --pause holds it all the same"
+
+
+HELD_LONG = "holding it would take longer than --max-pause ({most})"
+CLEARED_RUNNING = "its marks were cleared while it ran: holding it on would have taken longer than --max-pause ({most})"
+
+
+class Filtered(PauseRefused):
+    """A pause could end it."""
+
+
+class HeldLong(PauseRefused):
+    """A pause would be longer than it may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A process to read. ``pidfd`` says which one is meant, should its number come to belong to another.
+
+    ``sharers`` use its memory without being threads of it: they are held with it, as far as they can be.
+    """
+
+    pid: int
+    pidfd: int | None
+    start_ticks: int
+    vmas: tuple[Vma, ...] = ()
+    sharers: tuple[Subject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was taken from a process."""
+
+    window: PageWindow
+    maps: bytes
+    end_ns: int  # when its window ended
+    resumed_ns: int  # when it ran again with its marks cleared
+    paused_ns: int
+    stopped: bool = False  # by someone else
+    running: str = ""  # it was not paused: why
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Why there is no reading (OSError, PauseError or TrackerError), and how long the process was held all the same."""
+
+    error: Exception
+    paused_ns: int = 0
+
+
+Outcome = Reading | Lost
+Shared = tuple[list[TouchedFrames | None], int | None]  # see ``shared_pages``
+_Taken = tuple[PageWindow, Callable[[], bytes]]  # pages, and the text of maps, to be asked after the pause
+# Whatever happens to one process must not end the whole recording.
+_ERRORS = (OSError, PauseError, TrackerError, TooManyMappings)
+
+
+class PageReader:
+    """Reads the touched pages of processes, each as still as it can be held."""
+
+    def __init__(
+        self,
+        tracker: PageTracker,
+        *,
+        pause: bool,
+        together: bool = False,
+        hold_filtered: bool = False,
+        max_pause_ns: int = DEFAULT_MAX_PAUSE_NS,
+        owner: int | None = None,
+        while_held: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            tracker: that reads.
+            pause: hold them, if the tracker can make use of that.
+            together: one pause over all processes, not one after the other.
+            hold_filtered: also those under a seccomp filter, to which a pause may do harm.
+            max_pause_ns: one that would have to be held for longer is read while it runs.
+            owner: a user whose processes are read, and no others; None: everybody's.
+            while_held: is called in every pause, first of all.
+        """
+        self._tracker, self._together, self._while_held = tracker, together, while_held
+        self._owner = owner
+        self._max_pause_ns, self._times = max_pause_ns, HoldTimes()
+        self.long = 0  # the pid of a process that would be held for too long, once one was met
+        self._hold_filtered, self._filters = hold_filtered, SyscallFilters()
+        self.filtered = 0  # the pid of a process under a seccomp filter, once one was met
+        self._pause = pause and tracker.pauses
+        self.unwatched = ""  # why the kernel would not kill this process if it were stopped while it holds somebody
+        watchdog: Watchdog | None = None
+        if self._pause:
+            try:
+                watchdog = Watchdog()
+            except OSError as error:
+                self.unwatched = str(error)
+        deadline_s = min(DEADLINE_S, max_pause_ns / 1e9)
+        self._pauser = Pauser(deadline_s, watchdog=watchdog, check=self._check_filter)
+        self._guard = Guard()
+
+    @property
+    def pauses(self) -> bool:
+        """Whether processes are held."""
+        return self._pause
+
+    def begin(self, subject: Subject) -> int:
+        """Clear all marks before the first window; how long it was held for that. Raises ``Lost.error``."""
+        self._guard.look()
+        if not self._pause:
+            self._tracker.begin(subject.pid, subject.vmas)
+            return 0
+        self._filters.forget(subject.pid)  # of another process that had this number
+        self._tracker.running.discard(subject.pid)
+        try:
+            if self._filters.judge(subject.pid):
+                self.filtered = subject.pid
+            self._check(subject)
+            self._tracker.approach(subject.pid)
+            self._check_time(subject.pid, self._max_pause_ns)
+            with self._pauser.paused(subject.pid, subject.pidfd) as pause:
+                self._tracker.begin(subject.pid, subject.vmas)
+        except PauseRefused as error:
+            if not self._may_run(error):
+                raise
+            begin_ns = time.monotonic_ns()
+            self._tracker.begin(subject.pid, subject.vmas)
+            self._times.note(subject.pid, time.monotonic_ns() - begin_ns)
+            return 0
+        self._times.note(subject.pid, pause.paused_ns or 0)
+        return pause.paused_ns or 0
+
+    def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
+        """A window of each, in their order."""
+        self._guard.look()
+        self._tracker.begin_round(len(subjects))
+        if self._together and self._pause and len(subjects) > 1:
+            return self._read_together(subjects, want_resident)
+        return [self._read_one(subject, want_resident) for subject in subjects]
+
+    def forget(self, pid: int) -> None:
+        """Release what is held for a process that ended."""
+        self._tracker.forget(pid)
+        self._guard.forget(pid)
+        self._filters.forget(pid)
+        self._times.forget(pid)
+        self._tracker.running.discard(pid)
+
+    def close(self) -> None:
+        self._tracker.close()
+        self._pauser.close()
+
+    def _read_one(self, subject: Subject, want_resident: bool) -> Outcome:
+        if not self._pause:
+            return self._read_running(subject, want_resident, NO_PAUSE)
+        if subject.sharers:
+            return self._read_together([subject], want_resident)[0]
+        pause: Pause | None = None
+        try:
+            self._check(subject)
+            self._check_time(subject.pid, self._max_pause_ns)
+            with self._pauser.paused(subject.pid, subject.pidfd) as pause:
+                self._tracker.hold_until_ns = pause.start_ns + self._max_pause_ns
+                self._while_held()
+                taken = self._look(subject, want_resident)
+        except _ERRORS as error:
+            return self._without_pause(subject, want_resident, error, pause)
+        return self._reading(subject.pid, taken, pause, time.monotonic_ns())
+
+    def _read_together(self, subjects: Sequence[Subject], want_resident: bool) -> list[Outcome]:
+        taken: dict[int, _Taken | Exception] = {}
+        left_ns = self._max_pause_ns
+        for subject in subjects:
+            try:
+                self._check(subject)
+                left_ns -= self._check_time(subject.pid, left_ns)
+            except _ERRORS as error:
+                taken[subject.pid] = error
+        wanted = {s.pid: s.pidfd for s in subjects if s.pid not in taken}
+        with self._pauser.paused_together(wanted) as pauses:
+            # Only now: the parent of a vfork that is held back waits for the child, and would wait in vain.
+            stopped = [s for s in subjects if isinstance(pauses.get(s.pid), Pause)]
+            with self._pauser.paused_together(self._sharers_of(stopped)):
+                begin_ns = min((p.start_ns for p in pauses.values() if isinstance(p, Pause)), default=0)
+                self._tracker.hold_until_ns = begin_ns + self._max_pause_ns
+                self._while_held()
+                for subject in stopped:
+                    try:
+                        taken[subject.pid] = self._look(subject, want_resident)
+                    except _ERRORS as error:
+                        taken[subject.pid] = error
+        taken |= {pid: why for pid, why in pauses.items() if isinstance(why, Exception)}
+        resumed_ns = time.monotonic_ns()
+        outcomes: list[Outcome] = []
+        for subject in subjects:
+            found, pause = taken[subject.pid], pauses.get(subject.pid)
+            held = pause if isinstance(pause, Pause) else None
+            if isinstance(found, Exception):
+                outcomes.append(self._without_pause(subject, want_resident, found, held))
+            else:
+                assert held is not None
+                outcomes.append(self._reading(subject.pid, found, held, resumed_ns))
+        return outcomes
+
+    def _sharers_of(self, subjects: Iterable[Subject]) -> dict[int, int | None]:
+        """Return who uses the memory of these and may be held, with the pidfd."""
+        found: dict[int, int | None] = {}
+        for sharer in [sharer for subject in subjects for sharer in subject.sharers]:
+            with suppress(*_ERRORS):  # the tracker tells who ran
+                self._check(sharer)
+                found[sharer.pid] = sharer.pidfd
+        return found
+
+    def _check(self, subject: Subject) -> None:
+        """Raise what speaks against a pause."""
+        if why := self._guard.objection(subject.pid, subject.start_ticks):
+            raise NotPaused(why)
+        stat = read_stat(subject.pid)
+        if stat.ended:
+            raise ProcessLookupError(f"process {subject.pid} ended")
+        if stat.state == "Z":
+            raise TrackerError(FIRST_THREAD_ENDED)
+        self._check_owner(subject.pid)
+        self._check_filter(subject.pid)
+
+    def _check_owner(self, pid: int) -> None:
+        """Raise PermissionError for a process that is, or has become, somebody else's."""
+        if self._owner is not None:
+            try:
+                check_owner(pid, self._owner)
+            except NotOwn as error:
+                raise PermissionError(str(error)) from None
+
+    def _check_filter(self, pid: int) -> None:
+        """Raise ``Filtered`` for a process that runs on. It may have installed its filter since this was asked last."""
+        if not self._hold_filtered and self._filters.judge(pid):
+            self.filtered = pid
+            self._tracker.running.add(pid)
+            raise Filtered(FILTERED)
+
+    def _check_time(self, pid: int, most_ns: int) -> int:
+        """Return how long a process will be held.
+
+        Raises:
+            TooManyMappings: it is not read at all.
+            HeldLong: that is too long.
+        """
+        mappings = self._tracker.mappings(pid)
+        if mappings is not None and mappings > MOST_MAPPINGS:
+            raise TooManyMappings
+        expected_ns = self._times.expected_ns(pid, mappings)
+        if expected_ns > most_ns:
+            self.long = pid
+            self._tracker.running.add(pid)
+            raise HeldLong(HELD_LONG.format(most=duration(self._max_pause_ns / 1e9)))
+        self._tracker.running.discard(pid)  # as ``_check`` found it is held
+        return expected_ns
+
+    def _may_run(self, error: Exception) -> bool:
+        """Whether one that is not held for this reason is read all the same."""
+        if isinstance(error, (Filtered, HeldLong)):
+            return True
+        return isinstance(error, PauseRefused) and self._tracker.reads_running
+
+    def _look(self, subject: Subject, want_resident: bool) -> _Taken:
+        if self._owner is not None and not looks_own(subject.pid, self._owner):  # it has executed something since
+            raise PermissionError(f"process {subject.pid} has rights that its user has not")
+        # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
+        window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
+        return window, window.maps or partial(bytes, read_maps(subject.pid))
+
+    def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
+        """It could not be held, or not be read while it was."""
+        if isinstance(error, HoldTooLong) and pause is not None:
+            self.long = subject.pid
+            why = CLEARED_RUNNING.format(most=duration(self._max_pause_ns / 1e9))
+            return self._finished(subject, error.finish, pause.start_ns, pause.paused_ns or 0, why)
+        if self._may_run(error):
+            return self._read_running(subject, want_resident, str(error))
+        held_ns = error.held_ns if isinstance(error, PauseError) else pause.paused_ns or 0 if pause else 0
+        return Lost(error, held_ns)
+
+    def _read_running(self, subject: Subject, want_resident: bool, why: str) -> Outcome:
+        # What is touched while it is walked may still be seen; what is touched after that, until the marks are cleared,
+        # is lost. So the window ends where the walk begins, and the next one starts after the clear.
+        window = partial(self._tracker.window, subject.pid, subject.vmas, want_resident=want_resident)
+        return self._finished(subject, window, None, 0, why)
+
+    def _finished(
+        self, subject: Subject, finish: Callable[[], PageWindow], end_ns: int | None, paused_ns: int, why: str
+    ) -> Outcome:
+        """A window that is finished while the process runs; it ends there and then, unless it has ended before."""
+        try:
+            self._check_owner(subject.pid)
+            maps = read_maps(subject.pid)
+            end_ns = end_ns or time.monotonic_ns()
+            window = finish()
+        except _ERRORS as error:
+            return Lost(error, paused_ns)
+        resumed_ns = time.monotonic_ns()
+        self._times.note(subject.pid, window.clear_gap_ns or 0)
+        return Reading(window, maps, end_ns, resumed_ns, paused_ns, running=why)
+
+    def _reading(self, pid: int, taken: _Taken, pause: Pause, resumed_ns: int) -> Outcome:
+        window, maps = taken
+        paused_ns = pause.paused_ns or 0
+        self._times.note(pid, paused_ns)
+        try:
+            text = maps()
+        except _ERRORS as error:  # read only now, of a process that has ended
+            return Lost(error, paused_ns)
+        return Reading(window, text, pause.start_ns, resumed_ns, paused_ns, stopped=pause.stopped)
+
+
+def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
+    """The pages of each process that another one touched, too, and how many bytes their sum counts too much.
+
+    None where that is not known: the tracker sees no page frames, or not those of every process. To be asked after each
+    round. The processes are looked at one after another, so a frame that went from one to another in between passes
+    for one that both had.
+    """
+    shared: list[TouchedFrames | None] = [None] * len(outcomes)
+    gone = [isinstance(one, Lost) and isinstance(one.error, ProcessLookupError) for one in outcomes]
+    there = [n for n, ended in enumerate(gone) if not ended]
+    windows = [one.window for n in there if isinstance(one := outcomes[n], Reading) and one.window.knows_wss]
+    touched = [window.frames() for window in windows if window.frames is not None]
+    if len(windows) == 1:
+        touched = [TouchedFrames()]
+    if len(touched) < len(there) or not there:
+        return shared, None
+    found, excess_bytes = in_common(touched)
+    for n, in_others in zip(there, found, strict=True):
+        shared[n] = in_others
+    return shared, excess_bytes

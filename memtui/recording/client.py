@@ -1,0 +1,191 @@
+"""Speaks to recordings that run: asks one, follows one to its end, finds the one that is meant, and marks it.
+
+``put`` is behind ``memtui.mark()``, so nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.options import MARK_CHARACTERS
+from memtui.core.privilege import invoker, state_directory
+from memtui.core.procfs import read_stat
+from memtui.core.text import short_command, storable
+from memtui.recording.control import Answers, connect, request
+from memtui.recording.registry import CALIBRATION, Running, find, find_all
+
+SECONDS = 5.0  # a recording answers at once; what takes longer is stuck
+STOP_SECONDS = 30.0
+_COMMAND_CHARACTERS = 40  # of each in a line that names all
+
+
+def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> dict[str, Any]:
+    """The answer of a recording. Raises UserError when there is none, or when it refuses."""
+    try:
+        with connect(Path(running.control), seconds) as connection:
+            connection.sendall(request(do, **fields))
+            answer = _next(Answers(connection), time.monotonic() + seconds)
+    except (OSError, ValueError) as error:
+        raise _silent(running, error) from None
+    if not answer.get("ok"):
+        raise UserError(f"recording {running.id} refused: {answer.get('error', 'it did not say why')}")
+    return answer
+
+
+def order(session: Path, do: str, **fields: Any) -> dict[str, Any]:
+    """The answer of whoever records into this file now. Raises UserError as ``ask``, and when nobody does."""
+    for running in find_all(state_directory(invoker())):
+        if running.path == str(session.absolute()):
+            return ask(running, do, **fields)
+    raise UserError("nobody records into this session now")
+
+
+def stop(running: Running) -> dict[str, Any]:
+    """End a recording in order, wait for that, and return how it ended. Raises UserError."""
+    deadline = time.monotonic() + STOP_SECONDS
+    try:
+        with connect(Path(running.control), SECONDS) as connection:
+            connection.sendall(request("follow") + request("stop"))
+            answers = Answers(connection)
+            while "ended" not in (said := _next(answers, deadline)):
+                pass
+            return said["ended"]
+    except (OSError, ValueError) as error:
+        raise _silent(running, error) from None
+
+
+def choose(found: Sequence[Running], name: str) -> list[Running]:
+    """The one recording somebody means by an ID or the PID of a target. Raises UserError."""
+    chosen = [r for r in found if name in (r.id, str(r.pid))]
+    if not chosen:
+        raise UserError(f"no recording of yours has the ID or PID {name!r}; {choices(found)}")
+    if len(chosen) > 1:
+        raise UserError(f"{name!r} names {len(chosen)} recordings; {choices(chosen)}")
+    return chosen
+
+
+def choices(found: Sequence[Running]) -> str:
+    """What there is to choose from, in one line."""
+    if not found:
+        return "none of yours runs"
+    named = (f"{r.id} (PID {r.pid}, {short_command(r.command, _COMMAND_CHARACTERS)})" for r in found)
+    return f"running: {', '.join(named)}"
+
+
+class Follower:
+    """Hears of the end of a recording without waiting for it."""
+
+    def __init__(self, running: Running) -> None:
+        self._ended: dict[str, Any] | None = None
+        self._answers: Answers | None = None
+        try:
+            connection = connect(Path(running.control), SECONDS)
+            connection.sendall(request("follow"))
+            self._answers = Answers(connection)
+        except OSError:
+            pass  # an older recording, or one without a socket: its session tells of the end, too
+
+    def ended(self) -> bool:
+        return self._look() is not None
+
+    def stopped(self) -> bool:
+        """Whether somebody asked for the end; a target that ended is no reason to close a screen."""
+        return bool((self._look() or {}).get("asked"))
+
+    def _look(self) -> dict[str, Any] | None:
+        if self._ended is None and self._answers is not None:
+            try:
+                while self._ended is None:
+                    self._ended = _next(self._answers, 0.0).get("ended")
+            except BlockingIOError:
+                pass
+            except (OSError, ValueError):
+                self._ended = {}
+        return self._ended
+
+
+def _next(answers: Answers, deadline_s: float) -> dict[str, Any]:
+    """Raises OSError and ValueError."""
+    answer = answers.next(deadline_s)
+    if answer is None:
+        raise ValueError("it hung up")
+    return answer
+
+
+def _silent(running: Running, error: Exception) -> UserError:
+    why = (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
+    remedy = (
+        f"kill -INT {running.memtui_pid} ends it" if os.path.exists(f"/proc/{running.memtui_pid}") else "it has ended"
+    )
+    return UserError(f"recording {running.id} (PID {running.pid}) does not answer: {why}; {remedy}", FAILURE)
+
+
+RETRY_S = 1.0  # how often a process that nobody records looks whether somebody began to
+_MOST_ANCESTORS = 64
+_control = ""
+_observed = False  # whether that is of a recording that observes this process: it stays the one that is meant
+_looked_s = float("-inf")
+
+
+def put(text: object) -> bool:
+    """Send a mark and wait for nothing; False when no recording is meant. Raises OSError and UserError."""
+    global _control
+    t_ns = time.monotonic_ns()
+    if not (_control and _observed):
+        _look()
+    if not _control:
+        return False
+    words = storable(str(text))[:MARK_CHARACTERS]
+    line = json.dumps({"do": "mark", "text": words, "t_ns": t_ns}, ensure_ascii=False).encode() + b"\n"
+    try:
+        with connect(Path(_control)) as connection:
+            connection.send(line)
+    except BlockingIOError:
+        return False  # so many marks wait that this one is not worth waiting for
+    except OSError:
+        _control = ""  # it ended; another one may begin
+        return False
+    return True
+
+
+def _look() -> None:
+    """Find the recording that is meant. The only one that runs may be joined by another, so it is asked for again."""
+    global _control, _observed, _looked_s
+    if time.monotonic() - _looked_s < RETRY_S:
+        return
+    _looked_s = time.monotonic()
+    observer = observer_of(os.getpid())
+    found = observer or only_one(find_all(state_directory(invoker())))
+    _observed = observer is not None
+    _control = found.control if found is not None else ""
+
+
+def observer_of(pid: int) -> Running | None:
+    """The recording of this user that observes a process, or what started it."""
+    state = state_directory(invoker())
+    for _ in range(_MOST_ANCESTORS):
+        try:
+            stat = read_stat(pid)
+        except ProcessLookupError:
+            return None
+        if found := find(state, pid, stat.start_ticks):
+            return found
+        if stat.parent_pid <= 1:
+            return None
+        pid = stat.parent_pid
+    return None
+
+
+def only_one(found: Sequence[Running]) -> Running | None:
+    """The recording that is meant where none observes the caller: the only one that runs; of several, none.
+
+    A calibration is not meant: it is thrown away, and marks may be what it counts.
+    """
+    kept = [running for running in found if not Path(running.path).name.startswith(CALIBRATION)]
+    return kept[0] if len(kept) == 1 else None

@@ -1,0 +1,280 @@
+"""The control socket of a recording: what its user may ask while it runs.
+
+One JSON object a line, each answered by one. The socket lies in a folder of mode 0700 and only the user who records,
+or root, is listened to (SO_PEERCRED). Nothing here ever waits: a client that is slow, silent or too long is let go.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import struct
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from memtui.core.options import INTERVAL_NS, MARK_CHARACTERS, MAX_OVERHEAD_PPM
+
+FOLDER = "control"
+LINE_BYTES = 4096  # no request is longer
+ANSWER_BYTES = 1 << 17  # nor any answer
+CLIENTS = 32  # at once; the one that was silent longest gives way
+PATIENCE_S = 10.0  # for the rest of a request
+_WAITING = 64  # connections the kernel keeps until they are looked at
+_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+Answer = dict[str, Any]
+SIGNALS = frozenset({"SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"})  # those that are passed on to a program
+# Every word with its fields: a range for a number, a length or the choices for a text; those with a ? may be left out.
+WORDS: dict[str, dict[str, tuple[int, int] | int | frozenset[str]]] = {
+    "status": {},
+    "follow": {},
+    "stop": {},
+    "pause": {},
+    "resume": {},
+    "interval": {"interval_ns": INTERVAL_NS},
+    "budget": {"ppm": (0, MAX_OVERHEAD_PPM[1])},  # of the time; 0: none
+    "signal": {"name": SIGNALS},
+    "mark": {"text": MARK_CHARACTERS, "t_ns?": (0, 1 << 62)},
+}
+
+
+def request(do: str, **fields: Any) -> bytes:
+    """The line that asks for something."""
+    return json.dumps({"do": do} | fields).encode() + b"\n"
+
+
+def parse_request(line: bytes) -> tuple[str, dict[str, Any]]:
+    """(word, fields) of one line; every key, type and range is checked. Raises ValueError."""
+    if len(line) > LINE_BYTES:
+        raise ValueError(f"longer than {LINE_BYTES} bytes")
+    try:
+        plain = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("no JSON") from None
+    if not isinstance(plain, dict) or not isinstance(plain.get("do"), str) or plain["do"] not in WORDS:
+        raise ValueError(f'an object whose "do" is one of {", ".join(WORDS)} was expected')
+    word = plain.pop("do")
+    known = {name.rstrip("?"): limit for name, limit in WORDS[word].items()}
+    needed = {name for name in WORDS[word] if not name.endswith("?")}
+    if not needed <= plain.keys() <= known.keys():
+        raise ValueError(f"{word} has the fields {', '.join(WORDS[word]) or 'do'} and no others")
+    for name, value in plain.items():
+        limit = known[name]
+        if isinstance(limit, tuple):
+            if type(value) is not int or not limit[0] <= value <= limit[1]:
+                raise ValueError(f"{name} must be a whole number from {limit[0]} to {limit[1]}")
+        elif isinstance(limit, frozenset):
+            if not isinstance(value, str) or value not in limit:
+                raise ValueError(f"{name} must be one of {', '.join(sorted(limit))}")
+        elif not isinstance(value, str) or not 0 < len(value) <= limit:
+            raise ValueError(f"{name} must be a text of 1 to {limit} characters")
+    return word, plain
+
+
+class Listener:
+    """A socket in a folder that only its user can enter, taken away when it is closed."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """Raises OSError where no socket can be made (some network and container file systems)."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = os.lstat(folder)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise PermissionError(f"{folder}: is no folder of this user alone")
+        self.path = folder / name
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # A recording of this process that was killed left it; of one that lives the sampler would have said so.
+            self.path.unlink(missing_ok=True)
+            with _Short(self.path) as short:
+                self.socket.bind(short)
+            self.path.chmod(0o600)
+            self.socket.listen(_WAITING)
+            self.socket.setblocking(False)
+        except OSError:
+            self.socket.close()
+            raise
+
+    def close(self) -> None:
+        self.socket.close()
+        self.path.unlink(missing_ok=True)
+
+
+def open_listener(folders: Iterable[Path], name: str) -> Listener | None:
+    """In the first folder where a socket can be made; None when there is none."""
+    for folder in folders:
+        try:
+            return Listener(folder, name)
+        except OSError:
+            continue
+    return None
+
+
+class _Short:
+    """A name for a socket that fits into the 108 bytes of its address, however deep the folder lies."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._name = path.name
+
+    def __enter__(self) -> str:
+        return f"/proc/self/fd/{self._fd}/{self._name}"
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+def connect(path: Path, seconds: float | None = None) -> socket.socket:
+    """A connection to a control socket; without ``seconds`` nothing waits. Raises OSError."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(seconds or 0.0)
+        with _Short(path) as short:
+            made.connect(short)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+class Answers:
+    """What comes in on a connection to a recording, one object a line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._received = b""
+
+    def next(self, deadline_s: float | None = None) -> Answer | None:
+        """The next one; None when there will be no more.
+
+        Args:
+            deadline_s: until when to wait (``time.monotonic``); 0 takes what is there, None waits for ever.
+
+        Raises:
+            OSError: it failed, or nothing came in time (TimeoutError, or BlockingIOError for a deadline of 0).
+            ValueError: that was no answer.
+        """
+        while b"\n" not in self._received:
+            self._connection.settimeout(deadline_s and max(deadline_s - time.monotonic(), 0.01))
+            chunk = self._connection.recv(ANSWER_BYTES)
+            if not chunk:
+                return None
+            self._received += chunk
+            if len(self._received) > ANSWER_BYTES:
+                raise ValueError(f"an answer of more than {ANSWER_BYTES} bytes")
+        line, _, self._received = self._received.partition(b"\n")
+        answer = json.loads(line)
+        if not isinstance(answer, dict):
+            raise ValueError("not an answer")
+        return answer
+
+
+class _Client:
+    """One connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.received = b""
+        self.heard_s = time.monotonic()
+        self.follows = False
+
+    def send(self, answer: Answer) -> bool:
+        """False when it does not take the line at once: then it is not worth waiting for."""
+        line = json.dumps(answer).encode() + b"\n"
+        try:
+            return self.connection.send(line) == len(line)
+        except OSError:
+            return False
+
+
+class Control:
+    """Serves the clients of one recording.
+
+    Args:
+        do: answers a checked request; ValueError is told to the client.
+        listener: where clients come from; none when there is no socket.
+    """
+
+    def __init__(self, do: Callable[[str, dict[str, Any]], Answer], listener: Listener | None) -> None:
+        self._do, self._listener = do, listener
+        self._clients: dict[int, _Client] = {}
+
+    def adopt(self, connection: socket.socket) -> None:
+        """Take in the screen that this recording was started from; it is told of the end."""
+        client = self._clients[connection.fileno()] = _Client(connection)
+        client.follows = True
+
+    @property
+    def fds(self) -> list[int]:
+        """What to wait on before ``serve``."""
+        return [*self._clients, *([self._listener.socket.fileno()] if self._listener else [])]
+
+    def serve(self, ready: Iterable[int]) -> None:
+        """Take in who comes, and answer what was asked."""
+        listening = self._listener.socket.fileno() if self._listener else -1
+        for fd in ready:
+            if fd == listening:
+                self._accept()
+            elif (client := self._clients.get(fd)) and not self._hear(client):
+                self._drop(fd)
+        deadline = time.monotonic() - PATIENCE_S
+        for fd, client in tuple(self._clients.items()):
+            if client.heard_s < deadline and not client.follows:
+                self._drop(fd)
+
+    def tell_followers(self, answer: Answer) -> None:
+        for fd, client in tuple(self._clients.items()):
+            if client.follows and not client.send(answer):
+                self._drop(fd)
+
+    def close(self) -> None:
+        for fd in tuple(self._clients):
+            self._drop(fd)
+        if self._listener is not None:
+            self._listener.close()
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            connection, _ = self._listener.socket.accept()
+        except OSError:
+            return  # it left again, or no descriptor is free
+        peer = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        if peer[1] not in (os.geteuid(), 0):
+            connection.close()
+            return
+        if len(self._clients) >= CLIENTS:
+            self._drop(min(self._clients, key=lambda fd: (self._clients[fd].follows, self._clients[fd].heard_s)))
+        self._clients[connection.fileno()] = _Client(connection)
+
+    def _hear(self, client: _Client) -> bool:
+        """False when it is to be let go."""
+        try:
+            chunk = client.connection.recv(LINE_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        client.heard_s = time.monotonic()
+        *lines, client.received = (client.received + chunk).split(b"\n")
+        if len(client.received) > LINE_BYTES:
+            client.send({"ok": False, "error": f"longer than {LINE_BYTES} bytes"})
+            return False
+        answers = [self._answer(client, line) for line in lines]  # done even for one that is gone already
+        return all(map(client.send, answers)) and bool(chunk)
+
+    def _answer(self, client: _Client, line: bytes) -> Answer:
+        try:
+            word, fields = parse_request(line)
+            if word == "follow":
+                client.follows = True
+            return {"ok": True} | self._do(word, fields)
+        except ValueError as error:
+            return {"ok": False, "error": str(error)}
+
+    def _drop(self, fd: int) -> None:
+        self._clients.pop(fd).connection.close()

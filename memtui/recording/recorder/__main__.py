@@ -1,0 +1,199 @@
+"""The recorder: frames on standard input -> cheap numbers -> session file.
+
+Run as ``python -m memtui.recording.recorder FILE``. It runs as the invoking user. What it commits is at most a second
+behind; it says ``ready`` and then one JSON line of progress per commit on standard output, and one line on standard
+error when something is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import signal
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+from memtui.core import capabilities
+from memtui.core.os_errors import WRITE, refused
+from memtui.core.samples import End, Event, Process
+from memtui.core.text import visible
+from memtui.recording.recorder.limits import Limits
+from memtui.recording.recorder.session_builder import Hopeless, SessionBuilder
+from memtui.recording.recorder.stop_condition import Condition
+from memtui.recording.recorder.tracer_server import Traced
+from memtui.recording.wire import Decoder, FrameError
+from memtui.session.file_format import SessionError, size_on_disk
+from memtui.session.writer import SessionWriter
+
+COMMIT_SECONDS = 0.5
+READ_BYTES = 1 << 18
+PREFACE_BYTES = 1 << 16  # that a start-up file of somebody may write into the pipe before the sampler does
+
+
+class Marks:
+    """Marks that the user makes, a JSON line each. They come from the supervisor: the sampler takes no texts."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self.fds = [fd]
+        self._rest = b""
+
+    def read(self) -> list[Event]:
+        """Those that have come since."""
+        found = []
+        for fd in tuple(self.fds):
+            try:
+                while chunk := os.read(fd, READ_BYTES):
+                    *lines, self._rest = (self._rest + chunk).split(b"\n")
+                    found += [Event(t_ns, "mark", text) for t_ns, text in map(json.loads, lines)]
+                self.fds.clear()
+            except BlockingIOError:
+                pass
+        return found
+
+
+def record(
+    stream_fd: int,
+    builder: SessionBuilder,
+    writer: SessionWriter,
+    stop_fd: int,
+    report,
+    marks: Marks | None = None,
+    traced: Traced | None = None,
+) -> None:
+    """Take messages from the pipe until its end, committing every half second. Raises FrameError, sqlite3.Error."""
+    decoder, began, news = Decoder(PREFACE_BYTES), False, False
+    commit_due = time.monotonic() + COMMIT_SECONDS
+    while True:
+        left = max(commit_due - time.monotonic(), 0)
+        others = [*(marks.fds if marks else ()), *(traced.fds if traced else ())]
+        ready, _, _ = select.select([stream_fd, stop_fd, *others], [], [], left)
+        for told in traced.read(ready, time.monotonic_ns()) if traced else ():
+            builder.take(told)
+            news = True
+        for mark in marks.read() if marks and builder.hello is not None else ():
+            builder.take(mark)
+            news = True
+        if stream_fd in ready:
+            chunk = os.read(stream_fd, READ_BYTES)
+            if not chunk:
+                for told in traced.rest(time.monotonic_ns()) if traced else ():
+                    builder.take(told)
+                return
+            for message in decoder.feed(chunk):
+                builder.take(message)
+                news = True
+                if isinstance(message, Process) and not began:
+                    began, commit_due = True, 0.0  # a viewer and a program at the gate wait for this
+        if stop_fd in ready:
+            return
+        if time.monotonic() >= commit_due:
+            if builder.limits and builder.limits.look_after_place():
+                report()
+            if news:  # where windows are far apart, a look at the disk twice a second is most of the cost
+                builder.keep_limits()
+                writer.commit()
+                report()
+                news = False
+            commit_due = time.monotonic() + COMMIT_SECONDS
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit 0 after a whole recording, 1 when it was cut short, 2 when the file cannot be made."""
+    arguments = sys.argv[1:] if argv is None else argv
+    capabilities.forbid_new_privileges()
+    options = _parser().parse_args(arguments)
+    path, overwrite = options.path, options.force
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what ^C means; the pipe then ends
+    stop_fd, wake_fd = os.pipe()
+    os.set_blocking(wake_fd, False)
+    signal.set_wakeup_fd(wake_fd)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    try:
+        writer = SessionWriter(path, overwrite=overwrite)
+    except FileExistsError:
+        return _refuse(f"{path}: exists already; choose another name or add --force")
+    except SessionError as error:
+        return _refuse(str(error))
+    except (OSError, sqlite3.Error) as error:
+        return _refuse(str(refused(path, error, WRITE)))
+    builder = SessionBuilder(writer, Limits(writer, options.max_bytes, options.stop_when))
+
+    def report() -> None:
+        progress = {"samples": builder.samples, "wss_bytes": builder.wss_bytes, "rss_bytes": builder.rss_bytes}
+        progress["cpu_ns"] = time.process_time_ns()
+        ending = builder.limits.ending if builder.limits else None
+        _say(json.dumps(progress | {"file_bytes": size_on_disk(path), "began": builder.began, "ending": ending}))
+
+    os.set_blocking(1, False)  # behind a screen nobody reads the progress: a full pipe must not hold the recording
+    _say("ready")
+    code = 0
+    try:
+        try:
+            marks = Marks(options.marks) if options.marks is not None else None
+            traced = Traced(options.traced) if options.traced is not None else None
+            record(0, builder, writer, stop_fd, report, marks, traced)
+        except Hopeless as error:
+            writer.discard()
+            return _refuse(str(error))
+        except FrameError as error:
+            _complain(f"the stream of the sampler broke: {error}")
+            code = 1
+        if not builder.began:  # the sampler says why
+            writer.discard()
+            return 1
+        if builder.limits:
+            builder.limits.look_after_place()
+        if builder.end is None:
+            builder.take(End(time.monotonic_ns(), "interrupted", "the sampler ended without a word"))
+            code = 1
+        writer.commit()
+        report()
+    except sqlite3.Error as error:
+        _complain(f"{path}: writing failed: {error}; what was committed before is readable")
+        return 1
+    finally:
+        try:
+            writer.close()
+        except sqlite3.Error:
+            code = 1  # a disk that is full, which was said above
+        except OSError as error:
+            _complain(f"{path}: {error.strerror}")
+            code = 1
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="memtui.recording.recorder")
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--force", action="store_true")
+    parser.add_argument("--marks", type=int, metavar="FD")
+    parser.add_argument("--traced", type=int, metavar="FD")
+    parser.add_argument("--max-bytes", type=int)
+    parser.add_argument("--stop-when", type=Condition.parse)
+    return parser
+
+
+def _refuse(line: str) -> int:
+    _complain(line)
+    return 2
+
+
+def _complain(line: str) -> None:
+    print(visible(line), file=sys.stderr)
+
+
+def _say(line: str) -> None:
+    try:
+        os.write(1, line.encode() + b"\n")
+    except OSError:
+        pass  # nobody listens, or not now (lines this short are sent whole or not at all): the recording goes on
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""What bounds a recording besides its duration: place and size of its file, the room on the disk, a condition."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from memtui.core.samples import Event, Window
+from memtui.core.units import size
+from memtui.recording.recorder.stop_condition import Condition, Watch
+from memtui.session.thinning import Thinner
+from memtui.session.writer import SessionWriter
+
+LEFT_BYTES = 200 << 20  # on the file system for everybody else
+SMALL_SHARE = 20  # of a small file system a twentieth
+# Kinds of an end.
+CONDITION, LOW_DISK, FULL, DISPLACED = "condition", "low disk", "size limit", "displaced"
+
+
+class Limits:
+    """Looks after one session. ``ending`` is (kind, words) once there is a reason to end it."""
+
+    def __init__(self, writer: SessionWriter, max_bytes: int | None, condition: Condition | None) -> None:
+        self._writer = writer
+        self._thinner = Thinner(writer, max_bytes) if max_bytes is not None else None
+        self._watch = Watch(condition) if condition is not None else None
+        self.ending: tuple[str, str] | None = None
+
+    def objection(self, wss_reason: str) -> str:
+        """Why the condition can never be judged here; empty when it can. ``wss_reason``: why there is no WSS."""
+        if self._watch is None or self._watch.condition.what != "wss" or not wss_reason:
+            return ""
+        return f"--stop-when wss: there will be no working set: {wss_reason}"
+
+    def note(self, window: Window, wss_bytes: int | None, rss_bytes: int | None) -> None:
+        """A window was stored."""
+        if self._thinner is not None:
+            self._thinner.note(window.sample)
+        if self._watch is not None:
+            reached = self._watch.take(window.start_ns, window.end_ns, wss_bytes, rss_bytes)
+            if reached and self.ending is None:
+                self.ending = CONDITION, reached
+
+    def look_after_place(self) -> bool:
+        """Whether the file is found to be in its place no more: nobody would find what is recorded from here on."""
+        if self.ending is not None or not (why := self._writer.displaced()):
+            return False
+        self.ending = DISPLACED, f"{self._writer.path}: {why}"
+        return True
+
+    def keep(self, now_ns: int) -> list[Event]:
+        """Before a commit: make room, and look whether there is some; what is worth telling."""
+        if self.ending is None and (low := check_disk(self._writer.path)):
+            self.ending = LOW_DISK, low
+        thinner = self._thinner
+        if thinner is None:
+            return []
+        before = thinner.thinned
+        if not thinner.make_room() and self.ending is None:
+            self.ending = FULL, f"nothing is left to thin below --max-size {size(thinner.max_bytes)}"
+        if thinner.thinned == before:
+            return []
+        self._writer.put_meta(thinned={"samples": thinner.thinned, "max_bytes": thinner.max_bytes})
+        words = f"the file reached {size(thinner.max_bytes)} (--max-size): page sets are thinned, the oldest first"
+        return [] if before else [Event(now_ns, "thinned", words)]
+
+
+def check_disk(path: Path) -> str:
+    """Why a recording must end before its disk is full, in words; empty while there is room."""
+    try:
+        room = os.statvfs(path.parent)
+    except OSError:
+        return ""  # what is wrong there the next write tells better
+    left, whole = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
+    if left >= min(LEFT_BYTES, whole // SMALL_SHARE):
+        return ""
+    return f"only {size(left)} left on the disk of {path}"

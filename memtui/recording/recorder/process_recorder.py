@@ -1,0 +1,213 @@
+"""What the recorder knows of one process, one address space of it, and what it writes of each of its windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from memtui.analysis.access_counts import TouchLevels
+from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
+from memtui.analysis.row_states import RowStates
+from memtui.analysis.vma_filter import Filter
+from memtui.analysis.vma_merger import RangeMerger, Row
+from memtui.analysis.working_set import bytes_by_range
+from memtui.analysis.working_set import select as select_pages
+from memtui.core.page_set import CODEC_ZLIB, PageSet
+from memtui.core.samples import ProcessWindow, Status, Vma, VmaSizes, VmaTable
+from memtui.session.blobs import UNKNOWN_BYTES, encode_pairs, encode_reuse, encode_touch_sum
+from memtui.session.file_format import row_id
+from memtui.session.writer import SessionWriter
+
+_STILL_MAPPED = 1 << 40  # above every sample
+
+
+class ObservedProcess:
+    """Takes the tables and windows of one process."""
+
+    def __init__(self, key: int, writer: SessionWriter, keep: Filter, row_numbers: Iterator[int]) -> None:
+        """Begin.
+
+        Args:
+            key: of the process in the session.
+            writer: of the session.
+            keep: which ranges are kept.
+            row_numbers: of VMA rows, unique in the session.
+        """
+        self._key, self._writer, self._filter, self._row_numbers = key, writer, keep, row_numbers
+        self._starts = self._ends = np.empty(0, np.uint64)
+        self._rows = np.empty(0, np.int64)  # vma row of each vma
+        self._kept = np.empty(0, bool)
+        self._merger, self._reuse, self._touches = RangeMerger(), ReuseTracker(), TouchLevels()
+        self._reasons: dict[int, tuple[Vma, str | None]] = {}  # each VMA of the newest table by start, its filter term
+        self._row_ids: dict[int, int] = {}  # id of the merger -> id in the session
+        self._states = RowStates()
+        self._states_written: dict[int, int] = {}  # id of the merger -> how many states of it the session has
+        self._written: dict[int, tuple[Row, str]] = {}  # id in the session -> row as last written, and its filter term
+        self._last_sample = 0
+
+    def take_table(self, table: VmaTable) -> None:
+        """A new table of mappings."""
+        self._starts = np.array([v.start for v in table.vmas], np.uint64)
+        self._ends = np.array([v.end for v in table.vmas], np.uint64)
+        known = self._reasons
+        reasons = []
+        for vma in table.vmas:
+            before, reason = known.get(vma.start, (None, None))
+            reasons.append(reason if before == vma else self._filter.leaves_out(vma))
+        self._reasons = {v.start: (v, reason) for v, reason in zip(table.vmas, reasons, strict=True)}
+        self._kept = np.array([r is None for r in reasons], bool)
+        merged = self._merger.assign(table.vmas, table.sample).tolist()
+        self._rows = np.array([self._session_row(row) for row in merged], np.int64)
+        gone = {old: new for old, new in self._merger.aliases.items() if old in self._row_ids}
+        found = zip(merged, table.vmas, reasons, strict=True)
+        parts = ((row, v.end - v.start, v.perms, reason, v.name) for row, v, reason in found)
+        self._write_states(gone, self._states.take(table.sample, parts, gone))
+        aliases = [(self._row_ids.pop(old), self._session_row(new)) for old, new in gone.items()]
+        for number, _ in aliases:
+            self._written.pop(number, None)
+        self._merger.aliases.clear()  # all that it told of has its new row by now
+        self._writer.insert("vma_alias", aliases)
+        self._writer.delete("vma", (old for old, _ in aliases))
+        self._write_rows(_STILL_MAPPED)
+
+    def note_ended(self) -> None:
+        """It is there no more: until when its ranges were mapped."""
+        self._write_rows(self._last_sample)
+
+    def without_strays(self, window: ProcessWindow) -> ProcessWindow:
+        """A target that ran on may have mapped memory between the two looks: no page outside the table is told."""
+        if window.status != Status.APPROXIMATE or window.pages is None:
+            return window
+        return replace(window, pages=self._select(window.pages, np.ones(len(self._starts), bool)))
+
+    def take_window(self, sample: int, window: ProcessWindow) -> tuple[int | None, ReuseSample | None]:
+        """Store its part of a window: (bytes that the filter kept, their reuse distances)."""
+        self._last_sample = sample
+        key = row_id(sample, self._key)
+        stored = reuse = None
+        if window.pages is not None:
+            self._store_by_vma("vma_wss", key, window.pages, window.vma_wss_bytes or (), window.scale)
+            kept = window.pages if self._kept.all() else self._select(window.pages, self._kept)
+            self._writer.insert("page_set", [(key, CODEC_ZLIB, kept.encode())])
+            self._touches.tally.add(kept)
+            stored = round(kept.size_bytes * (window.scale or 1))
+            if window.scale is None:  # of a part of the memory, another one in each window, nothing is touched again
+                reuse = self._reuse.touch(kept)
+                self._writer.insert("reuse", [(key, encode_reuse(reuse))])
+        elif window.vma_wss_bytes is not None:
+            self._store_counted("vma_wss", key, window.vma_wss_bytes)
+        if window.vma_shared_bytes:
+            self._store_counted("vma_shared", key, window.vma_shared_bytes)
+        if window.resident is not None:
+            self._store_by_vma("vma_rss", key, window.resident, scale=window.scale)
+        elif window.vma_rss_bytes is not None:
+            self._store_counted("vma_rss", key, window.vma_rss_bytes)
+        self._writer.insert("process_sample", [_scalars(key, window, stored)])
+        return stored, reuse
+
+    def checkpoint(self, sample: int) -> None:
+        """Store the sums of touched pages that end with a sample."""
+        key = row_id(sample, self._key)
+        sums = self._touches.end(sample + 1)
+        self._writer.insert("touch_sum", ((level, key, encode_touch_sum(one)) for level, one in sums))
+
+    def let_go(self, sample: int) -> None:
+        """Store the sums of all levels as far as they got: nothing is added to them any more."""
+        key = row_id(sample, self._key)
+        sums = self._touches.end_all()
+        self._writer.insert("touch_sum", ((level, key, encode_touch_sum(one)) for level, one in sums))
+
+    def _select(self, pages: PageSet, keep: np.ndarray) -> PageSet:
+        return select_pages(pages, self._starts, self._ends, keep)
+
+    def _write_rows(self, last_sample: int) -> None:
+        """Bring the rows up to date; one that is still mapped has no last sample."""
+        for row in self._merger.rows(last_sample):
+            number, left_out = self._session_row(row.id), self._states.left_out(row.id)
+            if self._written.get(number) != (row, left_out):
+                self._written[number] = row, left_out
+                last = None if row.last_sample == _STILL_MAPPED else row.last_sample
+                plain = (number, self._key, row.start, row.end, row.perms, row.name, row.first_sample, last, left_out)
+                self._writer.insert("vma", [plain])
+
+    def _write_states(self, merged: Mapping[int, int], changed: Iterable[int]) -> None:
+        """Write what rows are from when on, of those that were not always the same."""
+        other = [row for row in (*merged, *merged.values()) if self._states_written.pop(row, 0)]
+        self._writer.delete("vma_state", map(self._session_row, other), by="row")
+        for row in changed:
+            states, written = self._states.history(row), self._states_written.get(row, 0)
+            number = self._session_row(row) if written or len(states) > 1 else 0
+            if written > len(states):  # the last one was of an earlier table of the same window
+                self._writer.delete("vma_state", [number], by="row")
+                written = self._states_written[row] = 0
+            if len(states) > 1:
+                self._writer.insert("vma_state", ((number, *state) for state in states[max(written - 1, 0) :]))
+                self._states_written[row] = len(states)
+
+    def _session_row(self, merger_row: int) -> int:
+        known = self._row_ids.get(merger_row)
+        if known is None:
+            known = self._row_ids[merger_row] = next(self._row_numbers)
+        return known
+
+    def _store_by_vma(
+        self, table: str, key: int, pages: PageSet, unseen: VmaSizes = (), scale: float | None = None
+    ) -> None:
+        """``unseen``: VMAs of whose pages nothing can be known; ``scale``: see ``ProcessWindow``."""
+        sizes = bytes_by_range(pages, self._starts, self._ends)
+        if scale is not None:
+            sizes = np.rint(sizes * scale).astype(np.int64)
+        used = np.flatnonzero(sizes)
+        if unseen:
+            counted = zip(self._starts[used].tolist(), sizes[used].tolist(), strict=True)
+            self._store_counted(table, key, (*counted, *unseen))
+            return
+        rows, place = np.unique(self._rows[used], return_inverse=True)
+        summed = np.zeros(len(rows), np.int64)
+        np.add.at(summed, place, sizes[used])
+        self._writer.insert(table, [(key, encode_pairs(rows, summed))])
+
+    def _store_counted(self, table: str, key: int, sizes: VmaSizes) -> None:
+        """Sizes by the start of their VMA. A row of which nothing can be known has -1."""
+        summed: dict[int, int] = {}
+        row_of = dict(zip(self._starts.tolist(), self._rows.tolist(), strict=True))
+        for start, size in sizes:
+            row = row_of.get(start)  # none: mapped in the moment between the two tables
+            if row is not None:
+                known = summed.get(row, UNKNOWN_BYTES)
+                summed[row] = known if size is None else max(known, 0) + size
+        rows = sorted(summed)
+        values = [summed[row] for row in rows]
+        self._writer.insert(table, [(key, encode_pairs(np.array(rows, np.int64), np.array(values, np.int64)))])
+
+
+def _scalars(key: int, window: ProcessWindow, stored_bytes: int | None) -> tuple:
+    """A row of ``process_sample``."""
+    return (
+        key,
+        window.start_ns,
+        window.end_ns,
+        window.paused_ns,
+        window.walk_ns,
+        window.rearm_ns,
+        window.clear_gap_ns,
+        window.flush,
+        window.rearm,
+        window.wss_bytes,
+        stored_bytes,
+        window.faulted_in_bytes,
+        window.unknown_bytes,
+        window.shared_bytes,
+        window.pss_bytes,
+        window.pss_ns,
+        window.pss_reason,
+        window.rss_bytes,
+        window.cpu_ns,
+        window.threads,
+        window.minor_faults,
+        window.major_faults,
+        window.status,
+        window.reason,
+    )

@@ -1,0 +1,288 @@
+"""Builds a session out of messages: keeps what no view can do without, and derives what every view would."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import astuple, replace
+
+from memtui.analysis.access_counts import SUMMED_SAMPLES
+from memtui.analysis.fast_numpy import whole_sum
+from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.analysis.vma_filter import Filter, parse_filter
+from memtui.core.samples import (
+    MAIN_MEMORY,
+    SHARED_UNKNOWN,
+    AllocationStep,
+    End,
+    Event,
+    GpuMemory,
+    Hello,
+    LearningProgress,
+    Message,
+    Power,
+    PowerReading,
+    Process,
+    ProcessWindow,
+    Status,
+    TensorRanges,
+    Told,
+    TrainingProgress,
+    VmaTable,
+    Window,
+    held_ns,
+)
+from memtui.core.secrets import mask_secrets
+from memtui.core.text import storable
+from memtui.recording.recorder.limits import Limits
+from memtui.recording.recorder.process_recorder import ObservedProcess
+from memtui.session.records.allocations import step_row
+from memtui.session.records.learning import about_row, learning_rows
+from memtui.session.records.tensors import ranges_row
+from memtui.session.records.training import progress_row
+from memtui.session.writer import SessionWriter
+
+
+class Hopeless(Exception):
+    """What was asked for cannot be had of this stream; the text says why."""
+
+
+class SessionBuilder:
+    """Takes messages and writes what a session keeps of them."""
+
+    def __init__(self, writer: SessionWriter, limits: Limits | None = None) -> None:
+        self._writer, self.limits = writer, limits
+        self._observed: dict[int, ObservedProcess] = {}
+        self._filter: Filter = parse_filter("none")
+        self._keep_command = False
+        self._running: set[int] = set()  # processes of the last window
+        self._absent: set[int] = set()  # those that are observed and were not in it
+        self._histogram = ReuseHistogram()
+        self._row_numbers = itertools.count(1)  # of VMAs
+        self._told = itertools.count()
+        self._about: dict[int, tuple[object, ...]] = {}  # what is trained, by pid
+        self._absent_power: dict[tuple[str, str, str], str] = {}
+        self._gpu_memory: dict[int, GpuMemory] = {}  # as last written, by process
+        self.samples = 0
+        self.began = False  # the first process is observed
+        self.hello: Hello | None = None
+        self.wss_bytes: int | None = None
+        self.rss_bytes: int | None = None
+        self.end: End | None = None
+        self.began = False  # whether the first process is observed
+
+    def take(self, message: Message) -> None:
+        """Store one message."""
+        match message:
+            case Hello():
+                self._keep_command = message.options.keep_command
+                target = replace(message.target, command=self._fit_to_keep(message.target.command))
+                self.hello = replace(message, target=target)
+                self._filter = parse_filter(message.options.filter)
+                if self.limits and (why := self.limits.objection(message.wss.reason if not message.wss.ok else "")):
+                    raise Hopeless(why)
+                self._writer.put_meta(hello=self.hello.to_dict(), recorder_pid=os.getpid())
+            case Process():
+                self.began = True
+                command = self._fit_to_keep(message.command)
+                self._writer.insert("process", [_process_row(replace(message, command=command))])
+            case VmaTable():
+                self._of(message.process).take_table(message)
+            case Window():
+                self._take_window(message)
+            case Power():
+                self._writer.insert("power", [_power_row(r) for r in message.readings if self._is_news(r)])
+                self._writer.insert("gpu_memory", [astuple(m) for m in message.gpu_memory if self._is_change(m)])
+            case AllocationStep() | TensorRanges() | TrainingProgress() | LearningProgress():
+                self._take_told(message)
+            case Event():
+                # What the sampler says may quote a command line; a mark is what the user chose to write down.
+                text = message.text if message.kind == "mark" else self._fit_to_keep(message.text)
+                self._writer.insert("event", [(message.t_ns, message.kind, text)])
+            case End():
+                if self.limits and self.limits.ending and message.kind == "stopped":
+                    kind, text = self.limits.ending  # why it was stopped
+                    message = replace(message, kind=kind, text=text)
+                self.end = message
+                self._checkpoint(self.samples - 1)
+                self._note_ended(set())
+                self._writer.insert("event", [(message.t_ns, "end", message.words)])
+                self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
+
+    def _take_told(self, message: Told) -> None:
+        """What a program tells of itself may be anything."""
+        try:
+            if isinstance(message, AllocationStep):
+                row = step_row(next(self._told), message)
+                self._writer.insert("allocation_step", [row])
+                if message.device != MAIN_MEMORY:
+                    self._writer.insert("allocation_device", [(row[0], storable(message.device))])
+                    return
+                self.take(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
+            elif isinstance(message, TensorRanges):
+                self._writer.insert("tensor_ranges", [ranges_row(next(self._told), message)])
+            elif isinstance(message, LearningProgress):
+                rows, about = learning_rows(self._told, message), about_row(message)
+                self._writer.insert("learning", rows)
+                if self._about.get(message.pid) != about:
+                    self._writer.insert("learning_about", [about])
+                    self._about[message.pid] = about
+            else:
+                row = progress_row(next(self._told), message)
+                self._writer.insert("training_progress", [row])
+                if message.device != MAIN_MEMORY:
+                    self._writer.insert("progress_device", [(row[0], storable(message.device))])
+        except ValueError as error:
+            what = f"what process {message.pid} tells of its tensors is left out: {error}"
+            self.take(Event(time.monotonic_ns(), "warning", what))
+
+    def keep_limits(self) -> None:
+        """Before a commit."""
+        for event in self.limits.keep(time.monotonic_ns()) if self.limits else ():
+            self.take(event)
+
+    def _fit_to_keep(self, command: str) -> str:
+        """A command line as the session keeps it: in UTF-8 and, unless the user wants them, without its secrets."""
+        return storable(command if self._keep_command else mask_secrets(command))
+
+    def _take_window(self, window: Window) -> None:
+        processes = [self._of(process.process).without_strays(process) for process in window.processes]
+        stored = [self._take_process(window.sample, process) for process in processes]
+        troubled = next((p for p in processes if p.status != Status.OK), None)
+        self.wss_bytes, shared_bytes = _together(processes, window.shared_excess_bytes)
+        status, reason = (troubled.status, troubled.reason) if troubled else (Status.OK, processes[0].reason)
+        if self.wss_bytes is not None and shared_bytes is None:
+            reason = reason or SHARED_UNKNOWN
+        self.rss_bytes = whole_sum(p.rss_bytes for p in processes)
+        self._writer.insert(
+            "sample",
+            [
+                (
+                    window.sample,
+                    window.start_ns,
+                    window.end_ns,
+                    window.asked_ns,
+                    window.budgeted_ns,
+                    window.next_ns,
+                    held_ns(processes, together=self.hello is not None and self.hello.options.together),
+                    self.wss_bytes,
+                    whole_sum(stored),
+                    whole_sum(p.faulted_in_bytes for p in processes),
+                    whole_sum(p.unknown_bytes for p in processes),
+                    shared_bytes,
+                    self.rss_bytes,
+                    window.sampler_cpu_ns,
+                    time.process_time_ns(),
+                    window.gaps,
+                    len(processes),
+                    whole_sum(p.pss_bytes for p in processes),
+                    min((p.pss_ns for p in processes if p.pss_ns is not None), default=None),
+                    whole_sum(p.wss_low_bytes for p in processes),
+                    whole_sum(p.wss_high_bytes for p in processes),
+                    window.lost_ns,
+                    window.set_again_ns,
+                    window.disturbed,
+                    status,
+                    reason,
+                )
+            ],
+        )
+        if self.limits:
+            self.limits.note(window, self.wss_bytes, self.rss_bytes)
+        self._note_ended({p.process for p in processes})
+        self._let_go(window.sample)
+        self.samples = window.sample + 1
+        if self.samples % SUMMED_SAMPLES[0] == 0:
+            self._checkpoint(window.sample)
+
+    def _checkpoint(self, sample: int) -> None:
+        """Store what makes seeking and long views cheap."""
+        if sample < 0:
+            return
+        self._writer.insert("reuse_checkpoint", [(sample, self._histogram.to_bytes())])
+        for seen in self._observed.values():
+            seen.checkpoint(sample)
+
+    def _note_ended(self, running: set[int]) -> None:
+        """Write until when the ranges of processes were mapped that are there no more."""
+        for process in self._running - running:
+            self._observed[process].note_ended()
+        self._running = running
+
+    def _of(self, process: int) -> ObservedProcess:
+        """What is known of a process; its first table or window comes, or one after it was let go."""
+        if process not in self._observed:
+            self._observed[process] = ObservedProcess(process, self._writer, self._filter, self._row_numbers)
+        return self._observed[process]
+
+    def _let_go(self, sample: int) -> None:
+        """Store what is left of processes that were in neither of the last two windows, and forget them.
+
+        One that was taken for ended and is there all the same is back in the next window.
+        """
+        absent = self._observed.keys() - self._running
+        for process in absent & self._absent:
+            seen = self._observed.pop(process)
+            seen.note_ended()
+            seen.let_go(sample)
+            self._gpu_memory.pop(process, None)
+        self._absent = absent & self._observed.keys()
+
+    def _take_process(self, sample: int, process: ProcessWindow) -> int | None:
+        """Store one process's part of a window; the bytes of it that the filter kept."""
+        stored, reuse = self._observed[process.process].take_window(sample, process)
+        if reuse is not None:
+            self._histogram.add(reuse)
+        return stored
+
+    def _is_news(self, reading: PowerReading) -> bool:
+        """An absent source is stored once, not every tick."""
+        key = (reading.device, reading.scope, reading.source)
+        absent = "" if reading.power_w is not None or reading.energy_j is not None else reading.reason or "absent"
+        news = not absent or self._absent_power.get(key) != absent
+        self._absent_power[key] = absent
+        return news
+
+    def _is_change(self, held: GpuMemory) -> bool:
+        """Whether it differs from what the session says of that process until now."""
+        before = self._gpu_memory.get(held.process)
+        if before is not None and replace(before, t_ns=held.t_ns) == held:
+            return False
+        self._gpu_memory[held.process] = held
+        return True
+
+
+def _together(processes: Sequence[ProcessWindow], excess_bytes: int | None) -> tuple[int | None, int | None]:
+    """(working set, shared part of it) of a tree: a page frame that several processes touched counts once.
+
+    Without ``excess_bytes`` the shared part is not known, and the working set an upper bound: it counts for each.
+    """
+    total, shared = whole_sum(p.wss_bytes for p in processes), whole_sum(p.shared_bytes for p in processes)
+    if total is None or shared is None or excess_bytes is None:
+        return total, 0 if total is not None and len(processes) == 1 else None
+    excess_bytes = min(excess_bytes, shared)  # without pages that lie in no mapping
+    return total - excess_bytes, shared - excess_bytes
+
+
+def _process_row(p: Process) -> tuple:
+    return (p.key, p.pid, p.parent_pid, p.start_ticks, p.generation, p.command, p.role)
+
+
+def _power_row(r: PowerReading) -> tuple:
+    return (
+        r.t_ns,
+        r.device,
+        r.scope,
+        r.source,
+        r.name,
+        r.power_w,
+        r.energy_j,
+        r.limit_w,
+        r.memory_used_bytes,
+        r.utilization,
+        r.status,
+        r.reason,
+        r.processes,
+    )

@@ -1,0 +1,65 @@
+"""A condition that ends a recording: ``wss>8GiB``, ``rss<2G for 5s``. Pure, and cheap to ask of every window."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from memtui.core.units import duration, parse_size, size
+
+_FORM = re.compile(
+    r"\s*(?P<what>wss|rss)\s*(?P<sign>[<>])\s*(?P<size>[0-9][0-9.]*\s*[A-Za-z]*?)"
+    r"(?:\s+for\s+(?P<time>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ms|s|min|h)?)?\s*",
+    re.ASCII,
+)
+_UNITS = {"ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_MOST_NS = 366 * 86_400 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Whether the working set or the resident memory of the tree is above or below a size, and for how long."""
+
+    what: str  # "wss" or "rss"
+    above: bool
+    size_bytes: int
+    for_ns: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Raises ValueError with what is wrong and what would be right."""
+        found = _FORM.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r} is no condition: say wss>8GiB, rss<500MB or wss>8GiB for 5s")
+        for_ns = round(float(found["time"]) * _UNITS[found["unit"] or "s"]) if found["time"] else 0
+        if for_ns > _MOST_NS:
+            raise ValueError(f"{text!r}: for more than a year")
+        return cls(found["what"], found["sign"] == ">", parse_size(found["size"]), for_ns)
+
+    def holds(self, value: float) -> bool:
+        return value > self.size_bytes if self.above else value < self.size_bytes
+
+
+class Watch:
+    """Asks a condition of window after window."""
+
+    def __init__(self, condition: Condition) -> None:
+        self.condition = condition
+        self._since_ns: int | None = None
+
+    def take(self, start_ns: int, end_ns: int, wss_bytes: int | None, rss_bytes: int | None) -> str:
+        """In words what came true with this window; empty when nothing did. A window without the value says nothing."""
+        condition = self.condition
+        value = wss_bytes if condition.what == "wss" else rss_bytes
+        if value is None:
+            return ""
+        if not condition.holds(value):
+            self._since_ns = None
+            return ""
+        if self._since_ns is None:
+            self._since_ns = start_ns
+        if end_ns - self._since_ns < condition.for_ns:
+            return ""
+        sign = ">" if condition.above else "<"
+        lasting = f" for {duration(condition.for_ns / 1e9)}" if condition.for_ns else ""
+        return f"{condition.what} {size(value)} {sign} {size(condition.size_bytes)}{lasting}"

@@ -1,0 +1,84 @@
+"""What programs tell of their allocations, over connections of their own: nothing of it is believed unchecked."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+
+from memtui.core.samples import Event, Told
+from memtui.recording.wire import Decoder, FrameError
+
+CONNECTIONS = 64  # of the ranks of one machine
+MAX_PENDING_BYTES = 64 << 20  # of a message that has not arrived whole
+READ_BYTES = 1 << 18
+_PEER = struct.Struct("iII")  # pid, uid, gid: unix(7), SO_PEERCRED
+
+
+class Traced:
+    """Takes connections on a listening socket, and what comes over them."""
+
+    def __init__(self, fd: int) -> None:
+        self._listener = socket.socket(fileno=fd)
+        self._listener.setblocking(False)
+        self._open: dict[int, tuple[socket.socket, Decoder, int]] = {}
+
+    @property
+    def fds(self) -> list[int]:
+        """Readable when ``read`` has something to read."""
+        listening = [self._listener.fileno()] if len(self._open) < CONNECTIONS else []
+        return [*listening, *self._open]
+
+    def read(self, ready: list[int], now_ns: int) -> Iterator[Told | Event]:
+        """What has come; a warning for a connection that sends anything else, which is closed."""
+        for fd in ready:
+            if fd == self._listener.fileno():
+                self._accept()
+            elif fd in self._open:
+                yield from self._read_one(fd, now_ns)
+
+    def rest(self, now_ns: int) -> Iterator[Told | Event]:
+        """What programs that have ended had sent by then."""
+        while ready := select.select(self.fds, [], [], 0)[0]:
+            yield from self.read(ready, now_ns)
+
+    def close(self) -> None:
+        """Listen no more."""
+        for connection, _, _ in self._open.values():
+            connection.close()
+        self._open.clear()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        pid = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
+        self._open[connection.fileno()] = connection, Decoder(), pid
+
+    def _read_one(self, fd: int, now_ns: int) -> Iterator[Told | Event]:
+        connection, decoder, pid = self._open[fd]
+        wrong = ""
+        try:
+            chunk = connection.recv(READ_BYTES)
+            for message in decoder.feed(chunk):
+                if not isinstance(message, Told):
+                    raise FrameError(f"a program may not send a {type(message).__name__}")
+                yield replace(message, pid=pid)  # whoever it says it is
+            if decoder.pending_bytes > MAX_PENDING_BYTES:
+                raise FrameError(f"a step takes more than {MAX_PENDING_BYTES >> 20} MiB")
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        except FrameError as error:
+            chunk, wrong = b"", str(error)
+        if not chunk:
+            del self._open[fd]
+            connection.close()
+        if wrong:
+            yield Event(now_ns, "warning", f"what process {pid} tells of its allocations is not understood: {wrong}")

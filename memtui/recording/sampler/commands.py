@@ -1,0 +1,183 @@
+"""What the supervisor tells the sampler, as JSON lines on the sampler's standard input.
+
+The first line is the order. After it come words: another interval or budget, ``pause``, ``resume``, and how much CPU
+time the recorder has used, which the sampler cannot know and a budget counts. Everything else, and the end of the
+input, ends the observation, so a supervisor that dies for whatever reason ends it too.
+
+The sampler may be root and the supervisor never is, so nothing of an order is believed before it was checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any, get_args, get_type_hints
+
+from memtui.core.options import (
+    COMMAND_CHARACTERS,
+    DEFAULT_MAX_PAUSE_NS,
+    DURATION_NS,
+    FLUSHES,
+    INTERVAL_NS,
+    MAX_OVERHEAD_PPM,
+    MAX_PAUSE_NS,
+    PAGES,
+    REARMS,
+    TRACKERS,
+)
+from memtui.core.samples import Options
+
+OWN = "--own"  # the sampler watches processes of SUDO_UID only
+TELL = "--tell"  # the sampler says READY before it reads its order
+READY = b"+%d\n"  # with the pid of the sampler, which is no child of the supervisor
+STOP, PAUSE, RESUME = b"stop\n", b"pause\n", b"resume\n"
+_INTERVAL = re.compile(rb"interval ([1-9][0-9]{0,15})")
+_BUDGET = re.compile(rb"budget (0|[1-9][0-9]{0,9})")
+_RECORDER = re.compile(rb"recorder (0|[1-9][0-9]{0,17})")
+_WORD_BYTES = 64  # no word is longer
+LINE_BYTES = 1 << 18  # no order is longer
+_TEXT_CHARACTERS = 1 << 12
+TRACE_EVERY = 1, 1 << 31
+PID = 1, 1 << 22  # the kernel's PID_MAX_LIMIT
+_RANGES = {
+    "interval_ns": INTERVAL_NS,
+    "duration_ns": DURATION_NS,
+    "max_overhead_ppm": MAX_OVERHEAD_PPM,
+    "trace_every": TRACE_EVERY,
+}
+_CHOICES = {"tracker": TRACKERS, "pages": PAGES, "flush": FLUSHES, "rearm": REARMS}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Observe this process, this way.
+
+    ``start_ticks`` guards against a pid that was reused meanwhile; ``command`` is what it will become, for one that
+    waits at the gate. ``hold_filtered``: pause also what a pause may do harm to (seccomp). ``max_pause_ns``: what would
+    have to be held for longer is read while it runs.
+    """
+
+    pid: int
+    start_ticks: int
+    options: Options
+    command: str = ""
+    hold_filtered: bool = False
+    max_pause_ns: int = DEFAULT_MAX_PAUSE_NS
+
+    def to_line(self) -> bytes:
+        """One line of JSON."""
+        plain = asdict(self) | {"command": self.command[:COMMAND_CHARACTERS]}
+        return json.dumps(plain).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Order:
+        """Inverse of ``to_line``; every key, type and range is checked. Raises ValueError."""
+        if len(line) > LINE_BYTES:
+            raise ValueError(f"not an order: longer than {LINE_BYTES} bytes")
+        try:
+            plain = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError("not an order: no JSON") from None
+        of_order = _checked(
+            cls, plain, {"pid": PID, "start_ticks": (0, 1 << 63), "max_pause_ns": MAX_PAUSE_NS}, {}, COMMAND_CHARACTERS
+        )
+        of_order["options"] = Options(**_checked(Options, of_order["options"], _RANGES, _CHOICES, _TEXT_CHARACTERS))
+        return cls(**of_order)
+
+
+def read_order(fd: int) -> Order | None:
+    """The first line of the input; None when it ends before there was one. Raises ValueError.
+
+    Not a byte is taken beyond the line, and never more than the longest order.
+    """
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = os.read(fd, 1)
+        if not byte:
+            return None
+        line += byte
+        if len(line) > LINE_BYTES:
+            raise ValueError(f"not an order: longer than {LINE_BYTES} bytes")
+    return Order.from_line(bytes(line))
+
+
+def interval_word(interval_ns: int) -> bytes:
+    """The word for another interval."""
+    return b"interval %d\n" % interval_ns
+
+
+def budget_word(ppm: int | None) -> bytes:
+    """The word for another budget, in parts per million of the time; None: for none."""
+    return b"budget %d\n" % (ppm or 0)
+
+
+def recorder_word(cpu_ns: int) -> bytes:
+    """The word for the CPU time that the recorder has used since it began."""
+    return b"recorder %d\n" % cpu_ns
+
+
+@dataclass(slots=True)
+class Wishes:
+    """What a sampler was told after its order."""
+
+    interval_ns: int
+    max_overhead_ppm: int | None = None
+    paused: bool = False
+    stop: bool = False
+    recorder_cpu_ns: int = 0
+    most_overhead_ppm: int | None = None  # there is always a budget, and none above this
+    _rest: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.max_overhead_ppm = self._allowed(self.max_overhead_ppm)
+
+    def _allowed(self, ppm: int | None) -> int | None:
+        if self.most_overhead_ppm is None:
+            return ppm
+        return min(ppm or self.most_overhead_ppm, self.most_overhead_ppm)
+
+    def hear(self, chunk: bytes) -> None:
+        """Take in bytes of the input. Nothing but the words that there are changes anything; the rest means stop."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        self.stop |= not chunk or len(self._rest) > _WORD_BYTES or not self._rest.isascii()
+        for line in lines:
+            if (found := _INTERVAL.fullmatch(line)) and INTERVAL_NS[0] <= int(found[1]) <= INTERVAL_NS[1]:
+                self.interval_ns = int(found[1])
+            elif (found := _BUDGET.fullmatch(line)) and int(found[1]) <= MAX_OVERHEAD_PPM[1]:
+                self.max_overhead_ppm = self._allowed(int(found[1]) or None)
+            elif found := _RECORDER.fullmatch(line):
+                self.recorder_cpu_ns = int(found[1])
+            elif line + b"\n" in (PAUSE, RESUME):
+                self.paused = line + b"\n" == PAUSE
+            else:
+                self.stop = True
+
+
+def _checked(
+    kind: type,
+    plain: Any,
+    ranges: dict[str, tuple[int, int]],
+    choices: dict[str, tuple[str, ...]],
+    text_characters: int,
+) -> dict[str, Any]:
+    """The fields of a dataclass out of JSON. Raises ValueError."""
+    wanted = {field.name for field in fields(kind)}
+    if not isinstance(plain, dict) or set(plain) != wanted:
+        raise ValueError(f"not an order: {kind.__name__} has the fields {', '.join(sorted(wanted))} and no others")
+    hints = get_type_hints(kind)
+    for name, value in plain.items():
+        allowed = get_args(hints[name]) or (hints[name],)
+        # JSON knows objects, not dataclasses; and True is an int to Python, but not to us.
+        if type(value) not in allowed and not (isinstance(value, dict) and hints[name] is Options):
+            raise ValueError(f"not an order: {name} must be {' or '.join(t.__name__ for t in allowed)}")
+        if isinstance(value, str) and len(value) > text_characters:
+            raise ValueError(f"not an order: {name} is too long")
+        if name in choices and value not in choices[name]:
+            raise ValueError(f"not an order: {name} must be one of {', '.join(choices[name])}")
+        if type(value) is int:
+            low, high = ranges.get(name, (0, 1 << 63))
+            if not low <= value <= high:
+                raise ValueError(f"not an order: {name} must be from {low} to {high}, not {value}")
+    return dict(plain)

@@ -1,0 +1,98 @@
+"""When the sampler samples: at the interval that was asked for, or at what a budget makes of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+from memtui.analysis.overhead_budget import Budget
+from memtui.core.accessed_bits import SetCost
+from memtui.core.options import INTERVAL_NS
+from memtui.core.samples import Options, ProcessWindow
+from memtui.recording.sampler.commands import Wishes
+from memtui.recording.sampler.slowdown_estimate import Machine, TargetLoss, estimate
+
+POWER_EVERY_NS = 500_000_000
+POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart: ten readings in each, down to this
+
+
+class Pace:
+    """Of one observation. ``begin`` is called when what costs begins."""
+
+    def __init__(self, options: Options, wishes: Wishes, set_cost: SetCost | None, *, clears: bool) -> None:
+        """Begin.
+
+        Args:
+            options: of the observation.
+            wishes: what is asked for while it runs.
+            set_cost: see ``Machine``.
+            clears: the tracker clears accessed bits.
+        """
+        self._options, self._wishes, self._clears = options, wishes, clears
+        self._machine = Machine(len(os.sched_getaffinity(0)), set_cost)
+        self._budget: Budget | None = None
+        self._cpu_before_ns = 0
+        self._faults: dict[int, int] = {}  # of each process, up to its last window
+
+    def begin(self) -> None:
+        """What was spent until now is no cost of watching."""
+        self._cpu_before_ns = self._cpu_ns()
+        self.set_budget(self._options.max_overhead_ppm)
+
+    @property
+    def has_budget(self) -> bool:
+        return self._budget is not None
+
+    @property
+    def budgeted_ns(self) -> int | None:
+        """What the budget makes of the interval that is asked for; None without one."""
+        return None if self._budget is None else self._budget.interval_ns(self._wishes.interval_ns)
+
+    @property
+    def interval_ns(self) -> int:
+        """The next interval."""
+        return self.budgeted_ns or self._wishes.interval_ns
+
+    @property
+    def power_every_ns(self) -> int:
+        """How often power is read: this is what goes on between windows, so it is what a budget cannot stretch."""
+        if self._budget is None:
+            return POWER_EVERY_NS
+        return min(max(POWER_EVERY_NS, self.interval_ns // 10), POWER_SELDOM_NS)
+
+    def note(self, windows: Sequence[ProcessWindow], held_ns: int, busy_cpus: float) -> TargetLoss:
+        """Take in a window of the tree, for which processes were held so long; what the tree lost by it."""
+        cpu_ns = self._cpu_ns()
+        loss = estimate(
+            windows,
+            self._faults,
+            self._machine,
+            held_ns=held_ns,
+            own_cpu_ns=cpu_ns - self._cpu_before_ns - held_ns,
+            busy_cpus=busy_cpus,
+            clears=self._clears,
+        )
+        self._cpu_before_ns = cpu_ns
+        self._faults = {w.process: w.minor_faults for w in windows if w.minor_faults is not None}
+        if self._budget is not None:
+            self._budget.note(time.monotonic_ns(), loss.known_ns, cpu_ns)
+        return loss
+
+    def warning(self) -> str:
+        """Say once, in a line for the user, that the budget and the cost of a window do not fit each other."""
+        return "" if self._budget is None else self._budget.warning()
+
+    def set_budget(self, ppm: int | None) -> None:
+        """Keep this budget from here on, in parts per million of the time; None: none."""
+        if ppm is None:
+            self._budget = None
+        elif self._budget is not None:
+            self._budget.set_share(ppm)
+        else:
+            longest_ns = min(self._options.duration_ns or INTERVAL_NS[1], INTERVAL_NS[1])
+            self._budget = Budget(ppm, longest_ns, time.monotonic_ns(), self._cpu_ns())
+
+    def _cpu_ns(self) -> int:
+        """CPU time of sampler and recorder, the latter's as far as it was told."""
+        return time.process_time_ns() + self._wishes.recorder_cpu_ns

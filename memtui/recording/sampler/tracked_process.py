@@ -1,0 +1,137 @@
+"""One watched process between its windows, and a window of it in the words of the vocabulary."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+from memtui.core.block_sample import FEW_BLOCKS, Estimate, estimate
+from memtui.core.samples import Process, ProcessWindow, Status, Vma
+from memtui.probes.pages.fault_around import FirstMappings
+from memtui.probes.pages.shared_frames import TouchedFrames
+from memtui.probes.pages.tracker import PageWindow
+from memtui.probes.pause.pauser import NotPaused, PauseError
+from memtui.probes.proc_maps import MapsParser
+from memtui.probes.pss import CHANGED, Pss
+from memtui.probes.usage import Usage
+from memtui.probes.window_reader import FIRST_THREAD_ENDED, Lost, Outcome, Reading, Subject
+
+PART = "estimated from a random part of the memory, another one in each window"
+APPROXIMATE = "the target ran on while its pages were read"
+
+
+@dataclass(slots=True)
+class Watched:
+    """One process between its windows."""
+
+    process: Process
+    pidfd: int
+    maps: bytes
+    vmas: tuple[Vma, ...]
+    start_ns: int  # when it was last let go with all marks cleared
+    tried_ns: int  # when it was last let go at all
+    since_ns: int  # when this address space came into sight
+    held_ns: int = 0  # how long it was held to clear its marks before its first window
+    table_due: bool = True
+    mapping: int = 0  # the tracker's number of the address space; another one means exec
+    stopped: bool = False  # by somebody else: SIGSTOP, ^Z
+    trouble: str = ""  # why the last window was lost; told once, not every window
+    busy_cpus: float = 0.0  # how many CPUs it kept busy, of late
+    cpu_read: tuple[int, int] | None = None  # when its CPU time was read, and what that was
+    first_mappings: FirstMappings = field(default_factory=FirstMappings)
+    parser: MapsParser = field(default_factory=MapsParser)
+
+    def faulted_in_bytes(self, window: PageWindow | None) -> int | None:
+        if window is None or window.pages is None:
+            return None
+        return self.first_mappings.note(window.pages, window.resident, self.vmas, window.generation)
+
+    def subject(self, sharers: tuple[Subject, ...] = ()) -> Subject:
+        return Subject(self.process.pid, self.pidfd, self.process.start_ticks, self.vmas, sharers)
+
+    def note_maps(self, maps: bytes) -> None:
+        """Take a new table of VMAs, if it is one."""
+        if maps != self.maps:
+            self.maps, self.vmas, self.table_due = maps, self.parser.parse(maps), True
+
+    def note_cpu(self, cpu_ns: int) -> None:
+        """Take its CPU time in, and how busy it was since the last time."""
+        now_ns = time.monotonic_ns()
+        if self.cpu_read is not None:
+            then_ns, before_ns = self.cpu_read
+            self.busy_cpus = (cpu_ns - before_ns) / max(now_ns - then_ns, 1)
+        self.cpu_read = now_ns, cpu_ns
+
+    def window(
+        self,
+        outcome: Outcome,
+        usage: Usage,
+        start_ns: int,
+        end_ns: int,
+        lost: tuple[Status, str],
+        shared: TouchedFrames | None,
+        pss: Pss,
+    ) -> ProcessWindow:
+        """``lost``: status and reason where there is no reading; ``shared``: what other processes touched, too."""
+        if pss.t_ns is not None and pss.t_ns < self.since_ns:
+            pss = Pss(None, None, CHANGED)  # of the address space before this one
+        reading = outcome if isinstance(outcome, Reading) else None
+        pages = reading.window if reading is not None else None
+        status, reason = lost
+        if pages is not None:
+            status, reason = Status(pages.status), pages.reason
+            if status == Status.OK and pages.knows_wss and reading is not None and reading.running:
+                status, reason = Status.APPROXIMATE, f"{APPROXIMATE} ({reading.running})"
+        seen: Estimate | None = None
+        if pages is not None and pages.sampled is not None and pages.pages is not None:
+            seen = estimate(pages.pages, pages.sampled, usage.rss_bytes)
+            if seen is None:
+                status, reason, pages = Status.FAILED, f"{PART}, of which nothing is there", replace(pages, pages=None)
+            elif status == Status.OK:
+                few = f", of {seen.blocks} blocks of 2 MiB: too few for an interval" if seen.blocks < FEW_BLOCKS else ""
+                status, reason = Status.APPROXIMATE, f"{PART}{few}"
+        paused_ns, self.held_ns = max(outcome.paused_ns, self.held_ns), 0
+        return ProcessWindow(
+            process=self.process.key,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            paused_ns=paused_ns,
+            walk_ns=pages.walk_ns if pages else None,
+            rearm_ns=pages.rearm_ns if pages else None,
+            clear_gap_ns=pages.clear_gap_ns if pages and reading and reading.running else None,
+            flush=pages.flush if pages else "off",
+            rearm=pages.rearm if pages else "off",
+            status=status,
+            reason=reason,
+            pages=pages.pages if pages else None,
+            resident=pages.resident if pages else None,
+            faulted_in_bytes=self.faulted_in_bytes(pages) if seen is None else None,
+            wss_estimate_bytes=seen.wss_bytes if seen else None,
+            wss_low_bytes=seen.low_bytes if seen else None,
+            wss_high_bytes=seen.high_bytes if seen else None,
+            scale=seen.scale if seen else None,
+            unknown_bytes=pages.unknown_bytes if pages else None,
+            rss_bytes=usage.rss_bytes,
+            cpu_ns=usage.cpu_ns,
+            threads=usage.threads,
+            minor_faults=usage.minor_faults,
+            major_faults=usage.major_faults,
+            vma_wss_bytes=pages.vma_wss() if pages and pages.vma_wss else None,
+            vma_rss_bytes=pages.vma_rss() if pages and pages.vma_rss else None,
+            vma_shared_bytes=shared.shared_sizes(self.vmas) if shared is not None else None,
+            pss_bytes=pss.pss_bytes,
+            pss_ns=pss.t_ns,
+            pss_reason=pss.reason,
+        )
+
+
+def why_lost(lost: Lost) -> tuple[Status, str]:
+    """Status and reason of a window without a reading."""
+    error = lost.error
+    if isinstance(error, NotPaused):
+        return Status.NOT_PAUSED, str(error)
+    if isinstance(error, (PauseError, PermissionError)):
+        return Status.DENIED, str(error)
+    if str(error) == FIRST_THREAD_ENDED:
+        return Status.UNSUPPORTED, FIRST_THREAD_ENDED
+    return Status.FAILED, str(error)

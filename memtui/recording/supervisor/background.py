@@ -1,0 +1,193 @@
+"""A recording in a process of its own, so that the screen it was started from may go and come back.
+
+The two part before anything is started. The supervisor stays in the terminal's foreground for as long as sudo may ask
+there; then it leaves for a session of its own, where no hang-up and no key reaches it. What the two say to each other
+are the words of the control socket (``memtui.recording.control``), on a pair of sockets that nobody else has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+from memtui.core.capabilities import forbid_new_privileges
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.privilege import become, environment_of_sudo, invoker
+from memtui.recording.control import Answers, request
+from memtui.recording.registry import Running
+from memtui.recording.supervisor.launch import AlreadyRunning, Observation
+from memtui.recording.supervisor.supervisor import Supervisor
+
+STOP_SECONDS = 30.0  # all parts of a recording have ended long before, one way or the other
+
+
+class Recording:
+    """A recording that a supervisor in the background takes care of.
+
+    Args:
+        observe: makes the observation; called in the supervisor.
+
+    Raises:
+        AlreadyRunning: this user records the process already.
+        UserError: everything else that can be wrong.
+    """
+
+    def __init__(self, observe: Callable[[], Observation]) -> None:
+        environment_of_sudo()  # while sudo is still this process's parent
+        user, was_root = invoker(), os.geteuid() == 0
+        self._connection, other = socket.socketpair()
+        self._answers = Answers(self._connection)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._supervisor = os.fork()
+        if not self._supervisor:
+            self._connection.close()
+            _supervise(observe, other)
+        other.close()
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C at sudo's prompt is an answer to sudo
+        try:
+            become(user)
+            if was_root and user.uid:
+                forbid_new_privileges()
+            began = self._answers.next() or {"error": "the supervisor of the recording was killed", "code": FAILURE}
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if "already" in began:
+            raise AlreadyRunning(Running(**began["already"]), began["pid"])
+        if "interrupted" in began:
+            raise KeyboardInterrupt
+        if "error" in began:
+            raise UserError(began["error"], began["code"])
+        self.path, self.log = Path(began["path"]), Path(began["log"]) if began["log"] else None
+        self.pid, self.id = began["pid"], began["id"]
+        self.notice, self.owner_notice = began["notice"], began["owner_notice"]
+        self._ended: dict[str, Any] | None = None
+        self._pidfd = -1  # of the target, as long as its pid cannot be another's
+        with suppress(OSError):
+            self._pidfd = os.pidfd_open(self.pid)
+
+    def ended(self) -> dict[str, Any] | None:
+        """How it ended, once it has; asks without waiting."""
+        if self._ended is None and self._connection.fileno() >= 0:
+            with suppress(BlockingIOError):
+                self._ended = self._read_end(0.0)
+        return self._ended
+
+    def signal(self, number: int) -> None:
+        """Pass a signal on to the program that was started for this, also when it outlived its recording.
+
+        Returns at once, and says nothing where there is no program any more.
+        """
+        try:
+            self._connection.send(request("signal", name=signal.Signals(number).name))
+        except OSError:  # its supervisor has ended
+            with suppress(OSError):
+                signal.pidfd_send_signal(self._pidfd, 0)  # it is still that process
+                os.killpg(self.pid, number)
+
+    def stop(self) -> None:
+        """End it in order and wait for that. Raises UserError with what went wrong, if anything did."""
+        if self.ended() is None:
+            deadline_s = time.monotonic() + STOP_SECONDS
+            self._connection.settimeout(STOP_SECONDS)
+            try:
+                with suppress(BrokenPipeError):
+                    self._connection.sendall(request("stop"))
+                self._ended = self._read_end(deadline_s)
+            except TimeoutError:
+                raise UserError(
+                    f"the recording did not end in time; memtui stop {self.id} tries again", FAILURE
+                ) from None
+        self._connection.close()
+        os.waitpid(self._supervisor, 0)
+        if self._ended and "error" in self._ended:
+            raise UserError(self._ended["error"], self._ended["code"])
+
+    def _read_end(self, deadline_s: float) -> dict[str, Any]:
+        """The last line of the supervisor. Raises BlockingIOError and TimeoutError."""
+        with suppress(ConnectionResetError):
+            while (said := self._answers.next(deadline_s)) is not None:
+                if "ended" in said:
+                    return said["ended"]
+        return {"error": "the supervisor was killed; what was committed before is readable", "code": FAILURE}
+
+
+def _supervise(observe: Callable[[], Observation], viewer: socket.socket) -> NoReturn:
+    """The life of the supervisor; it never returns into what the other process was doing."""
+    code = FAILURE
+    try:
+        observation = _begin(observe, viewer)
+        if observation is not None:
+            supervisor = Supervisor(observation, viewer)
+            try:
+                supervisor.wait()
+            except SystemExit:
+                pass  # somebody asks this process to end: in order, like everything else
+            finally:
+                for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                    signal.signal(number, signal.SIG_IGN)
+                supervisor.stop()
+            code = 0
+    finally:
+        os._exit(code)
+
+
+def _begin(observe: Callable[[], Observation], viewer: socket.socket) -> Observation | None:
+    """Start, leave the terminal, and tell the screen; None when nothing came of it, which was told."""
+    try:
+        observation = observe()
+    except AlreadyRunning as error:
+        told: dict[str, Any] = {"already": asdict(error.found), "pid": error.pid}
+    except UserError as error:
+        told = {"error": str(error), "code": error.code}
+    except KeyboardInterrupt:
+        told = {"interrupted": True}
+    except Exception as error:
+        told = {"error": f"{type(error).__name__}: {error}", "code": FAILURE}
+    else:
+        _leave_terminal()
+        began = {
+            "path": str(observation.path),
+            "log": str(observation.log or ""),
+            "pid": observation.pid,
+            "id": observation.id,
+            "notice": observation.notice,
+            "owner_notice": observation.owner_notice,
+        }
+        if _tell(viewer, began):
+            return observation
+        observation.stop()  # nobody has seen it begin: a terminal that was lost while sudo asked
+        return None
+    _tell(viewer, told)
+    return None
+
+
+def _tell(viewer: socket.socket, said: dict[str, Any]) -> bool:
+    try:
+        viewer.sendall(json.dumps(said).encode() + b"\n")
+    except OSError:
+        return False
+    return True
+
+
+def _leave_terminal() -> None:
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, _end)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(nothing, fd)
+    os.close(nothing)
+
+
+def _end(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)

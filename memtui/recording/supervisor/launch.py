@@ -1,0 +1,523 @@
+"""Starts and ends an observation: a sampler that may be root, a recorder that never is, and a pipe between them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from memtui.core.capabilities import forbid_new_privileges
+from memtui.core.errors import BAD_INPUT, FAILURE, UserError
+from memtui.core.files import check_place
+from memtui.core.options import DEFAULT_MAX_PAUSE_NS
+from memtui.core.os_errors import why
+from memtui.core.privilege import (
+    Invoker,
+    become,
+    invoker,
+    root_notice,
+    runtime_directory,
+    sessions_directory,
+    state_directory,
+)
+from memtui.core.procfs import command_of, read_stat, state_of
+from memtui.core.program_log import create_log, log_beside
+from memtui.core.samples import Options
+from memtui.core.secrets import mask_secrets
+from memtui.core.text import storable
+from memtui.recording.control import FOLDER as CONTROL
+from memtui.recording.control import Listener, open_listener
+from memtui.recording.registry import Entry, Running, find_all, host_name
+from memtui.recording.sampler.commands import PAUSE, RESUME, STOP, Order, budget_word, interval_word, recorder_word
+from memtui.recording.sampler.target_lock import CLAIMED
+from memtui.recording.supervisor.exec_gate import GO
+from memtui.recording.supervisor.program import Adopted, start_apart, start_here
+from memtui.recording.supervisor.sudo import start_sampler
+from memtui.recording.targets import belongs_to_another, check_target
+from memtui.recording.tracer.inject import asked_for
+
+START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child that ends is noticed at once
+STOP_SECONDS = 5.0
+KEEPER_SECONDS = 1.0  # for the last words of a program on their way to the log
+ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
+SUDO_SAYS = "sudo: "  # of a command that was stopped and killed, whatever came to its mind
+# Whoever kills it, by SIGKILL, leaves no word.
+SAMPLER_KILLED = (
+    "the sampler was killed: by somebody, for want of memory, or by its own watchdog, because it was stopped, frozen "
+    "(SIGSTOP, a cgroup) or without a CPU while it held the target; the target runs on, what was recorded can be read"
+)
+
+
+class AlreadyRunning(UserError):
+    """This user records that process already: by itself, or as a member of the tree of another one.
+
+    Attributes:
+        found: the recording.
+        pid: the process that was asked for.
+    """
+
+    def __init__(self, found: Running, pid: int) -> None:
+        tree = "" if pid == found.pid else f" in the tree of process {found.pid}"
+        super().__init__(
+            f"process {pid} is recorded already{tree}, by sampler {found.sampler_pid} of memtui {found.memtui_pid}, "
+            f"into {found.path}; memtui attach {pid} shows it, memtui stop {found.id} ends it"
+        )
+        self.found, self.pid = found, pid
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A program to start and observe. Without a log its output stays where memtui's goes."""
+
+    command: tuple[str, ...]
+    name: str = ""  # for the session file; the program's name when empty
+    log: bool = False  # it gets a terminal of its own, and its output goes to a file beside the session
+    dies_with_memtui: bool = False  # only with a log
+    trace_every: int | None = None  # every allocation of one training step in so many is recorded, from inside
+
+
+class Observation:
+    """One running recording.
+
+    After the constructor the first message of the sampler is in the session and the target runs.
+
+    Raises:
+        AlreadyRunning: this user records the process already.
+        UserError: everything else that can be wrong.
+    """
+
+    def __init__(
+        self,
+        what: int | Launch,
+        options: Options,
+        output: Path | None,
+        *,
+        force: bool = False,
+        verb: str = "attach",
+        sudo: bool | None = None,
+        max_bytes: int | None = None,
+        stop_when: str | None = None,
+        hold_filtered: bool = False,
+        max_pause_ns: int = DEFAULT_MAX_PAUSE_NS,
+    ) -> None:
+        user, was_root = invoker(), os.geteuid() == 0
+        if not was_root or user.uid == 0:
+            _check_asked(what, output, force)  # before anything is started or made
+        if isinstance(what, Launch):
+            options = replace(options, trace_every=what.trace_every)
+        pid = start_ticks = foreign = 0
+        if isinstance(what, int):
+            pid, start_ticks = what, check_target(what)
+            foreign = pid if belongs_to_another(pid) else 0
+            if not was_root:
+                _refuse_second(user, pid, start_ticks)  # before a password is asked for
+        self.log: Path | None = None
+        self.progress: dict[str, Any] = {}
+        self.interval_ns, self.paused = options.interval_ns, False
+        self.max_overhead_ppm = options.max_overhead_ppm
+        self._recorder_began_ns: int | None = None  # its CPU time when the first process was observed
+        self._target: subprocess.Popen[bytes] | Adopted | None = None
+        self._keeper: subprocess.Popen[bytes] | None = None  # of the terminal of the target
+        self._dies = False
+        self._gate = -1
+        self._lines = b""
+        self._sampler_says, self._recorder_says = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        self._entry: Entry | None = None
+        self.listener: Listener | None = None
+        self._traced: Listener | None = None  # where the recorder hears of allocations
+        started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
+        self._sampler, self.notice = started.process, started.notice
+        self._sampler_fd = -1  # of a sampler under sudo, which is no child of this
+        if started.pid != started.process.pid:
+            with suppress(OSError):
+                self._sampler_fd = os.pidfd_open(started.pid)
+        self.owner_notice = root_notice()
+        try:
+            become(user)  # from here on nothing of this process is root
+            if pid and was_root:
+                _refuse_second(user, pid, start_ticks)
+            if was_root and user.uid:
+                _check_asked(what, output, force)  # with the rights of the user, and not of root
+            self.path = output or default_path(user, what)
+            self._traced = _listener(user, f"trace-{os.getpid()}")
+            if self._traced is None and isinstance(what, Launch) and what.trace_every is not None:
+                raise UserError("no socket can be made in your state directory, over which to be told", FAILURE)
+            traced = [self._traced.socket.fileno()] if self._traced is not None else []
+            marks, self._marks = os.pipe()
+            os.set_blocking(self._marks, False)
+            self._recorder = _python(
+                "memtui.recording.recorder",
+                *(["--force"] if force else []),
+                *("--marks", str(marks)),
+                *(word for fd in traced for word in ("--traced", str(fd))),
+                *(["--max-bytes", str(max_bytes)] if max_bytes is not None else []),
+                *(["--stop-when", stop_when] if stop_when else []),
+                *("--", str(self.path)),
+                stdin=started.stream,
+                stdout=subprocess.PIPE,
+                stderr=self._recorder_says,
+                pass_fds=(marks, *traced),
+            )
+            if self._traced is not None:
+                self._traced.socket.close()  # it is the recorder's
+            os.close(started.stream)
+            os.close(marks)
+            self._await_recorder(lambda line: line == b"ready")
+            if isinstance(what, Launch):
+                pid = self._launch(what, force)
+                start_ticks = read_stat(pid).start_ticks
+            command = shlex.join(what.command) if isinstance(what, Launch) else ""
+            if was_root and user.uid:
+                forbid_new_privileges()  # not before: a training may need set-user-ID programs
+            self._tell(Order(pid, start_ticks, options, command, hold_filtered, max_pause_ns).to_line())
+            try:
+                self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
+            except UserError:
+                if self._sampler.poll() == CLAIMED:
+                    _refuse_second(user, pid, start_ticks, ANNOUNCE_SECONDS)  # both began at once
+                raise
+            self.pid = pid
+            self.id = self._announce(user, pid, start_ticks, started.pid, command)
+            if self._gate >= 0:
+                os.write(self._gate, GO)
+                os.close(self._gate)
+        except BaseException:
+            self._abandon()
+            raise
+
+    @property
+    def running(self) -> bool:
+        """False once the recorder has written the end."""
+        return self._recorder.poll() is None
+
+    def look(self) -> None:
+        """Let the recording end when its sampler was killed under a sudo that is stopped.
+
+        A sudo stops itself when its command is stopped, and the stream stays open as long as it has it.
+        """
+        if self._sampler_fd < 0 or not select.select([self._sampler_fd], [], [], 0)[0]:
+            return
+        if state_of(self._sampler.pid) == "T":
+            try:
+                os.kill(self._sampler.pid, signal.SIGCONT)  # granted within a session, whoever it belongs to
+            except OSError:
+                self._recorder.terminate()
+
+    @property
+    def progress_fd(self) -> int:
+        """Readable when ``read_progress`` has something to read."""
+        assert self._recorder.stdout is not None
+        return self._recorder.stdout.fileno()
+
+    def read_progress(self) -> None:
+        """Take in what the recorder has said."""
+        self._read_lines(0.05)
+
+    def stop(self) -> None:
+        """End the recording in order: the last window is taken, the session is closed."""
+        self._tell(STOP)
+        self._end(self._sampler)
+        deadline = time.monotonic() + STOP_SECONDS
+        while self.running and (left := deadline - time.monotonic()) > 0:
+            self._read_lines(left)
+        self._read_lines(0)
+        self._end(self._recorder)
+        if self._traced is not None:
+            self._traced.close()
+        if self._sampler_fd >= 0:
+            os.close(self._sampler_fd)
+            self._sampler_fd = -1
+        if self._entry is not None:
+            self._entry.close()
+            self._entry = None
+        if self._target is not None and self._dies and self._target.poll() is None:
+            _terminate(self._target)
+            self._target = None  # its exit status is ours, and says nothing
+        if self._keeper is not None and (self._target is None or self._target.poll() is not None):
+            with suppress(subprocess.TimeoutExpired):  # somebody else may have the terminal, too
+                self._keeper.wait(KEEPER_SECONDS)
+
+    @property
+    def ending(self) -> tuple[str, str] | None:
+        """(kind, words) when the recorder sees a reason to end it, see ``memtui.recording.recorder.limits``."""
+        found = self.progress.get("ending")
+        return (found[0], found[1]) if found else None
+
+    def set_budget(self, ppm: int | None) -> None:
+        """Ask the sampler to keep another budget, in parts per million of the time; None: none."""
+        self.max_overhead_ppm = ppm
+        self._tell(budget_word(ppm))
+
+    def set_interval(self, interval_ns: int) -> None:
+        """From the next window on."""
+        self.interval_ns = interval_ns
+        self._tell(interval_word(interval_ns))
+
+    def pause(self, paused: bool) -> None:
+        """Leave the target alone for a while, or go on."""
+        self.paused = paused
+        self._tell(PAUSE if paused else RESUME)
+
+    def mark(self, t_ns: int, text: str) -> bool:
+        """Put a mark on the time axis; False when the recorder takes no more of them now."""
+        line = json.dumps([t_ns, storable(text)], ensure_ascii=False).encode() + b"\n"
+        try:
+            return os.write(self._marks, line) == len(line)  # lines this short are taken whole or not at all
+        except OSError:
+            return False
+
+    def signal(self, number: int) -> None:
+        """Pass a signal on to the program that was started here; one that has ended hears nothing.
+
+        With a terminal of its own it is its process group that gets it, as from a key. Otherwise that would be the
+        group of memtui, and of the script that called it.
+
+        Raises:
+            ValueError: this is no program that was started here, or it may not be signalled.
+        """
+        target = self._target
+        if target is None:
+            raise ValueError("only a program that memtui started is signalled")
+        if target.poll() is not None:
+            return
+        try:
+            (os.kill if self._keeper is None else os.killpg)(target.pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            raise ValueError("the program has another user's rights now, and cannot be signalled") from None
+
+    def finish(self) -> None:
+        """After the end: raise UserError with what went wrong, if anything did."""
+        cut_short = self._recorder.wait()
+        if cut_short and (words := self._words(self._recorder_says)):
+            raise UserError(words, FAILURE)
+        if cut_short < 0:
+            raise UserError("the recorder was killed", FAILURE)
+        self._end(self._sampler)
+        if cut_short or self._sampler.returncode:
+            words = self._words(self._sampler_says)
+            if not words or words.startswith(SUDO_SAYS):
+                words = SAMPLER_KILLED
+            runs_on = f"; the program that was started runs on as PID {self.pid}" if self.outlived else ""
+            raise UserError(words + runs_on, FAILURE)
+
+    @property
+    def exit_status(self) -> int:
+        """Of the program that was started here, as a shell gives it; 0 while it runs, and for any other program."""
+        code = self._target.poll() if self._target is not None else 0
+        return 128 - code if code is not None and code < 0 else code or 0
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the program that was started here runs still."""
+        return self._target is not None and self._target.poll() is None
+
+    def _launch(self, launch: Launch, force: bool) -> int:
+        gate, self._gate = os.pipe()
+        try:
+            more: dict[str, str] = {}
+            if self._traced is not None and launch.trace_every is not None:
+                more = asked_for(self._traced.path, launch.trace_every)
+            if not launch.log:
+                self._target = start_here(launch.command, gate, more)
+                return self._target.pid
+            path = log_beside(self.path)
+            log = create_log(path, force=force)
+            self.log, self._dies = path, launch.dies_with_memtui
+            try:
+                self._target, self._keeper = start_apart(launch.command, gate, log, more, dies_with_this=self._dies)
+            finally:
+                os.close(log)
+            return self._target.pid
+        finally:
+            os.close(gate)
+
+    def _tell(self, line: bytes) -> None:
+        assert self._sampler.stdin is not None
+        try:
+            self._sampler.stdin.write(line)
+            self._sampler.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass  # it ended by itself; its exit code and its words tell why
+
+    def _await_recorder(self, is_it) -> None:
+        """Wait for a line of the recorder; a child that ends before it said so is a UserError with its words."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            for line in self._read_lines(0.05):
+                if is_it(line):
+                    return
+            if self._recorder.poll() is not None:
+                raise self._start_failure()
+        raise UserError("the recording did not begin in time", FAILURE)
+
+    def _start_failure(self) -> UserError:
+        """The recorder ended before anything was recorded: by itself, or because the sampler did."""
+        if self._recorder.returncode == BAD_INPUT:
+            return UserError(self._words(self._recorder_says))
+        self._end(self._sampler)
+        code = BAD_INPUT if self._sampler.returncode in (BAD_INPUT, CLAIMED) else FAILURE
+        return UserError(self._words(self._sampler_says) or "sampler and recorder ended at once", code)
+
+    def _read_lines(self, seconds: float) -> list[bytes]:
+        assert self._recorder.stdout is not None
+        fd = self._recorder.stdout.fileno()
+        if not select.select([fd], [], [], max(seconds, 0))[0]:
+            return []
+        chunk = os.read(fd, 65536)
+        if not chunk:
+            time.sleep(min(max(seconds, 0), 0.05))  # closed: its exit follows
+            return []
+        *lines, self._lines = (self._lines + chunk).split(b"\n")
+        lines = [line for line in lines if line == b"ready" or line.startswith(b'{"')]  # others are not the recorder's
+        for line in lines:
+            if line.startswith(b"{"):
+                self.progress = json.loads(line)
+                self._tell_recorder_cpu()
+        return lines
+
+    def _tell_recorder_cpu(self) -> None:
+        """It is part of what watching costs, and only the recorder knows it."""
+        if not self.progress["began"]:
+            return
+        cpu_ns = self.progress["cpu_ns"]
+        if self._recorder_began_ns is None:
+            self._recorder_began_ns = cpu_ns
+        self._tell(recorder_word(cpu_ns - self._recorder_began_ns))
+
+    def _abandon(self) -> None:
+        """Nothing came of it: end every child, and take away the file that holds nothing."""
+        for listener in (self.listener, self._traced):
+            if listener is not None:
+                listener.close()
+        if self._entry is not None:
+            self._entry.close()
+        _close_input(self._sampler)  # a sampler under sudo hears nothing else from here
+        for child in (self._target, self._sampler, getattr(self, "_recorder", None)):
+            if child is not None:
+                _terminate(child)
+        if self.log is not None:
+            self.log.unlink(missing_ok=True)  # as the recorder does with its file, and for the next try
+
+    def _announce(self, user: Invoker, pid: int, start_ticks: int, sampler_pid: int, command: str) -> str:
+        """Let others of this user find the recording; its short name."""
+        self.listener = _listener(user, f"{pid}-{start_ticks}")
+        entry = Running(
+            pid,
+            start_ticks,
+            os.getpid(),
+            sampler_pid,
+            str(self.path.absolute()),
+            mask_secrets(command or _command_of(pid)),
+            time.time(),
+            str(self.listener.path) if self.listener else "",
+            host_name(),
+            str(self._traced.path) if self._traced else "",
+        )
+        try:
+            self._entry = Entry(state_directory(user), entry)
+        except OSError:
+            pass  # no home, or a full disk: others cannot find this recording, and that is all
+        return entry.id
+
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        _close_input(child)
+        try:
+            child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            _terminate(child)
+
+    @staticmethod
+    def _words(says: IO[bytes]) -> str:
+        """The last line a child wrote to standard error."""
+        says.seek(0)
+        lines = says.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+def _check_asked(what: int | Launch, output: Path | None, force: bool) -> None:
+    """Raise UserError for a program that is not there, or a session that could not be written."""
+    if isinstance(what, Launch) and shutil.which(what.command[0]) is None:
+        raise UserError(f"{what.command[0]}: no such program (or not executable)")
+    if output is not None:
+        check_place(output, force=force)
+
+
+def default_path(user: Invoker, what: int | Launch) -> Path:
+    """A named file under the user's state directory, which is made with mode 0700."""
+    folder = sessions_directory(user)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be made: {why(folder, error, 'name a file with -o')}") from None
+    name = str(what) if isinstance(what, int) else what.name or Path(what.command[0]).name
+    return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
+
+
+def _command_of(pid: int) -> str:
+    """Its command line; "" where it has ended meanwhile, which the recording tells."""
+    try:
+        return command_of(pid)
+    except ProcessLookupError:
+        return ""
+
+
+def _listener(user: Invoker, name: str) -> Listener | None:
+    # The state directory first: the other one goes when its user logs out, and a recording need not.
+    folders = [folder / CONTROL for folder in (state_directory(user), runtime_directory(user)) if folder is not None]
+    return open_listener(folders, name)
+
+
+def _refuse_second(user: Invoker, pid: int, start_ticks: int, seconds: float = 0.0) -> None:
+    """Raise AlreadyRunning when this user records the process already, or does so within some time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if running := find_all(state_directory(user)):
+            from memtui.recording.membership import Watched  # reads sessions, which nothing else here does
+
+            if found := Watched().by(running, pid, start_ticks):
+                raise AlreadyRunning(found, pid)
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(0.05)
+
+
+def _python(module: str, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """A module of memtui in a process and session of its own: signals of the terminal are not for it.
+
+    ``-P`` keeps the current directory, which may be anybody's, off the module path.
+    """
+    return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], start_new_session=True, **streams)
+
+
+def _close_input(child: subprocess.Popen[bytes] | Adopted) -> None:
+    if child.stdin is not None:
+        try:
+            child.stdin.close()
+        except BrokenPipeError:
+            pass
+
+
+def _terminate(child: subprocess.Popen[bytes] | Adopted) -> None:
+    """SIGTERM, and SIGKILL when that was not heard. sudo, which is root, hears neither: its input has ended by now."""
+    for end in (child.terminate, child.kill):
+        if child.poll() is not None:
+            return
+        try:
+            end()
+            child.wait(STOP_SECONDS)
+        except (PermissionError, subprocess.TimeoutExpired):
+            continue

@@ -1,0 +1,145 @@
+"""A program that memtui starts: in the terminal memtui runs in, or in one of its own whose other end is a log.
+
+Either way it waits at the gate (``memtui.recording.supervisor.exec_gate``) until it is observed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+
+from memtui.core.errors import FAILURE, UserError
+
+PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
+COLUMNS, ROWS = 120, 36  # where memtui has no terminal either
+FRAME = 2  # columns the screen needs around the output
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_LEAST_COLUMNS, _LEAST_ROWS = 40, 10
+
+
+class Adopted:
+    """A child of this process that another one has made; what ``subprocess.Popen`` would know of it."""
+
+    stdin = None
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                pid, status = self.pid, 0  # SIGCHLD is ignored here: nobody will ever know
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Raises subprocess.TimeoutExpired."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+            time.sleep(0.01)
+        return code
+
+    def terminate(self) -> None:
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        if self.poll() is None:  # until then the pid is nobody else's
+            os.kill(self.pid, number)
+
+
+def start_here(command: Sequence[str], gate: int, more: Mapping[str, str] = _NOTHING) -> subprocess.Popen[bytes]:
+    """With the streams, the terminal and the process group of this process, and ``more`` in its environment."""
+    words = [sys.executable, "-P", "-m", "memtui.recording.supervisor.exec_gate", str(gate), *command]
+    return subprocess.Popen(words, pass_fds=(gate,), env={**os.environ, **more})
+
+
+def start_apart(
+    command: Sequence[str], gate: int, log: int, more: Mapping[str, str] = _NOTHING, *, dies_with_this: bool = False
+) -> tuple[Adopted, subprocess.Popen[bytes]]:
+    """In a terminal of its own, and the keeper of that terminal, which writes to ``log``.
+
+    The keeper is ``memtui.recording.supervisor.pty_logger``. Nobody types there: a read sees the end of the input at
+    once.
+
+    Raises UserError.
+    """
+    try:
+        master, slave = os.openpty()
+    except OSError as error:
+        raise UserError(f"no terminal can be made for the program: {error.strerror}", FAILURE) from None
+    _prepare(slave)
+    told, tell = os.pipe()
+    words = os.memfd_create("command")
+    os.write(words, b"\0".join(map(os.fsencode, command)))
+    os.lseek(words, 0, os.SEEK_SET)
+    fds = (master, log, words, tell, gate)
+    how = [*(["--with-parent"] if dies_with_this else []), *map(str, fds), str(os.getpid())]
+    _adopt_orphans(True)
+    try:
+        keeper = subprocess.Popen(
+            [sys.executable, "-P", "-m", "memtui.recording.supervisor.pty_logger", *how],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            pass_fds=fds,
+            env={**os.environ, **more},
+            start_new_session=True,
+        )
+        for fd in (words, tell, slave):
+            os.close(fd)
+        with open(told) as pipe:
+            pid = pipe.readline()
+        if not pid:
+            raise UserError(f"no terminal can be made for the program: {_last_words(master)}", FAILURE)
+    finally:
+        _adopt_orphans(False)
+        os.close(master)
+    return Adopted(int(pid)), keeper
+
+
+def _prepare(terminal: int) -> None:
+    """As large as the one memtui runs in, output as it was printed, and input that is at its end."""
+    mode = termios.tcgetattr(terminal)
+    mode[1] &= ~termios.OPOST  # or every line in the log would end with a carriage return
+    mode[3] &= ~(termios.ICANON | termios.ECHO)
+    mode[6][termios.VMIN] = mode[6][termios.VTIME] = 0  # a read that would have to wait sees the end of the input
+    termios.tcsetattr(terminal, termios.TCSANOW, mode)
+    columns, rows = COLUMNS, ROWS
+    for fd in (2, 0, 1):
+        with suppress(OSError):
+            columns, rows = os.get_terminal_size(fd)
+            break
+    columns, rows = max(_LEAST_COLUMNS, columns - FRAME), max(_LEAST_ROWS, rows)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _adopt_orphans(on: bool) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(on), ctypes.c_ulong(0), ctypes.c_ulong(0), 0)
+
+
+def _last_words(master: int) -> str:
+    os.set_blocking(master, False)
+    with suppress(OSError):
+        if lines := os.read(master, 1 << 16).decode(errors="replace").split("\n"):
+            return next((line for line in reversed(lines) if line.strip()), "its keeper ended at once")
+    return "its keeper ended at once"

@@ -1,0 +1,196 @@
+"""Starts the sampler: as it is, or through sudo, which then asks for the password before there is a screen.
+
+Only the sampler is ever run through sudo, never the screen or the recorder. It says its pid when it is there, so that
+a password may be typed at leisure, and a refusal of sudo is told apart from one of the sampler. Nobody here can signal
+a sampler that is root; it ends when its input does, and sudo with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import IO
+
+from memtui.core.errors import UserError
+from memtui.recording.sampler.commands import OWN, READY, TELL
+from memtui.recording.targets import sudo_line
+
+SAMPLER = "memtui.recording.sampler"
+_READY_BYTES = 16
+PROMPT = "[sudo] password for %p (only memtui's sampler will be root): "
+WITHOUT_ROOT = ("rss", "referenced")  # trackers that see an own process without root
+_NO_RIGHTS = ("is not in the sudoers file", "may not run sudo", "is not allowed to execute", "is not allowed to run")
+_ADMINISTRATOR = "whoever administers this machine can grant the sudo rule in docs/security.md"
+_NOT_INSTALLED = "it is not installed"
+_SAFE_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A sampler that runs, the reading end of its stream, and a line for the user, if there is one."""
+
+    process: subprocess.Popen[bytes]  # the sampler, or the sudo around it
+    stream: int
+    pid: int
+    notice: str = ""
+
+
+class _Refused(Exception):
+    """sudo did not start the sampler; the text says why.
+
+    Attributes:
+        for_good: another try changes nothing: this user has no right to sudo, or there is none.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.for_good = why == _NOT_INSTALLED or any(words in why for words in _NO_RIGHTS)
+
+
+def start_sampler(
+    says: IO[bytes], *, sudo: bool | None, tracker: str, foreign: int = 0, verb: str = "attach"
+) -> Started:
+    """Start the sampler with the rights that the work needs, as far as they can be had.
+
+    Args:
+        says: a file for what it writes to standard error.
+        sudo: True: only through sudo; False: never; None: where root is of use and sudo grants it, asking for the
+            password when there is a terminal to ask on.
+        tracker: the one that was asked for.
+        foreign: the pid of the target when only root may observe it; otherwise 0.
+        verb: the command that asks, for the line that says what to do.
+
+    Raises:
+        UserError: root is needed and cannot be had.
+    """
+    if os.geteuid() == 0:
+        return _direct(says)
+    of_use = bool(foreign) or tracker not in WITHOUT_ROOT
+    why, for_good = "--no-sudo was given", False
+    if sudo or (sudo is None and of_use):
+        try:
+            return _through_sudo(says, own=not foreign)
+        except _Refused as refused:
+            why, for_good = f"sudo: {refused}", refused.for_good
+    elif not foreign:
+        return _direct(says)
+    if foreign and for_good:
+        raise UserError(f"PID {foreign} belongs to another user ({why}); {_ADMINISTRATOR}, or watch a process of yours")
+    if foreign:
+        raise UserError(f"PID {foreign} belongs to another user ({why}); run: {sudo_line(verb, str(foreign))}")
+    if sudo:
+        raise UserError(f"no root ({why}); leave --sudo out to go on without")
+    if tracker != "auto" and of_use:
+        raise UserError(f"tracker {tracker} needs root ({why}); --tracker auto takes what works without")
+    way_out = f"; {_ADMINISTRATOR}" if for_good else ""
+    return _direct(says, f"without root, so pages are not seen one by one ({why}; --no-sudo does not ask{way_out})")
+
+
+def _direct(says: IO[bytes], notice: str = "") -> Started:
+    """With the rights of this process."""
+    stream, stream_write = os.pipe()
+    # Root works for another user: neither that user's variables nor site-packages may decide what code runs.
+    for_another = os.geteuid() == 0 and "SUDO_UID" in os.environ
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I" if for_another else "-P", "-m", SAMPLER],
+            stdin=subprocess.PIPE,
+            stdout=stream_write,
+            stderr=says,
+            env=_SAFE_ENVIRONMENT if for_another else None,
+            start_new_session=True,  # signals of the terminal are not for it
+        )
+    except BaseException:
+        os.close(stream)
+        raise
+    finally:
+        os.close(stream_write)
+    return Started(process, stream, process.pid, notice)
+
+
+def _through_sudo(says: IO[bytes], *, own: bool) -> Started:
+    """Start it for processes of this user, or for all. Raises _Refused."""
+    sudo = shutil.which("sudo")
+    if sudo is None:
+        raise _Refused(_NOT_INSTALLED)
+    ask = ["-p", PROMPT] if _may_ask() else ["-n"]
+    words = [sudo, *ask, "--", sys.executable, "-I", "-m", SAMPLER, TELL, *([OWN] if own else [])]
+    stream, stream_write = os.pipe()
+    try:
+        # In this session, because sudo asks on its terminal; the sampler leaves it by itself.
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=stream_write, stderr=says)
+    except BaseException:
+        os.close(stream)
+        raise
+    finally:
+        os.close(stream_write)
+    try:
+        pid = _read_pid(stream)
+        why = ""
+    except KeyboardInterrupt:
+        pid, why = 0, "interrupted"
+    except BaseException:
+        give_up(process, stream)
+        raise
+    if pid:
+        return Started(process, stream, pid)
+    give_up(process, stream)
+    raise _Refused(why or _reason(says))
+
+
+def _read_pid(stream: int) -> int:
+    """What the sampler says of itself before anything else; 0 when it never came to that."""
+    word = b""
+    while not word.endswith(b"\n") and len(word) < _READY_BYTES:
+        byte = os.read(stream, 1)
+        if not byte:
+            return 0
+        word += byte
+    digits = word[1:-1]
+    return int(digits) if digits.isdigit() and word == READY % int(digits) else 0
+
+
+def give_up(process: subprocess.Popen[bytes], stream: int) -> None:
+    """A sampler that is not wanted: without input and without anybody who reads, it ends by itself."""
+    os.close(stream)
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(1.0)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        try:
+            process.terminate()  # sudo, which still asks
+            process.wait(1.0)
+        except (PermissionError, subprocess.TimeoutExpired):
+            pass
+
+
+def _may_ask() -> bool:
+    """Whether somebody can type a password: there is a terminal, and this process is in its foreground."""
+    try:
+        if not os.isatty(0):
+            return False
+        fd = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _reason(says: IO[bytes]) -> str:
+    """What sudo, or the Python under it, said last."""
+    says.seek(0)
+    lines = [line.strip() for line in says.read().decode(errors="replace").splitlines() if line.strip()]
+    says.seek(0)
+    says.truncate()
+    last = lines[-1] if lines else "it ended without a word"
+    if "No module named" in last:
+        return f"root cannot import memtui from {sys.prefix}; install it where root finds it (a virtual environment)"
+    return last.removeprefix("sudo: ").rstrip(".")

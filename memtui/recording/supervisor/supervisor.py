@@ -1,0 +1,101 @@
+"""Stays with a recording until its end and answers for it: to the screen it was started from and on its socket."""
+
+from __future__ import annotations
+
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from memtui.core.errors import UserError
+from memtui.recording.control import Control
+from memtui.recording.supervisor.launch import Observation
+
+LOOK_SECONDS = 1.0
+MARKS_PER_SECOND, MARKS_AT_ONCE = 50, 500
+MARK_LATE_NS = 5_000_000_000
+
+
+class Supervisor:
+    """Of one recording. ``viewer``: the connection to the screen that it was started from."""
+
+    def __init__(self, observation: Observation, viewer: socket.socket | None = None) -> None:
+        self._observation = observation
+        self._control = Control(self._do, observation.listener)
+        self._stop_asked = False
+        self._marks_left, self._marked_ns = float(MARKS_AT_ONCE), time.monotonic_ns()
+        if viewer is not None:
+            self._control.adopt(viewer)
+
+    def wait(self, look: Callable[[], object] = lambda: None, seconds: float = LOOK_SECONDS) -> None:
+        """Until the recording ends by itself, or somebody asks for its end.
+
+        ``look`` is called about once in so many seconds; True from it ends the wait, too.
+        """
+        due_s = time.monotonic() + seconds
+        while self._observation.running and not self._stop_asked and not self._observation.ending:
+            fds = [self._observation.progress_fd, *self._control.fds]
+            ready, _, _ = select.select(fds, [], [], max(due_s - time.monotonic(), 0))
+            if self._observation.progress_fd in ready:
+                self._observation.read_progress()
+            self._control.serve(ready)
+            if time.monotonic() >= due_s:
+                due_s = time.monotonic() + seconds
+                self._observation.look()
+                if look() is True:
+                    return
+
+    def stop(self) -> None:
+        """End the recording in order, and tell all who follow it how it ended."""
+        self._observation.stop()
+        ended: dict[str, Any] = {"asked": self._stop_asked, "exit_status": self._observation.exit_status}
+        ended["outlived"] = self._observation.outlived
+        if self._observation.ending and not self._stop_asked:
+            ended["why"] = self._observation.ending[1]
+        try:
+            self._observation.finish()
+        except UserError as error:
+            ended |= {"error": str(error), "code": error.code}
+        self._control.tell_followers({"ended": ended})
+        self._control.close()
+
+    def _do(self, word: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """Answer a request that was checked. Raises ValueError."""
+        observation = self._observation
+        match word:
+            case "stop":
+                self._stop_asked = True
+            case "status":
+                return {
+                    "progress": observation.progress,
+                    "log": str(observation.log or ""),
+                    "interval_ns": observation.interval_ns,
+                    "max_overhead_ppm": observation.max_overhead_ppm,
+                    "paused": observation.paused,
+                }
+            case "interval":
+                observation.set_interval(fields["interval_ns"])
+            case "budget":
+                observation.set_budget(fields["ppm"] or None)
+            case "pause" | "resume":
+                observation.pause(word == "pause")
+            case "signal":
+                observation.signal(signal.Signals[fields["name"]])
+            case "mark":
+                self._mark(fields["text"], fields.get("t_ns", 0))
+        return {}
+
+    def _mark(self, text: str, t_ns: int) -> None:
+        """A program that marks without end must not fill the disk. Raises ValueError."""
+        now_ns = time.monotonic_ns()
+        self._marks_left = min(MARKS_AT_ONCE, self._marks_left + (now_ns - self._marked_ns) * MARKS_PER_SECOND / 1e9)
+        self._marked_ns = now_ns
+        if self._marks_left < 1:
+            raise ValueError(f"more than {MARKS_PER_SECOND} marks a second: this one is left out")
+        self._marks_left -= 1
+        # A moment that its sender told is as good as the way here was long; any other is no moment of this recording.
+        moment_ns = t_ns if now_ns - MARK_LATE_NS <= t_ns <= now_ns else now_ns
+        if not self._observation.mark(moment_ns, text):
+            raise ValueError("the recorder is too slow: this mark is left out")

@@ -1,0 +1,59 @@
+"""Sends what was traced to the recorder, in a thread of its own: the training never waits for it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+from pathlib import Path
+
+from memtui.core.samples import Told
+from memtui.recording.wire import encode
+
+WAITING = 8  # messages; a recorder that is this far behind loses some
+LAST_S = 2.0  # for what is left when the program ends
+
+
+class Sender:
+    """One connection to the recorder. Raises OSError when nobody listens."""
+
+    def __init__(self, path: Path) -> None:
+        from memtui.recording.control import connect
+
+        self._socket: socket.socket | None = connect(path, LAST_S)
+        self._socket.settimeout(None)
+        self._owner = os.getpid()
+        self._queue: queue.Queue[Told | None] = queue.Queue(WAITING)
+        self.lost = 0  # messages that could not be sent
+        self._thread = threading.Thread(target=self._run, name="memtui trace", daemon=True)
+        self._thread.start()
+
+    def send(self, told: Told) -> None:
+        """Leave it to the thread; what it has no room for is counted."""
+        if os.getpid() != self._owner:  # a fork has the connection, but not the thread
+            return
+        try:
+            self._queue.put_nowait(told)
+        except queue.Full:
+            self.lost += 1
+
+    def close(self) -> None:
+        """Send what waits, for a moment at most."""
+        if os.getpid() == self._owner and self._thread.is_alive():
+            try:
+                self._queue.put(None, timeout=LAST_S)
+            except queue.Full:
+                return
+            self._thread.join(LAST_S)
+
+    def _run(self) -> None:
+        while (told := self._queue.get()) is not None:
+            if self._socket is None:
+                self.lost += 1
+                continue
+            try:
+                self._socket.sendall(encode(told))
+            except OSError:  # the recording has ended; the program goes on
+                self._socket.close()
+                self._socket = None

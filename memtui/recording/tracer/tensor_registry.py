@@ -1,0 +1,266 @@
+"""Tensors whose use is known at one moment: of modules and optimisers, inputs, and all others that Python holds."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import weakref
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.core.samples import MAIN_MEMORY
+
+WEIGHTS, GRADIENTS, ACTIVATIONS, OPTIMISER_STATE, INPUTS, BUFFERS, TEMPORARIES, UNKNOWN = range(len(CATEGORIES))
+_MOST_IN_ATTRIBUTE = 64  # of a data set: a list of thousands of samples is not looked through
+_ASK_AGAIN = 100  # times as long as it took is how long it is not done again
+
+
+class Held(NamedTuple):
+    """A storage: its bytes, the layer it belongs to, and what it is of that ("weight", "weight exp_avg")."""
+
+    size_bytes: int
+    layer: str = ""
+    part: str = ""
+
+
+Storages = dict[int, Held]  # by address
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Storages whose use is known at one moment, by address."""
+
+    weights: Storages = field(default_factory=dict)
+    gradients: Storages = field(default_factory=dict)
+    optimiser_state: Storages = field(default_factory=dict)
+    buffers: Storages = field(default_factory=dict)
+    inputs: Storages = field(default_factory=dict)
+    others: Storages = field(default_factory=dict)
+    """Of tensors that belong to no model and no optimiser: a data set, a second copy of the weights."""
+    devices: dict[int, str] = field(default_factory=dict)
+    """Of the addresses that are not in main memory. Those of GPUs are no addresses of main memory."""
+
+    def device(self, ptr: int) -> str:
+        """Where an address is."""
+        return self.devices.get(ptr, MAIN_MEMORY)
+
+    def by_category(self) -> tuple[tuple[int, Storages], ...]:
+        """(category, storages): where an address is in several, the first one counts."""
+        return (
+            (WEIGHTS, self.weights),
+            (GRADIENTS, self.gradients),
+            (OPTIMISER_STATE, self.optimiser_state),
+            (BUFFERS, self.buffers),
+            (INPUTS, self.inputs),
+            (UNKNOWN, self.others),
+        )
+
+    def find(self, ptr: int) -> tuple[int, str] | None:
+        """(category, layer) of an address, or None."""
+        for category, storages in self.by_category():
+            if ptr in storages:
+                return category, storages[ptr].layer
+        return None
+
+
+def known_of(
+    modules: Iterable[nn.Module],
+    optimizers: Iterable[torch.optim.Optimizer],
+    inputs: object = (),
+    others: Iterable[torch.Tensor] = (),
+    holders: Mapping[int, str] | None = None,
+) -> Known:
+    """What modules, optimisers, nested ``inputs`` and ``others`` hold now; each storage once.
+
+    ``holders`` says of addresses which data set has them: a name for what belongs to no module and no optimiser.
+    A parameter that an optimiser has and no module gives is a weight without a layer.
+    """
+    known = Known()
+    seen: set[int] = set()
+    owners: dict[int, tuple[torch.Tensor, str, str]] = {}  # by identity, tensors compare by value: layer and name
+    named = list(named_modules(modules))
+    optimizers = list(optimizers)
+    for layer, module in named:
+        for name, parameter in module.named_parameters(recurse=False):
+            owners.setdefault(id(parameter), (parameter, layer, name))
+    for optimizer in optimizers:
+        for tensor in tensors_in([group["params"] for group in optimizer.param_groups]):
+            owners.setdefault(id(tensor), (tensor, "", described(tensor)))
+    for tensor, layer, name in owners.values():
+        _take(known, known.weights, tensor, layer, name, seen)
+    for tensor, layer, name in owners.values():
+        if tensor.grad is not None:
+            _take(known, known.gradients, tensor.grad, layer, name, seen)
+    for optimizer in optimizers:
+        for owner, state in list(optimizer.state.items()):
+            _, layer, name = owners.get(id(owner), (owner, "", ""))
+            for key, part in state.items() if isinstance(state, dict) else [("", state)]:
+                for tensor in tensors_in(part):
+                    _take(known, known.optimiser_state, tensor, layer, f"{name} {key}".strip(), seen)
+    for layer, module in named:
+        for name, buffer in module.named_buffers(recurse=False):
+            _take(known, known.buffers, buffer, layer, name, seen)
+    for storages, loose in ((known.inputs, tensors_in(inputs)), (known.others, others)):
+        for tensor in loose:
+            holder = (holders or {}).get(located(tensor)[1])
+            _take(known, storages, tensor, "", f"{described(tensor)} of {holder}" if holder else None, seen)
+    return known
+
+
+def _take(known: Known, storages: Storages, tensor: torch.Tensor, layer: str, part: str | None, seen: set[int]) -> None:
+    storage, ptr, size_bytes = located(tensor)
+    if storage is not None and size_bytes and ptr and ptr not in seen:
+        seen.add(ptr)
+        storages[ptr] = Held(size_bytes, layer, described(tensor) if part is None else part)
+        if (device := device_of(tensor)) != MAIN_MEMORY:
+            known.devices[ptr] = device
+
+
+def described(tensor: torch.Tensor) -> str:
+    """What a tensor without a name is called: type and shape of its numbers; of a part of more the type alone."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    _, _, size_bytes = located(tensor)
+    whole = size_bytes == tensor.numel() * tensor.element_size()
+    return f"{dtype}{list(tensor.shape)}" if whole else dtype
+
+
+def located(tensor: torch.Tensor) -> tuple[torch.UntypedStorage | None, int, int]:
+    """(storage, its address, its bytes); (None, 0, 0) of sparse and other tensors without a storage of their own."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage, storage.data_ptr(), storage.nbytes()
+    except (NotImplementedError, RuntimeError):
+        return None, 0, 0
+
+
+def device_of(tensor: torch.Tensor) -> str:
+    """Whose memory a tensor is in."""
+    return MAIN_MEMORY if tensor.is_cpu else str(tensor.device)
+
+
+class LastingTensors:
+    """Plain tensors and parameters that Python holds for longer than a step.
+
+    Only the garbage collector knows, and asking it takes some tens of milliseconds. So it is asked now and then, and
+    those count that it named before and that are still there: a batch is not among them.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[weakref.ref[torch.Tensor]] = []
+        self._datasets: list[weakref.ref[Any]] = []
+        self._next_ns = 0
+
+    def now(self) -> list[torch.Tensor]:
+        """To be asked when a step begins or ends."""
+        begin = time.monotonic_ns()
+        lasting = [tensor for ref in self._found if (tensor := ref()) is not None]
+        if begin >= self._next_ns:
+            plain = (torch.Tensor, nn.Parameter)  # what others are made of is among them
+            objects = gc.get_objects()
+            self._found = [weakref.ref(found) for found in objects if type(found) in plain]
+            self._datasets = _datasets_in(objects)
+            del objects
+            end = time.monotonic_ns()
+            self._next_ns = end + (end - begin) * _ASK_AGAIN
+        return lasting
+
+    def holders(self) -> dict[int, str]:
+        """By address, which attribute of which data set (``torch.utils.data``) has it now: "TensorDataset.tensors"."""
+        found: dict[int, str] = {}
+        for ref in self._datasets:
+            dataset = ref()
+            for name, value in getattr(dataset, "__dict__", {}).copy().items():
+                if isinstance(value, torch.Tensor) or (
+                    isinstance(value, (list, tuple, dict)) and len(value) <= _MOST_IN_ATTRIBUTE
+                ):
+                    for tensor in tensors_in(value):
+                        found.setdefault(located(tensor)[1], f"{type(dataset).__name__}.{name}")
+        return found
+
+
+class _Datasets(dict[type, bool]):
+    """Whether a type is one of data sets; no code of the program is asked."""
+
+    def __init__(self, base: type) -> None:
+        super().__init__()
+        self._base = base
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = self._base in kind.__mro__
+        return self[kind]
+
+
+def _datasets_in(objects: list[Any]) -> list[weakref.ref[Any]]:
+    module = sys.modules.get("torch.utils.data")
+    base = getattr(module, "Dataset", None)
+    if not isinstance(base, type):
+        return []
+    known, found = _Datasets(base), []
+    for one in objects:
+        if known[type(one)]:
+            with suppress(TypeError):  # a class with slots may not allow it
+                found.append(weakref.ref(one))
+    return found
+
+
+class _Noticed(weakref.ref):
+    __slots__ = ("ptr",)
+    ptr: int
+
+
+class Departures:
+    """When the storages of some tensors go: the profiler of torch does not tell of memory that is older than itself."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor], wanted: Container[int]) -> None:
+        """Of those at the addresses that are wanted."""
+        self.at_ns: dict[int, int] = {}
+        """By address; CLOCK_MONOTONIC."""
+        self._noticed: list[_Noticed] = []
+        for tensor in tensors:
+            storage, ptr, _ = located(tensor)
+            if storage is not None and ptr in wanted:
+                self._noticed.append(_Noticed(storage, self._gone))
+                self._noticed[-1].ptr = ptr
+
+    def _gone(self, ref: Any) -> None:
+        self.at_ns[ref.ptr] = time.monotonic_ns()
+
+
+def tensors_in(holder: object) -> Iterator[torch.Tensor]:
+    """All tensors in nested containers."""
+    waiting = [holder]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, torch.Tensor):
+            yield item
+        elif isinstance(item, dict):
+            waiting.extend(reversed(list(item.values())))
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(reversed(item))
+
+
+def named_modules(modules: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
+    """(name, module) of all modules and those inside, each once.
+
+    The name is the path from the root, or the class of the root itself; with several roots their classes come first.
+    """
+    roots = list(modules)
+    seen: set[int] = set()
+    titles: dict[str, int] = {}
+    for root in roots:
+        title = type(root).__name__
+        titles[title] = titles.get(title, 0) + 1
+        if titles[title] > 1:
+            title = f"{title}#{titles[title]}"
+        for path, module in root.named_modules():
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            yield (".".join(filter(None, (title, path))) if len(roots) > 1 else path or title), module

@@ -1,0 +1,190 @@
+"""Messages as frames on a pipe: versioned, self-delimiting, no pickle.
+
+A frame is a 16-byte head (magic, protocol, kind, JSON length, array length), a JSON object, and the raw bytes of the
+arrays that the object describes (little endian, in order). A pipe carries it, and so does ``ssh host sudo ...``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any, get_args
+
+import numpy as np
+
+from memtui.core.page_set import PageSet
+from memtui.core.samples import (
+    AllocationStep,
+    End,
+    Event,
+    GpuMemory,
+    Hello,
+    LearningProgress,
+    Message,
+    Power,
+    PowerReading,
+    Process,
+    ProcessWindow,
+    TensorRanges,
+    Told,
+    TrainingProgress,
+    Vma,
+    VmaTable,
+    Window,
+)
+
+MAGIC = b"MTUI"
+PROTOCOL = 9
+MAX_JSON_BYTES = 64 << 20
+MAX_ARRAY_BYTES = 1 << 30
+_HEAD = struct.Struct("<4sHHII")
+_DTYPES = {"u8": np.dtype("<u8"), "i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
+_ARRAYS = {"i": "i8", "f": "f8"}  # by kind of numpy
+_SETS = ("pages", "resident")
+_VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes", "vma_shared_bytes")
+
+
+class FrameError(ValueError):
+    """The stream is not memtui frames, is damaged, or speaks another protocol version."""
+
+
+def _plain_table(table: VmaTable) -> dict[str, Any]:
+    vmas = [[v.start, v.end, v.perms, v.name] for v in table.vmas]
+    return {"process": table.process, "sample": table.sample, "vmas": vmas}
+
+
+def _plain_window(window: Window, arrays: list[np.ndarray]) -> dict[str, Any]:
+    def plain_set(pages: PageSet | None) -> bool:
+        if pages is not None:
+            arrays.extend((pages.blocks, pages.bits, pages.huge, pages.giant))
+        return pages is not None
+
+    def plain_process(process: ProcessWindow) -> dict[str, Any]:
+        names = (name for name in ProcessWindow.__dataclass_fields__ if name not in _SETS)
+        plain = {name: getattr(process, name) for name in names}
+        return plain | {name: plain_set(getattr(process, name)) for name in _SETS}
+
+    plain = {name: getattr(window, name) for name in Window.__dataclass_fields__ if name != "processes"}
+    return plain | {"processes": [plain_process(p) for p in window.processes]}
+
+
+def _read_window(plain: dict[str, Any], arrays: Iterator[np.ndarray]) -> Window:
+    def read_process(fields: dict[str, Any]) -> ProcessWindow:
+        sets = {name: PageSet(*(next(arrays) for _ in range(4))) if fields[name] else None for name in _SETS}
+        sizes = {name: None if fields[name] is None else tuple(map(tuple, fields[name])) for name in _VMA_SIZES}
+        return ProcessWindow(**(fields | sets | sizes))
+
+    return Window(**(plain | {"processes": tuple(read_process(p) for p in plain["processes"])}))
+
+
+_KINDS: tuple[type, ...] = (
+    Hello,
+    Process,
+    VmaTable,
+    Window,
+    Power,
+    Event,
+    End,
+    *get_args(Told),
+)
+_READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
+    Hello: lambda d, _: Hello.from_dict(d),
+    Process: lambda d, _: Process(**d),
+    VmaTable: lambda d, _: VmaTable(d["process"], d["sample"], tuple(Vma(*v) for v in d["vmas"])),
+    Window: _read_window,
+    Power: lambda d, _: Power(
+        tuple(PowerReading(**r) for r in d["readings"]), tuple(GpuMemory(**m) for m in d["gpu_memory"])
+    ),
+    Event: lambda d, _: Event(**d),
+    End: lambda d, _: End(**d),
+    AllocationStep: lambda d, arrays: AllocationStep(**(d | {"names": tuple(d["names"]), "columns": next(arrays)})),
+    TensorRanges: lambda d, arrays: TensorRanges(
+        **(d | {"names": tuple(d["names"]), "parts": tuple(d["parts"]), "columns": next(arrays)})
+    ),
+    TrainingProgress: lambda d, arrays: TrainingProgress(
+        **(d | {"names": tuple(d["names"]), "ends_ns": next(arrays), "usage": next(arrays)})
+    ),
+    LearningProgress: lambda d, arrays: LearningProgress(**(d | {"places": next(arrays), "values": next(arrays)})),
+}
+
+
+def encode(message: Message) -> bytes:
+    """One frame."""
+    arrays: list[np.ndarray] = []
+    if isinstance(message, Window):
+        plain = _plain_window(message, arrays)
+    elif isinstance(message, VmaTable):
+        plain = _plain_table(message)
+    elif isinstance(message, Told):
+        fields = {name: getattr(message, name) for name in message.__dataclass_fields__}
+        plain = {name: value for name, value in fields.items() if not isinstance(value, np.ndarray)}
+        arrays += [value for value in fields.values() if isinstance(value, np.ndarray)]
+    else:
+        plain = asdict(message)
+    kinds = [_ARRAYS.get(a.dtype.kind, "u8") for a in arrays]
+    plain["arrays"] = [[kind, list(a.shape)] for kind, a in zip(kinds, arrays, strict=True)]
+    text = json.dumps(plain, separators=(",", ":")).encode()
+    raw = b"".join(np.ascontiguousarray(a, _DTYPES[k]).tobytes() for k, a in zip(kinds, arrays, strict=True))
+    return _HEAD.pack(MAGIC, PROTOCOL, _KINDS.index(type(message)), len(text), len(raw)) + text + raw
+
+
+class Decoder:
+    """Turns chunks of a byte stream back into messages.
+
+    Args:
+        preface_bytes: so much may stand before the first frame: what the ``sitecustomize`` of a Python says when it
+            starts lands in the same pipe.
+    """
+
+    def __init__(self, preface_bytes: int = 0) -> None:
+        self._buffer = bytearray()
+        self._preface_bytes = preface_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a frame that has not arrived whole."""
+        return len(self._buffer)
+
+    def feed(self, chunk: bytes) -> Iterator[Message]:
+        """Yield every message that is now complete. Raises FrameError."""
+        self._buffer += chunk
+        if self._preface_bytes:
+            begin = self._buffer.find(MAGIC)
+            if begin < 0 and len(self._buffer) <= self._preface_bytes:
+                return
+            del self._buffer[: max(begin, 0)]
+            self._preface_bytes = 0
+        while len(self._buffer) >= _HEAD.size:
+            magic, protocol, kind, text_bytes, raw_bytes = _HEAD.unpack_from(self._buffer)
+            if magic != MAGIC:
+                raise FrameError("not a memtui stream")
+            if protocol != PROTOCOL:
+                raise FrameError(f"stream speaks protocol {protocol}, this memtui speaks {PROTOCOL}")
+            if kind >= len(_KINDS) or text_bytes > MAX_JSON_BYTES or raw_bytes > MAX_ARRAY_BYTES:
+                raise FrameError("damaged frame head")
+            end = _HEAD.size + text_bytes + raw_bytes
+            if len(self._buffer) < end:
+                return
+            text = bytes(self._buffer[_HEAD.size : _HEAD.size + text_bytes])
+            raw = bytes(self._buffer[_HEAD.size + text_bytes : end])
+            del self._buffer[:end]
+            yield _decode(_KINDS[kind], text, raw)
+
+
+def _decode(kind: type, text: bytes, raw: bytes) -> Message:
+    try:
+        plain = json.loads(text)
+        return _READ[kind](plain, iter(_split(raw, plain.pop("arrays"))))
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise FrameError(f"damaged {kind.__name__} frame: {error}") from error
+
+
+def _split(raw: bytes, described: list[tuple[str, list[int]]]) -> list[np.ndarray]:
+    arrays, offset = [], 0
+    for dtype, shape in described:
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays.append(np.frombuffer(raw, _DTYPES[dtype], count, offset).reshape(shape))
+        offset += arrays[-1].nbytes
+    return arrays

@@ -1,0 +1,93 @@
+"""What there is to break down: a session, or straight away any file that can be imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from memtui.analysis.allocation_trace import StepTrace
+from memtui.analysis.trace_index import StepIndex
+from memtui.core.errors import UserError
+from memtui.core.samples import MAIN_MEMORY
+from memtui.formats.detect import import_file
+from memtui.formats.imported import NotImportable
+from memtui.reports.breakdown.rules import Item, items_of, items_of_sums
+from memtui.session.file_format import SessionError, check_header
+from memtui.session.reader import SessionReader
+from memtui.session.records.allocations import RecordedStep
+from memtui.session.records.imported import ImportedFrom
+
+DRIVER, PEAK = "allocated from the driver", "held at the peak"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The allocations of one device in one file.
+
+    Attributes:
+        path: the file.
+        format: what it is.
+        what: which allocations these are: all that a log has, or those alive when most was held.
+        device: whose memory.
+        items: the allocations.
+        padded: sizes are with what MXNet's pool adds.
+        coarse: tags whose size is known in whole MB only.
+    """
+
+    path: Path
+    format: str
+    what: str
+    device: str
+    items: list[Item]
+    padded: bool = False
+    coarse: tuple[str, ...] = ()
+
+
+def read(path: Path) -> list[Held]:
+    """One entry for each device. Raises UserError and SessionError."""
+    if _is_session(path):
+        return list(_of_session(path))
+    try:
+        imported = import_file(path)
+    except NotImportable as error:
+        raise UserError(f"{path}: {error}") from None
+    return [_held(path, part.trace, part.device, imported.about, "") for part in imported.parts]
+
+
+def _is_session(path: Path) -> bool:
+    try:
+        check_header(path)
+    except SessionError:
+        return False
+    return True
+
+
+def _of_session(path: Path) -> Iterator[Held]:
+    reader = SessionReader(path)
+    try:
+        fullest: dict[str, RecordedStep] = {}
+        for step in reader.allocation_steps():
+            if step.device not in fullest or step.peak_bytes > fullest[step.device].peak_bytes:
+                fullest[step.device] = step
+        if not fullest:
+            raise UserError(f"{path}: has no recorded step; memtui trace and memtui import record some")
+        about = reader.imported()
+        for device, step in fullest.items():
+            which = "" if about is not None else f" of step {step.step}"
+            yield _held(path, reader.step_trace(step), device, about, which)
+    finally:
+        reader.close()
+
+
+def _held(path: Path, trace: StepTrace, device: str, about: ImportedFrom | None, which: str) -> Held:
+    device = "" if device == MAIN_MEMORY else device
+    if about is not None and about.sums is not None:
+        return Held(path, about.format, DRIVER, device, items_of_sums(about.sums), padded=True)
+    driver = about is not None and about.driver
+    index = StepIndex(trace)
+    rows = index.born[index.alive(index.peak_row)]
+    items = items_of(trace, rows, tagged=driver)
+    if about is None or not about.driver:
+        return Held(path, about.format if about else "traced training", f"{PEAK}{which}", device, items)
+    return Held(path, about.format, DRIVER, device, items, padded=True, coarse=about.coarse)

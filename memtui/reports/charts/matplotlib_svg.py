@@ -1,0 +1,157 @@
+"""Charts as SVG: one style, readable in grey, the same bytes for the same chart. Only this module knows matplotlib."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import logging
+from typing import Any
+
+import numpy as np
+
+from memtui.core.errors import FAILURE, UserError
+from memtui.reports.charts.model import Chart, HeatChart, Line
+
+WIDTH_IN, HEIGHT_IN, PANEL_IN = 5.6, 3.1, 1.2
+# From dark to light, so that they differ without colour, too; dashes and marks tell neighbours apart.
+COLORS = ("#1b1b3a", "#8a2c6d", "#1f6f8b", "#d1602a", "#5a9a4a", "#c9a227", "#8d8d8d")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (9, 2)), "-")
+MARKS = ("o", "s", "^", "D", "v", "P", "X")
+FEW_LINES = 3  # more have their legend beside the picture
+COLUMNS = 1600  # of a heat map; windows beyond that are averaged
+STYLE: Any = {
+    "svg.fonttype": "path",  # the letters are in the file: it looks the same everywhere
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#dcdcdc",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.1,
+    "legend.frameon": False,
+    "text.parse_math": False,  # a name with a dollar sign is a name
+}
+
+
+def check() -> None:
+    """Raise UserError where the plotting library is not installed. It is not loaded: that makes a folder at home."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UserError("figures need matplotlib: pip install 'memtui[study]'", FAILURE)
+
+
+def load() -> None:
+    """Raise UserError where the plotting library is missing: before anything runs, not after."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise UserError("figures need matplotlib: pip install 'memtui[study]'", FAILURE) from None
+
+
+def svg(chart: Chart | HeatChart) -> str:
+    """The chart as an SVG document."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE | {"svg.hashsalt": chart.name}):
+        figure = _heat(chart) if isinstance(chart, HeatChart) else _lines(chart)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return text.getvalue()
+
+
+def _new(panels: int, height_in: float) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+    axes = figure.subplots(panels, 1, sharex=True, squeeze=False)
+    return figure, [row[0] for row in axes]
+
+
+def _lines(chart: Chart) -> Any:
+    panels = len(chart.lines) if chart.stacked else 1
+    figure, axes = _new(max(panels, 1), HEIGHT_IN if panels < 2 else 0.6 + PANEL_IN * panels)
+    for number, line in enumerate(chart.lines):
+        _line(axes[number if chart.stacked else 0], line, number)
+    for number, axis in enumerate(axes):
+        if chart.y_log:
+            axis.set_yscale("log", base=2)
+            axis.yaxis.set_major_formatter(_plain)  # the usual one writes formulas
+        if chart.x_log:
+            axis.set_xscale("log", base=2)
+            axis.xaxis.set_major_formatter(_plain)
+        if chart.x_ticks is not None:
+            axis.set_xticks(list(chart.x_ticks), [f"{tick:g}" for tick in chart.x_ticks])
+            axis.minorticks_off()
+        if chart.limits is not None:
+            axis.set_xlim(*chart.limits)
+        if chart.from_zero:
+            axis.set_ylim(0, axis.get_ylim()[1] * 1.05)
+        if chart.stacked:
+            axis.set_title(chart.lines[number].name, loc="left", fontsize=8)
+        elif len(chart.lines) > 1 or chart.lines[0].until is not None:
+            beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(chart.lines) > FEW_LINES else {}
+            axis.legend(fontsize=7, **beside)
+        axis.set_ylabel(chart.y_name)
+    axes[-1].set_xlabel(chart.x_name)
+    return figure
+
+
+def _plain(value: float, _: object) -> str:
+    """A number at an axis."""
+    return f"{value:g}"
+
+
+def _line(axis: Any, line: Line, number: int) -> None:
+    at = number % len(COLORS)
+    x = np.asarray(line.x, float)
+    mark = {"marker": MARKS[at], "markersize": 4} if line.points else {}
+    if line.bars is not None:
+        x = x * (1 + 0.02 * number)  # beside those of the other lines
+        low, high = np.array(line.bars, float).reshape(-1, 2).T
+        axis.vlines(x, low, high, color=COLORS[at], linestyle=DASHES[at], linewidth=1.0)
+    axis.plot(x, line.y, color=COLORS[at], linestyle=DASHES[at], label=line.name, **mark)
+    if line.until is not None:
+        axis.plot(x, line.until, color=COLORS[at], linestyle=DASHES[1], linewidth=0.8, label="at most")
+        axis.fill_between(x, line.y, line.until, color="#c8c8d8", linewidth=0, label="between the bounds")
+
+
+def _heat(chart: HeatChart) -> Any:
+    figure, (axis,) = _new(1, HEIGHT_IN + 0.5)
+    share = _fewer(chart.share, COLUMNS)
+    windows = chart.share.shape[1]
+    image = axis.imshow(
+        np.sqrt(share),  # a page in a hundred is to be seen
+        cmap="Greys",
+        vmin=0,
+        vmax=1,
+        aspect="auto",
+        origin="lower",
+        interpolation="nearest",
+        extent=(0.5, windows + 0.5, 0, 1) if chart.until is None else (0, chart.until, 0, 1),
+    )
+    if chart.limit is not None:
+        axis.set_xlim(0, chart.limit)
+    for mark in chart.marks:
+        axis.axvline(mark + 1, color="#d1602a", linewidth=0.8)
+    axis.set_yticks([])
+    axis.grid(visible=False)
+    axis.set_xlabel(chart.x_name)
+    axis.set_ylabel(chart.y_name)
+    bar = figure.colorbar(image, ax=axis, shrink=0.6, pad=0.01)
+    shares = np.array([0, 0.05, 0.25, 1.0])
+    bar.set_ticks(list(np.sqrt(shares)), labels=[f"{value:.0%}" for value in shares])
+    bar.set_label("touched share")
+    return figure
+
+
+def _fewer(share: np.ndarray, columns: int) -> np.ndarray:
+    """At most so many columns, each the mean of neighbours, without those where nothing is known."""
+    if share.shape[1] <= columns:
+        return share
+    edges = np.linspace(0, share.shape[1], columns + 1).astype(int)
+    known = ~np.isnan(share)
+    sums = np.add.reduceat(np.where(known, share, 0.0), edges[:-1], axis=1)
+    counts = np.add.reduceat(known, edges[:-1], axis=1)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)

@@ -1,0 +1,264 @@
+"""Figures of sessions against those of the first, conditions that are not the same, and why that matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memtui.analysis.resident import RSS
+from memtui.core.options import LETTERS
+from memtui.core.units import between, duration, energy, percent, power, size
+from memtui.reports.comparison.model import Memory, Recorded, Run, SameWindows, against, letters
+
+Form = Callable[[float | None], str]
+
+
+def _number(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:,.0f}"
+
+
+FIGURES: Mapping[str, tuple[str, Form]] = {
+    "windows": ("windows", _number),
+    "duration_s": ("recorded for", duration),
+    "true_interval_s": ("true window, median", duration),
+    "wss_median_bytes": ("WSS, median", size),
+    "wss_p95_bytes": ("WSS, 95 %", size),
+    "rss_median_bytes": ("RSS, median", size),
+    "rss_p95_bytes": ("RSS, 95 %", size),
+    "pss_median_bytes": ("PSS, median", size),
+    "pss_p95_bytes": ("PSS, 95 %", size),
+    "mapped_max_bytes": ("VM, most", size),
+    "reuse_p50_bytes": ("half come back within", size),
+    "reuse_p95_bytes": ("95 % come back within", size),
+    "knee_bytes": ("knee of reuse", size),
+    "knee_share": ("touches held there", percent),
+}
+UNCHANGED = ("windows", "duration_s", "true_interval_s", "knee_share")  # how much more of them says nothing
+OF_WINDOWS = ("wss_median_bytes", "wss_p95_bytes", "reuse_p50_bytes", "reuse_p95_bytes", "knee_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table.
+
+    Attributes:
+        name: for JSON.
+        label: for people.
+        cells: of each session, in words.
+        values: the same as numbers or words; None: not known.
+        changes: against the first, in words; empty where that means nothing, as with sizes from windows of another
+            length.
+        reasons: of what is not known.
+    """
+
+    name: str
+    label: str
+    cells: tuple[str, ...]
+    values: tuple[float | str | None, ...]
+    changes: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def figure_rows(memories: Sequence[Memory | None]) -> list[Row]:
+    """Figures that at least one session has, in the order of ``FIGURES``, then power and energy by source."""
+    rows = []
+    for name, (label, form) in FIGURES.items():
+        values = [None if memory is None else memory.figures.get(name) for memory in memories]
+        reasons = ["no window was recorded" if memory is None else memory.reasons.get(name, "") for memory in memories]
+        if any(name in memory.figures for memory in memories if memory is not None):
+            row = _row(name, label, form, values, reasons)
+            rows.append(_without_other_windows(row, memories) if name in OF_WINDOWS else row)
+    sources = {(one["device"], one["scope"]): None for memory in memories if memory for one in memory.power}
+    for device, scope in sources:
+        found = [_source(memory, device, scope) for memory in memories]
+        for name, label, form in (("mean_w", "mean power", power), ("energy_j", "energy", energy)):
+            values = [None if one is None else one[name] for one in found]
+            if any(value is not None for value in values):
+                reasons = ["no such source" if one is None else str(one["reason"]) for one in found]
+                rows.append(_row(f"{device} {scope} {name}", f"{device} {scope}, {label}", form, values, reasons))
+    return rows
+
+
+def training_rows(runs: Sequence[Run | None]) -> list[Row]:
+    """Figures of trainings, where at least one session tells of one."""
+    if not any(runs):
+        return []
+    return [
+        _row(
+            name,
+            label,
+            form,
+            [None if run is None else getattr(run, name) for run in runs],
+            ["no training" if run is None else "not told" for run in runs],
+            told=told,
+        )
+        for name, label, form, told in _OF_TRAINING
+    ]
+
+
+_OF_TRAINING: Sequence[tuple[str, str, Form, bool]] = (
+    ("iterations", "iterations", _number, False),
+    ("last_accuracy", "accuracy", lambda value: "n/a" if value is None else f"{value:.2f} %", False),
+    ("last_loss", "loss", lambda value: "n/a" if value is None else f"{value:.4g}", False),
+    ("step_ms", "iteration, median", lambda value: duration(None if value is None else value / 1e3), True),
+    ("peak_above_start_bytes", "peak above start", size, True),
+    ("peak_bytes", "peak", size, True),
+)
+
+
+def _without_other_windows(row: Row, memories: Sequence[Memory | None]) -> Row:
+    """What depends on the length of a window is held against that of the same length only."""
+    lengths = [None if memory is None else memory.interval_s for memory in memories]
+    changes = zip(row.changes, lengths, strict=True)
+    return replace(row, changes=tuple(change if length == lengths[0] else "" for change, length in changes))
+
+
+def condition_rows(sessions: Sequence[Recorded]) -> list[Row]:
+    """Conditions that are not the same in all sessions."""
+    rows = []
+    for name in sessions[0].conditions:
+        values = tuple(session.conditions.get(name, "") for session in sessions)
+        if len(set(values)) > 1:
+            rows.append(Row(name, name, values, values, ("",) * len(values), ("",) * len(values)))
+    return rows
+
+
+def notes(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
+    """What has to be known before figures are held against one another, most important first."""
+    found = []
+    by_length: dict[tuple[float, float], list[int]] = {}
+    for place, session in enumerate(sessions):
+        if session.memory is not None:
+            by_length.setdefault(session.memory.interval_s, []).append(place)
+    if len(by_length) > 1:
+        lengths = ", ".join(
+            f"{letters(places)} {between(*map(duration, length))}" for length, places in by_length.items()
+        )
+        found.append(
+            f"windows differ ({lengths}): working sets and reuse of different windows are not directly comparable"
+            + _merging_words(same)
+        )
+    for name, text in _MATTERS.items():
+        groups: dict[str, list[int]] = {}
+        for place, session in enumerate(sessions):
+            groups.setdefault(session.conditions.get(name, ""), []).append(place)
+        if len(groups) > 1:
+            said = ", ".join(f"{letters(places)} {value}" for value, places in groups.items())
+            found.append(f"{name} differs ({said}): {text}")
+    return found + [f"{letters([place])}: {text}" for place, session in enumerate(sessions) for text in session.doubts]
+
+
+_MATTERS = {
+    "tracker": "trackers do not see the same touches",
+    "pause": "without a pause touches are missed while pages are read",
+    "filter": "reuse is that of what filters kept; the WSS counts all",
+    "children": "the figures are of a tree here and of one process there",
+    "machine": "a window holds more on a faster machine, and power is that of other devices",
+}
+
+
+def _merging_words(same: SameWindows | None) -> str:
+    if same is None:
+        return ""
+    if same.reason:
+        return f"; they cannot be merged to one length: {same.reason}"
+    left = "".join(f"; not {letters([place])}: {why}" for place, why in same.reasons.items())
+    return f"; merged to {duration(same.interval_s)} they are{left}"
+
+
+def window_words(memories: Sequence[Memory | None]) -> str:
+    """``windows of 200 ms``, or of the shortest to the longest."""
+    known = [memory.interval_s for memory in memories if memory is not None]
+    if not known:
+        return ""
+    return f"windows of {between(duration(min(one[0] for one in known)), duration(max(one[1] for one in known)))}"
+
+
+def resident_words(memories: Sequence[Memory | None]) -> str:
+    """What the line of resident memory is: ``RSS``, or ``PSS or RSS`` where sessions differ."""
+    return " or ".join(sorted({memory.resident for memory in memories if memory is not None})) or RSS
+
+
+def _source(memory: Memory | None, device: str, scope: str) -> Mapping[str, Any] | None:
+    found = memory.power if memory is not None else ()
+    return next((one for one in found if (one["device"], one["scope"]) == (device, scope)), None)
+
+
+def _row(
+    name: str,
+    label: str,
+    form: Form,
+    values: Sequence[float | None],
+    reasons: Sequence[str],
+    *,
+    told: bool = True,
+) -> Row:
+    """``told``: how much more than the first it is."""
+    why = tuple(reason if value is None else "" for value, reason in zip(values, reasons, strict=True))
+    if name in UNCHANGED or not told:
+        changes = ("",) * len(values)
+    else:
+        changes = ("", *(against(value, values[0]) for value in values[1:]))
+    return Row(name, label, tuple(map(form, values)), tuple(values), changes, why)
+
+
+def sentences(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
+    """What the others have of the first, in plain words; what is not comparable is not compared."""
+    recorded = [session.memory for session in sessions]
+    merged = list(same.memories) if same is not None and not same.reason else None
+    found = []
+    for place, session in enumerate(sessions[1:], 1):
+        said = _of_memory(place, recorded, merged) if session.memory is not None and recorded[0] is not None else []
+        said += _of_training(place, session.training, sessions[0].training)
+        if said:
+            found.append(f"{LETTERS[place]} against A: {'; '.join(said)}.")
+    return found
+
+
+def _of_memory(place: int, recorded: Sequence[Memory | None], merged: Sequence[Memory | None] | None) -> list[str]:
+    one, first = recorded[place], recorded[0]
+    assert one is not None
+    assert first is not None
+    said = []
+    alike = one.interval_s == first.interval_s
+    pair: tuple[Memory | None, Memory | None] = (one, first)
+    if not alike:
+        pair = (merged[place], merged[0]) if merged is not None else (None, None)
+    this, that = pair
+    if this is None or that is None:
+        said.append("windows of different lengths, so that working sets and reuse are not held against each other")
+    else:
+        found = _compared(this, that, "wss_median_bytes", "median WSS")
+        found += _compared(this, that, "reuse_p95_bytes", "95 % of returning touches come back within")
+        if found:
+            window = f"windows of {between(*map(duration, this.interval_s))}{'' if alike else ', merged'}"
+            said = [*found[:-1], f"{found[-1]} ({window})"]
+    if {one.resident, first.resident} == {RSS}:
+        return said + _compared(one, first, "rss_median_bytes", "median RSS")
+    return said + _compared(one, first, "pss_median_bytes", "median PSS")  # a sum of RSS says nothing of the other
+
+
+def _compared(this: Memory, that: Memory, name: str, what: str) -> list[str]:
+    value, first = this.figures.get(name), that.figures.get(name)
+    if value is None or not first:
+        return []
+    return [f"{what} {size(value)} instead of {size(first)}, {_more(value / first - 1)}"]
+
+
+def _of_training(place: int, run: Run | None, first: Run | None) -> list[str]:
+    if run is None or first is None:
+        return []
+    said = []
+    if run.last_accuracy is not None and first.last_accuracy is not None:
+        said.append(f"accuracy {run.last_accuracy:.1f} % instead of {first.last_accuracy:.1f} %")
+    if run.peak_above_start_bytes and first.peak_above_start_bytes:
+        share = run.peak_above_start_bytes / first.peak_above_start_bytes - 1
+        said.append(f"peak of an iteration {size(run.peak_above_start_bytes)} above its start, {_more(share)}")
+    return said
+
+
+def _more(share: float) -> str:
+    if abs(share) < 0.0005:
+        return "the same"
+    return f"{abs(share) * 100:.1f} % {'more' if share > 0 else 'less'}"

@@ -1,0 +1,158 @@
+"""Sessions of any kind, read once each, to be laid over one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.address_ranges import mapped_bytes
+from memtui.analysis.alike import groups
+from memtui.analysis.fast_numpy import intervals_s
+from memtui.analysis.lines import Line
+from memtui.analysis.overhead_budget import allowed
+from memtui.analysis.resident import SUM_OF_RSS, resident
+from memtui.analysis.reuse_cdf import cdf, knee, quantiles
+from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.statistics import quantile
+from memtui.core.options import tracker_label
+from memtui.core.units import between, duration, percent, size
+from memtui.reports.comparison.model import Memory, Recorded
+from memtui.reports.comparison.training import run_of
+from memtui.reports.figures.provenance import doubts
+from memtui.reports.report import mean_power
+from memtui.reports.source import Source
+
+NOTHING = Line(np.empty(0), np.empty(0))
+
+
+def recorded(reader: Source, name: str) -> Recorded:
+    """What is compared of a session. Raises SessionError."""
+    return Recorded(
+        name,
+        reader.hello.target.command,
+        conditions(reader),
+        run_of(reader),
+        memory_of(reader),
+        doubts(reader) if len(reader.samples) else (),
+    )
+
+
+def names(paths: Sequence[Path], *, redact: bool = False) -> list[str]:
+    """What sessions are called: their files without folders where that tells them apart, or nothing of them at all."""
+    if redact:
+        return ["session"] * len(paths)
+    stems = [path.stem for path in paths]
+    return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
+
+
+def conditions(reader: Source) -> dict[str, str]:
+    """How and on what it was recorded; what sessions that are held against one another should have in common."""
+    hello, samples = reader.hello, reader.samples
+    options, host = hello.options, hello.host
+    budget = allowed(options.max_overhead_ppm)
+    return {
+        "windows asked": between(*map(duration, intervals_s(samples.asked_ns, options.interval_ns))),
+        "budget": "none" if budget is None else percent(budget),
+        "tracker": tracker_label(hello.tracker),
+        "flush": hello.flush,
+        "rearm": hello.rearm,
+        "pause": ("all at once" if options.together else "one by one") if options.pause else "no",
+        "filter": options.filter,
+        "children": "watched" if options.children else "no",
+        "machine": host.hostname,
+        "kernel": host.kernel,
+        "architecture": host.architecture,
+        "CPUs": str(host.cpu_count),
+        "memory": size(host.memory_bytes),
+        "memtui": hello.memtui_version,
+    }
+
+
+def memory_of(reader: Source) -> Memory | None:
+    """The memory of the whole tree, as it was recorded; None where no window was."""
+    samples = reader.samples
+    if not len(samples):
+        return None
+    exact = ExactReuse()
+    for _, _, reuse in reader.iterate_reuse(0, samples.newest):
+        exact.add(reuse)
+    mapped = mapped_bytes(reader.vma_rows(), samples.sample)
+    line, figures, reasons = reuse_of(exact, _why_no_reuse(reader))
+    hello, held = reader.hello, resident(samples, reader.processes())
+    unshared = held.bytes * np.nan if held.name == SUM_OF_RSS else held.bytes
+    no_wss = "" if hello.wss.ok else hello.wss.reason
+    lengths_ns = samples.end_ns - samples.start_ns
+    alike = groups(samples.intervals_ns(), lengths_ns, exact=not samples.has_budget, most=1)[0].windows
+    figures = {
+        "windows": float(len(samples)),
+        "duration_s": float(samples.end_ns[-1] - samples.start_ns[0]) / 1e9,
+        "true_interval_s": quantile(lengths_ns[alike] / 1e9, 0.5),
+        "wss_median_bytes": quantile(samples.wss_bytes[alike], 0.5),
+        "wss_p95_bytes": quantile(samples.wss_bytes[alike], 0.95),
+        "rss_median_bytes": quantile(samples.rss_bytes, 0.5),
+        "rss_p95_bytes": quantile(samples.rss_bytes, 0.95),
+        "pss_median_bytes": quantile(unshared, 0.5),
+        "pss_p95_bytes": quantile(unshared, 0.95),
+        "mapped_max_bytes": float(mapped.max()) or None,
+        **figures,
+    }
+    for name in ("wss_median_bytes", "wss_p95_bytes"):
+        if figures[name] is None:
+            reasons[name] = no_wss or "no window was complete"
+    reasons |= {name: "PSS was not read" for name in ("pss_median_bytes", "pss_p95_bytes") if figures[name] is None}
+    return Memory(
+        intervals_s(samples.asked_ns, hello.options.interval_ns)
+        if allowed(hello.options.max_overhead_ppm) is None
+        else intervals_s(samples.intervals_ns(), 0),
+        over_time(reader, samples.wss_bytes),
+        over_time(reader, held.bytes),
+        over_time(reader, mapped),
+        line,
+        figures,
+        reasons,
+        mean_power(reader.power(0, 1 << 62)),
+        held.name,
+    )
+
+
+def over_time(reader: Source, values: Any) -> Line:
+    """Values of all windows over seconds since the first one began; nothing is known of windows that were lost."""
+    samples = reader.samples
+    lost = np.flatnonzero(np.diff(samples.sample) > 1) + 1
+    begins_ns = np.insert(samples.start_ns, lost, samples.end_ns[lost - 1])
+    found = np.insert(np.asarray(values, np.float64), lost, np.nan)
+    return held(begins_ns - samples.start_ns[0], found, samples.end_ns[-1] - samples.start_ns[0])
+
+
+def held(begins_ns: Any, values: Any, end_ns: int) -> Line:
+    """Values from moments on, the last one up to the end; times since the begin of the session."""
+    if not len(values):
+        return NOTHING
+    return Line(np.append(begins_ns, end_ns) / 1e9, np.append(values, values[-1]))
+
+
+def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None], dict[str, str]]:
+    """The curve of reuse, its figures, and why figures are missing; ``why``: in general."""
+    curve = cdf(exact)
+    figures: dict[str, float | None] = dict.fromkeys(("reuse_p50_bytes", "reuse_p95_bytes", "knee_bytes", "knee_share"))
+    if curve is None:
+        return NOTHING, figures, dict.fromkeys(figures, why)
+    reasons = {}
+    for share, found in quantiles(exact, (0.5, 0.95)).items():
+        figures[f"reuse_p{share * 100:.0f}_bytes"] = None if found is None else found[1]
+    bend = knee(curve)
+    if bend.clear:
+        figures |= {"knee_bytes": bend.size_bytes, "knee_share": bend.share}
+    else:
+        reasons = dict.fromkeys(("knee_bytes", "knee_share"), f"no clear knee: it bends by {bend.bend:.2f} of 1")
+    return Line(curve.sizes_bytes, 100 * curve.least), figures, reasons
+
+
+def _why_no_reuse(reader: Source) -> str:
+    for found in (reader.hello.wss, reader.hello.pages):
+        if not found.ok:
+            return found.reason
+    return "no page was touched in two windows"

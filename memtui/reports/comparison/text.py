@@ -1,0 +1,167 @@
+"""Several sessions over each other: read, as text, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.lines import Line
+from memtui.core.errors import UserError
+from memtui.core.options import LETTERS
+from memtui.core.text import short_command
+from memtui.core.units import duration, size
+from memtui.reports.comparison.common_windows import differ, in_same_windows
+from memtui.reports.comparison.differences import FIGURES, Row, condition_rows, figure_rows, notes, sentences
+from memtui.reports.comparison.load import names, recorded
+from memtui.reports.comparison.model import Memory, Recorded, Run, SameWindows, change_words
+from memtui.reports.comparison.training import told_apart
+from memtui.reports.source import Source
+
+
+def read(readers: Sequence[Source], paths: Sequence[Path], *, redact: bool = False) -> list[Recorded]:
+    """The sessions. Raises UserError."""
+    called = names(paths, redact=redact)
+    found = [recorded(reader, name) for reader, name in zip(readers, called, strict=True)]
+    for path, one in zip(paths, found, strict=True):
+        if one.training is None and one.memory is None:
+            raise UserError(
+                f"{path}: holds no window and no training, so there is nothing to compare (of the file of another tool "
+                "memtui breakdown shows what memory is made of)"
+            )
+    return told_apart(found)
+
+
+def same_windows(sessions: Sequence[Recorded], readers: Sequence[Source]) -> SameWindows | None:
+    """All in windows of one length; None where they have that already. Raises SessionError."""
+    memories = [session.memory for session in sessions]
+    return in_same_windows(readers, memories) if differ(memories) else None
+
+
+def plain(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequence[str]) -> dict[str, Any]:
+    """The JSON document: figures, curves as pairs, and what the others have of the first."""
+    memories = [session.memory for session in sessions]
+    rows = [*figure_rows(memories), *condition_rows(sessions)]
+    return {
+        "sessions": [
+            {
+                "session": title,
+                "name": one.name,
+                "program": one.program,
+                "conditions": dict(one.conditions),
+                "training": None if one.training is None else _training(one.training),
+                "memory": None if one.memory is None else _memory(one.memory),
+            }
+            for title, one in zip(titles, sessions, strict=True)
+        ],
+        "differences": [{"name": row.name, "values": list(row.values), "against_first": _shares(row)} for row in rows],
+        "sentences": sentences(sessions, same),
+        "notes": notes(sessions, same),
+        "same_windows": None
+        if same is None
+        else {
+            "interval_s": same.interval_s or None,
+            "reason": same.reason,
+            "sessions": [None if memory is None else _memory(memory) for memory in same.memories],
+        },
+    }
+
+
+def _shares(row: Row) -> list[float | None]:
+    """How much more than the first each is, 0.1: a tenth; None where that means nothing."""
+    first = row.values[0]
+    return [
+        value / first - 1 if change and isinstance(value, float | int) and isinstance(first, float | int) else None
+        for value, change in zip(row.values, row.changes, strict=True)
+    ]
+
+
+def _training(run: Run) -> dict[str, Any]:
+    lines = ("loss", "accuracy", "memory", "loss_s", "accuracy_s", "memory_s", "step")
+    figures = {name: getattr(run, name) for name in Run.__dataclass_fields__ if name not in lines}
+    return {**figures, "curves": {name: _pairs(getattr(run, name)) for name in lines}}
+
+
+def _memory(memory: Memory) -> dict[str, Any]:
+    return {
+        "interval_s": list(memory.interval_s),
+        **memory.figures,
+        "reasons": dict(memory.reasons),
+        "power": [dict(one) for one in memory.power],
+        "curves": {name: _pairs(getattr(memory, name)) for name in ("wss", "rss", "mapped", "reuse")},
+    }
+
+
+def _pairs(line: Line) -> list[list[float | None]]:
+    return [line.x.tolist(), [None if np.isnan(value) else value for value in line.y.tolist()]]
+
+
+def text(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
+    """Lines: trainings, figures, conditions that differ, and what is to be known."""
+    memories = [session.memory for session in sessions]
+    parts = [
+        [
+            f"{letter}  {one.name}: {short_command(one.program, 100)}"
+            for letter, one in zip(LETTERS, sessions, strict=False)
+        ]
+    ]
+    runs = [(letter, one.training) for letter, one in zip(LETTERS, sessions, strict=False) if one.training is not None]
+    if runs:
+        parts.append(table(runs))
+    if rows := figure_rows(memories):
+        parts.append(_aligned(rows, len(sessions)))
+    if same is not None and not same.reason:
+        lines = _aligned(figure_rows(same.memories), len(sessions))
+        parts.append([f"in windows of {duration(same.interval_s)}, merged:", *lines])
+    if rows := condition_rows(sessions):
+        parts.append(["conditions that differ:", *_aligned(rows, len(sessions))])
+    if found := notes(sessions, same):
+        parts.append(found)
+    return [line for number, part in enumerate(parts) for line in ([""] * bool(number) + part)]
+
+
+def _aligned(rows: Sequence[Row], count: int) -> list[str]:
+    """A column for each session, with how much more than the first it is."""
+    head = ["", *LETTERS[:count]]
+    figures = any(row.name in FIGURES for row in rows)
+    cells = [
+        [
+            row.label,
+            *(
+                f"{cell}  {change:>8}" if figures and any(row.changes) and number else cell
+                for number, (cell, change) in enumerate(zip(row.cells, row.changes, strict=True))
+            ),
+        ]
+        for row in rows
+    ]
+    widths = [max(len(line[column]) for line in [head, *cells]) for column in range(count + 1)]
+    return [
+        "   ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        for line in [head, *cells]
+    ]
+
+
+def table(runs: Sequence[tuple[str, Run]]) -> list[str]:
+    """Lines of text: a head and one line for each training."""
+    head = ("", "training", "iterations", "accuracy", "loss", "iteration", "peak above start", "against", "in")
+    first = runs[0][1]
+    rows = [(*head[:-2], f"against {runs[0][0]}", head[-1])]
+    for letter, run in runs:
+        above = run.peak_above_start_bytes
+        rows.append(
+            (
+                letter,
+                run.title,
+                f"{run.iterations:,}",
+                f"{run.last_accuracy:.2f} %" if run.last_accuracy is not None else "n/a",
+                f"{run.last_loss:.4g}" if run.last_loss is not None else "n/a",
+                duration(run.step_ms / 1e3) if run.step_ms is not None else "n/a",
+                size(above) if above is not None else "n/a",
+                change_words(run, first) or "-",
+                run.segment + (" alone" if run.one_segment and run.segment else ""),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,98 @@
+"""Trainings of several sessions, read once each, to be laid over one another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.lines import Line
+from memtui.analysis.peak_segment import segment_of, segment_words, telling
+from memtui.analysis.tensor_usage import fullest
+from memtui.core.samples import MAIN_MEMORY
+from memtui.reports.comparison.model import Recorded, Run
+
+_NONE = Line(np.empty(0), np.empty(0))
+
+
+def run_of(reader: Any, pid: int | None = None) -> Run | None:
+    """The first training of a session, or that of a process; None where it has none."""
+    abouts = [one for one in reader.trainings() if pid in (None, one.pid)]
+    rows = reader.training()
+    about = abouts[0] if abouts else None
+    pid = about.pid if about is not None else next((row.pid for row in rows), None)
+    if pid is None:
+        return None
+    points = [point for point in reader.learning() if point.pid == pid]
+    rows = [row for row in rows if row.pid == pid]
+    begin_ns = min([point.t_ns for point in points[:1]] + [row.start_ns for row in rows[:1]], default=0)
+    progress = [reader.training_progress(row) for row in fullest(rows)]
+    lengths = [np.diff(part.ends_ns, prepend=part.row.start_ns) for part in progress]
+    steps = [step for step in reader.allocation_steps() if step.pid == pid and step.device == MAIN_MEMORY]
+    most = telling(steps)
+    segment = segment_of(most.peak_layer, about.segments) if most is not None and about is not None else ()
+    accuracies = [point.accuracy for point in points if point.accuracy is not None]
+    iterations = np.array([point.iteration for point in points], np.float64)
+    seconds = np.array([point.t_ns - begin_ns for point in points], np.float64) / 1e9
+    memory, memory_s = _memory(progress, begin_ns)
+    last = max([point.iteration for point in points[-1:]] + [row.first + row.steps for row in rows[-1:]], default=0)
+    return Run(
+        title=f"{about.network} by {about.rule}" if about is not None else reader.hello.target.command,
+        loss=_line(iterations, [point.loss for point in points]),
+        accuracy=_line(iterations, [point.accuracy for point in points]),
+        memory=memory,
+        loss_s=_line(seconds, [point.loss for point in points]),
+        accuracy_s=_line(seconds, [point.accuracy for point in points]),
+        memory_s=memory_s,
+        step=_step(reader, most),
+        iterations=last,
+        last_accuracy=accuracies[-1] if accuracies else None,
+        best_accuracy=max(accuracies, default=None),
+        last_loss=next((point.loss for point in reversed(points) if point.loss is not None), None),
+        step_ms=float(np.median(np.concatenate(lengths))) / 1e6 if lengths else None,
+        peak_above_start_bytes=most.peak_above_start_bytes if most is not None else None,
+        peak_bytes=most.peak_bytes if most is not None else None,
+        peak_parts=dict(most.peak_parts) if most is not None else {},
+        segment=segment_words(segment) if segment else (most.peak_layer if most is not None else ""),
+        one_segment=about is not None and about.direct,
+    )
+
+
+def told_apart(sessions: Sequence[Recorded]) -> list[Recorded]:
+    """With the name of the session behind titles that several trainings have."""
+    titles = Counter(one.training.title for one in sessions if one.training is not None)
+    return [
+        replace(one, training=replace(one.training, title=f"{one.training.title} ({one.name})"))
+        if one.training is not None and titles[one.training.title] > 1
+        else one
+        for one in sessions
+    ]
+
+
+def _line(x: np.ndarray, values: list[float | None]) -> Line:
+    y = np.array([np.nan if value is None else value for value in values], np.float64)
+    known = np.isfinite(y)
+    return Line(x[known], y[known])
+
+
+def _memory(progress: list[Any], begin_ns: int) -> tuple[Line, Line]:
+    """What all tensors held at the fullest moment of each stretch, over iterations and seconds."""
+    if not progress:
+        return _NONE, _NONE
+    held = np.concatenate([part.usage.total_bytes for part in progress]).astype(np.float64)
+    step = np.concatenate([part.usage.step for part in progress]).astype(np.float64) + 1
+    at = np.concatenate([part.usage.start_ns for part in progress])
+    return Line(step, held), Line((at - begin_ns) / 1e9, held)
+
+
+def _step(reader: Any, step: Any) -> Line:
+    if step is None:
+        return _NONE
+    trace = reader.step_trace(step)
+    rows = slice(max(0, trace.existing - 1), None)
+    above = (trace.usage_bytes - trace.start_bytes)[rows].astype(np.float64)
+    # In their order, not by time: to be recorded takes time, and not evenly.
+    return Line(np.linspace(0, 100, len(above)), above)

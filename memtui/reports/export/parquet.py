@@ -1,0 +1,51 @@
+"""``--to parquet``: the tables of ``--to csv`` with types, units and the session's metadata inside each file."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Any, BinaryIO
+
+from memtui.core.errors import UserError
+from memtui.reports.export.tables import TABLES, meta, unit_of
+from memtui.reports.source import Source
+
+ROWS_AT_ONCE = 1 << 16
+_TEXTS = frozenset(
+    (  # noqa: SIM905
+        "flush status reason pss_reason rearm disturbed perms name filtered bound device source scope kind text "
+        "category phase op layer part"
+    ).split()
+)
+_REALS = frozenset(("watts", "joules", "limit_w", "utilization", "touched_share"))
+
+
+def load() -> Any:
+    """The library. Raises UserError where it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UserError(
+            "Parquet needs pyarrow, which is not installed: pip install 'memtui[export]', or take --to csv"
+        ) from None
+    return pyarrow
+
+
+def write(source: Source, name: str, file: BinaryIO) -> None:
+    """One table, a part of it in memory at a time."""
+    arrow = load()
+    columns, rows = TABLES[name]
+    kinds = {**dict.fromkeys(_TEXTS, arrow.string()), **dict.fromkeys(_REALS, arrow.float64())}
+    fields = [arrow.field(c, kinds.get(c, arrow.int64()), metadata=_unit(c)) for c in columns]
+    schema = arrow.schema(fields, metadata={b"memtui": json.dumps(meta(source)).encode()})
+    with arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        made = iter(rows(source))
+        while part := list(islice(made, ROWS_AT_ONCE)):
+            arrays = [arrow.array(values, f.type) for f, values in zip(fields, zip(*part, strict=True), strict=True)]
+            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+
+
+def _unit(column: str) -> dict[bytes, bytes] | None:
+    unit = unit_of(column)
+    return {b"unit": unit.encode()} if unit else None

@@ -1,0 +1,287 @@
+"""The tables of a session: rows with a fixed contract of columns, whatever form they are written in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES
+from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.tensor_sums import TensorSums
+from memtui.reports.source import Source
+from memtui.reports.traced_windows import TracedWindows, told_by_process
+from memtui.session.blobs import UNKNOWN_BYTES
+from memtui.session.vma_row import VmaRow
+
+FIRST_TOUCH = -1
+SAMPLES_AT_ONCE = 64
+UNITS = {"*_ns": "nanoseconds, CLOCK_MONOTONIC", "*_bytes": "bytes", "*_w": "watts", "*_j": "joules"}
+Row = tuple[Any, ...]
+Table = tuple[tuple[str, ...], Callable[[Source], Iterable[Row]]]
+
+
+def meta(reader: Source) -> dict[str, Any]:
+    """The session's metadata, the wall-clock anchor and the units."""
+    return {
+        "format": 1,
+        "session": reader.short_title,
+        "hello": asdict(reader.hello),
+        "clock": asdict(reader.hello.clock),
+        "end": asdict(reader.end) if reader.end else None,
+        "samples": len(reader.samples),
+        "processes": [asdict(p) for p in reader.processes()],
+        "units": UNITS,
+    }
+
+
+def unit_of(column: str) -> str:
+    """The unit of a column, by its name; empty for numbers that count and for text."""
+    named = {"start": "bytes", "end": "bytes", "watts": "watts", "joules": "joules"}
+    return named.get(column) or next((unit for end, unit in UNITS.items() if column.endswith(end[1:])), "")
+
+
+def _last(reader: Source) -> int:
+    return int(reader.samples.sample[-1]) if len(reader.samples) else 0
+
+
+def _whole(value: float) -> int | None:
+    return None if np.isnan(value) else int(value)
+
+
+def _pids(reader: Source) -> dict[int, int]:
+    """Pid by process key; a damaged session may name a process that it does not know, which is pid -1."""
+    return defaultdict(lambda: -1, {p.key: p.pid for p in reader.processes()})
+
+
+def _samples(reader: Source) -> Iterator[Row]:
+    """A row per process and one with pid 0 for the whole tree."""
+    pids = _pids(reader)
+    table = reader.samples
+    rows = groupby(reader.process_samples(0, _last(reader)), key=lambda row: row["sample"])
+    by_sample = {sample: list(of_sample) for sample, of_sample in rows}
+    for i, sample in enumerate(table.sample.tolist()):
+        sizes = (_whole(table.paused_ns[i]), _whole(table.wss_bytes[i]), _whole(table.rss_bytes[i]))
+        stored = _whole(table.stored_bytes[i])
+        status = (table.status[i], table.reason[i])
+        extent = (int(table.start_ns[i]), int(table.end_ns[i]))
+        parts = (_whole(table.faulted_in_bytes[i]), _whole(table.unknown_bytes[i]))
+        tree = (int(table.gaps[i]), table.disturbed[i], _whole(table.shared_bytes[i]))
+        pss = (_whole(table.pss_bytes[i]), _whole(table.pss_ns[i]), "")
+        cost = tuple(_whole(values[i]) for values in (table.wss_low_bytes, table.wss_high_bytes, table.lost_ns))
+        yield (sample, 0, *extent, *sizes, stored, "", *status, None, None, None, *parts, "", None, *tree, *pss, *cost)
+        for row in by_sample.get(sample, ()):
+            yield (
+                sample,
+                pids[row["process"]],
+                *(row[n] for n in ("start_ns", "end_ns", "paused_ns", "wss_bytes", "rss_bytes", "stored_bytes")),
+                *(row[n] for n in ("flush", "status", "reason", "cpu_ns", "minor_faults", "major_faults")),
+                *(row[n] for n in ("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns")),
+                *(None, "", row["shared_bytes"], row["pss_bytes"], row["pss_ns"], row["pss_reason"]),
+                *(None, None, None),
+            )
+
+
+def _pages(reader: Source) -> Iterator[Row]:
+    """Runs of touched pages, split where another VMA begins."""
+    vmas: dict[int, list[VmaRow]] = defaultdict(list)
+    for v in reader.vma_rows():
+        vmas[v.process].append(v)
+    processes = reader.processes()
+    for sample in reader.samples.sample.tolist():
+        for process in processes:
+            mapped = [v for v in vmas[process.key] if v.first_sample <= sample <= v.last_sample]
+            for start, end, page_bytes in reader.runs(sample, process.key, mapped):
+                yield sample, process.pid, start, end, page_bytes
+
+
+def _vmas(reader: Source) -> Iterator[Row]:
+    """With the mean of the touched bytes over the windows it was mapped in, and what was resident at its end."""
+    rows = reader.vma_rows()
+    means = _mean_wss(reader, rows)
+    newest = _last(reader)
+    process_of = {v.id: v.process for v in rows}
+    resident: dict[int, dict[int, int]] = {}
+    counted: dict[int, set[int | None]] = {}  # processes whose resident pages were looked at
+    for v in rows:
+        last = min(v.last_sample, newest)
+        if last not in resident:
+            resident[last] = reader.vma_rss(last)
+            counted[last] = {process_of.get(row) for row in resident[last]}
+        rss = resident[last].get(v.id, 0 if v.process in counted[last] else None)
+        yield v.pid, v.start, v.end, v.perms, v.name, v.first_sample, v.last_sample, v.filtered, means.get(v.id), rss
+
+
+def _mean_wss(reader: Source, rows: list[VmaRow]) -> dict[int, int]:
+    """By VMA row; without rows of which no window is known."""
+    sums: dict[int, float] = defaultdict(float)
+    unknown: set[int] = set()
+    measured: dict[int, list[int]] = defaultdict(list)  # samples with a working set, by process
+    samples = reader.samples.sample
+    for at in range(0, len(samples), SAMPLES_AT_ONCE):
+        span = int(samples[at]), int(samples[min(at + SAMPLES_AT_ONCE, len(samples)) - 1])
+        for sample in reader.process_samples(*span):
+            if sample["wss_bytes"] is not None:
+                measured[sample["process"]].append(sample["sample"])
+        _, ids, touched = reader.vma_wss(*span)
+        unknown.update(ids[touched == UNKNOWN_BYTES].tolist())
+        values, place = np.unique(ids, return_inverse=True)
+        for row, total in zip(values.tolist(), np.bincount(place, touched).tolist(), strict=True):
+            sums[row] += total
+    means = {}
+    for v in rows:
+        first, last = np.searchsorted(measured[v.process], (v.first_sample, v.last_sample + 1))
+        if last > first and v.id not in unknown:
+            means[v.id] = round(sums[v.id] / int(last - first))
+    return means
+
+
+def _reuse(reader: Source) -> Iterator[Row]:
+    """Exact distances over the session by process and bound; a first touch has distance -1."""
+    pids = _pids(reader)
+    exact: dict[int, ExactReuse] = defaultdict(ExactReuse)
+    for _, process, reuse in reader.iterate_reuse(0, _last(reader)):
+        exact[pids[process]].add(reuse)
+    for pid, found in sorted(exact.items()):
+        for bound in ("upper", "lower"):
+            yield pid, bound, FIRST_TOUCH, found.first_touches
+            distances, counts = found.entries(bound)
+            yield from ((pid, bound, *pair) for pair in zip(distances.tolist(), counts.tolist(), strict=True))
+
+
+def _power(reader: Source) -> Iterator[Row]:
+    for r in reader.power(0, 2**62):
+        yield (
+            r.t_ns,
+            r.device,
+            r.power_w,
+            r.energy_j,
+            r.source,
+            r.status,
+            r.reason,
+            r.scope,
+            r.name,
+            r.limit_w,
+            r.utilization,
+            r.memory_used_bytes,
+            r.processes,
+        )
+
+
+def _gpu_memory(reader: Source) -> Iterator[Row]:
+    """What a process held on all GPUs together; a row for each change, it holds until the process's next one."""
+    pids = _pids(reader)
+    for held in reader.gpu_memory(0, 2**62):
+        yield held.t_ns, pids[held.process], held.gpu_bytes, held.status, held.reason
+
+
+def _allocations(reader: Source) -> Iterator[Row]:
+    """Every allocation and free of the recorded training steps, with what was held after it."""
+    for step in reader.allocation_steps():
+        trace = reader.step_trace(step)
+        names = ("", *trace.names)
+        for t_ns, delta, held, category, phase, op, layer in zip(
+            *(trace.t_ns.tolist(), trace.delta_bytes.tolist(), trace.usage_bytes.tolist()),
+            *(trace.category.tolist(), trace.phase.tolist(), trace.op.tolist(), trace.layer.tolist()),
+            strict=True,
+        ):
+            what = CATEGORIES[category], PHASES[phase], names[op + 1], names[layer + 1], step.device
+            yield step.pid, step.step, t_ns, delta, held, *what
+
+
+def _steps(reader: Source) -> Iterator[Row]:
+    """Every training step that a program told of, but its first."""
+    for row in reader.training():
+        begin_ns = row.start_ns
+        for step, end_ns in enumerate(reader.training_progress(row).ends_ns.tolist(), row.first):
+            yield row.pid, step, begin_ns, end_ns
+            begin_ns = end_ns
+
+
+def _tensor_usage(reader: Source) -> Iterator[Row]:
+    """What tensors held at the fullest moment of each stretch of time, as the cheap view saw it."""
+    for row in (row for device in reader.training_devices() for row in reader.training(device=device)):
+        usage = reader.training_progress(row).usage
+        names = ("", *usage.names)
+        for start_ns, end_ns, step, op, held in zip(
+            *(usage.start_ns.tolist(), usage.end_ns.tolist(), usage.step.tolist(), usage.op.tolist()),
+            usage.held_bytes.tolist(),
+            strict=True,
+        ):
+            yield row.pid, start_ns, end_ns, step, names[op + 1], sum(held), *held, row.device
+
+
+def _learning(reader: Source) -> Iterator[Row]:
+    """Loss and accuracy (percent) over time, as a training told them."""
+    yield from reader.learning()
+
+
+def _tensors(reader: Source) -> Iterator[Row]:
+    """Every tensor that was told of: what was touched of it, over all windows in which its place was known."""
+    for told in sorted(told_by_process(reader), key=lambda one: one.pid):
+        counted = TracedWindows(reader, told)
+        sums = TensorSums.of(counted.count(counted.inside), len(counted.numbers))
+        touched_bytes = sums.mean_bytes().tolist()
+        for n, one in enumerate(counted.numbers.identities):
+            windows, last = int(sums.windows[n]), int(sums.last_sample[n])
+            known = (round(touched_bytes[n]), windows, int(sums.touched_windows[n]) / windows) if windows else ()
+            row = (told.pid, one.layer, CATEGORIES[one.category], one.size_bytes)
+            yield *row, *(known or (None, 0, None)), None if last < 0 else last, one.part
+
+
+def _events(reader: Source) -> Iterator[Row]:
+    for event in reader.events(0, 2**62):
+        yield event.t_ns, event.kind, event.text
+
+
+_SAMPLE = ("sample", "pid", "start_ns", "end_ns", "paused_ns", "wss_bytes", "rss_bytes", "stored_bytes", "flush")
+TABLES: dict[str, Table] = {
+    "samples": (
+        (
+            *(*_SAMPLE, "status", "reason", "cpu_ns", "minor_faults", "major_faults"),
+            *("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns", "gaps", "disturbed", "shared_bytes"),
+            *("pss_bytes", "pss_ns", "pss_reason", "wss_low_bytes", "wss_high_bytes", "lost_ns"),
+        ),
+        _samples,
+    ),
+    "pages": (("sample", "pid", "start", "end", "page_bytes"), _pages),
+    "vmas": (
+        ("pid", "start", "end", "perms", "name", "first_sample", "last_sample", "filtered", "wss_bytes", "rss_bytes"),
+        _vmas,
+    ),
+    "reuse": (("pid", "bound", "distance_bytes", "count"), _reuse),
+    "allocations": (
+        ("pid", "step", "t_ns", "delta_bytes", "usage_bytes", "category", "phase", "op", "layer", "device"),
+        _allocations,
+    ),
+    "steps": (("pid", "step", "start_ns", "end_ns"), _steps),
+    "tensor_usage": (
+        (
+            *("pid", "start_ns", "end_ns", "step", "op", "held_bytes"),
+            *(f"{category.replace(' ', '_')}_bytes" for category in CATEGORIES),
+            "device",
+        ),
+        _tensor_usage,
+    ),
+    "learning": (("pid", "t_ns", "iteration", "epoch", "loss", "accuracy", "minimum"), _learning),
+    "tensors": (
+        (
+            *("pid", "name", "category", "size_bytes", "touched_bytes", "windows", "touched_share"),
+            *("last_sample", "part"),
+        ),
+        _tensors,
+    ),
+    "power": (
+        (
+            *("t_ns", "device", "watts", "joules", "source", "status", "reason"),
+            *("scope", "name", "limit_w", "utilization", "memory_used_bytes", "processes"),
+        ),
+        _power,
+    ),
+    "gpu_memory": (("t_ns", "pid", "gpu_bytes", "status", "reason"), _gpu_memory),
+    "events": (("t_ns", "kind", "text"), _events),
+}

@@ -1,0 +1,104 @@
+"""The forms of ``export --to``, and writing one of them: all of its files, or none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from memtui.core import progress_line
+from memtui.core.errors import UserError
+from memtui.core.file_set import all_or_none
+from memtui.core.text import csv_cell
+from memtui.reports.export.tables import TABLES, meta
+from memtui.reports.redact import open_source
+from memtui.reports.source import Source
+
+Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
+"""Name of a file, and what writes it."""
+
+
+def export(path: Path, form: str, folder: Path, *, force: bool = False, redact: bool = False) -> list[Path]:
+    """Write a session into a folder and return the files; all of them, or none. Raises SessionError and UserError."""
+    with closing(open_source(path, redact=redact)) as reader, all_or_none(folder, force=force) as files:
+        for name, write in FORMS[form](reader):
+            progress_line.tell(name)
+            files.write(name, write)
+        return files.finish()
+
+
+def _csv(reader: Source) -> Files:
+    for name in TABLES:
+        yield f"{name}.csv", partial(_write_csv, reader, name)
+    yield "meta.json", lambda file: _write_json(meta(reader), file)
+
+
+def _json(reader: Source) -> Files:
+    def write(file: BinaryIO) -> None:
+        tables = {
+            name: [dict(zip(columns, row, strict=True)) for row in rows(reader)]
+            for name, (columns, rows) in TABLES.items()
+        }
+        _write_json({"meta": meta(reader), **tables}, file)
+
+    yield "session.json", write
+
+
+def _svg(reader: Source) -> Files:
+    from memtui.reports.figures import figures
+
+    if reader.imported() is not None:
+        raise UserError(f"{reader.short_title}: has no pages to draw; memtui breakdown --to svg draws what it has")
+    for name, drawing in figures(reader):
+        yield f"{name}.svg", partial(_write_text, drawing.document())
+
+
+def _parquet(reader: Source) -> Files:
+    from memtui.reports.export import parquet
+
+    parquet.load()
+    for name in TABLES:
+        yield f"{name}.parquet", partial(parquet.write, reader, name)
+
+
+def _html(reader: Source) -> Files:
+    from memtui.reports.export.page import page
+
+    yield "report.html", lambda file: _write_text(page(reader), file)
+
+
+def _steps(form: str, reader: Source) -> Files:
+    from memtui.reports.export import steps
+
+    return getattr(steps, form)(reader)
+
+
+FORMS: dict[str, Callable[[Source], Files]] = {
+    "csv": _csv,
+    "parquet": _parquet,
+    "json": _json,
+    "svg": _svg,
+    "html": _html,
+    **{form: partial(_steps, form) for form in ("zpp", "analysis", "mxnet", "chrome")},
+}
+
+
+def _write_csv(reader: Source, name: str, file: BinaryIO) -> None:
+    columns, rows = TABLES[name]
+    with io.TextIOWrapper(file, "utf-8", newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows(reader))
+
+
+def _write_json(plain: dict[str, Any], file: BinaryIO) -> None:
+    _write_text(json.dumps(plain, indent=1) + "\n", file)
+
+
+def _write_text(text: str, file: BinaryIO) -> None:
+    file.write(text.encode())

@@ -1,0 +1,50 @@
+"""Figures of a session, as vector graphics for a paper and for the page that ``--to html`` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from memtui.analysis.range_uses import uses_of
+from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.core.units import short_size
+from memtui.reports.figures import graph, heat, reuse, training
+from memtui.reports.figures.svg import Drawing
+from memtui.reports.source import Source
+from memtui.session.vma_row import VmaRow
+
+
+def figures(reader: Source) -> Iterator[tuple[str, Drawing]]:
+    """(name, figure) of all that the session has data for."""
+    found = graph.draw(reader)
+    if found is not None:
+        yield "memory-over-time", found
+    found = reuse.draw(reader, _reuse(reader))
+    if found is not None:
+        yield "reuse-distance", found
+    processes = heat.busiest(reader)
+    pids = [process.pid for process in processes]
+    for process in processes:
+        uses = uses_of(reader.drawn_rows(process.key))
+        found = heat.draw(reader, process, partial(label, uses=uses))
+        name = "heat-map" if len(processes) == 1 else f"heat-map-{process.pid}"
+        if pids.count(process.pid) > 1:  # one pid that executed another program
+            name += f"-{process.key}"
+        if found is not None:
+            yield name, found
+    yield from training.draw(reader)
+
+
+def label(row: VmaRow, uses: Mapping[int, str]) -> str:
+    """What the address axis calls a range."""
+    if row.name.startswith("/"):
+        return row.name.removesuffix(" (deleted)").rpartition("/")[2] or row.name
+    return row.name or uses.get(row.id) or f"anon {short_size(row.end - row.start)}"
+
+
+def _reuse(reader: Source) -> ExactReuse:
+    exact = ExactReuse()
+    if len(reader.samples):
+        for _, _, found in reader.iterate_reuse(0, int(reader.samples.sample[-1])):
+            exact.add(found)
+    return exact

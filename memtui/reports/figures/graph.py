@@ -1,0 +1,179 @@
+"""Working set and resident set over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.resident import MEANING, RSS, resident
+from memtui.core.samples import Event
+from memtui.core.units import duration
+from memtui.reports.figures import provenance
+from memtui.reports.figures.axes import Frame, bytes_scale, footnote, time_scale
+from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
+from memtui.reports.source import Source
+from memtui.session.sample_table import SampleTable
+
+Floats = NDArray[np.float64]
+BINS = 420  # more windows than this would lie on one another: two to a point of the picture's width
+APART = 3.0  # so much more RSS than working set gives both a picture of their own
+SLACK = 1.0  # of a window: what lies between two windows is the pause of the target, not a gap
+MARKS = 24
+_LEFT, _RIGHT, _TOP = 38.0, 8.0, 8.0
+_LABEL_PT = 14.0  # less room than this has no label
+
+
+def draw(reader: Source) -> Drawing | None:
+    """The graph; None when there is no sample."""
+    samples = reader.samples
+    if not len(samples):
+        return None
+    held = resident(samples, reader.processes())
+    wss, rss = _Line.of(samples, samples.wss_bytes), _Line.of(samples, held.bytes)
+    apart = wss.known and rss.known and rss.most > APART * wss.most
+    heights = [42.0, 84.0] if apart else [96.0]
+    notes = []
+    if wss.binned or rss.binned:
+        notes.append(f"line: mean of the windows in each {duration(wss.step_s)}; band: least to most of them")
+    if held.name != RSS:
+        notes.append(f"{held.name}: {MEANING[held.name]}")
+    hello = reader.hello
+    if not hello.wss.ok:
+        notes.append(f"no working set: {hello.wss.reason}")
+    lines = provenance.lines(reader, COLUMN_PT - 8, *notes)
+    bottom = _TOP + sum(heights) + 10 * (len(heights) - 1)
+    title = "Working set and resident set over time" if wss.known else "Resident set over time"
+    drawing = Drawing(
+        COLUMN_PT, bottom + 22 + len(lines) * (SMALL_PT + 1.2) + 3, title, " ".join(provenance.sentences(reader))
+    )
+    across = time_scale((samples.end_ns[-1] - samples.start_ns[0]) / 1e9)
+    box = (_LEFT, COLUMN_PT - _LEFT - _RIGHT)
+    if apart:
+        upper = Frame(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(rss.most, 2))
+        lower = Frame(drawing, box[0], _TOP + heights[0] + 10, box[1], heights[1], across, bytes_scale(wss.most * 1.02))
+        _panel(upper, held.name, [(rss, "rss", "")])
+        _panel(lower, "working set", [(wss, "wss", "")])
+        upper.label_across("", numbers=False)
+        frames = [upper, lower]
+    else:
+        most = max(line.most for line in (wss, rss) if line.known) if wss.known or rss.known else 1.0
+        frame = Frame(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(most * 1.02))
+        shown = [
+            (line, role, name) for line, role, name in ((rss, "rss", held.name), (wss, "wss", "WSS")) if line.known
+        ]
+        _panel(frame, "memory" if wss.known else held.name, shown)
+        frames = [frame]
+    _marks(frames, reader.events(0, 2**62), int(samples.start_ns[0]))
+    frames[-1].label_across(f"time ({across.unit})")
+    footnote(drawing, lines, bottom + 22)
+    return drawing
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A size over time: begin and end of each piece in seconds, its mean, and the least and most of its windows."""
+
+    begin_s: Floats
+    end_s: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+    binned: bool
+    step_s: float
+
+    @classmethod
+    def of(cls, samples: SampleTable, values: Floats) -> _Line:
+        origin = samples.start_ns[0]
+        begin, end = (samples.start_ns - origin) / 1e9, (samples.end_ns - origin) / 1e9
+        if len(values) <= BINS:
+            return cls(begin, end, values, values, values, False, 0.0)
+        edges = np.linspace(0.0, float(end[-1]), BINS + 1)
+        parts = np.full((3, BINS), np.nan)
+        place = np.searchsorted(edges, end, side="left") - 1
+        for i in np.flatnonzero(np.bincount(np.maximum(place, 0), minlength=BINS)).tolist():
+            known = values[place == i]
+            known = known[np.isfinite(known)]
+            if len(known):
+                parts[:, i] = known.mean(), known.min(), known.max()
+        return cls(edges[:-1], edges[1:], parts[0], parts[1], parts[2], True, float(edges[1]))
+
+    @property
+    def known(self) -> bool:
+        return bool(np.isfinite(self.mean).any())
+
+    @property
+    def most(self) -> float:
+        return float(np.nanmax(self.high)) if self.known else 0.0
+
+    def runs(self) -> Iterator[slice]:
+        """Pieces without a hole between them."""
+        known = np.isfinite(self.mean)
+        length = self.end_s - self.begin_s
+        joined = known[1:] & known[:-1] & (self.begin_s[1:] - self.end_s[:-1] <= SLACK * length[1:])
+        cuts = (np.flatnonzero(~joined) + 1).tolist()
+        for low, high in pairwise([0, *cuts, len(known)]):
+            if known[low]:
+                yield slice(low, high)
+
+
+def _panel(frame: Frame, name: str, lines: list[tuple[_Line, str, str]]) -> None:
+    """One graph with its axis; several lines are named at their right end."""
+    frame.grid()
+    for line, role, _ in lines:
+        for run in line.runs():
+            x, low, high = _steps(frame, line, run)
+            if line.binned:
+                band = [*zip(x, high, strict=True), *zip(x[::-1], low[::-1], strict=True)]
+                frame.drawing.polygon(band, f"{role}-area")
+            elif len(lines) == 1 or role == "wss":
+                floor = [(x[-1], frame.bottom), (x[0], frame.bottom)]
+                frame.drawing.polygon([*zip(x, high, strict=True), *floor], f"{role}-area")
+    for line, role, _ in lines:
+        for run in line.runs():
+            x, _, _ = _steps(frame, line, run)
+            y = np.repeat([frame.y(v) for v in line.mean[run]], 2)
+            frame.drawing.polyline(zip(x, y.tolist(), strict=True), role)
+    frame.edges()
+    unit = frame.up.unit if frame.up else ""
+    frame.label_up(f"{name} ({unit})")
+    if len(lines) > 1:
+        _legend(frame, [(role, label) for _, role, label in lines])
+
+
+def _steps(frame: Frame, line: _Line, run: slice) -> tuple[list[float], list[float], list[float]]:
+    """Corners of a stepped band: two for each window."""
+    x = [place for pair in zip(line.begin_s[run], line.end_s[run], strict=True) for place in map(frame.x, pair)]
+    low, high = (np.repeat([frame.y(v) for v in part[run]], 2).tolist() for part in (line.low, line.high))
+    return x, low, high
+
+
+def _legend(frame: Frame, entries: list[tuple[str, str]]) -> None:
+    """Above the picture, at its right end."""
+    at = frame.left + frame.width
+    for role, label in entries:
+        at -= text_width(label, SMALL_PT + 0.5)
+        frame.drawing.text(at, frame.top - 2, label, size=SMALL_PT + 0.5)
+        frame.drawing.line(at - 10, frame.top - 4, at - 2, frame.top - 4, role, 1.2)
+        at -= 16
+
+
+def _marks(frames: list[Frame], events: list[Event], origin_ns: int) -> None:
+    """What the user marked on the time axis, with its words where there is room before the next one."""
+    marks = [event for event in events if event.kind == "mark"][:MARKS]
+    places = [frames[0].x((mark.t_ns - origin_ns) / 1e9) for mark in marks]
+    for at in places:
+        for frame in frames:
+            frame.drawing.line(at, frame.top, at, frame.bottom, "mark", 0.5, "2 1.5")
+    drawing, top, edge = frames[0].drawing, frames[0].top, frames[0].left + frames[0].width
+    ends = [*places[1:], edge] if places else []
+    for mark, at, end in zip(marks, places, ends, strict=True):
+        if end - at < _LABEL_PT:
+            continue
+        words = fit(mark.text, min(110.0, end - at - 3), SMALL_PT)
+        # On ground of its own: a curve may run behind it.
+        drawing.rect(at + 0.75, top + 0.5, text_width(words, SMALL_PT) + 1.5, SMALL_PT + 1.5, "ground", 0.85)
+        drawing.text(at + 1.5, top + SMALL_PT, words, size=SMALL_PT, fill="mark")

@@ -1,0 +1,179 @@
+"""Where and when: a heat map of one process, addresses down and time across."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.heat_map import HeatMap, HeatRange, Layout, bin_column, blocks_of
+from memtui.core.samples import Process
+from memtui.core.units import size
+from memtui.reports.figures import png, provenance
+from memtui.reports.figures.axes import Frame, footnote, time_scale
+from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
+from memtui.reports.source import Source, not_stored_bytes
+from memtui.session.vma_row import VmaRow
+
+ROWS, SUBROWS = 26, 12  # a row is as high as its label, a subrow is one pixel
+COLUMNS = 1024  # 400 to an inch of the picture's width
+SAMPLES_AT_ONCE = 64
+LEAST_SHARE = 0.01  # of the touched bytes of the busiest process: less gets no figure of its own
+MOST_PROCESSES = 8
+MOST_RANGES = 14  # of the address axis; each takes a row at least
+SLACK = 1.0  # of a window: so long a pause before it is drawn as the window
+Label = Callable[[VmaRow], str]
+_LEFT, _RIGHT, _TOP = 62.0, 8.0, 14.0
+_ROW_PT = 6.6
+# From "mapped, not touched" to "all of it touched": darker in print, too.
+_ANCHORS = ((240, 236, 228), (252, 214, 150), (246, 162, 78), (222, 88, 38), (158, 28, 48), (58, 10, 40))
+_PALETTE = [(255, 255, 255), *png.ramp(_ANCHORS, 255)]
+
+
+def busiest(reader: Source) -> list[Process]:
+    """The processes whose touched pages are stored and worth a figure, the busiest first."""
+    if not reader.hello.pages.ok or not len(reader.samples):
+        return []
+    total: dict[int, int] = defaultdict(int)
+    for row in reader.process_samples(int(reader.samples.sample[0]), int(reader.samples.sample[-1])):
+        total[row["process"]] += row["stored_bytes"] or 0
+    most = max(total.values(), default=0)
+    found = [p for p in reader.processes() if total[p.key] and total[p.key] >= LEAST_SHARE * most]
+    return sorted(found, key=lambda p: -total[p.key])[:MOST_PROCESSES]
+
+
+def draw(reader: Source, process: Process, label: Label) -> Drawing | None:
+    """The heat map of one process; None when no page of it was ever stored.
+
+    Args:
+        reader: the session.
+        process: whose.
+        label: what the address axis calls a range.
+    """
+    samples = reader.samples
+    rows, blocks = _touched(reader, process)
+    if not rows:
+        return None
+    shown = _worth_a_row(rows)
+    layout = Layout.build(
+        [HeatRange(v.id, v.start, v.end, label(v), weight) for v, weight in shown], ROWS, SUBROWS, touched_blocks=blocks
+    )
+    begin, end = float(samples.start_ns[0]), float(samples.end_ns[-1])
+    share = _picture(reader, process, layout)
+    height = len(share) // SUBROWS * _ROW_PT
+    across = time_scale((end - begin) / 1e9)
+    notes = ["Colour: share of the pages of a place touched in a window, mean where windows share a column."]
+    notes.append(_left_out(reader, process, len(rows) - len(shown)))
+    lines = provenance.lines(reader, COLUMN_PT - 8, *notes)
+    name = f"Touched pages of process {process.pid} by address and time"
+    drawing = Drawing(
+        COLUMN_PT,
+        _TOP + height + 22 + len(lines) * (SMALL_PT + 1.2) + 3,
+        name,
+        " ".join(provenance.sentences(reader)),
+    )
+    frame = Frame(drawing, _LEFT, _TOP, COLUMN_PT - _LEFT - _RIGHT, height, across)
+    drawing.image(frame.left, frame.top, frame.width, frame.height, png.encode(_pixels(share), _PALETTE))
+    _bands(frame, layout, reader.shows_distances)
+    frame.edges()
+    frame.label_across(f"time ({across.unit})")
+    _color_bar(frame, f"pid {process.pid}")
+    footnote(drawing, lines, frame.bottom + 22)
+    return drawing
+
+
+def _touched(reader: Source, process: Process) -> tuple[list[tuple[VmaRow, int]], NDArray[np.uint64]]:
+    """Every range that was ever touched, with the most of it that was in one window, and the blocks that were."""
+    most: dict[int, int] = {}
+    samples = reader.samples.sample
+    blocks: NDArray[np.uint64] = np.empty(0, np.uint64)
+    for at in range(0, len(samples), SAMPLES_AT_ONCE):
+        part = samples[at : at + SAMPLES_AT_ONCE]
+        _, ids, touched = reader.vma_wss(int(part[0]), int(part[-1]))
+        for row, value in zip(ids.tolist(), touched.tolist(), strict=True):
+            most[row] = max(most.get(row, 0), value)
+        for sample in part.tolist():
+            pages = reader.page_set(sample, process.key)
+            if pages is not None:
+                blocks = blocks_of(pages, blocks)
+    rows = [(v, most[v.id]) for v in reader.drawn_rows(process.key) if not v.filtered and most.get(v.id, 0) > 0]
+    return rows if len(blocks) else [], blocks
+
+
+def _worth_a_row(rows: list[tuple[VmaRow, int]]) -> list[tuple[VmaRow, int]]:
+    """The hottest ranges: a row for every small library would leave none for the memory that matters."""
+    order = sorted(rows, key=lambda row: (-row[1], row[0].start))[:MOST_RANGES]
+    return [row for n, row in enumerate(order) if n < 3 or row[1] >= LEAST_SHARE * order[0][1]]
+
+
+def _picture(reader: Source, process: Process, layout: Layout) -> NDArray[np.float32]:
+    """Touched shares, f4[bins, COLUMNS], of the rows in use."""
+    samples = reader.samples
+    starts, ends = samples.start_ns.astype(np.float64), samples.end_ns.astype(np.float64)
+    # Between two windows the target stands still: that is no time of its own.
+    pause = starts[1:] - ends[:-1]
+    starts[1:] = np.where(pause <= SLACK * (ends - starts)[1:], ends[:-1], starts[1:])
+    picture = HeatMap(layout, np.linspace(starts[0], ends[-1], COLUMNS + 1))
+    for at, sample in enumerate(samples.sample.tolist()):
+        pages = reader.page_set(sample, process.key)
+        if pages is not None:
+            picture.add(float(starts[at]), float(ends[at]), bin_column(pages, layout))
+    rows = max((band.row + band.rows for band in layout.bands), default=0)
+    return picture.share()[: rows * SUBROWS]
+
+
+def _left_out(reader: Source, process: Process, small: int) -> str:
+    said = "Drawn is memory touched in the session, in rows by the square root of the most that was touched of it"
+    if small:
+        said += f"; not drawn: {small} range{'s' * (small > 1)} with less"
+    if str(reader.hello.options.filter) != "none":
+        said += f"; left out by the filter: {reader.hello.options.filter}"
+        not_stored = not_stored_bytes(reader, process.key)
+        said += f" (at most {size(not_stored.max())} of a window)" if len(not_stored) else ""
+    return said + "."
+
+
+def _pixels(share: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Colour numbers. The root keeps sparse touches visible: one page in hundreds is the interesting one."""
+    known = np.isfinite(share)
+    level = np.ceil(np.sqrt(np.clip(np.nan_to_num(share), 0, 1)) * 254 - 1e-6)
+    return np.where(known, 1 + level, 0).astype(np.uint8)
+
+
+def _bands(frame: Frame, layout: Layout, show_gaps: bool) -> None:
+    """Names on the address axis, lines between ranges, and gaps marked as such."""
+    draw, row_height = frame.drawing, _ROW_PT
+    for band in layout.bands:
+        top, height = frame.top + band.row * row_height, band.rows * row_height
+        middle = top + height / 2
+        if band.kind == "gap":
+            draw.rect(frame.left, top, frame.width, height, "ground")
+            words = f"gap of {size(band.size_bytes)}" if show_gaps else "gap"
+            centre = frame.left + frame.width / 2
+            side = (frame.width - text_width(words, SMALL_PT)) / 2 - 3
+            draw.text(centre, middle + 1.9, words, size=SMALL_PT, anchor="middle", fill="dim")
+            for begin in (frame.left, frame.left + frame.width - side):
+                draw.line(begin, middle, begin + side, middle, "grid", 0.6, "2 2")
+            continue
+        label = f"{band.ranges} others" if band.kind == "more" else band.label
+        draw.text(frame.left - 4, middle + 1.9, fit(label, _LEFT - 8, SMALL_PT), size=SMALL_PT, anchor="end")
+        draw.line(frame.left - 2.5, top, frame.left, top, "ink", 0.4)
+        if band.row:
+            draw.line(frame.left, top, frame.left + frame.width, top, "ground", 0.5)
+    draw.line(frame.left - 2.5, frame.bottom, frame.left, frame.bottom, "ink", 0.4)
+
+
+def _color_bar(frame: Frame, name: str) -> None:
+    """What the colours mean, above the picture."""
+    draw, width = frame.drawing, 84.0
+    left, y = frame.left + frame.width - width - 12, frame.top - 8
+    draw.text(4, y + 4.2, name, size=SMALL_PT + 0.5)
+    draw.text(left - 4, y + 4.2, "touched share", size=SMALL_PT + 0.5, anchor="end")
+    bar = np.arange(1, 256, dtype=np.uint8)[None, :]
+    draw.image(left, y, width, 4.5, png.encode(bar, _PALETTE))
+    for share in (0.0, 0.05, 0.25, 1.0):
+        at = left + width * np.sqrt(share)
+        draw.line(at, y, at, y + 4.5, "ink", 0.3)
+        draw.text(at, y - 1.2, f"{share * 100:.0f}" + " %" * (share == 1), size=SMALL_PT - 0.5, anchor="middle")

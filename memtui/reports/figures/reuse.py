@@ -1,0 +1,133 @@
+"""Reuse distances of the whole session, and the miss ratio that they imply, between their two bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memtui.analysis.fast_numpy import intervals_s
+from memtui.analysis.miss_ratio import MissRatioCurve
+from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, BOUNDS, ExactReuse, bin_of
+from memtui.core.units import between, percent, size
+from memtui.reports.figures import provenance
+from memtui.reports.figures.axes import Frame, Scale, footnote, octave_scale, share_scale
+from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing
+from memtui.reports.source import Source
+
+POINTS = 400  # of the curve
+BARS = 60
+_LEFT, _RIGHT, _TOP, _HEIGHT, _BETWEEN = 38.0, 10.0, 12.0, 62.0, 36.0
+
+
+def draw(reader: Source, exact: ExactReuse) -> Drawing | None:
+    """Histogram above, miss-ratio curve below, on one axis of sizes; None when no page was touched twice."""
+    shares = {bound: _shares(exact, bound) for bound in BOUNDS}
+    used = np.flatnonzero(sum(shares.values()))
+    if not len(used):
+        return None
+    lines = provenance.lines(reader, COLUMN_PT - 8, *_notes(reader, exact))
+    bottom = _TOP + 2 * _HEIGHT + _BETWEEN
+    drawing = Drawing(
+        COLUMN_PT,
+        bottom + 22 + len(lines) * (SMALL_PT + 1.2) + 3,
+        "Reuse distances and miss ratio",
+        " ".join(provenance.sentences(reader)),
+    )
+    across = octave_scale(float(BIN_EDGES[used[0]]) / 2, float(BIN_EDGES[min(int(used[-1]) + 2, len(BIN_EDGES) - 1)]))
+    box = (_LEFT, COLUMN_PT - _LEFT - _RIGHT)
+    edges, shares = _bars(shares, across)
+    most = max(float(values.max()) for values in shares.values())
+    upper = Frame(drawing, box[0], _TOP, box[1], _HEIGHT, across, share_scale(most))
+    _histogram(upper, edges, shares)
+    lower = Frame(drawing, box[0], _TOP + _HEIGHT + _BETWEEN, box[1], _HEIGHT, across, share_scale(1.0))
+    _curve(lower, MissRatioCurve.of(exact), across)
+    footnote(drawing, lines, bottom + 22)
+    return drawing
+
+
+def _notes(reader: Source, exact: ExactReuse) -> list[str]:
+    """What the reader of the figure has to know about its touches."""
+    returning, first = exact.touches - exact.first_touches, exact.first_touches
+    lengths = intervals_s(reader.samples.intervals_ns(), reader.hello.options.interval_ns)
+    window = between(*(f"{interval:.3g} s" for interval in lengths))
+    notes = [
+        f"A touch is one per page and window of {window}. Order inside a window is not known, so distances and "
+        "miss ratio lie between the two bounds shown."
+    ]
+    half = exact.quantile(0.5)
+    if half:
+        notes.append(
+            f"Half of the {returning} returning touches came back within {size(half[0])} to {size(half[1])}; "
+            f"{first} first touches ({percent(first / (first + returning))} of all) have no distance and always miss."
+        )
+    return notes
+
+
+def _shares(exact: ExactReuse, bound: str) -> np.ndarray:
+    """Share of all touches, first ones included, in each bin of the histogram."""
+    distances, counts = exact.entries(bound)
+    bins = np.zeros(len(BIN_EDGES))
+    np.add.at(bins, bin_of(distances), counts)
+    return bins / max(exact.touches, 1)
+
+
+def _bars(shares: dict[str, np.ndarray], across: Scale) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Edges f8[n + 1] and shares of bars that are wide enough to be seen; each ends at a power of two or inside one."""
+    octaves = np.log2(across.high / across.low)
+    merge = next(m for m in (1, 2, 4, 8) if octaves * BINS_PER_OCTAVE / m <= BARS or m == 8)
+    # Bin k ends at edge k, so bin 0 stands alone and the others make whole groups after it.
+    starts = np.concatenate(([0], np.arange(1, len(BIN_EDGES), merge)))
+    first = BIN_EDGES[0] / 2 ** (merge / BINS_PER_OCTAVE)
+    edges = np.concatenate(([first], BIN_EDGES[starts[1:] - 1], [BIN_EDGES[-1]])).astype(float)
+    return edges, {bound: np.add.reduceat(values, starts) for bound, values in shares.items()}
+
+
+def _histogram(frame: Frame, edges: np.ndarray, shares: dict[str, np.ndarray]) -> None:
+    frame.grid()
+    outline: list[tuple[float, float]] = [(frame.x(edges[0]), frame.bottom)]
+    for number in range(len(edges) - 1):
+        left, right = frame.x(edges[number]), frame.x(edges[number + 1])
+        if right <= frame.left or right <= left:
+            continue
+        top = frame.y(shares["upper"][number])
+        if shares["upper"][number]:
+            frame.drawing.rect(left + 0.15, top, right - left - 0.3, frame.bottom - top, "bound-area")
+        at = frame.y(shares["lower"][number])
+        outline += [(left, at), (right, at)]
+    frame.drawing.polyline(outline, "bound", 0.7)
+    frame.edges()
+    frame.label_up("touches (%)")
+    frame.label_across("reuse distance (bytes of other pages touched)")
+    _legend(frame, "upper bound", "lower bound")
+
+
+def _curve(frame: Frame, curve: MissRatioCurve, across: Scale) -> None:
+    frame.grid()
+    sizes = np.geomspace(across.low, across.high, POINTS)
+    # Sizes at which a step falls are looked at from both sides, so that steps stand upright.
+    low, high = curve.miss_ratio_at(np.floor(sizes).astype(np.int64))
+    x = [frame.x(s) for s in sizes]
+    below, above = [frame.y(v) for v in low], [frame.y(v) for v in high]
+    band = [*zip(x, above, strict=True), *zip(x[::-1], below[::-1], strict=True)]
+    frame.drawing.polygon(band, "bound-area")
+    frame.drawing.polyline(zip(x, above, strict=True), "bound", 0.8)
+    frame.drawing.polyline(zip(x, below, strict=True), "bound", 0.8, "2 1.2")
+    frame.edges()
+    frame.label_up("miss ratio (%)")
+    frame.label_across("size of an LRU memory (bytes)")
+    _bounds(frame)
+
+
+def _legend(frame: Frame, filled: str, line: str) -> None:
+    draw, y, at = frame.drawing, frame.top - 4, frame.left + frame.width
+    draw.text(at, y + 2, line, size=SMALL_PT + 0.5, anchor="end")
+    draw.line(at - 48, y, at - 40, y, "bound", 0.8)
+    draw.text(at - 56, y + 2, filled, size=SMALL_PT + 0.5, anchor="end")
+    draw.rect(at - 104, y - 2.5, 7, 5, "bound-area")
+
+
+def _bounds(frame: Frame) -> None:
+    draw, y, at = frame.drawing, frame.top - 4, frame.left + frame.width
+    draw.text(at, y + 2, "lower bound", size=SMALL_PT + 0.5, anchor="end")
+    draw.line(at - 48, y, at - 40, y, "bound", 0.8, "2 1.2")
+    draw.text(at - 56, y + 2, "upper bound", size=SMALL_PT + 0.5, anchor="end")
+    draw.line(at - 105, y, at - 97, y, "bound", 0.8)

@@ -1,0 +1,155 @@
+"""How well a training learns, what its tensors hold over time, and the allocations of the recorded step with most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.samples import MAIN_MEMORY
+from memtui.core.units import size
+from memtui.reports.figures import provenance
+from memtui.reports.figures.axes import (
+    Frame,
+    Scale,
+    bytes_scale,
+    footnote,
+    number_scale,
+    row_scale,
+    share_scale,
+    time_scale,
+)
+from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
+from memtui.reports.source import Source
+
+Floats = NDArray[np.float64]
+BINS = 420  # more points than twice this would lie on one another
+_LEFT, _RIGHT, _TOP, _HEIGHT, _APART = 38.0, 8.0, 8.0, 70.0, 12.0
+
+
+def draw(reader: Source) -> Iterator[tuple[str, Drawing]]:
+    """(name, figure) of all that the session tells of. Raises SessionError."""
+    for name, found in (("learning", _learning(reader)), ("tensors", _tensors(reader)), ("allocations", _step(reader))):
+        if found is not None:
+            yield name, found
+
+
+def _learning(reader: Source) -> Drawing | None:
+    """Loss and accuracy of the first process that tells of them."""
+    points = reader.learning()
+    points = [point for point in points if point.pid == points[0].pid]
+    seconds = (np.array([point.t_ns for point in points], np.float64) - _origin_ns(reader)) / 1e9
+    loss, accuracy = (_known([getattr(point, name) for point in points]) for name in ("loss", "accuracy"))
+    panels = []
+    if np.isfinite(loss).any():
+        panels.append(("loss", number_scale(float(np.nanmax(loss))), loss, "wss"))
+    if np.isfinite(accuracy).any():
+        panels.append(("accuracy (%)", share_scale(1.0), accuracy / 100, "rss"))
+    if not panels:
+        return None
+    across = time_scale(float(seconds.max()))
+    drawing, frames = _paper(reader, "Loss and accuracy over time", across, [up for _, up, _, _ in panels], [])
+    for frame, (name, _, values, role) in zip(frames, panels, strict=True):
+        frame.grid()
+        known = np.isfinite(values)
+        places = zip(map(frame.x, seconds[known].tolist()), map(frame.y, values[known].tolist()), strict=True)
+        drawing.polyline(places, role)
+        frame.edges()
+        frame.label_up(name)
+    frames[-1].label_across(f"time ({across.unit})")
+    return drawing
+
+
+def _tensors(reader: Source) -> Drawing | None:
+    """What tensors of the first process that trains hold in main memory, at the fullest moment of each stretch."""
+    rows = reader.training()
+    parts = [reader.training_progress(row) for row in rows if row.pid == rows[0].pid]
+    parts = [part for part in parts if len(part.usage.start_ns)]
+    if not parts:
+        return None
+    begin, end = (
+        (np.concatenate([getattr(part.usage, name) for part in parts]) - _origin_ns(reader)) / 1e9
+        for name in ("start_ns", "end_ns")
+    )
+    held = np.concatenate([part.usage.total_bytes for part in parts]).astype(np.float64)
+    across = time_scale(float(end.max()))
+    note = "What tensors held at the fullest moment of each stretch of time, as far as the cheap view sees."
+    drawing, (frame,) = _paper(reader, "Memory of tensors over time", across, [bytes_scale(float(held.max()))], [note])
+    _area(frame, *_thinned(begin, held), until=float(end.max()))
+    frame.label_up(f"tensors ({frame.up.unit if frame.up else ''})")
+    frame.label_across(f"time ({across.unit})")
+    return drawing
+
+
+def _step(reader: Source) -> Drawing | None:
+    """Allocations and frees of the recorded step with the highest peak, in their order."""
+    steps = [step for step in reader.allocation_steps() if step.device == MAIN_MEMORY]
+    steps = steps or reader.allocation_steps()
+    if not steps:
+        return None
+    most = max(steps, key=lambda step: step.peak_bytes)
+    trace = reader.step_trace(most)
+    held = trace.usage_bytes[max(0, trace.existing - 1) :].astype(np.float64)
+    if not len(held):
+        return None
+    across = row_scale(len(held))
+    notes = [f"At its peak {size(trace.peak_bytes)}, {size(trace.peak_above_start_bytes)} above the begin."]
+    where = "Allocations of a file" if reader.imported() is not None else f"Allocations of step {most.step}"
+    drawing, (frame,) = _paper(reader, where, across, [bytes_scale(float(held.max()))], notes)
+    _area(frame, *_thinned(np.arange(len(held), dtype=np.float64), held), until=float(len(held)))
+    frame.label_up(f"held ({frame.up.unit if frame.up else ''})")
+    frame.label_across("allocations and frees, in their order")
+    return drawing
+
+
+def _paper(
+    reader: Source, title: str, across: Scale, ups: list[Scale], notes: list[str]
+) -> tuple[Drawing, list[Frame]]:
+    """A drawing with a frame for each vertical scale, the title above and the notes below."""
+    width = COLUMN_PT - 8
+    lines = [line for text in (f"{title}.", *notes) for line in wrap(text, width, SMALL_PT, provenance.LINES)]
+    if reader.imported() is None:
+        lines += provenance.lines(reader, width)
+    else:  # there were no windows
+        lines += wrap(f"{reader.short_title}: {reader.hello.target.command}", width, SMALL_PT, provenance.LINES)
+    bottom = _TOP + len(ups) * _HEIGHT + (len(ups) - 1) * _APART
+    drawing = Drawing(COLUMN_PT, bottom + 22 + len(lines) * (SMALL_PT + 1.2) + 3, title, " ".join(lines))
+    frames = [
+        Frame(drawing, _LEFT, _TOP + at * (_HEIGHT + _APART), COLUMN_PT - _LEFT - _RIGHT, _HEIGHT, across, up)
+        for at, up in enumerate(ups)
+    ]
+    for frame in frames[:-1]:
+        frame.label_across("", numbers=False)
+    footnote(drawing, lines, bottom + 22)
+    return drawing, frames
+
+
+def _area(frame: Frame, at: Floats, values: Floats, *, until: float) -> None:
+    """Steps, filled down to the axis."""
+    frame.grid()
+    edges = np.append(at, until)
+    x = [frame.x(value) for value in np.repeat(edges, 2)[1:-1].tolist()]
+    y = [frame.y(value) for value in np.repeat(values, 2).tolist()]
+    places = list(zip(x, y, strict=True))
+    frame.drawing.polygon([*places, (x[-1], frame.bottom), (x[0], frame.bottom)], "wss-area")
+    frame.drawing.polyline(places, "wss")
+    frame.edges()
+
+
+def _thinned(at: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Of many points the least and the most of each of ``BINS`` pieces, so that no peak is lost."""
+    if len(values) <= 2 * BINS:
+        return at, values
+    kept: list[int] = []
+    for piece in np.array_split(np.arange(len(values)), BINS):
+        kept += sorted({int(piece[np.argmin(values[piece])]), int(piece[np.argmax(values[piece])])})
+    return at[kept], values[kept]
+
+
+def _known(values: list[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def _origin_ns(reader: Source) -> int:
+    return int(reader.samples.start_ns[0]) if len(reader.samples) else reader.hello.clock.monotonic_ns

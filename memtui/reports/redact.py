@@ -1,0 +1,325 @@
+"""``--redact``: a session without host, user, paths, command lines and addresses, for those who may see its numbers.
+
+Everything that is exported or reported comes from a ``Source``, so it is hidden in one place. Names become labels that
+stay the same within one export (``file-1``, ``command-1``); a VMA begins at an anonymous base, and an address keeps its
+distance to the begin of its VMA and to nothing else. Free text keeps its words and loses what could be one of the
+secrets: a word too many is a smaller loss than a name in a file that is passed on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.allocation_trace import StepTrace
+from memtui.analysis.tensor_pages import TensorMap
+from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
+from memtui.core.samples import MAIN_MEMORY, Capability, Event, GpuMemory, Hello, PowerReading, Process
+from memtui.formats.mxnet_tags import COMPAT
+from memtui.reports.redact_names import ModelNames
+from memtui.reports.source import Run, Source
+from memtui.session.records.allocations import RecordedStep
+from memtui.session.records.imported import ImportedFrom
+from memtui.session.records.learning import About
+from memtui.session.records.training import Progress, ProgressRow
+from memtui.session.vma_row import VmaRow
+
+MASK = "***"
+GIB = 1 << 30
+# What the kernel calls memory, in every process alike.
+_KERNELS = frozenset(("", "[heap]", "[stack]", "[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]", "[uprobes]"))
+# Texts of memtui; others are the user's.
+_OWN_EVENTS = frozenset(("gap", "exec", "process", "stopped", "warning", "interval", "thinned", "step", "end"))
+_TOKEN = re.compile(r"[^\s,;()'\"<>\[\]{}|]+")
+_ADDRESS = re.compile(r"(?:0x)?(?=[0-9a-f]*[0-9])[0-9a-f]{8,}(?:-(?:0x)?[0-9a-f]+)?|0x[0-9a-f]+", re.IGNORECASE)
+_PARTS = re.compile(r"[^\w-]+")
+_HARMLESS = frozenset(("n/a", "and/or", "/s"))
+
+
+class RedactedSource(Source):
+    """A session with labels in place of names and anonymous bases in place of addresses."""
+
+    shows_distances = False
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._rows = {row.id: row for row in super().vma_rows()}
+        self._bases = _bases(self._rows.values())
+        self._owners: dict[tuple[int, ...], _Owners] = {}
+        self._names, self._model = _Labels("file"), ModelNames()
+        self._marks: dict[str, _Labels] = {}
+        for row in self._rows.values():
+            for name in (row.name, *(state.name for state in row.states)):
+                self._name(name)
+        processes = super().processes()
+        self._commands = _Labels("command")
+        for command in (self.hello.target.command, *(process.command for process in processes)):
+            self._commands[command]
+        self._words = _Words(self.hello, self._commands, self._names)
+        self.hello = self._without(self.hello)
+        self.samples = replace(
+            self.samples,
+            disturbed=tuple(map(self._words.scrub, self.samples.disturbed)),
+            reason=tuple(map(self._words.scrub, self.samples.reason)),
+        )
+        if self.end is not None:
+            self.end = replace(self.end, kind=self._words.scrub(self.end.kind), text=self._words.scrub(self.end.text))
+
+    @property
+    def title(self) -> str:
+        return "session"
+
+    def processes(self) -> list[Process]:
+        return [
+            replace(p, command=self._commands[p.command], role=self._words.scrub(p.role)) for p in super().processes()
+        ]
+
+    def vma_rows(self, process: int | None = None) -> list[VmaRow]:
+        found = []
+        for row in super().vma_rows(process):
+            base = self._bases[row.id]
+            found.append(self._shown(row)._replace(start=base, end=base + row.end - row.start))
+        return found
+
+    def drawn_rows(self, process: int) -> list[VmaRow]:
+        return [self._shown(row) for row in super().vma_rows(process)]
+
+    def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[Run]:
+        key = tuple(row.id for row in mapped)
+        if key not in self._owners:
+            self._owners.clear()  # the next window has the same mappings, or never again
+            self._owners[key] = _Owners([self._rows[i] for i in key])
+        owners = self._owners[key]
+        for start, end, page_bytes in super().runs(sample, process, [self._rows[i] for i in key]):
+            row = owners.of(start, end)
+            if row is not None:  # in no VMA, it has no base that would mean anything
+                shift = self._bases[row.id] - row.start
+                yield start + shift, end + shift, page_bytes
+
+    def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
+        rows = super().process_samples(first_sample, last_sample)
+        for row in rows:
+            for name in ("reason", "status", "flush", "rearm", "pss_reason"):
+                row[name] = self._words.scrub(row[name])
+        return rows
+
+    def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
+        scrub = self._words.scrub
+        return [
+            replace(
+                r,
+                device=scrub(r.device),
+                scope=scrub(r.scope),
+                source=scrub(r.source),
+                name=scrub(r.name),
+                status=scrub(r.status),
+                reason=scrub(r.reason),
+            )
+            for r in super().power(first_ns, last_ns)
+        ]
+
+    def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:
+        scrub = self._words.scrub
+        found = super().gpu_memory(first_ns, last_ns)
+        return [replace(held, status=scrub(held.status), reason=scrub(held.reason)) for held in found]
+
+    def allocation_steps(self) -> list[RecordedStep]:
+        model = self._model
+        return [
+            step._replace(peak_op=model.op(step.peak_op), peak_layer=model.layer(step.peak_layer))
+            for step in super().allocation_steps()
+        ]
+
+    def step_trace(self, step: RecordedStep) -> StepTrace:
+        return self._model.in_step(super().step_trace(step))
+
+    def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
+        found = super().tensor_maps()
+        return [(pid, t_ns, self._model.in_map(one)) for pid, t_ns, one in found]
+
+    def imported(self) -> ImportedFrom | None:
+        found = super().imported()
+        if found is None:
+            return None
+        op, sums = self._model.op, found.sums
+        if sums is not None:
+            sums = {
+                key if key in COMPAT else op(key): (total, tuple(map(self._model.raw_tag, tags)))
+                for key, (total, tags) in sums.items()
+            }
+        return replace(found, file=self._commands[found.file], coarse=tuple(map(op, found.coarse)), sums=sums)
+
+    def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]:
+        scrub, found = self._words.scrub, super().training(first_ns, last_ns, device)
+        return [row._replace(view=scrub(row.view), reason=scrub(row.reason)) for row in found]
+
+    def training_progress(self, row: ProgressRow) -> Progress:
+        found = super().training_progress(row)
+        return replace(found, usage=replace(found.usage, names=tuple(map(self._model.op, found.usage.names))))
+
+    def trainings(self) -> list[About]:
+        """Without what they are called, and where their files are."""
+        layer = self._model.layer
+        return [
+            one._replace(
+                network=one.network if one.network in BUNDLED_NETWORKS else "network",
+                rule=one.rule if one.rule in LEARNING_RULES else "rule",
+                settings={key: value for key, value in one.settings.items() if not isinstance(value, str | list)},
+                segments=tuple(tuple(map(layer, segment)) for segment in one.segments),
+            )
+            for one in super().trainings()
+        ]
+
+    def events(self, first_ns: int, last_ns: int) -> list[Event]:
+        found = []
+        for event in super().events(first_ns, last_ns):
+            if event.kind in _OWN_EVENTS:
+                found.append(replace(event, text=self._words.scrub(event.text)))
+            else:
+                kind = event.kind if event.kind in ("mark", "step", "epoch") else "mark"
+                labels = self._marks.setdefault(kind, _Labels(kind))
+                found.append(replace(event, kind=kind, text=labels[event.text]))
+        return found
+
+    def _shown(self, row: VmaRow) -> VmaRow:
+        states = tuple(
+            state._replace(perms=_perms(state.perms), left_out=_terms(state.left_out), name=self._name(state.name))
+            for state in row.states
+        )
+        return row._replace(
+            name=self._name(row.name), perms=_perms(row.perms), filtered=_terms(row.filtered), states=states
+        )
+
+    def _name(self, name: str) -> str:
+        """A label for what somebody named; two mappings of one file share it."""
+        if name in _KERNELS:
+            return name
+        return "[stack]" if name.startswith("[stack:") else self._names[name.removesuffix(" (deleted)")]
+
+    def _without(self, hello: Hello) -> Hello:
+        def capability(found: Capability) -> Capability:
+            scrub = self._words.scrub
+            return replace(found, name=scrub(found.name), reason=scrub(found.reason), remedy=scrub(found.remedy))
+
+        release = re.match(r"[0-9]+(\.[0-9]+){0,2}", hello.host.kernel)
+        architecture = hello.host.architecture if re.fullmatch(r"[\w-]{1,16}", hello.host.architecture) else ""
+        texts = ("tracker", "flush", "rearm", "memtui_version")
+        return replace(
+            hello,
+            **{name: self._words.scrub(getattr(hello, name)) for name in texts},
+            clock=replace(hello.clock, boot_id=""),
+            host=replace(hello.host, hostname="host", kernel=release[0] if release else "", architecture=architecture),
+            target=replace(hello.target, command=self._commands[hello.target.command], user="user"),
+            options=replace(hello.options, filter=_terms(hello.options.filter)),
+            rejected=tuple(map(capability, hello.rejected)),
+            wss=capability(hello.wss),
+            pages=capability(hello.pages),
+        )
+
+
+class _Labels(dict[str, str]):
+    """``file-1``, ``file-2`` ... in the order of appearance."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self._word = word
+
+    def __missing__(self, text: str) -> str:
+        self[text] = f"{self._word}-{len(self) + 1}"
+        return self[text]
+
+
+class _Words:
+    """Takes secrets out of free text."""
+
+    def __init__(self, hello: Hello, commands: _Labels, names: _Labels) -> None:
+        self._kept: dict[str, str] = {}
+        whole = commands | {name: label for name, label in names.items() if re.search(r"\s", name)}
+        self._whole = sorted(((text, label) for text, label in whole.items() if text), key=lambda one: -len(one[0]))
+        self._names = names
+        always = {hello.host.hostname, hello.host.hostname.partition(".")[0], hello.target.user}
+        words: set[str] = set()
+        for command in commands:
+            words.update(part for word in command.split() for part in (word, *_PARTS.split(word)))
+        for name in names:
+            words.add(name.rpartition("/")[2])
+        # Short words and numbers of a command line are everybody's: "-m", "64".
+        telling = {word for word in words if len(word) > 2 and not re.fullmatch(r"[0-9.]+", word)}
+        self._secret = {word.casefold() for word in always | telling} - {"", "root", "memtui"}
+
+    def scrub(self, text: str) -> str:
+        """The text with labels for whole commands and files, and ``***`` for a word that could tell."""
+        if text not in self._kept:
+            found = text
+            for secret, label in self._whole:
+                found = found.replace(secret, label)
+            self._kept[text] = _TOKEN.sub(lambda token: self._token(token[0]), found)
+        return self._kept[text]
+
+    def _token(self, token: str) -> str:
+        bare = token.rstrip(".:!?")
+        rest = token[len(bare) :]
+        if bare in self._names:
+            return self._names[bare] + rest
+        if bare.casefold() in _HARMLESS:
+            return token
+        if "/" in bare or "\\" in bare:
+            return "path" + rest
+        if _ADDRESS.fullmatch(bare):
+            return "address" + rest
+        if any(part.casefold() in self._secret for part in (bare, *_PARTS.split(bare))):
+            return MASK + rest
+        return _ADDRESS.sub("address", token) if "0x" in token.lower() else token
+
+
+class _Owners:
+    """Which VMA an address belongs to: the shortest that holds it."""
+
+    def __init__(self, rows: Sequence[VmaRow]) -> None:
+        self._rows = rows
+        edges = sorted({address for row in rows for address in (row.start, row.end)})
+        self._edges = np.array(edges, np.int64)
+        self._owner = np.full(len(edges) + 1, -1)
+        for number in sorted(range(len(rows)), key=lambda n: rows[n].start - rows[n].end):
+            low, high = np.searchsorted(self._edges, (rows[number].start, rows[number].end))
+            self._owner[low + 1 : high + 1] = number
+
+    def of(self, start: int, end: int) -> VmaRow | None:
+        """The VMA of a run's begin, or of its end where a large page begins before its VMA."""
+        for address in (start, end - 1):
+            number = int(self._owner[np.searchsorted(self._edges, address, side="right")])
+            if number >= 0:
+                return self._rows[number]
+        return None
+
+
+def _bases(rows: Iterable[VmaRow]) -> dict[int, int]:
+    """A begin for every VMA, in the order of addresses, a GiB or more after the one before; by process."""
+    free: dict[int, int] = defaultdict(lambda: GIB)
+    bases = {}
+    for row in rows:
+        bases[row.id] = free[row.process]
+        free[row.process] += -(-(row.end - row.start) // GIB) * GIB + GIB
+    return bases
+
+
+def _perms(text: str) -> str:
+    return text if re.fullmatch(r"[rwxsp-]{4}", text) else "????"
+
+
+def _terms(expression: str) -> str:
+    """A filter without the patterns of names in it."""
+    kept = r"!?(default|none|exec|noaccess|anon|file|heap|stack|pages\s*<\s*[0-9]{1,18})"
+    terms = (term.strip() for term in expression.split(","))
+    return ",".join(t if not t or re.fullmatch(kept, t) else f"{'!' * t.startswith('!')}name={MASK}" for t in terms)
+
+
+def open_source(path: Path, *, redact: bool = False) -> Source:
+    """The session to export. Raises SessionError."""
+    return RedactedSource(path) if redact else Source(path)

@@ -1,0 +1,663 @@
+"""The numbers of a session, as plain data and as text."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.alike import Group, groups
+from memtui.analysis.fast_numpy import intervals_s
+from memtui.analysis.overhead_budget import allowed, seconds
+from memtui.analysis.released_memory import NOTABLE_GIVEN_BACK, given_back_bytes
+from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, resident, touched_fraction
+from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.statistics import summary
+from memtui.analysis.target_loss import budget_cost, lost_fraction
+from memtui.analysis.tensor_pages import tensor_name
+from memtui.core.options import DEFAULT_OVERHEAD_PPM, tracker_label
+from memtui.core.samples import MAIN_MEMORY, SAMPLED, SHARED_UNKNOWN, End, GpuMemory, PowerReading, Status
+from memtui.core.text import visible
+from memtui.core.units import between, duration, energy, percent, size
+from memtui.core.units import power as watts
+from memtui.reports.allocation_summary import allocation_words, allocations, most_words
+from memtui.reports.import_summary import origin, origin_words
+from memtui.reports.redact import open_source
+from memtui.reports.tensor_summary import by_category
+from memtui.reports.training_summary import learning, learning_words, training, training_words
+from memtui.session.reader import SessionReader
+
+SECOND_NS = 1e9
+MOST_PROCESSES = 20  # in a report for people
+MOST_GROUPS = 4  # likewise, of windows by their length
+MOST_TENSORS = 4  # likewise, and of layers
+LONG_GAP = 0.05  # of what was seen: an end that is in no window, and is told
+MARKS = ("mark", "interval", "exec", "stopped")  # what happened, and is nothing wrong
+
+
+def build_report(path: Path, *, redact: bool = False) -> dict[str, Any]:
+    """The document of ``report --json``, on request without host, user, paths and addresses. Raises SessionError."""
+    reader = open_source(path, redact=redact)
+    try:
+        return report_of(reader, reader.title)
+    finally:
+        reader.close()
+
+
+def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
+    """The same of a session that is open, under a title of its own. Raises SessionError."""
+    hello, samples = reader.hello, reader.samples
+    lengths = (samples.end_ns - samples.start_ns) / SECOND_NS
+    events = reader.events(0, 2**62)
+    steps = reader.allocation_steps()
+    own_steps = [step for step in steps if step.device == MAIN_MEMORY]  # those of GPUs are the same ones once more
+    begin_ns, end_ns = _span(reader)
+    rows = reader.process_samples(0, int(samples.sample[-1])) if len(samples) else []
+    held = resident(samples, reader.processes())
+    found = groups(samples.intervals_ns(), samples.end_ns - samples.start_ns, exact=not samples.has_budget)
+    alike = found[0].windows if found else np.ones(0, bool)
+    of_alike = set(samples.sample[alike].tolist())
+    return {
+        "memtui_version": hello.memtui_version,
+        "session": title,
+        "host": {"hostname": hello.host.hostname, "kernel": hello.host.kernel, "cpu_count": hello.host.cpu_count},
+        "target": {"pid": hello.target.pid, "command": hello.target.command, "start": hello.target.start_ticks},
+        "processes": _processes(reader, rows, of_alike),
+        "tracker": hello.tracker,
+        "flush": hello.flush,
+        "rearm": hello.rearm,
+        "filter": hello.options.filter,
+        "rejected": [{"name": c.name, "reason": c.reason, "remedy": c.remedy} for c in hello.rejected],
+        "interval_s": hello.options.interval_ns / SECOND_NS,
+        "intervals_s": intervals_s(samples.asked_ns, hello.options.interval_ns),
+        "true_interval_s": _median(lengths[alike]),
+        "windows": _windows(found, samples.wss_bytes, lengths),
+        "duration_s": (end_ns - begin_ns) / SECOND_NS,
+        "samples": len(samples),
+        "wss_bytes": _summary(samples.wss_bytes[alike], _wss_reason(reader)) | _approximate(reader),
+        "wss_largest": _largest_window(samples.wss_bytes, lengths),
+        "shared_bytes": _shared(reader, alike),
+        "rss_bytes": _summary(samples.rss_bytes, "no sample was taken", lengths)
+        | {"meaning": MEANING[RSS if held.name == RSS else SUM_OF_RSS]},
+        "pss_bytes": _pss(held, rows, lengths),
+        "touched_fraction": _touched_fraction(np.where(alike, samples.wss_bytes, np.nan), held),
+        "given_back_bytes": _given_back(rows, of_alike),
+        "reuse": _reuse(reader),
+        "budgeted_s": intervals_s(samples.intervals_ns(), 0)
+        if allowed(hello.options.max_overhead_ppm) and len(samples)
+        else None,
+        "overhead": _overhead(reader, rows, end_ns - begin_ns),
+        "power": mean_power(reader.power(0, 2**62)),
+        "training": training(reader, own_steps),
+        "imported": origin(reader),
+        "learning": learning(reader, own_steps),
+        "allocations": allocations(reader, own_steps),
+        "device_allocations": {
+            device: allocations(reader, [step for step in steps if step.device == device])
+            for device in sorted({step.device for step in steps} - {MAIN_MEMORY})
+        },
+        "by_category": by_category(reader),
+        "gaps": {
+            "processes": int(samples.gaps.sum()),
+            "end_s": max(reader.end.t_ns - end_ns, 0) / SECOND_NS if reader.end and len(samples) else 0.0,
+            # A window that the recorder was too slow to take leaves its number missing.
+            "samples": int(samples.sample[-1]) + 1 - len(samples) if len(samples) else 0,
+            "events": [{"t_s": (e.t_ns - begin_ns) / SECOND_NS, "text": e.text} for e in events if e.kind == "gap"],
+        },
+        "marks": [
+            {"t_s": (e.t_ns - begin_ns) / SECOND_NS, "kind": e.kind, "text": e.text} for e in events if e.kind in MARKS
+        ],
+        "warnings": [e.text for e in events if e.kind == "warning"],
+        "disturbed": {"samples": sum(map(bool, samples.disturbed)), "causes": Counter(filter(None, samples.disturbed))},
+        "thinned": {"to_bytes": reader.thinned_to_bytes} if reader.thinned_to_bytes is not None else None,
+        "lost": int(np.isnan(samples.wss_bytes).sum()) if hello.wss.ok else 0,
+        "end_reason": reader.end.text if reader.end else "",
+        "end": reader.end.kind if reader.end else ("recording" if reader.alive else "interrupted"),
+    }
+
+
+def budget_line(path: Path) -> str:
+    """Say what became of the budget of a session, in a line; nothing where it has none, or the usual one.
+
+    Raises:
+        SessionError: the file cannot be read.
+    """
+    reader = SessionReader(path)
+    try:
+        begin_ns, end_ns = _span(reader)
+        budget = _overhead(reader, [], end_ns - begin_ns)["budget"]
+        usual = reader.hello.options.max_overhead_ppm == DEFAULT_OVERHEAD_PPM
+        return "" if budget is None or usual else budget_words(budget)
+    finally:
+        reader.close()
+
+
+def untraced(path: Path) -> str:
+    """Why a program that was to be traced told of no training step; empty where it did. Raises SessionError."""
+    reader = SessionReader(path)
+    try:
+        if reader.allocation_steps() or reader.training():
+            return ""
+    finally:
+        reader.close()
+    return (
+        "no training step was recorded: no optimiser of torch.optim stepped (no PyTorch, or its loop updates weights "
+        "itself), the program ended before its third step, or its Python takes no start-up hook (-I, -E, -S)"
+    )
+
+
+def _span(reader: SessionReader) -> tuple[int, int]:
+    if not len(reader.samples):
+        return reader.hello.clock.monotonic_ns, reader.hello.clock.monotonic_ns
+    return int(reader.samples.start_ns[0]), int(reader.samples.end_ns[-1])
+
+
+def _wss_reason(reader: SessionReader) -> str:
+    wss = reader.hello.wss
+    if not wss.ok:
+        return f"{wss.reason} ({wss.remedy})" if wss.remedy else wss.reason
+    return next((r for r in reader.samples.reason if r), "no window was complete")
+
+
+def _approximate(reader: SessionReader) -> dict[str, Any]:
+    """What to say of a working set some of which is not exact."""
+    found = zip(reader.samples.status, reader.samples.reason, strict=True)
+    reason = next((reason for status, reason in found if status == Status.APPROXIMATE), None)
+    if reason is None and _shared_unknown(reader):
+        reason = SHARED_UNKNOWN
+    return {} if reason is None else {"status": Status.APPROXIMATE, "reason": reason}
+
+
+def _shared_unknown(reader: SessionReader) -> bool:
+    """Whether some working set counts for each process what several share."""
+    return bool((np.isnan(reader.samples.shared_bytes) & ~np.isnan(reader.samples.wss_bytes)).any())
+
+
+def _windows(found: list[Group], wss_bytes: np.ndarray, lengths_s: np.ndarray) -> list[dict[str, Any]]:
+    """The windows by their interval, and what they touch; figures of the working set are those of the first group."""
+    return [
+        {
+            "interval_s": [ns / SECOND_NS for ns in group.interval_ns],
+            "windows": int(group.windows.sum()),
+            "time_fraction": group.time_fraction,
+            "true_interval_s": _median(lengths_s[group.windows]),
+            "wss_median_bytes": _median(wss_bytes[group.windows]),
+        }
+        for group in found
+    ]
+
+
+def _shared(reader: SessionReader, alike: np.ndarray) -> dict[str, Any]:
+    """The part of the working set that several processes touched."""
+    values = reader.samples.shared_bytes[alike]
+    if not _shared_unknown(reader):
+        return _summary(values, _wss_reason(reader))
+    if not (values > 0).any():  # known of a process that was alone only
+        return _summary(values * np.nan, "page frames of all processes were seen in no window")
+    lost = int(np.isnan(values).sum())
+    return _summary(values, "") | {"status": Status.APPROXIMATE, "reason": f"not known in {lost} windows"}
+
+
+def _pss(held: Resident, rows: list[dict[str, Any]], lengths_s: np.ndarray) -> dict[str, Any]:
+    """Resident memory in which what processes share counts once."""
+    if held.name == RSS:
+        why = "it is read of several processes; of one alone RSS says it"
+    else:
+        why = next((row["pss_reason"] for row in rows if row["pss_reason"]), "not recorded")
+    found = _summary(held.bytes if held.name == PSS else held.bytes * np.nan, why, lengths_s)
+    lost = int(np.isnan(held.bytes).sum())
+    if found["mean"] is not None and lost:
+        found |= {"status": Status.APPROXIMATE, "reason": f"not known in {lost} windows: {why}"}
+    return found | {"meaning": MEANING[PSS]}
+
+
+def _touched_fraction(wss_bytes: np.ndarray, held: Resident) -> dict[str, Any]:
+    """The median working set as a part of the median resident memory, both of the same windows and the same pages."""
+    if (found := touched_fraction(wss_bytes, held)) is not None:
+        return {"of": held.name, "fraction": found[0], "resident_bytes": found[1], "reason": ""}
+    reason = "working set and resident memory are known together in no window"
+    if held.name == SUM_OF_RSS:
+        reason = "the working set counts shared pages once, a sum of RSS several times"
+    return {"of": held.name, "fraction": None, "resident_bytes": None, "reason": reason}
+
+
+def _given_back(rows: list[dict[str, Any]], of: set[int]) -> dict[str, Any]:
+    """What went in a window, at most, and in a second, of samples ``of``."""
+    found = {sample: size_bytes for sample, size_bytes in given_back_bytes(rows).items() if sample in of}
+    values = np.array(list(found.values()), np.float64)
+    spans = {row["sample"]: row["end_ns"] - row["start_ns"] for row in rows if row["sample"] in found}
+    per_s = float(values.sum()) / (sum(spans.values()) / SECOND_NS) if spans else None
+    return _summary(values, "faults and RSS of two windows in a row are known of no process") | {"per_s": per_s}
+
+
+def _median(values: np.ndarray) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else None
+
+
+def _largest_window(wss_bytes: np.ndarray, lengths_s: np.ndarray) -> dict[str, Any]:
+    """The window of whatever length that touched the most."""
+    if np.isnan(wss_bytes).all():
+        return {"bytes": None, "window_s": None}
+    at = int(np.nanargmax(wss_bytes))
+    return {"bytes": int(wss_bytes[at]), "window_s": float(lengths_s[at])}
+
+
+def _summary(values: np.ndarray, reason: str, weights: np.ndarray | None = None) -> dict[str, Any]:
+    """Mean, median and maximum of what is known; ``weights``: how long each value stood for."""
+    found = summary(values, weights)
+    if found.mean is None or found.max is None:
+        return {"mean": None, "median": None, "max": None, "status": Status.UNSUPPORTED, "reason": reason}
+    return {
+        "mean": found.mean,
+        "median": found.median,
+        "max": int(found.max),
+        "status": Status.OK,
+        "reason": "",
+    }
+
+
+def _processes(reader: SessionReader, rows: list[dict[str, Any]], of: set[int]) -> list[dict[str, Any]]:
+    """Mean sizes of every process that was there for a window; of one without a working set, None.
+
+    All of them are means over the samples ``of``, whose windows are alike, if the process was there in one of these.
+
+    GPU memory is what it held at the end of each window, all GPUs together; None with a reason.
+    """
+    held = _gpu_memory(reader, rows)
+    sums: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    there = {row["process"] for row in rows if row["sample"] in of}
+    for row in rows:
+        if row["sample"] in of:
+            names: tuple[str, ...] = ("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes")
+        else:
+            names = () if row["process"] in there else ("rss_bytes", "pss_bytes")
+        of_process = sums[row["process"]]
+        for name in names:
+            if row[name] is not None:
+                of_process[name].append(row[name])
+
+    def mean(key: int, name: str) -> float | None:
+        values = sums[key][name]
+        return float(np.mean(values)) if values else None
+
+    return [
+        {
+            "pid": p.pid,
+            "role": p.role,
+            "generation": p.generation,
+            "command": p.command,
+            "wss_bytes": mean(p.key, "wss_bytes"),
+            "shared_bytes": mean(p.key, "shared_bytes"),
+            "rss_bytes": mean(p.key, "rss_bytes"),
+            "pss_bytes": mean(p.key, "pss_bytes"),
+            **held[p.key],
+        }
+        for p in reader.processes()
+        if p.key in sums
+    ]
+
+
+def _gpu_memory(reader: SessionReader, rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Mean and maximum by process over the windows in which it is known, and why it is not in the others."""
+    changes: dict[int, list[GpuMemory]] = defaultdict(list)
+    for held in reader.gpu_memory(0, 2**62):
+        changes[held.process].append(held)
+    times = {process: [held.t_ns for held in of_process] for process, of_process in changes.items()}
+    known: dict[int, list[int]] = defaultdict(list)
+    reasons: dict[int, str] = {}
+    for row in rows:
+        process = row["process"]
+        values, place = known[process], bisect_right(times.get(process, []), row["end_ns"])
+        if not place:
+            continue  # a window from before the first answer
+        held = changes[process][place - 1]
+        if held.gpu_bytes is None:
+            reasons[process] = held.reason or held.status
+        else:
+            values.append(held.gpu_bytes)
+    return {
+        process: {
+            "gpu_bytes": float(np.mean(values)) if values else None,
+            "gpu_max_bytes": max(values, default=None),
+            "gpu_reason": reasons.get(process, "" if values else "no reading in this session"),
+        }
+        for process, values in known.items()
+    }
+
+
+def _reuse(reader: SessionReader) -> dict[str, Any]:
+    exact = ExactReuse()
+    last = int(reader.samples.sample[-1]) if len(reader.samples) else 0
+    for _, _, reuse in reader.iterate_reuse(0, last):
+        exact.add(reuse)
+    absent = {"first_touches": None, "median_bytes": None, "p95_bytes": None, "status": Status.UNSUPPORTED}
+    if not reader.hello.wss.ok:
+        return absent | {"reason": _wss_reason(reader)}
+    pages = reader.hello.pages
+    if not pages.ok:
+        return absent | {"reason": f"{pages.reason} ({pages.remedy})" if pages.remedy else pages.reason}
+    if reader.hello.options.samples_pages:
+        return absent | {"reason": SAMPLED}
+    median, p95 = exact.quantile(0.5), exact.quantile(0.95)
+    if median is None or p95 is None:
+        return absent | {"first_touches": exact.first_touches, "reason": "no page was touched in two windows"}
+    return {
+        "first_touches": exact.first_touches,
+        "median_bytes": dict(zip(("lower", "upper"), median, strict=True)),
+        "p95_bytes": dict(zip(("lower", "upper"), p95, strict=True)),
+        "status": Status.OK,
+        "reason": "",
+    }
+
+
+def _overhead(reader: SessionReader, rows: list[dict[str, Any]], span_ns: int) -> dict[str, Any]:
+    samples = reader.samples
+    if len(samples) < 2 or span_ns <= 0:
+        absent: dict[str, Any] = dict.fromkeys(("paused_fraction", "lost_fraction", "self_cpu_fraction"))
+        absent["reason"] = "fewer than two samples"
+        return absent | {"budget": _budget(reader, absent)}
+    paused = samples.paused_ns[~np.isnan(samples.paused_ns)]
+    cpu_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
+    found = {
+        "paused_fraction": float(paused.sum() / span_ns) if len(paused) else None,
+        "paused_median_s": float(np.median(paused) / SECOND_NS) if len(paused) else None,
+        "paused_max_s": _longest_pause_s(rows),
+        "lost_fraction": lost_fraction(samples.lost_ns, span_ns),
+        "self_cpu_fraction": float(cpu_ns[-1] - cpu_ns[0]) / float(samples.end_ns[-1] - samples.end_ns[0]),
+        "reason": "",
+    }
+    return found | {"budget": _budget(reader, found)}
+
+
+def _budget(reader: SessionReader, overhead: dict[str, Any]) -> dict[str, Any] | None:
+    """What was allowed and what it came to; which interval would have kept it, where it was not kept."""
+    most, cpu = allowed(reader.hello.options.max_overhead_ppm), overhead["self_cpu_fraction"]
+    if most is None:
+        return None
+    found = {"max_fraction": most, "fraction": None, "met": None, "needed_interval_s": None}
+    if cpu is None:
+        return found
+    fraction = budget_cost(overhead["lost_fraction"], cpu, overhead["paused_fraction"])
+    apart_s = float(np.diff(reader.samples.end_ns).mean()) / SECOND_NS
+    needed_s = None if fraction <= most else apart_s * fraction / most
+    return found | {"fraction": fraction, "met": fraction <= most, "needed_interval_s": needed_s}
+
+
+def _longest_pause_s(rows: list[dict[str, Any]]) -> float | None:
+    """The longest that any process was held at once, also where a pause was given up."""
+    known = [row["paused_ns"] for row in rows if row["paused_ns"] is not None]
+    return max(known) / SECOND_NS if known else None
+
+
+def mean_power(readings: list[PowerReading]) -> list[dict[str, Any]]:
+    """Mean power and energy per source.
+
+    Energy is what the device's counter rose by; a counter that fell was reset and has a new origin.
+    """
+    by_source: dict[tuple[str, str], list[PowerReading]] = defaultdict(list)
+    for reading in readings:
+        by_source[reading.device, reading.scope].append(reading)
+    found = []
+    for (device, scope), rows in by_source.items():
+        watts = [r.power_w for r in rows if r.power_w is not None]
+        joules = [r.energy_j for r in rows if r.energy_j is not None]
+        measured = bool(watts or joules)
+        found.append(
+            {
+                "device": device,
+                "scope": scope,
+                "source": rows[-1].source,
+                "status": Status.OK if measured else rows[-1].status,
+                "reason": rows[-1].reason if rows[-1].power_w is None and rows[-1].energy_j is None else "",
+                "mean_w": float(np.mean(watts)) if watts else None,
+                "energy_j": sum(max(b - a, 0.0) for a, b in pairwise(joules)) if len(joules) > 1 else None,
+                "processes": max((r.processes for r in rows if r.processes is not None), default=None),
+            }
+        )
+    return found
+
+
+def format_report(report: dict[str, Any]) -> str:
+    """The report as a page of text."""
+    lines = _recorded_words(report) if report["imported"] is None else _imported_words(report)
+    lines += training_words(report["training"])
+    lines += learning_words(report["learning"])
+    what = "training step" if report["imported"] is None else "stretch"
+    lines += allocation_words(report["allocations"], what)
+    for device, found in report["device_allocations"].items():
+        lines += [f"{device:<12} {line[13:]}" for line in allocation_words(found, what)]
+    lines += category_words(report["by_category"])
+    for power in report["power"]:
+        shown = f"mean {watts(power['mean_w'])}" if power["mean_w"] is not None else f"n/a: {power['reason']}"
+        joules = f", {energy(power['energy_j'])}" if power["energy_j"] is not None else ""
+        count = power["processes"]
+        shared = f", {count} process{'es' * (count != 1)}" if count is not None else ""
+        since = f" ({power['reason']})" if power["reason"] and power["mean_w"] is not None else ""
+        lines.append(f"power        {power['device']} {power['scope']}{shared}: {shown}{joules}{since}")
+    listed = _largest(report["processes"])
+    for process in listed:
+        shared_words = _of_it_shared(process) if len(report["processes"]) > 1 else ""
+        lines.append(
+            f"process      {process['pid']} {process['role']}: working set {size(process['wss_bytes'])}{shared_words}, "
+            f"{_resident_words_of(process)}, {_gpu_words(process)}  {_one_line(process['command'])}"
+        )
+    if more := len(report["processes"]) - len(listed):
+        lines.append(f"process      and {more} more, all smaller (--json has them)")
+    if report["imported"] is None:  # else they were told with it
+        lines += [f"{mark['kind']:<12} at {mark['t_s']:.1f} s: {mark['text']}" for mark in report["marks"]]
+    lines += [f"gap          at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
+    if report["gaps"]["end_s"] > LONG_GAP * max(report["duration_s"], 1):
+        lines.append(f"gap          the last {duration(report['gaps']['end_s'])} are in no window, as it had not ended")
+    if report["gaps"]["processes"]:
+        lines.append(f"gap          {report['gaps']['processes']} processes began or ended inside a window")
+    lines += [f"warning      {text}" for text in report["warnings"]]
+    lines += [f"disturbed    {count} windows: {cause}" for cause, count in report["disturbed"]["causes"].items()]
+    if report["thinned"]:
+        room = size(report["thinned"]["to_bytes"])
+        lines.append(
+            f"thinned      page sets had to make room to keep the file below {room} (--max-size), the oldest first"
+        )
+    if report["lost"]:
+        lines.append(f"lost         {report['lost']} windows without a working set")
+    return "\n".join(map(visible, lines))
+
+
+def _imported_words(report: dict[str, Any]) -> list[str]:
+    """Of a file of another tool nothing is known but allocations."""
+    return [f"session      {report['session']}", *origin_words(report["imported"])]
+
+
+def _recorded_words(report: dict[str, Any]) -> list[str]:
+    """What was recorded of a process."""
+    target, wss = report["target"], report["wss_bytes"]
+    overhead, reuse = report["overhead"], report["reuse"]
+    lines = [
+        f"target       {_one_line(target['command'])} (pid {target['pid']}) on {report['host']['hostname']}",
+        f"session      {report['session']}, {report['samples']} samples in {duration(report['duration_s'])}, "
+        f"{how_it_ended(report)}",
+        f"tracker      {tracker_label(report['tracker'])}, flush {report['flush']}, filter {report['filter']}, "
+        f"asked {between(*map(duration, report['intervals_s']))}, {budgeted(report)}"
+        f"true {duration(report['true_interval_s'])}",
+        f"working set  {_sizes(wss)}{_largest_words(report)}",
+        *(f"windows      {words}" for words in windows_words(report)),
+        *_shared_words(report),
+        *_resident_words(report),
+        *_given_back_words(report),
+    ]
+    if reuse["median_bytes"] is not None:
+        median, p95 = reuse["median_bytes"], reuse["p95_bytes"]
+        lines += [
+            f"reuse        half of all returning touches within {size(median['lower'])} - {size(median['upper'])}, "
+            f"95 % within {size(p95['lower'])} - {size(p95['upper'])}; {reuse['first_touches']} first touches",
+        ]
+    else:
+        lines.append(f"reuse        n/a: {reuse['reason']}")
+    lines.append(
+        f"overhead     {slowed(overhead)}paused {percent(overhead['paused_fraction'])}, "
+        f"own CPU {percent(overhead['self_cpu_fraction'])}"
+        + (f"; {budget_words(overhead['budget'])}" if overhead["budget"] else "")
+    )
+    return lines
+
+
+def category_words(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    if found["reason"]:
+        return [f"by tensor    n/a: {found['reason']}"]
+    parts = [
+        f"{p['category']} {size(p['touched_bytes'])} of {size(p['exists_bytes'])}{most_words(p.get('most'))}"
+        for p in found["parts"]
+    ]
+    return [
+        f"by tensor    touched in a window, of what there is: {', '.join(parts)}, the rest (activations, temporaries, "
+        f"libraries, interpreter) {size(found['rest_bytes'])}; mean of {found['windows']} windows",
+        *_tensor_words(found),
+    ]
+
+
+def _tensor_words(found: dict[str, Any]) -> list[str]:
+    """Which layers and which tensors it is, and what the rest lies in."""
+
+    def listed(head: str, parts: list[dict[str, Any]], whole: str) -> list[str]:
+        words = [f"{_tensor(p)} {size(p['touched_bytes'])} of {size(p[whole])}" for p in parts[:MOST_TENSORS]]
+        return [f"{head:<12} {', '.join(words)}"] if words else []
+
+    rest = ", ".join(f"{part['part']} {size(part['touched_bytes'])}" for part in found["rest"] if part["touched_bytes"])
+    return [
+        *listed("by layer", [part for part in found["layers"] if part["layer"]], "exists_bytes"),
+        *listed("hot tensors", found["hottest"], "size_bytes"),
+        *listed("cold tensors", found["coldest"], "size_bytes"),
+        *([f"the rest     {rest}"] if rest else []),
+    ]
+
+
+def _tensor(part: dict[str, Any]) -> str:
+    """A tensor by its layer and kind, a layer by its name."""
+    return f"{tensor_name(part['layer'], part.get('part', ''))} {part.get('category', '')}".strip()
+
+
+def budget_words(budget: dict[str, Any]) -> str:
+    """One clause about a budget and what became of it."""
+    allowed = f"the budget of {budget['max_fraction'] * 100:g} %"
+    if budget["fraction"] is None:
+        return f"{allowed}: n/a with fewer than two samples"
+    found = f"costs {budget['fraction'] * 100:.2f} %"
+    if budget["met"]:
+        return f"{found}, within {allowed}"
+    return f"{found}, over {allowed}: an interval of {seconds(budget['needed_interval_s'] * SECOND_NS)} would meet it"
+
+
+def slowed(overhead: dict[str, Any]) -> str:
+    """How much of its time the target lost, with a comma behind it; nothing where that is not known."""
+    lost = overhead["lost_fraction"]
+    return "" if lost is None else f"slowed it by about {percent(lost)}, "
+
+
+def budgeted(report: dict[str, Any]) -> str:
+    """What a budget made of the interval, with a comma behind it; nothing without one."""
+    return f"budgeted {between(*map(duration, report['budgeted_s']))}, " if report["budgeted_s"] else ""
+
+
+def windows_words(report: dict[str, Any]) -> list[str]:
+    """Over which windows the figures of the working set are, where not all are alike."""
+    if len(report["windows"]) < 2:
+        return []
+    told = [
+        f"{group['windows']} of {duration(group['true_interval_s'])} ({percent(group['time_fraction'])} of "
+        f"the time, median {size(group['wss_median_bytes'])})"
+        for group in report["windows"]
+    ]
+    more = f" and {len(told) - MOST_GROUPS} more lengths" if len(told) > MOST_GROUPS else ""
+    others = ", ".join(told[1:MOST_GROUPS])
+    return [f"figures of the working set are over the {told[0]}; windows of other lengths: {others}{more}"]
+
+
+def _shared_words(report: dict[str, Any]) -> list[str]:
+    """What the processes of a tree have in common."""
+    shared = report["shared_bytes"]
+    if len(report["processes"]) < 2 or report["wss_bytes"]["mean"] is None:
+        return []
+    if shared["mean"] is None:
+        return [f"shared       n/a: {shared['reason']}"]
+    return [f"shared       {_sizes(shared)} of the working set, counted once"]
+
+
+def _given_back_words(report: dict[str, Any]) -> list[str]:
+    """Where it may be a notable part of what is touched."""
+    found, wss = report["given_back_bytes"], report["wss_bytes"]["mean"]
+    if found["mean"] is None or wss is None or found["mean"] < NOTABLE_GIVEN_BACK * wss:
+        return []
+    return [
+        f"given back   up to {size(found['mean'])} in a window (mean; {size(found['max'])} in one), "
+        f"{size(found['per_s'])}/s: pages that were touched and given back in one window are not in its working set"
+    ]
+
+
+def _largest_words(report: dict[str, Any]) -> str:
+    """Where a window of another length touched more than all those that the figures are of."""
+    most, largest = report["wss_bytes"]["max"], report["wss_largest"]
+    if most is None or largest["bytes"] <= most:
+        return ""
+    return f"; {size(largest['bytes'])} in one of {duration(largest['window_s'])}"
+
+
+def _resident_words(report: dict[str, Any]) -> list[str]:
+    rss, pss = report["rss_bytes"], report["pss_bytes"]
+    if report["touched_fraction"]["of"] == RSS:
+        return [f"resident     {_sizes(rss)}"]
+    words = f"{_sizes(rss)}; {SEVERAL_TIMES}"
+    if pss["mean"] is None:
+        return [f"resident     {SUM_OF_RSS}: {words} (PSS n/a: {pss['reason']})"]
+    return [f"resident     PSS: {_sizes(pss)}", f"{SUM_OF_RSS:<12} {words}"]
+
+
+def _resident_words_of(process: dict[str, Any]) -> str:
+    pss = process["pss_bytes"]
+    return f"resident {size(process['rss_bytes'])}" + ("" if pss is None else f" (PSS {size(pss)})")
+
+
+def _of_it_shared(process: dict[str, Any]) -> str:
+    shared = process["shared_bytes"]
+    return "" if shared is None else f" ({size(shared)} shared)"
+
+
+def how_it_ended(report: dict[str, Any]) -> str:
+    """In words, from ``end`` and ``end_reason``."""
+    kind, reason = report["end"], report["end_reason"]
+    if kind == "recording":
+        return "still recording"
+    if kind == "target exited":
+        return f"ended: {End(0, kind, reason).words}"
+    return f"ended: {kind}" + (f" ({reason})" if reason else "")
+
+
+def _largest(processes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many as a page of text has room for, in their order: the target, and those with the largest memory."""
+    by_size = sorted(processes, key=lambda p: (p["role"].startswith("target"), p["rss_bytes"] or 0), reverse=True)
+    kept = {id(process) for process in by_size[:MOST_PROCESSES]}
+    return [process for process in processes if id(process) in kept]
+
+
+def _gpu_words(process: dict[str, Any]) -> str:
+    mean, most, why = (process[name] for name in ("gpu_bytes", "gpu_max_bytes", "gpu_reason"))
+    if mean is None:
+        return f"GPU n/a: {why}"
+    return f"GPU {size(mean)}, max {size(most)}" + (f" (not always known: {why})" if why else "")
+
+
+def _one_line(command: str) -> str:
+    """A foreign command line, cut short."""
+    return visible(command if len(command) <= 80 else command[:79] + "…")
+
+
+def _sizes(summary: dict[str, Any]) -> str:
+    if summary["mean"] is None:
+        return f"n/a: {summary['reason']}"
+    about = f" (approximate: {summary['reason']})" if summary["status"] == Status.APPROXIMATE else ""
+    return f"mean {size(summary['mean'])}, median {size(summary['median'])}, max {size(summary['max'])}{about}"

@@ -1,0 +1,103 @@
+"""Small numpy arrays as blobs: 64-bit integers, zlib level 1. What is decoded may be anybody's: nothing is believed."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.access_counts import CHUNK_SHIFT, GROUP, MAX_GROUPS, TouchSum
+from memtui.analysis.reuse_distance import ReuseSample
+from memtui.core.compression import inflate
+from memtui.core.page_set import ADDRESS_BITS, GIANT_SHIFT, PAGE_SHIFT
+
+UNKNOWN_BYTES = -1  # of a VMA whose touched bytes the tracker cannot know
+MAX_PAIRS = 1 << 20  # VMAs of one process
+MAX_DISTANCES = 1 << 21  # distinct reuse distances of one window
+_COUNTS = struct.Struct("<qq")
+_MAX_WINDOWS = 1 << 12  # of one stored sum: its touches fit in 32 bits
+_MAX_BYTES, _MAX_TOUCHES = 1 << 62, 1 << 40  # sums of such numbers stay in 64 bits
+
+
+def encode_pairs(ids: NDArray[np.int64], values: NDArray[np.int64]) -> bytes:
+    """Two i8[n] arrays, the ids rising, as one blob."""
+    return zlib.compress(np.stack((np.diff(ids, prepend=0), values)).astype("<i8").tobytes(), 1)
+
+
+def decode_pairs(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Inverse of ``encode_pairs``. Raises ValueError on damaged data."""
+    numbers = _rows(inflate(data, MAX_PAIRS * 16), 2)
+    steps, values = numbers
+    ids = np.cumsum(steps)
+    # Steps above 0 whose sum wrapped around would end below 0 somewhere.
+    if len(ids) and (
+        steps.min() <= 0 or ids.min() <= 0 or ids.max() >= _MAX_BYTES or not _within(values, _MAX_BYTES, UNKNOWN_BYTES)
+    ):
+        raise ValueError("holds numbers out of range")
+    return ids, values
+
+
+def encode_reuse(reuse: ReuseSample) -> bytes:
+    """The exact reuse distances of one window."""
+    arrays = np.stack((reuse.upper_bytes, reuse.lower_bytes, reuse.counts)).astype("<i8")
+    return zlib.compress(_COUNTS.pack(reuse.first_touches, reuse.first_touch_bytes) + arrays.tobytes(), 1)
+
+
+def decode_reuse(data: bytes, limit: int = MAX_DISTANCES) -> ReuseSample:
+    """Inverse of ``encode_reuse``, of at most ``limit`` distances. Raises ValueError on damaged data."""
+    raw = inflate(data, _COUNTS.size + 24 * min(limit, MAX_DISTANCES))
+    if len(raw) < _COUNTS.size:
+        raise ValueError("is too short")
+    first_touches, first_touch_bytes = _COUNTS.unpack_from(raw)
+    upper, lower, counts = _rows(raw[_COUNTS.size :], 3)
+    if not (
+        0 <= first_touches < _MAX_TOUCHES
+        and 0 <= first_touch_bytes < _MAX_BYTES
+        and _within(upper, _MAX_BYTES)
+        and _within(lower, _MAX_BYTES)
+        and _within(counts, _MAX_TOUCHES)
+        and bool((lower <= upper).all())
+    ):
+        raise ValueError("holds numbers out of range")
+    return ReuseSample(first_touches, first_touch_bytes, upper, lower, counts)
+
+
+def encode_touch_sum(touched: TouchSum) -> bytes:
+    """The touches of many windows together: steps of groups, then touches by byte planes, which packs best."""
+    head = _COUNTS.pack(touched.windows, touched.shift)
+    steps = np.diff(touched.groups, prepend=np.uint64(0)).astype("<u8").tobytes()
+    planes = touched.touches.astype("<u4").view(np.uint8).reshape(-1, 4).T
+    return zlib.compress(head + steps + planes.tobytes(), 1)
+
+
+def decode_touch_sum(data: bytes) -> TouchSum:
+    """Inverse of ``encode_touch_sum``. Raises ValueError on damaged data."""
+    group_bytes = 8 + 4 * GROUP
+    raw = inflate(data, _COUNTS.size + group_bytes * MAX_GROUPS)
+    count, rest = divmod(len(raw) - _COUNTS.size, group_bytes)
+    if count < 0 or rest:
+        raise ValueError(f"{len(raw)} bytes are no whole groups")
+    windows, shift = _COUNTS.unpack_from(raw)
+    if not (0 < windows <= _MAX_WINDOWS and CHUNK_SHIFT <= shift <= GIANT_SHIFT):
+        raise ValueError("holds numbers out of range")
+    groups = np.cumsum(np.frombuffer(raw, "<u8", count, _COUNTS.size).astype(np.uint64))
+    planes = np.frombuffer(raw, np.uint8, offset=_COUNTS.size + 8 * count).reshape(4, -1)
+    touches = np.ascontiguousarray(planes.T).view("<u4").reshape(-1, GROUP).astype(np.int64)
+    top = np.uint64(1 << ADDRESS_BITS - shift) // np.uint64(GROUP)
+    if count and (groups[-1] >= top or not (groups[1:] > groups[:-1]).all()):
+        raise ValueError("holds addresses that do not rise")
+    if not _within(touches, (windows << shift - PAGE_SHIFT) + 1):
+        raise ValueError("holds numbers out of range")
+    return TouchSum(windows, shift, groups, touches)
+
+
+def _rows(raw: bytes, rows: int) -> NDArray[np.int64]:
+    if len(raw) % (8 * rows):
+        raise ValueError(f"{len(raw)} bytes are not {rows} rows of numbers")
+    return np.frombuffer(raw, "<i8").reshape(rows, -1)
+
+
+def _within(values: NDArray[np.int64], limit: int, least: int = 0) -> bool:
+    return not len(values) or bool(values.min() >= least and values.max() < limit)

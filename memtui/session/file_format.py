@@ -1,0 +1,378 @@
+"""The session file: what it is, and opening one safely, even one that a stranger made."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import stat
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import UserError
+from memtui.core.os_errors import why
+from memtui.core.text import visible
+
+APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
+PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is no session
+SCHEMA_VERSION = 10
+_TABLES_SINCE = {  # by format: what the one before it had not
+    7: frozenset(("allocation_step", "tensor_ranges")),
+    8: frozenset(("training_progress", "allocation_device")),
+    9: frozenset(("progress_device", "driver_memory", "learning", "learning_about")),
+    10: frozenset(("vma_state",)),
+}
+OLDEST_VERSION = 6  # of those that are read; what such a file has no table for, it knows nothing of
+SQLITE_MAGIC = b"SQLite format 3\0"
+MAX_VALUE_BYTES = 64 << 20  # of one text or blob
+JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # https://www.sqlite.org/fileformat.html, "The Rollback Journal"
+_PROCESS_BITS = 20
+_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
+_STEPS_PER_CHECK = 1 << 17
+_BUSY_S = 10.0  # a writer waits so long for another one
+_SCHEMA_QUERY = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+LET_GO_S = 2.0  # an ended recording waits so long for those who look at it
+# What a system does not have, it does not need: a session opens on any.
+_OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
+
+
+class SessionError(UserError):
+    """The file cannot be used as a session; the text says why and what to do."""
+
+
+def unreadable(path: Path, error: Exception) -> SessionError:
+    """SQLite's words about a file; they may quote it, many lines long, or in bytes that Python cannot decode."""
+    return SessionError(f"{path}: cannot be read: {visible(str(error)[:120])}")
+
+
+def row_id(sample: int, process: int) -> int:
+    """Key of a row about one process in one sample: rising with time."""
+    return sample << _PROCESS_BITS | process
+
+
+def split_row_id(row: int) -> tuple[int, int]:
+    """(sample, process) of a key."""
+    return row >> _PROCESS_BITS, row & ((1 << _PROCESS_BITS) - 1)
+
+
+def schema(version: int = SCHEMA_VERSION) -> str:
+    """The SQL that makes an empty session, without columns that were not in a format yet."""
+    lines = files("memtui.session").joinpath("schema.sql").read_text().splitlines()
+    since = (re.search(r"-- .*\bsince (\d+)$", line) for line in lines)
+    return "\n".join(line for line, found in zip(lines, since, strict=True) if not found or int(found[1]) <= version)
+
+
+def beside(path: Path) -> Iterator[Path]:
+    """The names SQLite uses beside a file."""
+    return (path.with_name(path.name + end) for end in _BESIDE)
+
+
+def check_file(path: Path) -> None:
+    """Raise SessionError unless the file looks like a whole session of a version this memtui reads."""
+    head, size = check_header(path)
+    # https://www.sqlite.org/fileformat.html, "The Database Header"
+    page_bytes, pages = struct.unpack_from(">H", head, 16)[0], struct.unpack_from(">I", head, 28)[0]
+    version = struct.unpack_from(">I", head, 60)[0]
+    page_bytes = 65536 if page_bytes == 1 else page_bytes
+    if not OLDEST_VERSION <= version <= SCHEMA_VERSION:
+        age = "a newer" if version > SCHEMA_VERSION else "an older"
+        reads = f"{OLDEST_VERSION} to {SCHEMA_VERSION}"
+        raise SessionError(f"{path}: was written by {age} memtui (format {version}, this one reads {reads})")
+    # While the log is there, it has the pages that are missing (a disk that ran full in the middle of folding it).
+    if size < pages * page_bytes and not _log_bytes(path):
+        raise SessionError(f"{path}: is truncated: {size} of {pages * page_bytes} bytes are there")
+
+
+def check_header(path: Path) -> tuple[bytes, int]:
+    """The first 100 bytes of a file that begins like a session of any version, and its size. Raises SessionError."""
+    head, size = sqlite_header(path, "session")
+    if application_id(head) == PLACEMENT_ID:
+        reads = "memtui place compare, solve and show read it"
+        raise SessionError(f"{path}: is a placement profile, and not a memtui session: {reads}")
+    if application_id(head) != APPLICATION_ID:
+        raise SessionError(f"{path}: is an SQLite file, but not a memtui session")
+    return head, size
+
+
+def application_id(head: bytes) -> int:
+    """Whose file it is, from its first 100 bytes."""
+    return int(struct.unpack_from(">I", head, 68)[0])
+
+
+def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
+    """The first 100 bytes of an SQLite file, and its size. ``kind``: what it should be. Raises SessionError."""
+    try:
+        # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
+        descriptor = os.open(path, _OPEN_FLAGS)
+        try:
+            status = os.fstat(descriptor)
+            head = os.read(descriptor, 100) if stat.S_ISREG(status.st_mode) else b""
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise SessionError(f"{path}: no such file; check the name") from None
+    except OSError as error:
+        raise SessionError(f"{path}: cannot be read: {why(path, error)}") from None
+    if stat.S_ISDIR(status.st_mode):
+        raise SessionError(f"{path}: is a directory, not a {kind}")
+    if not stat.S_ISREG(status.st_mode):
+        raise SessionError(f"{path}: is not a file, so no {kind}")
+    if not head:
+        raise SessionError(f"{path}: is empty, not a {kind}")
+    if not SQLITE_MAGIC.startswith(head[: len(SQLITE_MAGIC)]) and not head.startswith(SQLITE_MAGIC):
+        raise SessionError(f"{path}: is not a memtui {kind}")
+    if len(head) < 100:
+        raise SessionError(f"{path}: is truncated")
+    return head, status.st_size
+
+
+def size_on_disk(path: Path) -> int:
+    """Bytes of a session with what is not folded in yet; 0 when it is gone."""
+    return _size(path) + _log_bytes(path)
+
+
+def _log_bytes(path: Path) -> int:
+    return _size(f"{path}-wal")
+
+
+def _size(path: Path | str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """Open a session for reading, whether it is closed, growing, or left behind by a recorder that was killed.
+
+    A file may come from anybody: nothing in it is run, no other file is reached through it, and a query that turns in
+    circles ends. Raises SessionError.
+    """
+    check_file(path)
+    return connect(path, lambda connection: _check_schema(connection, path))
+
+
+def connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    """The same for a file of any kind whose header was checked; ``check`` looks at its tables. Raises SessionError."""
+    _check_beside(path)
+    try:
+        return _connect(path, check)
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise unreadable(path, error) from None
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from None
+    try:
+        _roll_back(path)
+        return _connect(path, check)
+    except (sqlite3.DatabaseError, UnicodeDecodeError, OSError) as error:
+        raise unreadable(path, error) from None
+
+
+def connect_writer(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    """The same for a file that is written, too. ``check`` looks at its tables, or makes them where there are none.
+
+    Every statement is a transaction of its own unless BEGIN stands before it. Raises SessionError.
+    """
+    _check_beside(path)
+    connection = None
+    try:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY_S
+        )
+        _harden(connection, query_only=False)
+        check(connection)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        if connection is not None:
+            connection.close()
+        raise unreadable(path, error) from None
+    except BaseException:
+        if connection is not None:
+            connection.close()
+        raise
+    return connection
+
+
+def _check_beside(path: Path) -> None:
+    """Raise SessionError for what SQLite would wait for, or follow to another file."""
+    for name in beside(Path(os.path.realpath(path))):
+        try:
+            mode = os.lstat(name).st_mode
+            journal = stat.S_ISREG(mode) and name.name.endswith("-journal") and _tail(name) == JOURNAL_MAGIC
+        except FileNotFoundError:
+            continue
+        except OSError:
+            journal = False  # SQLite says what it cannot read
+        if not stat.S_ISREG(mode):
+            raise SessionError(f"{path}: cannot be used: {name.name} beside it is not a file; take that away")
+        if journal:  # it names another one, which SQLite would open and delete; none of ours does
+            raise _mid_write(path)
+
+
+def _mid_write(path: Path) -> SessionError:
+    return SessionError(f"{path}: was left in the middle of a write; its owner can read and thereby mend it")
+
+
+def _connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    # A closed session on a read-only disk cannot make the shared-memory file that SQLite wants: read it as it lies.
+    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    mode = "mode=ro" if writable or any(map(_size, beside(path))) else "mode=ro&immutable=1"
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
+    try:
+        _harden(connection)
+        check(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def has_log(connection: sqlite3.Connection) -> bool:
+    """Whether the session is being written, or was not folded when that ended."""
+    return connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+
+def _roll_back(path: Path) -> None:
+    """Undo the half of a write that a killed recorder left where there is no WAL; SQLite does it, given the right.
+
+    Raises SessionError, sqlite3.Error and OSError.
+    """
+    if not (is_own_file(path) and is_own_file(path.with_name(path.name + "-journal"))):
+        raise _mid_write(path)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
+    try:
+        _harden(connection)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    finally:
+        connection.close()
+
+
+def _tail(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - len(JOURNAL_MAGIC)))
+        return file.read()
+
+
+def is_own_file(path: Path) -> bool:
+    """Whether it is a regular file of this user, and no link. Raises OSError."""
+    status = os.lstat(path)
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _harden(connection: sqlite3.Connection, *, query_only: bool = True) -> None:
+    """What https://www.sqlite.org/security.html asks of those who open files of others."""
+    for limit, value in (
+        (sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES),
+        (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
+        (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+        (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+        (sqlite3.SQLITE_LIMIT_COLUMN, 100),
+        (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+    ):
+        connection.setlimit(limit, value)
+    for pragma in (f"query_only={query_only:d}", "trusted_schema=0", "cell_size_check=1", "mmap_size=0"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def read_all(connection: sqlite3.Connection, path: Path, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Every row of an answer, in bounded time and memory. Raises SessionError and sqlite3.DatabaseError.
+
+    Pages of a b-tree that point at one another make a small file answer for ever. A whole file costs less than 8 steps
+    of SQLite's machine for every byte of it.
+    """
+    steps = 0
+    most = 0  # asked for only when there are many: looking at the file takes longer than most answers
+
+    def tick() -> bool:
+        nonlocal steps, most
+        most = most or (1 << 22) + 8 * size_on_disk(path)
+        steps += _STEPS_PER_CHECK
+        return steps > most
+
+    connection.set_progress_handler(tick, _STEPS_PER_CHECK)
+    try:
+        return connection.execute(query, values).fetchall()
+    except sqlite3.OperationalError:
+        if steps > most:
+            raise SessionError(f"{path}: is damaged: its tables have no end") from None
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise SessionError unless the tables are those of a session, to the letter: no trigger, view or other code."""
+    found = tables_in(connection, path)
+    if not found:
+        raise SessionError(f"{path}: holds no recording yet, or its recorder died before the first sample")
+    version = format_of(connection)
+    if found != _known_schema(version):
+        raise SessionError(f"{path}: is not a memtui session: its tables are not those of format {version}")
+
+
+def tables_in(connection: sqlite3.Connection, path: Path) -> list[tuple[str, ...]]:
+    """All that is in a file's schema, to be held against ``tables_of``. Raises SessionError, sqlite3.DatabaseError."""
+    return sorted(map(_normal, read_all(connection, path, _SCHEMA_QUERY, ())))
+
+
+def tables_of(script: str) -> list[tuple[str, ...]]:
+    """The same of what a script makes."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(script)
+        return sorted(map(_normal, connection.execute(_SCHEMA_QUERY)))
+
+
+def format_of(connection: sqlite3.Connection) -> int:
+    """The format that a file says it has."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+@cache
+def missing_tables(version: int) -> frozenset[str]:
+    """Names of today's tables that a session of this format has not."""
+    return frozenset(table for since, tables in _TABLES_SINCE.items() if since > version for table in tables)
+
+
+@cache
+def missing_columns(version: int) -> dict[str, str]:
+    """Names of today's columns that a session of this format has not, and the SQL that stands for them."""
+    gone = "\n".join(line for line in schema().splitlines() if line not in schema(version).splitlines())
+    return {name: "''" if kind == "TEXT" else "NULL" for name, kind in re.findall(r"(\w+) (INTEGER|REAL|TEXT)\b", gone)}
+
+
+@cache
+def _known_schema(version: int) -> list[tuple[str, ...]]:
+    return [entry for entry in tables_of(schema(version)) if entry[2] not in missing_tables(version)]
+
+
+def _normal(entry: tuple[Any, ...]) -> tuple[str, ...]:
+    """Without comments and line breaks. No quote is in a schema but of x'', where no comment can hide."""
+    return tuple(" ".join(re.sub(r"--[^\n]*", "", str(part)).split()) for part in entry)
+
+
+def seal(path: Path, patience_s: float = LET_GO_S) -> bool:
+    """Fold the write-ahead log of an ended session into one plain file; False where somebody keeps it open.
+
+    A viewer that follows the session lets go of it at its next look, within a second.
+    """
+    deadline = time.monotonic() + patience_s
+    try:
+        connection = sqlite3.connect(path, timeout=0)
+        try:
+            while True:
+                try:
+                    return connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] == "delete"
+                except sqlite3.OperationalError:
+                    if time.monotonic() > deadline:
+                        return False
+                    time.sleep(0.02)
+        finally:
+            connection.close()
+    except sqlite3.OperationalError:
+        return False

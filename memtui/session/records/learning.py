@@ -1,0 +1,96 @@
+"""How well a training learns, as rows: loss, accuracy and the least accuracy that is wanted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from memtui.core.samples import LearningProgress
+from memtui.core.text import storable
+from memtui.session.validation import MAX_INTEGER, MAX_REAL, parse_json
+
+MAX_POINTS = 1 << 12  # of one message
+MAX_ABOUT = 1 << 18  # characters
+COLUMNS, KINDS = "pid, t_ns, iteration, epoch, loss, accuracy, minimum", "iiiirrr"
+
+
+class LearningPoint(NamedTuple):
+    """One moment. ``loss`` is a mean since the point before; None: not measured, not finite, or none wanted."""
+
+    pid: int
+    t_ns: int
+    iteration: int
+    epoch: int
+    loss: float | None
+    accuracy: float | None
+    minimum: float | None
+
+
+class About(NamedTuple):
+    """What a process trains.
+
+    Attributes:
+        network, rule: their names.
+        settings: of ``memtui train``.
+        segments: layers with weights with what follows them, by the names of their layers; empty where not told.
+        epochs: how many are to be.
+        direct: errors reach each segment by themselves, so that one segment is all that has to be kept.
+    """
+
+    pid: int
+    network: str
+    rule: str
+    settings: dict[str, Any]
+    segments: tuple[tuple[str, ...], ...]
+    direct: bool
+
+
+def learning_rows(numbers: Iterator[int], message: LearningProgress) -> list[tuple[object, ...]]:
+    """Rows of the table. Raises ValueError: what was told cannot be."""
+    places, values = np.asarray(message.places), np.asarray(message.values)
+    if places.shape != values.shape or places.ndim != 2 or len(places) != 3 or places.shape[1] > MAX_POINTS:
+        raise ValueError("points of learning have three places and three values each")
+    if places.size and (int(places.min()) < 0 or int(places.max()) >= MAX_INTEGER):
+        raise ValueError("a point of learning is nowhere")
+    return [
+        (next(numbers), message.pid, *place, *map(_real, value))
+        for place, value in zip(places.T.tolist(), values.T.tolist(), strict=True)
+    ]
+
+
+def about_row(message: LearningProgress) -> tuple[object, ...]:
+    """A row of the other table. Raises ValueError."""
+    if not isinstance(message.about, str) or len(message.about) > MAX_ABOUT:
+        raise ValueError("what is trained is no text, or too long a one")
+    about_of(message.pid, message.about)
+    return message.pid, storable(message.about)
+
+
+def about_of(pid: int, text: str) -> About:
+    """What a process said it trains. Raises ValueError."""
+    plain = parse_json(text)
+    if not isinstance(plain, dict):
+        raise ValueError("what is trained is no table")
+    network, rule, settings = plain.get("network"), plain.get("type"), plain.get("settings", {})
+    segments, direct = plain.get("segments", []), plain.get("direct", False)
+    if not (isinstance(network, str) and isinstance(rule, str) and isinstance(settings, dict)):
+        raise ValueError("what is trained has no name")
+    if not isinstance(segments, list) or not all(
+        isinstance(one, list) and all(isinstance(name, str) for name in one) for one in segments
+    ):
+        raise ValueError("segments are lists of names")
+    return About(pid, network, rule, settings, tuple(map(tuple, segments)), direct is True)
+
+
+def about_text(about: About) -> str:
+    """Inverse of ``about_of``."""
+    plain = {"network": about.network, "type": about.rule, "settings": about.settings, "direct": about.direct}
+    return json.dumps(plain | {"segments": about.segments})
+
+
+def _real(value: float) -> float | None:
+    return value if math.isfinite(value) and abs(value) < MAX_REAL else None

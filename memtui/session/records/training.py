@@ -1,0 +1,115 @@
+"""Training steps that ended, and what tensors held meanwhile, as rows: scalars in columns, the rest in one blob."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.analysis.tensor_usage import TensorUsage
+from memtui.core.compression import inflate
+from memtui.core.samples import MAIN_MEMORY, TrainingProgress
+from memtui.core.text import storable
+from memtui.session.validation import check_device, parse_json
+
+MAX_STEPS = MAX_STRETCHES = 1 << 18  # of one message
+MAX_NAMES_BYTES = 1 << 20
+KINDS = "iiiiiiitti"
+_COLUMNS = 4 + len(CATEGORIES)
+_HEAD = struct.Struct("<qqq")  # steps, stretches, bytes of the names
+
+
+class ProgressRow(NamedTuple):
+    """The scalars of a message, see ``TrainingProgress``. ``peak_bytes``: the most its tensors held; 0: not seen."""
+
+    id: int
+    pid: int
+    first: int
+    steps: int
+    start_ns: int
+    end_ns: int
+    peak_bytes: int
+    view: str
+    reason: str
+    cost_ns: int
+    device: str = MAIN_MEMORY
+
+
+SCALARS = "id, pid, first_step, steps, start_ns, end_ns, peak_bytes, view, reason, cost_ns"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress:
+    """A row with what is in its blob: i8[steps] ends of steps, and what tensors held."""
+
+    row: ProgressRow
+    ends_ns: NDArray[np.int64]
+    usage: TensorUsage
+
+
+def progress_row(number: int, message: TrainingProgress) -> tuple[object, ...]:
+    """A row of the table. Raises ValueError: what was told cannot be."""
+    ends_ns, usage = _checked(message.start_ns, message.ends_ns, TensorUsage.of(message.usage, message.names))
+    if message.first < 0:
+        raise ValueError(f"step {message.first} is negative")
+    scalars = ProgressRow(
+        number,
+        message.pid,
+        message.first,
+        len(ends_ns),
+        message.start_ns,
+        int(ends_ns[-1]),
+        int(usage.total_bytes.max(initial=0)),
+        storable(message.view),
+        storable(message.reason),
+        message.cost_ns,
+    )
+    check_device(message.device)
+    return (*scalars[:-1], encode_progress(message.start_ns, ends_ns, usage))
+
+
+def _checked(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsage) -> tuple[NDArray[np.int64], TensorUsage]:
+    ends_ns = np.asarray(ends_ns).reshape(-1)
+    if not 0 < len(ends_ns) <= MAX_STEPS or len(usage) > MAX_STRETCHES:
+        raise ValueError(f"{len(ends_ns)} steps in a message")
+    if not 0 <= start_ns <= int(ends_ns[0]) or (np.diff(ends_ns) < 0).any() or int(ends_ns[-1]) > 1 << 62:
+        raise ValueError("a step ends before it begins")
+    return ends_ns, usage
+
+
+def encode_progress(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsage) -> bytes:
+    """Times as differences, which are small; zlib."""
+    columns = usage.columns
+    columns[1] -= columns[0]
+    columns[0] -= start_ns
+    names = json.dumps([storable(name) for name in usage.names]).encode()
+    ends = np.diff(ends_ns, prepend=start_ns).astype("<i8").tobytes()
+    head = _HEAD.pack(len(ends_ns), len(usage), len(names))
+    return zlib.compress(head + names + ends + columns.astype("<i8").tobytes(), 1)
+
+
+def decode_progress(row: ProgressRow, data: bytes) -> Progress:
+    """Inverse of ``encode_progress``. Raises ValueError on damaged data."""
+    raw = inflate(data, _HEAD.size + MAX_NAMES_BYTES + 8 * (MAX_STEPS + _COLUMNS * MAX_STRETCHES))
+    if len(raw) < _HEAD.size:
+        raise ValueError("is too short")
+    steps, many, names_bytes = _HEAD.unpack_from(raw)
+    if not (0 <= names_bytes <= MAX_NAMES_BYTES and 0 < steps <= MAX_STEPS and 0 <= many <= MAX_STRETCHES):
+        raise ValueError("has a damaged head")
+    body = _HEAD.size + names_bytes
+    if len(raw) != body + 8 * (steps + _COLUMNS * many):
+        raise ValueError("has another length than it says")
+    names = parse_json(raw[_HEAD.size : body].decode())
+    if not isinstance(names, list):
+        raise ValueError("its names are no list")
+    ends_ns = row.start_ns + np.cumsum(np.frombuffer(raw, "<i8", steps, body))
+    columns = np.frombuffer(raw, "<i8", _COLUMNS * many, body + 8 * steps).astype(np.int64).reshape(_COLUMNS, many)
+    columns[0] += row.start_ns
+    columns[1] += columns[0]
+    return Progress(row, *_checked(row.start_ns, ends_ns, TensorUsage.of(columns, tuple(names))))

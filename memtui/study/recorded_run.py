@@ -1,0 +1,195 @@
+"""One recorded run as arrays, from its session: windows, page sets, reuse, and pictures of where and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.address_ranges import mapped_bytes
+from memtui.analysis.page_raster import Picture, picture_of
+from memtui.analysis.released_memory import given_back_bytes
+from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.vma_filter import parse_filter
+from memtui.analysis.window_merging import merge_windows, reuse_of
+from memtui.analysis.working_set import select
+from memtui.core.page_set import PageSet
+from memtui.core.samples import Process
+from memtui.session.page_windows import busiest
+from memtui.session.reader import SessionReader
+from memtui.session.vma_row import VmaRow
+
+Floats = NDArray[np.float64]
+CUT = 0.1  # of a run whose program told of no steps: so much of its begin is left out, as in the published notebooks
+
+
+class Trace:
+    """A session and what its worker told of it.
+
+    Attributes:
+        hello: what was recorded, and how.
+        interval_s: window asked for.
+        samples: scalars of all windows.
+        training: bool[n], windows between the first and the last step that were seen; of a program that told of none,
+            all but the first tenth.
+        by_steps: whether it told of steps.
+    """
+
+    def __init__(self, path: Path, told: dict[str, Any]) -> None:
+        self._reader = SessionReader(path)
+        self.told = told
+        self.hello = self._reader.hello
+        self.interval_s = self.hello.options.interval_ns / 1e9
+        self.samples = self._reader.samples
+        first_ns, last_ns = told.get("first_step_ns"), told.get("last_step_ns")
+        self.by_steps = False
+        if first_ns is not None and last_ns is not None and last_ns > first_ns:
+            self.by_steps = True
+            self.training = (self.samples.start_ns >= first_ns) & (self.samples.end_ns <= last_ns)
+        else:
+            self.training = np.arange(len(self.samples)) >= CUT * len(self.samples)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    @property
+    def seconds(self) -> Floats:
+        """f8[n], the end of each window since the begin of the first, s."""
+        if not len(self.samples):
+            return np.empty(0)
+        return (self.samples.end_ns - self.samples.start_ns[0]) / 1e9
+
+    @cached_property
+    def mapped_bytes(self) -> Floats:
+        """f8[n]: address space of the tree in each window; a range counts with the extent it has over the session."""
+        return mapped_bytes(self._reader.vma_rows(), self.samples.sample)
+
+    @cached_property
+    def given_back_bytes(self) -> Floats:
+        """f8[n]: what the tree gave back in each window, at most; see ``analysis.given_back``. NaN: not known."""
+        if not len(self.samples):
+            return np.empty(0)
+        found = given_back_bytes(self._reader.process_samples(0, self.samples.newest))
+        return np.array([found.get(sample, np.nan) for sample in self.samples.sample.tolist()])
+
+    @cached_property
+    def cpu_shares(self) -> Floats:
+        """f8[n]: CPU time of the tree in each window by its length, 1 is one CPU; NaN: not known, as in the first."""
+        if not len(self.samples):
+            return np.empty(0)
+        before: dict[int, int] = {}
+        used: dict[int, float] = {}
+        for row in self._reader.process_samples(0, self.samples.newest):
+            if row["cpu_ns"] is None:
+                continue
+            if row["process"] in before:
+                spent = (row["cpu_ns"] - before[row["process"]]) / max(row["end_ns"] - row["start_ns"], 1)
+                used[row["sample"]] = used.get(row["sample"], 0.0) + spent
+            before[row["process"]] = row["cpu_ns"]
+        return np.array([used.get(sample, np.nan) for sample in self.samples.sample.tolist()])
+
+    @cached_property
+    def main(self) -> Process | None:
+        """The process with the most touched pages, which is the one that trains; None where no page sets are stored."""
+        return busiest(self._reader)
+
+    @cached_property
+    def pages(self) -> list[PageSet | None]:
+        """Page sets of the main process, one for each window; None where there is none."""
+        if self.main is None:
+            return [None] * len(self.samples)
+        return [self._reader.page_set(sample, self.main.key) for sample in self.samples.sample.tolist()]
+
+    def training_pages(self) -> list[PageSet | None]:
+        """Page sets of the windows of ``training``, of the main process."""
+        return [self.pages[at] for at in np.flatnonzero(self.training)]
+
+    def wss(self, *, training: bool = True) -> Floats:
+        """Working-set sizes of the tree in bytes, of windows in which they are known."""
+        found = self.samples.wss_bytes[self.training] if training else self.samples.wss_bytes
+        return found[~np.isnan(found)]
+
+    def merged(self, count: int) -> list[PageSet]:
+        """Windows of training, ``count`` neighbours in one; see ``merge_windows``."""
+        return list(merge_windows(self.training_pages(), count))
+
+    def reuse(self, *, training: bool = False, count: int = 1) -> ExactReuse:
+        """Reuse distances of the main process: of the whole run, or of its training, in windows of ``count`` times."""
+        if training or count > 1:
+            return reuse_of(self.merged(count))
+        return reuse_of(pages for pages in self.pages if pages is not None)
+
+    def filtered(self, expression: str) -> list[PageSet | None]:
+        """``training_pages`` without the ranges that a filter leaves out; see ``analysis.filters``."""
+        chosen = parse_filter(expression)
+        return self.chosen(lambda row: chosen.leaves_out(row) is None, np.flatnonzero(self.training).tolist())
+
+    def chosen(self, wanted: Callable[[VmaRow], bool], windows: Sequence[int]) -> list[PageSet | None]:
+        """Pages of the main process in these windows without the ranges that are not wanted."""
+        if self.main is None:
+            return []
+        rows = self._reader.vma_rows(self.main.key)
+        found: list[PageSet | None] = []
+        for at in windows:
+            pages, sample = self.pages[at], int(self.samples.sample[at])
+            mapped = _disjoint([row for row in rows if row.first_sample <= sample <= row.last_sample])
+            if pages is None:
+                found.append(None)
+                continue
+            starts, ends = (np.array([getattr(row, name) for row in mapped], np.uint64) for name in ("start", "end"))
+            out = np.array([not wanted(row) for row in mapped])
+            found.append(pages.difference(select(pages, starts, ends, out)) if len(mapped) else pages)
+        return found
+
+    def picture(self, wanted: Callable[[VmaRow], bool] = lambda row: True, span: slice = slice(None)) -> Picture | None:
+        """Where and when, of the ranges that are wanted and the windows of a span; None when none was touched."""
+        if self.main is None:
+            return None
+        rows = _disjoint([row for row in self._reader.vma_rows(self.main.key) if wanted(row)])
+        if not rows:
+            return None
+        starts, ends = (np.array([getattr(row, name) for row in rows], np.uint64) for name in ("start", "end"))
+        keep = np.ones(len(rows), bool)
+        windows = [None if pages is None else select(pages, starts, ends, keep) for pages in self.pages[span]]
+        return picture_of(windows)
+
+    def paused_s(self) -> Floats:
+        """f8[m]: how long the tree was held for each window of training whose pause is known, s."""
+        found = self.samples.paused_ns[self.training]
+        return found[~np.isnan(found)] / 1e9
+
+    def steps_per_running_s(self) -> float | None:
+        """Steps in a second in which the program was not held; None where that is not known."""
+        at, rate = np.flatnonzero(self.training), self.told.get("steps_per_s")
+        if rate is None or len(at) < 2:
+            return None
+        span_s = float(self.samples.end_ns[at[-1]] - self.samples.end_ns[at[0]]) / 1e9
+        return rate / max(1 - float(self.paused_s()[1:].sum()) / span_s, 1e-3)
+
+    def own_cpu_share(self) -> float | None:
+        """CPU time of sampler and recorder in training, in parts of its time; None with fewer than two windows."""
+        at = np.flatnonzero(self.training)
+        if len(at) < 2:
+            return None
+        used = self.samples.sampler_cpu_ns + self.samples.recorder_cpu_ns
+        return float(used[at[-1]] - used[at[0]]) / float(self.samples.end_ns[at[-1]] - self.samples.end_ns[at[0]])
+
+    def doubts(self) -> list[str]:
+        """What makes its numbers less than exact."""
+        lost = int(np.isnan(self.samples.wss_bytes).sum())
+        found = [f"{lost} of {len(self.samples)} windows without a working set"] if lost else []
+        disturbed = sum(map(bool, self.samples.disturbed))
+        return found + ([f"{disturbed} windows disturbed"] if disturbed else [])
+
+
+def _disjoint(rows: list[VmaRow]) -> list[VmaRow]:
+    """By address, without what overlaps the one before: merged rows of one session may."""
+    found: list[VmaRow] = []
+    for row in sorted(rows, key=lambda row: (row.start, -row.end)):
+        if not found or row.start >= found[-1].end:
+            found.append(row)
+    return found

@@ -1,0 +1,215 @@
+"""A memory cgroup with a limit, in both versions of the interface: made, filled, read and removed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import FAILURE, UserError
+from memtui.probes.memory_pressure import memory_mounts, text_of
+from memtui.study.runs.swap_file import mark, owner_lives
+
+_NAME = "memtui-limit-"
+_STEP_BYTES = 32 << 20  # a limit goes down in such steps, so that nobody waits long for one of them
+_LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
+_USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
+_REMOVE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a cgroup has told, since it was made; None where its version or kernel does not say.
+
+    Attributes:
+        major_faults: faults that had to read from a disk or from swap (``pgmajfault``).
+        faults: all page faults (``pgfault``).
+        swapped_in: pages that were read from swap (``pswpin``), readahead included.
+        process_major_faults: the same faults as its living processes count them (``majflt`` of /proc/PID/stat).
+        used_bytes: memory that is charged to it.
+        pages_bytes: of that, pages that can go to swap: anonymous and shared memory.
+        other_bytes: of that, page cache of files and memory of the kernel.
+        swap_bytes: what it has in swap.
+    """
+
+    major_faults: int
+    faults: int
+    swapped_in: int | None
+    process_major_faults: int | None
+    used_bytes: int
+    pages_bytes: int
+    other_bytes: int
+    swap_bytes: int | None
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitGroup:
+    """One such cgroup. ``version``: of the interface, 1 or 2."""
+
+    version: int
+    folder: Path
+
+    @classmethod
+    def make(cls) -> LimitGroup:
+        """A new one without limit. Raises UserError, which says what is missing."""
+        mounts, refused = memory_mounts(), []
+        for version, (top, _root) in sorted(mounts.items(), reverse=True):
+            folder = top / f"{_NAME}{mark()}"
+            try:
+                folder.mkdir()
+            except OSError as error:
+                refused.append(f"{top}: {error.strerror}; a container may not, its host may")
+                continue
+            if (folder / _LIMIT[version]).exists():
+                return cls(version, folder)
+            folder.rmdir()
+            if version == 2:
+                refused.append(f"{top} does not hand on the memory controller (echo +memory > cgroup.subtree_control)")
+        why = "; ".join(refused) or "none is mounted (mount -t cgroup2 none /sys/fs/cgroup)"
+        raise UserError(f"no memory cgroup can be made: {why}", FAILURE)
+
+    def join(self, pid: int) -> None:
+        """Put a process into it. Raises OSError."""
+        (self.folder / "cgroup.procs").write_text(str(pid))
+
+    def limit(self, bytes_: int, swap_bytes: int, seconds: float) -> None:
+        """Allow it so much memory and so much swap; what is over goes to swap first.
+
+        Raises:
+            UserError: that did not go within so many seconds.
+        """
+        deadline_s = time.monotonic() + seconds
+        if self.version == 2:
+            self._write("memory.swap.max", swap_bytes)
+        while True:
+            now = max(bytes_, _number(self.folder / _USED[self.version]) - _STEP_BYTES)
+            try:
+                (self.folder / _LIMIT[self.version]).write_text(str(now))
+            except OSError as error:  # version 1 says "busy" when it could not make that much room
+                if time.monotonic() > deadline_s:
+                    raise UserError(f"the limit could not be lowered to {bytes_} bytes: {error.strerror}") from None
+                time.sleep(0.05)
+                continue
+            if now == bytes_:
+                break
+            if time.monotonic() > deadline_s:
+                raise UserError(f"within {seconds:.0f} s the limit came down to {now} bytes only, not to {bytes_}")
+        if self.version == 1:
+            self._write("memory.memsw.limit_in_bytes", bytes_ + swap_bytes)
+
+    def counts(self, proc: Path = Path("/proc")) -> Counts:
+        """What it tells now. Raises OSError and ValueError when it is gone."""
+        return counts_of(self.version, self.folder, proc)
+
+    def kills(self) -> int:
+        """How many of its processes the kernel killed for want of memory."""
+        name = "memory.oom_control" if self.version == 1 else "memory.events"
+        return numbers_of(text_of(self.folder / name)).get("oom_kill", 0)
+
+    def swap_was_full(self) -> bool | None:
+        """Whether it ever wanted more swap than it may have; None where that is not told.
+
+        Version 1 counts what hit the limit of memory and swap together, version 2 (since Linux 4.20) what hit that of
+        swap or found the swap of the machine full.
+        """
+        if self.version == 1:
+            text = text_of(self.folder / "memory.memsw.failcnt")
+            return int(text) > 0 if text else None
+        found = numbers_of(text_of(self.folder / "memory.swap.events"))
+        return found.get("max", 0) + found.get("fail", 0) > 0 if found else None
+
+    def processes(self) -> list[int]:
+        return [int(word) for word in text_of(self.folder / "cgroup.procs").split()]
+
+    def remove(self) -> None:
+        """End who is in it, and it. Raises UserError when it stays."""
+        deadline_s = time.monotonic() + _REMOVE_SECONDS
+        while self.folder.exists():
+            for pid in self.processes():
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            try:
+                self.folder.rmdir()
+            except OSError as error:  # whoever was in it may not be reaped yet
+                if time.monotonic() > deadline_s:
+                    raise UserError(f"{self.folder} cannot be removed: {error.strerror}", FAILURE) from None
+                time.sleep(0.05)
+
+    def _write(self, name: str, value: int) -> None:
+        with suppress(OSError):  # missing where swap is not accounted; then the size of the swap is the bound
+            (self.folder / name).write_text(str(value))
+
+
+def sweep() -> None:
+    """Remove what processes left behind that are gone."""
+    for version, (top, _root) in memory_mounts().items():
+        with suppress(OSError):
+            for folder in list(top.glob(f"{_NAME}*")):
+                if not owner_lives(folder.name.removeprefix(_NAME)):
+                    with suppress(UserError):
+                        LimitGroup(version, folder).remove()
+
+
+def counts_of(version: int, folder: Path, proc: Path = Path("/proc")) -> Counts:
+    """What the files of a memory cgroup say; see cgroup-v2.rst and cgroup-v1/memory.rst. Raises OSError, ValueError."""
+    stat = numbers_of((folder / "memory.stat").read_text())
+    shared = stat.get("shmem", 0)
+    if version == 1:
+        # rss is anonymous memory; what the kernel has is counted apart, where it is counted.
+        anonymous, cache = stat["rss"], stat["cache"]
+        kernel = _number(folder / "memory.kmem.usage_in_bytes")
+        swap = stat.get("swap")
+    else:
+        anonymous, cache = stat["anon"], stat["file"]
+        kernel = stat["kernel"] if "kernel" in stat else sum(stat.get(name, 0) for name in _KERNEL)
+        swap = _number(folder / "memory.swap.current") if (folder / "memory.swap.current").exists() else None
+    swapped_in = stat.get("pswpin")
+    if swapped_in is None:
+        swapped_in = numbers_of(text_of(proc / "vmstat")).get("pswpin")
+    return Counts(
+        major_faults=stat["pgmajfault"],
+        faults=stat["pgfault"],
+        swapped_in=swapped_in,
+        process_major_faults=_of_processes(folder, proc),
+        used_bytes=_number(folder / _USED[version]),
+        pages_bytes=anonymous + shared,
+        other_bytes=max(cache - shared, 0) + kernel,
+        swap_bytes=swap,
+    )
+
+
+def tells_swapped_in(folder: Path) -> bool:
+    """Whether it counts pages from swap itself (version 2, newer than Linux 6.12); else the whole machine's count."""
+    return "pswpin" in numbers_of(text_of(folder / "memory.stat"))
+
+
+_KERNEL = ("kernel_stack", "pagetables", "sec_pagetables", "percpu", "sock", "vmalloc", "slab")
+
+
+def numbers_of(text: str) -> Mapping[str, int]:
+    """Lines of a name and a number."""
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _of_processes(folder: Path, proc: Path) -> int | None:
+    total, found = 0, False
+    for pid in text_of(folder / "cgroup.procs").split():
+        # proc_pid_stat(5): majflt is the 12th field, and the 2nd may hold blanks and brackets.
+        fields = text_of(proc / pid / "stat").rpartition(")")[2].split()
+        if len(fields) > 9:
+            total, found = total + int(fields[9]), True
+    return total if found else None
+
+
+def _number(path: Path) -> int:
+    text = text_of(path).strip()
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,182 @@
+"""Does the runs of a study, one after the other, each by a worker (``memtui.study.runs.worker``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.secrets import mask_secrets
+from memtui.core.text import short_command, visible
+from memtui.core.units import size
+from memtui.study.plan import BLOCKS, CONTAINER, Run
+from memtui.study.runs.container import Means
+
+STOP_SECONDS = 20.0  # for a worker to end its program and its recording
+_WORD_CHARACTERS = 200
+# Where a program touches all that it has again and again, the kernel may find nothing to put out and kill it although
+# swap has room. That is chance.
+_ATTEMPTS = 3
+
+Show = Callable[[dict[str, Any]], object]
+
+
+def perform(
+    run: Run,
+    stem: Path,
+    cpus: Sequence[int],
+    means: Means,
+    show: Show,
+    memory: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Do a run.
+
+    Args:
+        run: what.
+        stem: session and log are called so, with ``.memtui`` and ``.log``; what has these names is replaced.
+        cpus: CPU numbers that the program may use.
+        means: how a program comes into a container.
+        show: is told how far it is, about twice a second.
+        memory: its limit and swap, as ``limited`` takes them.
+
+    Returns:
+        What the worker told at its end; see ``worker``.
+
+    Raises:
+        UserError: it failed, or the program ended before there was a window.
+        KeyboardInterrupt: after the worker has ended.
+    """
+    session, log = Path(f"{stem}.memtui"), Path(f"{stem}.log")
+    order = {
+        "run": run.plain(),
+        "session": str(session),
+        "log": str(log),
+        "cpus": list(cpus),
+        "memory": memory,
+        **(means.plain() if run.place == CONTAINER else {"before": [], "engine": None}),
+    }
+    begin_s = time.monotonic()
+    attempts, again = 0, True
+    while again:
+        attempts += 1
+        with _worker(order, log) as told:
+            last = _listen(told, show)
+        if "failed" in last:
+            raise UserError(f"{run.group}: {last['failed']}", last["code"])
+        if "done" not in last:
+            raise UserError(f"{run.group}: the worker ended without a word ({_last_words(log)})", FAILURE)
+        done: dict[str, Any] = last["done"]
+        again = attempts < _ATTEMPTS and _was_killed(done) and done["memory"]["swap_was_full"] is False
+    _check(run, done, log)
+    return done | {"took_s": time.monotonic() - begin_s, "attempts": attempts}
+
+
+def _was_killed(done: dict[str, Any]) -> bool:
+    """By the kernel, for want of memory."""
+    return bool(done.get("memory") and done["memory"]["kills"] and not done["limited"])
+
+
+@contextmanager
+def _worker(order: dict[str, Any], log: Path) -> Iterator[int]:
+    """A worker that runs, and the pipe it tells into; it has ended afterwards."""
+    log.unlink(missing_ok=True)
+    reading, writing = os.pipe()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        # Under sudo this process writes as the user and is root only where it has to be: here.
+        worker = subprocess.Popen(
+            [sys.executable, "-P", "-m", "memtui.study.runs.worker", str(writing)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writing,),
+            user=os.getuid(),
+            group=os.getgid(),
+        )
+    finally:
+        os.close(writing)
+        os.close(output)
+    assert worker.stdin is not None
+    try:
+        with suppress(BrokenPipeError):
+            worker.stdin.write(json.dumps(order).encode() + b"\n")
+            worker.stdin.flush()
+        yield reading
+    finally:
+        os.close(reading)
+        with suppress(BrokenPipeError):
+            worker.stdin.close()
+        _await(worker)
+
+
+def _await(worker: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a worker; a second ^C does not leave it behind."""
+    deadline_s = time.monotonic() + STOP_SECONDS
+    while True:
+        try:
+            worker.wait(max(deadline_s - time.monotonic(), 0.1))
+            return
+        except KeyboardInterrupt:
+            continue
+        except subprocess.TimeoutExpired:
+            worker.kill()  # its program, its sampler and its recorder end with it
+
+
+def _listen(told: int, show: Show) -> dict[str, Any]:
+    """What it said last."""
+    lines, last = b"", {}
+    while chunk := os.read(told, 65536):
+        *whole, lines = (lines + chunk).split(b"\n")
+        for line in whole:
+            last = json.loads(line)
+            if "at_s" in last:
+                show(last)
+    return last
+
+
+def _check(run: Run, done: dict[str, Any], log: Path) -> None:
+    """Raise UserError where the program did not do what it was started for."""
+    program = visible(short_command(mask_secrets(shlex.join(run.program)), 80))
+    said = _last_words(log)
+    words = f"; it said: {said}" if said else ""
+    if _was_killed(done):
+        memory, swap = (size(done["memory"][name]) for name in ("limit_bytes", "swap_bytes"))
+        why = (
+            f"in {memory} of memory it found nothing to put out, though {swap} of swap had room{words}; a higher limit "
+            "or another try may do"
+            if done["memory"]["swap_was_full"] is False
+            else f"{memory} of memory and {swap} of swap were full{words}; it needs more than in the recording"
+        )
+        raise UserError(f"{run.group}: {program} was killed by the kernel: {why}", FAILURE)
+    if done["exit"] and not done["limited"]:
+        raise UserError(f"{run.group}: {program} failed with status {done['exit']}{words}", FAILURE)
+    if done["seconds"] < run.interval_s or not done["windows"]:
+        raise UserError(
+            f"{run.group}: {program} ended after {done['seconds']:.2f} s, too soon for a window of {run.interval_s:g} s"
+            f"{words}; give it more to do",
+            FAILURE,
+        )
+    if run.kind == BLOCKS and len(done["blocks"]) < 2 * run.pairs:
+        raise UserError(
+            f"{run.group}: {program} ended, or told of no steps, after {len(done['blocks'])} of {2 * run.pairs} "
+            f"blocks of {run.block_s:g} s{words}",
+            FAILURE,
+        )
+    if done["ending"]:
+        raise UserError(f"{run.group}: the recording ended: {done['ending']}", FAILURE)
+
+
+def _last_words(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace")[-4096:].strip().splitlines()
+    except OSError:
+        return ""
+    return visible(lines[-1][:_WORD_CHARACTERS]) if lines else ""

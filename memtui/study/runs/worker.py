@@ -1,0 +1,283 @@
+"""One run of a study, in a process of its own: starts the program, records it, ends it, and tells how it went.
+
+Its input has one line of JSON with the order; the end of the input is the order to stop. So it ends with the study,
+however that dies, and whatever the program left behind ends with it. What it has to say goes to the pipe named as its
+argument, a line of JSON each; its output, and so that of the program, is the log of the run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import resource
+import select
+import signal
+import sys
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from memtui.analysis.slowdown import Block, count_in
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.privilege import invoker
+from memtui.core.samples import Options
+from memtui.recording.supervisor.launch import Launch, Observation
+from memtui.recording.supervisor.program import PR_SET_CHILD_SUBREAPER
+from memtui.recording.supervisor.supervisor import Supervisor
+from memtui.study.calibration import SETTLE_SECONDS, Blocks, Plan
+from memtui.study.plan import ALTERNATE, BLOCKS, CONTAINER
+from memtui.study.progress_counters import Steps
+from memtui.study.runs import program_launcher
+from memtui.study.runs.container import memory_cgroup
+from memtui.study.runs.container_engine import PREFIX, Engine, boxed
+from memtui.study.runs.memory_limit import Limited, limited
+
+LOOK_SECONDS = 0.02  # how often steps are looked for
+TELL_SECONDS = 0.5
+GRACE_SECONDS = 3.0  # for a program to end when it is told to
+FIRST_STEP_SECONDS = 300.0  # without one, blocks cannot begin, nor a limit on memory
+NO_STEPS_SECONDS = 15.0  # without one, blocks of another window begin all the same: they need no steps
+SWITCH_SECONDS = 0.2  # after another window was asked for, before a window counts: more than the shortest of them
+MOST_STEPS = 5000  # whose times are told
+
+
+class _Followed:
+    """Progress of the program while it is recorded, and when enough of it was seen."""
+
+    def __init__(
+        self, order: dict[str, Any], observation: Observation, log: str, tell: Any, limit: Limited | None
+    ) -> None:
+        self._run, self._observation, self._tell, self._limit = order["run"], observation, tell, limit
+        self.steps = Steps("steps", log)
+        self.began_s = self._told_s = time.monotonic()
+        self.left = False  # the study ended
+        self.ended_it = False  # it was told to end
+        self.limited = False
+        run = order["run"]
+        self.blocks: Blocks | None = None
+        if run["kind"] in (BLOCKS, ALTERNATE):
+            plan = Plan(0, _options(run), "steps", log, run["pairs"], run["block_s"])
+            chance = random.Random(run["seed"])
+            switch, settle_s = (
+                (self._switch_interval, SWITCH_SECONDS)
+                if run["kind"] == ALTERNATE
+                else (lambda on: observation.pause(not on), SETTLE_SECONDS)
+            )
+            self.blocks = Blocks(plan, switch, settle_s, chance)
+
+    def look(self) -> bool:
+        """True: end it."""
+        self.ended_it = self._look()
+        return self.ended_it
+
+    def _look(self) -> bool:
+        if select.select([0], [], [], 0)[0] and not os.read(0, 4096):
+            self.left = True
+            return True
+        self.steps.poll()
+        now_s = time.monotonic()
+        if now_s - self._told_s > TELL_SECONDS:
+            self._told_s = now_s
+            self._tell({"at_s": now_s - self.began_s, "steps": self.steps.total, **self._observation.progress})
+        first_s = self.first_s
+        # The program begins without a limit, so that what it does before training is the same in all runs.
+        if self._limit is not None and self._limit.look(self.steps.total, first_s is not None):
+            return True
+        if self.blocks is not None:
+            alternates = self._run["kind"] == ALTERNATE
+            if first_s is None and alternates and now_s > self.began_s + NO_STEPS_SECONDS:
+                first_s = self.began_s
+            if first_s is not None and now_s > first_s + SETTLE_SECONDS:
+                self.blocks.step(now_s)
+            return self.blocks.done or (first_s is None and now_s > self.began_s + FIRST_STEP_SECONDS)
+        limit_s = self._run["limit_s"]
+        if limit_s is not None and first_s is None and self._run["needs_steps"]:
+            limit_s = max(limit_s, FIRST_STEP_SECONDS)
+        self.limited = limit_s is not None and now_s > (first_s or self.began_s) + limit_s
+        return self.limited
+
+    def _switch_interval(self, fine: bool) -> None:
+        seconds = self._run["interval_s" if fine else "other_interval_s"]
+        self._observation.set_interval(round(seconds * 1e9))
+
+    @property
+    def first_s(self) -> float | None:
+        """When the first step was seen."""
+        seen = zip(self.steps.times_s, self.steps.values, strict=True)
+        return next((at for at, value in seen if value > 0), None)
+
+
+def main() -> int:
+    """Returns 0 when the run was told of, also when it failed."""
+    signal.signal(signal.SIGINT, lambda *_: None)  # the study hears it, too, and tells what is to be done
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    pipe = os.fdopen(int(sys.argv[1]), "w")
+    order = json.loads(_first_line())
+
+    def tell(word: dict[str, Any]) -> None:
+        with suppress(OSError, ValueError):
+            pipe.write(json.dumps(word) + "\n")
+            pipe.flush()
+
+    try:
+        tell({"done": _work(order, tell)})
+    except UserError as error:
+        tell({"failed": str(error), "code": error.code})
+    except Exception as error:
+        tell({"failed": f"{type(error).__name__}: {error}", "code": FAILURE})
+        raise
+    finally:
+        _end_orphans()
+    return 0
+
+
+def _first_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        chunk = os.read(0, 1)  # no more than the line: its end is waited for with select
+        if not chunk:
+            raise SystemExit(0)
+        line += chunk
+    return line
+
+
+def _options(run: dict[str, Any]) -> Options:
+    return Options(
+        interval_ns=round(run["interval_s"] * 1e9),
+        tracker=run["tracker"],
+        filter=run["filter"],
+        pause=run["pause"],
+        keep_command=False,
+    )
+
+
+def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
+    run = order["run"]
+    busy_s, begin_s = _busy_s() - _own_s(), time.monotonic()
+    program = [*order["before"], *run["program"]]
+    engine = None if order["engine"] is None else Engine.from_plain(order["engine"])
+    os.environ.update(run["environment"])
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")  # a step that waits in a buffer is seen too late
+    # Under sudo the program is the user's, and may not join a cgroup of root's.
+    may_join = run["place"] == CONTAINER and os.geteuid() == 0 and "SUDO_UID" not in os.environ
+    with ExitStack() as stack:
+        box, limit, cgroup = None, None, ""
+        what: int | Launch
+        if order["memory"]:
+            limit = stack.enter_context(limited(order["memory"]))
+        if engine is not None:
+            user = invoker()
+            box = stack.enter_context(
+                boxed(engine, f"{PREFIX}-{os.getpid()}", order["cpus"], program, (user.uid, user.gid))
+            )
+            what = box.pid
+        else:
+            cgroup = stack.enter_context(memory_cgroup()) if may_join else ""
+            what = Launch(program_launcher.words(order["cpus"], limit.joins if limit else cgroup, program))
+        observation = Observation(what, _options(run), Path(order["session"]), force=True, verb="study")
+        supervisor, followed = Supervisor(observation), _Followed(order, observation, order["log"], tell, limit)
+        try:
+            if limit is not None:
+                limit.join(observation.pid)
+            if box is not None:
+                box.go()
+            supervisor.wait(followed.look, LOOK_SECONDS)
+        finally:
+            ended_s = time.monotonic()
+            if box is not None and not followed.left and not followed.ended_it:
+                box.wait(GRACE_SECONDS)
+            stopped_by_us = observation.outlived if box is None else box.runs
+            supervisor.stop()
+            if box is None:
+                _end(observation, gently=run["place"] != CONTAINER)
+            else:
+                box.end()
+        observation.finish()
+        followed.steps.poll()
+        found = {
+            "seconds": ended_s - followed.began_s,
+            "left": followed.left,
+            "limited": followed.limited or (followed.blocks is not None and followed.blocks.done),
+            "exit": None if stopped_by_us else observation.exit_status if box is None else box.wait(0),
+            "windows": observation.progress.get("samples", 0),
+            "ending": observation.ending[1] if observation.ending else "",
+            "cgroup": bool(cgroup),
+            "others_cpus": max(_busy_s() - _own_s() - busy_s, 0.0) / (time.monotonic() - begin_s),
+            **_steps(followed.steps),
+            **({"memory": limit.plain()} if limit is not None else {}),
+        }
+        return found if followed.blocks is None else found | {"blocks": _blocks(followed)}
+
+
+def _busy_s() -> float:
+    """CPU time of all programs on all CPUs since the machine started, and what other guests took of it; proc(5)."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_s() -> float:
+    """CPU time of this process and of all that it started and that has ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _steps(steps: Steps) -> dict[str, Any]:
+    """When steps were seen (``CLOCK_MONOTONIC``), and how many a second; None where there were too few."""
+    seen = [(at, value) for at, value in zip(steps.times_s, steps.values, strict=True) if value > 0]
+    times_ns = [round(at * 1e9) for at, _ in seen]
+    rate = None
+    if len(seen) > 1:
+        rate = (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+    return {
+        "steps": seen[-1][1] if seen else 0,
+        "first_step_ns": times_ns[0] if times_ns else None,
+        "last_step_ns": times_ns[-1] if times_ns else None,
+        "step_times_ns": times_ns[:MOST_STEPS],
+        "steps_per_s": rate,
+    }
+
+
+def _blocks(followed: _Followed) -> list[dict[str, Any]]:
+    assert followed.blocks is not None
+    found = []
+    for pair, observed, begin_s, end_s in followed.blocks.spans:
+        counted = count_in(followed.steps.times_s, followed.steps.values, begin_s, end_s)
+        found.append(asdict(Block(pair, observed, begin_s, end_s, *counted)))
+    return found
+
+
+def _end(observation: Observation, *, gently: bool) -> None:
+    """End the program, if it still runs."""
+    for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, GRACE_SECONDS)):
+        if number == signal.SIGTERM and not gently:
+            continue
+        if observation.outlived:
+            with suppress(ValueError):
+                observation.signal(number)
+        deadline_s = time.monotonic() + seconds
+        while observation.outlived and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+
+
+def _end_orphans() -> None:
+    """What the program started and left behind is this process's child now (``PR_SET_CHILD_SUBREAPER``)."""
+    deadline_s = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < deadline_s:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        for pid in Path("/proc/self/task", str(os.getpid()), "children").read_text().split():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(pid), signal.SIGKILL)
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Figures and table of ``fast-memory``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.reuse_cdf import cdf
+from memtui.core.page_set import PAGE_BYTES
+from memtui.core.units import duration, size
+from memtui.reports.charts.model import Chart, Line
+from memtui.study.charts import BOUNDS_NOTE, MIB, reuse_lines
+from memtui.study.studies.fast_memory.miss_curve import MissCurve
+
+
+def row(name: str, point: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of the table."""
+    exact = point["exact_lru"]
+    return (
+        name,
+        size(point["limit_bytes"]) if point["share"] else "none",
+        size(point["room_bytes"]) if point["share"] else "n/a",
+        _range(point["predicted"]),
+        _range(point["predicted_merged"]),
+        "n/a" if exact is None else f"{exact['median']:.0f}",
+        _middle(point["major_faults"]),
+        _middle(point["swapped_in"]),
+        _factor(point["faults_factor"]),
+        _factor(point["pages_factor"]),
+        "n/a" if point["step_s"] is None else duration(point["step_s"]["median"]),
+    )
+
+
+def charts_of(name: str, found: Mapping[str, Any], curve: MissCurve, interval_s: float) -> list[Chart]:
+    """Predicted and seen misses by memory, and the curve itself."""
+    limited = sorted(
+        (p for p in found["points"] if p["share"] and p["room_bytes"] is not None), key=lambda p: p["room_bytes"]
+    )
+    rooms = [point["room_bytes"] for point in limited]
+    most = max([curve.largest_bytes, *rooms, PAGE_BYTES]) * 1.05
+    at = np.linspace(0, most, 300)
+    low, high = curve.misses(at)
+    lines = [Line("predicted at least", at / MIB, low, until=high)]
+    x = [room / MIB for room in rooms]
+    for words, key in (("major faults", "major_faults"), ("pages from swap", "swapped_in"), ("exact LRU", "exact_lru")):
+        each = [point[key] for point in limited]
+        if each and all(one is not None for one in each):
+            bars = [(one["low"], one["high"]) for one in each] if all(one["low"] is not None for one in each) else None
+            lines.append(Line(words, x, [one["median"] for one in each], points=True, bars=bars))
+    window = f"windows of {interval_s:g} s"
+    key = name.replace(" ", "-")
+    note = f"{BOUNDS_NOTE} Here first touches are left out, because the kernel reads nothing for them."
+    drawn = [
+        Chart(
+            f"misses-{key}",
+            f"{name}: misses a step by room in memory, predicted from {window}, and seen",
+            "room for pages (MiB)",
+            "a step",
+            lines,
+            from_zero=True,
+            note=note,
+        )
+    ]
+    if (share := cdf(curve.reuse)) is not None:
+        drawn.append(reuse_lines(f"reuse-{key}", f"{name}: reuse distances without a limit, {window}", {"": share}))
+    return drawn
+
+
+def slow_down(programs: Mapping[str, Mapping[str, Any]]) -> Chart:
+    """Time of a step by limit."""
+    lines = []
+    for name, program in programs.items():
+        times = {
+            point["share"]: point["step_s"]["median"] for point in program["points"] if point["step_s"] is not None
+        }
+        base = times.pop(0.0, None)
+        if base and times:
+            x = sorted(times)
+            lines.append(Line(name, [share * 100 for share in x], [times[share] / base for share in x], points=True))
+    return Chart(
+        "slow-down",
+        "How much longer a step takes under a limit",
+        "limit (% of the working set)",
+        "times as long as without",
+        lines or [Line("nothing was seen", [], [])],
+        from_zero=bool(lines),
+    )
+
+
+def _middle(interval: Mapping[str, Any] | None) -> str:
+    return "n/a" if interval is None else f"{interval['median']:.0f}"
+
+
+def _range(bounds: Sequence[float] | None) -> str:
+    return "n/a" if bounds is None else f"{bounds[0]:.0f} to {bounds[1]:.0f}"
+
+
+def _factor(interval: Mapping[str, Any] | None) -> str:
+    if interval is None:
+        return "n/a"
+    text = f"{interval['median']:.2f}"
+    return text if interval["low"] is None else f"{text} [{interval['low']:.2f}, {interval['high']:.2f}]"

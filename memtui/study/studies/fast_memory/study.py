@@ -1,0 +1,327 @@
+"""``fast-memory``: the miss-ratio curve checked by experiment, under a memory limit that makes the kernel swap."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.statistics import median
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.page_set import PAGE_BYTES
+from memtui.reports.charts.model import Chart, Findings, Table
+from memtui.study.plan import Run
+from memtui.study.recorded_run import Trace
+from memtui.study.studies.base import (
+    Observed,
+    Setting,
+    by_group,
+    median_of,
+    needs_pages,
+    plain_interval,
+    training,
+)
+from memtui.study.studies.fast_memory.conclusions import NEAR, conclude, doubts_of, factor
+from memtui.study.studies.fast_memory.figures import charts_of, row, slow_down
+from memtui.study.studies.fast_memory.miss_curve import MissCurve, working_set
+from memtui.study.studies.fast_memory.runs import SETTLE, Seen, seen
+from memtui.study.workloads.access_orders import ORDERS, ZIPF_EXPONENT, lru_misses, touch_order
+
+INTERVAL_S = 0.1
+MERGED = 2  # windows in one: the second interval that a figure of reuse is held against
+COUNTED_S = 0.5  # windows of the runs that are only counted
+QUICK_SHARES, SHARES = (0.75, 0.5), (0.9, 0.75, 0.6, 0.5, 0.35)
+QUICK_REPEATS, REPEATS = 1, 6
+TRAINING, PROGRAM = "training", "the program"
+SWAP_FACTOR, SWAP_MORE_BYTES = 1.25, 64 << 20  # of the largest RSS of the recording
+WARM_STEPS = 64  # of an exact LRU memory, and as many counted ones
+
+
+@dataclass(frozen=True, slots=True)
+class _Touches:
+    """A program whose order of touches is known (``memtui.study.workloads.known_accesses``)."""
+
+    order: str
+    pages: int
+
+    @property
+    def per_step(self) -> int:
+        return self.pages // 16
+
+    def fields(self, seed: int, seconds: float) -> dict[str, Any]:
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            "memtui.study.workloads.known_accesses",
+            self.order,
+            "--pages",
+            str(self.pages),
+        ]
+        words += ["--per-step", str(self.per_step), "--seed", str(seed)]
+        return {"program": tuple(words), "limit_s": seconds, "expected_s": 2.0 + seconds, "seed": seed}
+
+    def misses(self, room_bytes: float, seed: int) -> float:
+        """Of an exact LRU memory, a step."""
+        return _exact(self, max(int(room_bytes) // PAGE_BYTES, 1), seed)
+
+
+@lru_cache(256)
+def _exact(touches: _Touches, capacity_pages: int, seed: int) -> float:
+    order = touch_order(touches.order, touches.pages, touches.per_step, seed)
+    steps = list(itertools.islice(order, 2 * WARM_STEPS))
+    return float(lru_misses(steps, capacity_pages)[WARM_STEPS:].mean())
+
+
+class FastMemory:
+    name = "fast-memory"
+    title = "Does a memory of a given size miss as often as the reuse curve says?"
+    original = (
+        "MemSnoop's published notebooks say from reuse distances how much memory holds a share of the touches: about "
+        "135 MiB half of them, about 150 MiB 95 %. None of their experiments gives a program less memory and looks.",
+    )
+    method = (
+        f"One recording of each program without a limit, windows of {INTERVAL_S:g} s, gives its curve: touches between "
+        "the first and the last step by their reuse distance, of pages that can go to swap (anonymous and shared "
+        "memory), with what was touched before the first step as their past. Page cache of files is left out: what "
+        "another program brought in is not charged to the limit.",
+        "Then the program runs in a memory cgroup. At its first step the limit comes down to a share of the working "
+        "set, which is all such pages that the recording saw between its first and its last step. Counted are "
+        f"pgmajfault and pswpin by step, without the first {SETTLE:.0%} of the time under the limit. These runs are "
+        "not tracked, because a tracker clears the bits that the kernel's choice of pages rests on.",
+        "The prediction is taken at the room that was there: the limit less page cache and the kernel's own memory in "
+        "the cgroup. Touches at a distance above it, a step, are its misses, with both bounds of the distance. Pages "
+        "that were never touched before are no misses: the kernel gives an empty page and reads nothing.",
+        "Swap readahead brings in neighbours of a page that is missed. So the misses of a memory without it lie "
+        "between major faults and pages that came from swap, and a prediction holds where its range meets that one to "
+        f"{NEAR:.0%}. The factor is to the nearer bound, and 1 between the bounds.",
+        f"Of the bundled programs, two touch pages in a known order: cyclic goes round a ring, zipf draws pages (the "
+        f"k-th in proportion to 1/k^{ZIPF_EXPONENT:g}). For them an exact LRU memory of the same room says whether the "
+        "curve or the kernel is off.",
+    )
+
+    def runs(self, setting: Setting) -> list[list[Run]]:
+        if setting.no_limit:
+            raise UserError(f"fast-memory needs a memory cgroup and swap: {setting.no_limit}")
+        recorded = [
+            Run(group(name, None), **fields(setting.seed), interval_s=INTERVAL_S, needs_steps=True)
+            for name, fields in _programs(setting).items()
+        ]
+        found = [recorded]
+        for repeat in range(QUICK_REPEATS if setting.quick else REPEATS):
+            found.append(
+                [
+                    Run(
+                        group(name, share),
+                        **fields(setting.seed + repeat),
+                        repeat=repeat,
+                        tracker="rss",
+                        pause=False,
+                        interval_s=COUNTED_S,
+                        memory_share=share,
+                        memory_of=group(name, None),
+                        needs_steps=True,
+                    )
+                    for name, fields in _programs(setting).items()
+                    for share in (0.0, *shares(setting))
+                ]
+            )
+        return found
+
+    def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
+        groups = by_group(observed)
+        numbers: dict[str, Any] = {"interval_s": INTERVAL_S, "merged_interval_s": MERGED * INTERVAL_S, "programs": {}}
+        charts: list[Chart] = []
+        rows: list[tuple[str, ...]] = []
+        doubts: list[str] = []
+        for name in _programs(setting):
+            trace = groups[group(name, None)][0].trace()
+            needs_pages(trace)
+            doubts += [f"{name}, recorded: {text}" for text in trace.doubts()]
+            curves = [MissCurve.of(trace, count) for count in (1, MERGED)]
+            numbers["programs"][name] = found = _program(setting, name, trace, curves, groups)
+            charts += charts_of(name, found, curves[0], INTERVAL_S)
+            rows += [row(group(name, point["share"]), point) for point in found["points"]]
+            trace.close()
+        told = [one.told["memory"] for one in observed if "memory" in one.told]
+        numbers |= _conditions(told)
+        charts.append(slow_down(numbers["programs"]))
+        windows = f"windows of {INTERVAL_S:g} s and of {MERGED * INTERVAL_S:g} s"
+        heads = (
+            "",
+            "limit",
+            "room",
+            f"predicted at {INTERVAL_S:g} s",
+            f"at {MERGED * INTERVAL_S:g} s",
+            "exact LRU",
+            "major faults",
+            "pages from swap",
+            "faults: factor",
+            "pages: factor",
+            "a step takes",
+        )
+        tables = [Table(f"Misses a step, predicted from {windows}, and seen (median of the runs)", heads, rows)]
+        doubts += doubts_of(numbers, told)
+        again = sum(one.told.get("attempts", 1) > 1 for one in observed)
+        if again:
+            doubts.append(f"{again} runs were done again, as the kernel had killed the program though swap had room")
+        return Findings(numbers, conclude(numbers), charts, tables, doubts)
+
+
+def group(name: str, share: float | None) -> str:
+    """Of the recording (None), without a limit (0), or under one."""
+    if share is None:
+        return f"{name}, recorded"
+    return f"{name}, {share:.0%}" if share else f"{name}, no limit"
+
+
+def shares(setting: Setting) -> tuple[float, ...]:
+    return QUICK_SHARES if setting.quick else SHARES
+
+
+def sizes(recorded: Observed) -> dict[str, int]:
+    """What the runs under a limit are measured by, from the recording.
+
+    Returns:
+        ``working_set_bytes``, of pages that can go to swap, and ``swap_bytes``, which is enough for all of them.
+
+    Raises:
+        UserError: it saw no pages, or the program told of no steps.
+    """
+    trace = recorded.trace()
+    try:
+        needs_pages(trace)
+        if not trace.by_steps or not trace.training.any():
+            raise UserError(
+                f"{recorded.run.group}: fewer than two steps with a whole window between them were seen, and misses "
+                "are counted by step: have the program print its steps (step 120), and give it more to do",
+                FAILURE,
+            )
+        largest = float(np.nanmax(trace.samples.rss_bytes, initial=0.0))
+        return {
+            "working_set_bytes": working_set(trace).size_bytes,
+            "swap_bytes": round(SWAP_FACTOR * largest) + SWAP_MORE_BYTES,
+        }
+    finally:
+        trace.close()
+
+
+def _programs(setting: Setting) -> dict[str, Callable[[int], dict[str, Any]]]:
+    """By name: a seed to the fields of a run."""
+
+    def trained(seed: int) -> dict[str, Any]:
+        found = training(setting, seed, quick_s=10.0)
+        if setting.command or setting.quick:
+            return found
+        found["program"] = _without_end(found["program"])  # a minute of each is enough, an epoch is a minute or two
+        return found | {"limit_s": 60.0, "expected_s": 70.0}
+
+    if setting.command:
+        return {PROGRAM: trained}
+    return {touches.order: _fields_of(touches, setting) for touches in _known(setting).values()} | {TRAINING: trained}
+
+
+def _known(setting: Setting) -> dict[str, _Touches]:
+    if setting.command:
+        return {}
+    return {order: _Touches(order, 16384 if setting.quick else 65536) for order in ORDERS}
+
+
+def _fields_of(touches: _Touches, setting: Setting) -> Callable[[int], dict[str, Any]]:
+    seconds = 5.0 if setting.quick else 30.0
+    return lambda seed: touches.fields(seed, seconds)
+
+
+def _without_end(words: tuple[str, ...]) -> tuple[str, ...]:
+    at = words.index("--epochs") + 1
+    return (*words[:at], "0", *words[at + 1 :])
+
+
+def _program(
+    setting: Setting, name: str, trace: Trace, curves: Sequence[MissCurve], groups: Mapping[str, list[Observed]]
+) -> dict[str, Any]:
+    """Its numbers."""
+    touches = _known(setting).get(name)
+    whole = working_set(trace).size_bytes
+    rate = trace.told.get("steps_per_s") if trace.by_steps else None
+    points = []
+    for share in (0.0, *shares(setting)):
+        runs = [(one, found) for one in groups.get(group(name, share), []) if (found := _seen(one)) is not None]
+        points.append(_point(share, runs, curves, touches, whole))
+    return {
+        "working_set_bytes": whole,
+        "steps_per_window": None if rate is None else rate * INTERVAL_S,
+        "touches_per_step": curves[0].touches / curves[0].steps if curves[0].steps else None,
+        "known_order": touches is not None,
+        "points": points,
+    }
+
+
+def _seen(one: Observed) -> Seen | None:
+    memory = one.told.get("memory")
+    return None if memory is None else seen(memory)
+
+
+def _point(
+    share: float,
+    runs: Sequence[tuple[Observed, Seen]],
+    curves: Sequence[MissCurve],
+    touches: _Touches | None,
+    touched: int,
+) -> dict[str, Any]:
+    """Predicted and seen at one limit; medians over runs, and intervals where there are enough of them."""
+    found: dict[str, Any] = {
+        "share": share,
+        "runs": len(runs),
+        "limit_bytes": median([one.told["memory"]["limit_bytes"] for one, _ in runs]),
+        "room_bytes": median([each.room_bytes for _, each in runs]),
+        "steps": sum(each.steps for _, each in runs),
+    }
+    for key in ("major_faults", "swapped_in", "process_major_faults", "minor_faults", "step_s"):
+        found[key] = plain_interval(median_of([getattr(each, key) for _, each in runs]))
+    by_run = [_held_against(one, each, curves, touches, touched) for one, each in runs if share]
+    for key in ("predicted", "predicted_merged"):
+        pairs = [one[key] for one in by_run]
+        bounds = [median([pair[at] for pair in pairs]) for at in (0, 1)]
+        found[key] = None if None in bounds else bounds
+    for key in ("faults_factor", "pages_factor", "exact_lru", "exact_factor"):
+        found[key] = plain_interval(median_of([one[key] for one in by_run]))
+    return found
+
+
+def _held_against(
+    one: Observed, each: Seen, curves: Sequence[MissCurve], touches: _Touches | None, touched: int
+) -> dict[str, Any]:
+    """One run against the prediction at its own room."""
+    assert each.room_bytes is not None
+    predicted = [[float(bound) for bound in curve.misses(each.room_bytes)] for curve in curves]
+    known = predicted[0] if predicted[0][0] == predicted[0][0] else None
+    exact = None
+    if touches is not None:
+        # What else the process touches, interpreter and library, stays in memory and takes of the room.
+        aside = max(touched - touches.pages * PAGE_BYTES, 0)
+        exact = touches.misses(each.room_bytes - aside, one.run.seed)
+    return {
+        "predicted": predicted[0],
+        "predicted_merged": predicted[1],
+        "exact_lru": exact,
+        "faults_factor": factor(each.major_faults, known),
+        "pages_factor": factor(each.swapped_in, known),
+        "exact_factor": factor(exact, known),
+    }
+
+
+def _conditions(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How the limits were set."""
+    limited = [one for one in told if one["limit_bytes"] is not None]
+    clusters = {one["page_cluster"] for one in told}
+    return {
+        "cgroup_version": sorted({one["version"] for one in told}),
+        "swap": sorted({one["swap"] for one in limited}),
+        "page_cluster": clusters.pop() if len(clusters) == 1 else None,
+    }

@@ -1,0 +1,176 @@
+"""``sample-time``, the error of its method: runs whose windows are fine and coarse in turn, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.statistics import mean
+from memtui.core.units import percent, size
+from memtui.reports.charts.model import Table
+from memtui.study.plan import ALTERNATE, Run
+from memtui.study.studies.base import (
+    Observed,
+    Setting,
+    interval_words,
+    needs_pages,
+    of_threads,
+    plain_interval,
+    training,
+    without_end,
+)
+from memtui.study.studies.sample_time.merge_error import is_as_long, merge_error, stretches_of
+
+COARSE_S = (0.5, 1.0, 2.0)
+QUICK_S = (0.5,)
+PAIRS, QUICK_PAIRS = 20, 9  # of 9 the second smallest and the second largest are the bounds, of 6 to 8 the extremes
+BLOCK_WINDOWS = 3.2  # coarse windows that fit into a block: two are whole, as the first begins anywhere
+BEGIN_S = 7.0  # of a run, before its blocks
+SWITCH_S = 0.2  # between blocks; see ``memtui.study.runs.worker``
+KEPT_S = 1.0  # the coarse interval at which it is tried what it is like when no memory is given back
+KEEPS = (("MALLOC_TRIM_THRESHOLD_", "4000000000"), ("MALLOC_MMAP_THRESHOLD_", "4000000000"))  # glibc's; mallopt(3)
+ENOUGH = 0.05  # an error that is still called small
+
+
+def turns(setting: Setting, threads: int, fine_s: float) -> list[Run]:
+    """A run for each coarse interval, and one with a malloc that keeps what it has (quick: on one thread only).
+
+    The bundled network is ended after the last block.
+    """
+    coarse, kept_s, pairs = (QUICK_S, QUICK_S[0], QUICK_PAIRS) if setting.quick else (COARSE_S, KEPT_S, PAIRS)
+    found = [_turn(setting, threads, fine_s, coarse_s, pairs) for coarse_s in coarse]
+    if setting.quick and threads > 1:
+        return found
+    kept = _turn(setting, threads, fine_s, kept_s, pairs)
+    return [*found, replace(kept, group=f"{kept.group}, malloc keeps", environment=(*kept.environment, *KEEPS))]
+
+
+def _turn(setting: Setting, threads: int, fine_s: float, coarse_s: float, pairs: int) -> Run:
+    block_s = BLOCK_WINDOWS * coarse_s
+    fields = training(setting, setting.seed, threads=threads)
+    fields |= {"limit_s": None, "expected_s": BEGIN_S + 2 * pairs * (block_s + SWITCH_S)}
+    if not setting.command:
+        fields["program"] = without_end(fields["program"])
+    return Run(
+        f"{fine_s:g} s and {coarse_s:g} s in turn, {of_threads(threads)}",
+        **fields,
+        interval_s=fine_s,
+        other_interval_s=coarse_s,
+        kind=ALTERNATE,
+        pairs=pairs,
+        block_s=block_s,
+    )
+
+
+def keeps(run: Run) -> bool:
+    """Whether its malloc gives nothing back to the kernel."""
+    return set(KEEPS) <= set(map(tuple, run.environment))
+
+
+def turn_points(observed: Sequence[Observed], threads: int) -> list[dict[str, Any]]:
+    """The error at each coarse interval; "beyond" is None where no pair of blocks has windows of both lengths."""
+    found = []
+    mine = [one for one in observed if one.run.kind == ALTERNATE and one.run.cpus == threads]
+    for one in sorted(mine, key=lambda one: (keeps(one.run), one.run.other_interval_s)):
+        coarse_s = one.run.other_interval_s
+        assert coarse_s is not None
+        trace = one.trace()
+        try:
+            needs_pages(trace)
+            stretches, left_out = stretches_of(trace, one.told["blocks"], one.run.interval_s, coarse_s)
+            given_back = trace.given_back_bytes[trace.training & is_as_long(trace, coarse_s)]
+        finally:
+            trace.close()
+        error = merge_error(stretches, round(coarse_s / one.run.interval_s))
+        found.append(
+            {
+                "interval_s": coarse_s,
+                "finest_s": one.run.interval_s,
+                "malloc_keeps": keeps(one.run),
+                "beyond": plain_interval(error.beyond if error else None),
+                "words": interval_words(error.beyond if error else None, sign=True),
+                "coarse_bytes": error.coarse_bytes if error else None,
+                "merged_bytes": error.merged_bytes if error else None,
+                "coarse_windows": error.coarse_windows if error else 0,
+                "merged_windows": error.merged_windows if error else 0,
+                "left_out": left_out,
+                "given_back_bytes": mean(given_back[~np.isnan(given_back)].tolist()),
+            }
+        )
+    return found
+
+
+def conclude_turns(points: Sequence[Mapping[str, Any]], threads: int) -> list[str]:
+    """What the method's error is, and whether a fine trace can stand for the others."""
+    who = f"With {of_threads(threads)}"
+    known = [point for point in points if point["beyond"] is not None and not point["malloc_keeps"]]
+    if not known:
+        return [f"{who}, no pair of blocks has windows of both lengths: the error of merged windows is not known."]
+    parts = ", ".join(f"{p['words']} at {p['interval_s']:g} s" for p in known)
+    fine = f"{known[0]['finest_s']:g} s"
+    return [
+        f"{who}, in one run with windows of {fine} and longer ones in turn, the longer ones hold {parts} beyond the "
+        f"union of those of {fine} (median over pairs of blocks and its 95 % interval): {_verdict(known)}.",
+        *_kept(points, who),
+    ]
+
+
+def _kept(points: Sequence[Mapping[str, Any]], who: str) -> list[str]:
+    """What is left where no memory is given back, beside the ordinary run of the same interval."""
+    of_kind = {(p["interval_s"], p["malloc_keeps"]): p for p in points if p["beyond"] is not None}
+    found = []
+    for (seconds, kept), point in of_kind.items():
+        other = of_kind.get((seconds, False))
+        if not kept or other is None:
+            continue
+        low, high = point["beyond"]["low"], other["beyond"]["high"]
+        because = (
+            "memory that is given back before a long window ends is seen by the short ones alone"
+            if low is not None and high is not None and low > high
+            else "that memory is given back is not shown to make a difference"
+        )
+        found.append(
+            f"{who}, with a malloc that gives nothing back they hold {point['words']} at {seconds:g} s "
+            f"({other['words']} with the ordinary one): {because}."
+        )
+    return found
+
+
+def _verdict(points: Sequence[Mapping[str, Any]]) -> str:
+    bounds = [(point["beyond"]["low"], point["beyond"]["high"]) for point in points]
+    sure = [(low, high) for low, high in bounds if low is not None and high is not None]
+    if any(low > ENOUGH or high < -ENOUGH for low, high in sure):
+        side = "see more than a long one" if any(high < -ENOUGH for _, high in sure) else "see less than a long one"
+        return f"more than {percent(ENOUGH)}, a fine trace cannot stand for the others here; its windows {side}"
+    if len(sure) == len(points) and all(low >= -ENOUGH and high <= ENOUGH for low, high in sure):
+        return f"within {percent(ENOUGH)}, a fine trace can stand for the others"
+    return f"whether that is within {percent(ENOUGH)} cannot be told from so few or so unlike blocks"
+
+
+def turn_table(points: Mapping[int, Sequence[Mapping[str, Any]]]) -> Table:
+    """By number of threads and interval."""
+    rows = [
+        (
+            of_threads(threads),
+            f"{point['interval_s']:g} s" + (", malloc keeps" if point["malloc_keeps"] else ""),
+            size(point["coarse_bytes"]),
+            size(point["merged_bytes"]),
+            size(point["given_back_bytes"]),
+            point["words"],
+            f"{point['coarse_windows']} and {point['merged_windows']}",
+            str(point["left_out"]),
+        )
+        for threads, mine in points.items()
+        for point in mine
+    ]
+    heads = ("", "window", "WSS of long ones", "WSS of merged ones", "given back", "beyond [95 % interval]", "windows")
+    note = (
+        "Given back is what went in a long window, by page faults and RSS: what was touched of it is not in that "
+        "window, and may have come and gone several times. "
+        "Left out are windows that were disturbed, are not of training, or are more than 10 % off the length that was "
+        "asked for."
+    )
+    return Table("Long windows and merged ones in turn, within one run", (*heads, "left out"), rows, note)

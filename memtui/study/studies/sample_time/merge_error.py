@@ -1,0 +1,114 @@
+"""The error of merged windows, from one run whose windows are fine in some blocks of time and coarse in others.
+
+Two runs of a program differ in speed and in where their memory lies, and so in what a window holds, whatever the
+method is. Neighbouring blocks of one run differ by little, and over pairs of them in random order that is chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.statistics import MedianInterval, mean, ratio_of_pairs
+from memtui.analysis.window_merging import merge_windows
+from memtui.core.page_set import PageSet
+from memtui.study.recorded_run import Trace
+
+OFF = 0.1  # of the length that was asked for: a window that is off by more is left out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """Neighbouring windows of one length.
+
+    Attributes:
+        pair: number of the pair that it belongs to.
+        fine: whether these are the short ones.
+        windows: page sets in order of time; None for one that is not known or does not count.
+    """
+
+    pair: int
+    fine: bool
+    windows: Sequence[PageSet | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeError:
+    """What coarse windows hold beyond the union of ``count`` fine ones.
+
+    Attributes:
+        beyond: in parts of the union, median over pairs with its 95 % interval (binomial order statistics): -0.02:
+            coarse windows hold 2 % less.
+        coarse_bytes: mean size of the coarse windows of all whole pairs, likewise ``merged_bytes``.
+        coarse_windows: how many there are, likewise ``merged_windows``.
+    """
+
+    beyond: MedianInterval
+    coarse_bytes: float
+    merged_bytes: float
+    coarse_windows: int
+    merged_windows: int
+
+
+def merge_error(stretches: Sequence[Stretch], count: int) -> MergeError | None:
+    """Coarse windows against the union of ``count`` neighbouring fine ones of the same pair.
+
+    Returns:
+        None without a pair that has both.
+
+    Raises:
+        ValueError: ``count`` below 1.
+    """
+    sizes: dict[int, dict[bool, list[int]]] = {}
+    for one in stretches:
+        merged = merge_windows(one.windows, count if one.fine else 1)
+        found = sizes.setdefault(one.pair, {}).setdefault(one.fine, [])
+        found += [pages.size_bytes for pages in merged]
+    whole = [pair for pair in sizes.values() if pair.get(True) and pair.get(False)]
+    ratio = ratio_of_pairs([mean(pair[False]) for pair in whole], [mean(pair[True]) for pair in whole])
+    if ratio is None:
+        return None
+    low, high = (None if bound is None else bound - 1 for bound in (ratio.low, ratio.high))
+    coarse, fine = ([size for pair in whole for size in pair[kind]] for kind in (False, True))
+    return MergeError(
+        MedianInterval(ratio.median - 1, low, high, ratio.confidence, ratio.count),
+        float(np.mean(coarse)),
+        float(np.mean(fine)),
+        len(coarse),
+        len(fine),
+    )
+
+
+def stretches_of(
+    trace: Trace, blocks: Sequence[Mapping[str, Any]], fine_s: float, coarse_s: float
+) -> tuple[list[Stretch], int]:
+    """(stretches, windows left out) of a run that alternated.
+
+    The window in which another length was asked for began before its block, and so is in none. Left out are those that
+    were disturbed, are not of training, or are not as long as was asked (``OFF``).
+
+    Args:
+        trace: the run.
+        blocks: as its worker told of them: ``pair``, ``observed`` (fine), ``begin_s``, ``end_s`` (``CLOCK_MONOTONIC``).
+        fine_s: length of the fine windows, s.
+        coarse_s: of the coarse ones.
+    """
+    samples = trace.samples
+    undisturbed = np.array([not text for text in samples.disturbed], bool)
+    found, left_out = [], 0
+    for block in blocks:
+        good = undisturbed & trace.training & is_as_long(trace, fine_s if block["observed"] else coarse_s)
+        within = (samples.start_ns >= block["begin_s"] * 1e9) & (samples.end_ns <= block["end_s"] * 1e9)
+        windows = [trace.pages[at] if good[at] else None for at in np.flatnonzero(within).tolist()]
+        left_out += sum(pages is None for pages in windows)
+        found.append(Stretch(block["pair"], block["observed"], windows))
+    return found, left_out
+
+
+def is_as_long(trace: Trace, seconds: float) -> NDArray[np.bool_]:
+    """bool[n]: the windows that are as long as was asked, but for ``OFF``."""
+    return np.abs((trace.samples.end_ns - trace.samples.start_ns) / (seconds * 1e9) - 1) <= OFF

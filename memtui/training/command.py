@@ -1,0 +1,141 @@
+"""``memtui train``: what words ask for, checked before anything starts, and what came of it. Knows no torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.privilege import as_invoker, borrows_root, invoker
+from memtui.training.datasets import CLASSES
+from memtui.training.network_specs import SEQUENCES
+from memtui.training.preflight import check, check_torch
+from memtui.training.settings import (
+    FROM_FOLDER,
+    NETWORKS,
+    Settings,
+    networks_from_file,
+    parse_changes,
+    settings_from,
+    settings_of,
+)
+from memtui.training.user_networks import names_in, sequence_in
+
+MEMORY_ONLY_EVERY = 2  # steps between recorded ones, where it ends after the fifth iteration, which is to be one
+_SHORT = ("type", "learning_rate", "batch_size", "epochs", "cost_function", "dataset_name", "sequence", "seed", "data")
+_FLAGS = ("memory_only", "save_graph", "gather_stats")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A training that can start."""
+
+    network: str
+    settings: Settings
+
+    def words(self, *more: str) -> tuple[str, ...]:
+        """The program that trains."""
+        changes = json.dumps(self.settings.changes())
+        command = (sys.executable, "-P", "-m", "memtui.training.torch.worker", self.network, changes)
+        return (*command, *more)
+
+
+def asked(args: argparse.Namespace) -> Asked:
+    """What the words ask for. Files that they name are read with the rights of the user who typed them.
+
+    Raises:
+        UserError: an unknown network, layer, rule or key, shapes that do not fit, files that are missing.
+    """
+    return Asked(args.network, settings_from(as_invoker(lambda: _settings(args).changes())))
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    more = networks_from_file(args.config) if args.config is not None else {}
+    functions = names_in(args.definitions) if args.definitions is not None else []
+    for name in functions:
+        more.setdefault(name, {"sequence": name})
+    changes: dict[str, Any] = dict(parse_changes(args.set))
+    changes |= {key: value for key in _SHORT if (value := getattr(args, key)) is not None}
+    changes |= {key: True for key in _FLAGS if getattr(args, key)}
+    settings = settings_of(args.network, changes, more)
+    if args.data is not None and settings.dataset_name not in FROM_FOLDER:
+        raise UserError(
+            f"--data {args.data}: {settings.dataset_name} is not read from a folder; "
+            f"--dataset-name chooses one that is: {', '.join(FROM_FOLDER)}"
+        )
+    if isinstance(settings.sequence, str) and settings.sequence in functions:
+        layers = sequence_in(args.definitions, settings.sequence, CLASSES[settings.dataset_name])
+        if not isinstance(layers, list) or not all(isinstance(one, dict) for one in layers):
+            raise UserError(f"{args.definitions}: {settings.sequence} returns no list of layers")
+        settings = replace(settings, sequence=tuple(layers))
+    elif isinstance(settings.sequence, str) and settings.sequence not in SEQUENCES and functions:
+        sequence_in(args.definitions, settings.sequence, CLASSES[settings.dataset_name])
+    check(settings)
+    check_torch()
+    return settings
+
+
+@contextmanager
+def result_file() -> Iterator[Path]:
+    """A file for the process that trains to leave its result in; it may run as another user than this one."""
+    with tempfile.TemporaryDirectory(prefix="memtui-train-") as folder:
+        path = Path(folder) / "result.json"
+        if borrows_root():
+            os.chown(folder, invoker().uid, invoker().gid)
+        yield path
+
+
+def run_plainly(what: Asked, *, as_json: bool) -> int:
+    """Train without a recording, in a child; the exit code, which is its own."""
+    with result_file() as path:
+        more = ["--result", str(path), "--progress-line", "--exit-with-parent", str(os.getpid())]
+        more += ["--progress-to", "stderr"] if as_json else []
+        with subprocess.Popen(what.words(*more), stdin=subprocess.DEVNULL) as child:
+            try:
+                code = child.wait()
+            except KeyboardInterrupt:
+                code = child.wait()  # it heard ^C, too
+        if as_json and code == 0:
+            print_document(what, path, None)
+    return code if code >= 0 else 128 - code
+
+
+def print_document(what: Asked, path: Path, session: Path | None) -> None:
+    """The JSON document of a training that has ended. Raises UserError where it left no result."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        raise UserError("the training left no result", FAILURE) from None
+    print(json.dumps(document(what, found, session), indent=2, allow_nan=False))
+
+
+def document(what: Asked, found: dict[str, Any], session: Path | None) -> dict[str, Any]:
+    """What ``--json`` prints. Accuracy is in percent; what is not there is None, and a reason says why."""
+    loss = found.pop("loss")
+    head = {
+        "network": what.network,
+        "type": what.settings.type,
+        "settings": what.settings.to_plain(),
+        "seed": what.settings.seed,
+        "epochs": found.pop("epochs"),
+        "iterations": found.pop("iterations"),
+        "accuracy": found.pop("accuracy"),
+        "loss": loss if loss is not None and abs(loss) < float("inf") else None,
+    }
+    return head | found | {"session": str(session) if session is not None else None}
+
+
+def listed(say: Callable[[str], object]) -> None:
+    """The networks that have a name, with what differs from the defaults."""
+    for name, table in NETWORKS.items():
+        rest = ", ".join(f"{key} {value}" for key, value in table.items() if key != "sequence")
+        say(f"{name:<14} {len(SEQUENCES[name][0])} layers" + (f", {rest}" if rest else ""))

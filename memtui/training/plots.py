@@ -1,0 +1,67 @@
+"""The recorded iteration as ZPP-MEM wrote it: its text, and a picture. Knows no torch."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from memtui.analysis.allocation_trace import StepTrace
+from memtui.analysis.peak_segment import peak_of, segment_words
+from memtui.core.errors import FAILURE
+from memtui.core.os_errors import WRITE, refused
+from memtui.core.units import size
+from memtui.formats.zpp import zpp_lines
+from memtui.reports.figures.axes import Frame, bytes_scale, footnote, time_scale
+from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
+
+FOLDER = "plots"
+
+
+def write_plots(trace: StepTrace, run: str, title: str, segments: tuple[tuple[str, ...], ...]) -> list[Path]:
+    """``plots/RUN_train_N_meta.txt`` and ``plots/RUN_train_N.svg``, N the number of the iteration from 1.
+
+    Raises:
+        UserError: they cannot be written.
+    """
+    stem = f"{run}_train_{trace.step + 1}"
+    folder = Path(FOLDER)
+    text, picture = folder / f"{stem}_meta.txt", folder / f"{stem}.svg"
+    since_epoch_ns = time.time_ns() - time.monotonic_ns()
+    try:
+        folder.mkdir(exist_ok=True)
+        with text.open("x", encoding="utf-8") as file:
+            file.writelines(zpp_lines(trace, since_epoch_ns))
+        with picture.open("x", encoding="utf-8") as file:
+            file.write(draw(trace, title, segments).document())
+    except OSError as error:
+        raise refused(error.filename, error, WRITE, code=FAILURE) from None
+    return [text, picture]
+
+
+def draw(trace: StepTrace, title: str, segments: tuple[tuple[str, ...], ...]) -> Drawing:
+    """Memory above the start of the step over its time."""
+    peak = peak_of(trace, segments)
+    words = title
+    if peak is not None:
+        where = f", in {segment_words(peak.segment)}" if peak.segment else ""
+        words += f"; peak {size(peak.above_start_bytes)} above the start of the iteration{where} ({peak.op})"
+    lines = wrap(words, COLUMN_PT - 8, SMALL_PT, 3)
+    drawing = Drawing(COLUMN_PT, 8 + 96 + 22 + len(lines) * (SMALL_PT + 1.2) + 3, title, words)
+    above = np.maximum(trace.usage_bytes - trace.start_bytes, 0)
+    across = time_scale((trace.end_ns - trace.start_ns) / 1e9)
+    frame = Frame(drawing, 38.0, 8.0, COLUMN_PT - 46.0, 96.0, across, bytes_scale(float(above.max(initial=1)) * 1.02))
+    frame.grid()
+    points: list[tuple[float, float]] = [(frame.left, frame.bottom)]
+    for t_ns, held in zip((trace.t_ns - trace.start_ns).tolist(), above.tolist(), strict=True):
+        at = frame.x(t_ns / 1e9)
+        points += [(at, points[-1][1]), (at, frame.y(held))]
+    points.append((frame.left + frame.width, points[-1][1]))
+    drawing.polygon([*points, (frame.left + frame.width, frame.bottom)], "wss-area")
+    drawing.polyline(points, "wss")
+    frame.edges()
+    frame.label_up(f"memory ({frame.up.unit if frame.up else ''})")
+    frame.label_across(f"time ({across.unit})")
+    footnote(drawing, lines, frame.bottom + 22)
+    return drawing

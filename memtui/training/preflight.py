@@ -1,0 +1,34 @@
+"""What is checked of a training before anything is started: shapes, files, PyTorch. Knows no torch."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.files import check_place
+from memtui.core.small_file import check_readable
+from memtui.training.datasets import CLASSES, check_batch, check_files, examples, shape_of
+from memtui.training.network_specs import check_shapes, data_shape, layers_of
+from memtui.training.settings import FROM_FOLDER, Settings
+
+
+def check(settings: Settings) -> None:
+    """Raise UserError for layers whose shapes do not fit, and for data whose files are missing."""
+    layers = layers_of(settings.sequence, CLASSES[settings.dataset_name])
+    shape = shape_of(settings.dataset_name, data_shape(settings.sequence))
+    check_shapes(layers, shape, CLASSES[settings.dataset_name])
+    if settings.dataset_name in FROM_FOLDER:
+        check_files(settings.dataset_name, settings.data)
+    if (many := examples(settings.dataset_name, shape)) is not None:
+        check_batch(settings.batch_size, many)
+    if settings.restore_model:
+        check_readable(Path(settings.restore_model_path or ""))
+    if settings.save_model:
+        check_place(Path(settings.save_model_path or ""), force=True)
+
+
+def check_torch() -> None:
+    """Raise UserError where there is no PyTorch."""
+    if importlib.util.find_spec("torch") is None:
+        raise UserError("training needs PyTorch, which is not installed: pip install 'memtui[torch]'", FAILURE)

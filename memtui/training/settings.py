@@ -1,0 +1,234 @@
+"""What is to be trained, and how: the settings of one training, checked, from names, TOML tables and ``key=value``."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from memtui.core.errors import UserError
+from memtui.core.files import read_toml
+from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES, MOST_SEED
+from memtui.core.text import nearest
+
+DATASETS = ("digits", "clusters", "mnist", "cifar10", "cifar100")
+FROM_FOLDER = ("mnist", "cifar10", "cifar100")  # need ``data``: their files are not shipped
+COSTS = ("mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy")
+_CHOICES = {"type": LEARNING_RULES, "dataset_name": DATASETS, "cost_function": COSTS}
+_LEAST = {"batch_size": 1, "epochs": 1, "eval_period": 1, "stat_period": 1, "seed": 0}
+_MOST = dict.fromkeys(("batch_size", "epochs", "eval_period", "stat_period"), 10**9) | {"seed": MOST_SEED}
+
+Layer = Mapping[str, Any]  # {"layer": name, ...}: one of a sequence that is written out
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One training. The names are those of ZPP-MEM.
+
+    Attributes:
+        type: the learning rule, of ``choices.LEARNING_RULES``.
+        dataset_name: of ``DATASETS``.
+        data: folder with the files of a data set that is not shipped.
+        sequence: the network: a name, or its layers.
+        cost_function: of ``COSTS``.
+        momentum: of the stochastic gradient descent; 0 is plain.
+        gather_stats: write mean and spread of weights, activations and errors every ``stat_period`` iterations.
+        save_graph: write operators and edges of one iteration.
+        memory_only: stop after the fifth iteration, whose allocations are written.
+        restore_model_path: weights to begin with, where ``restore_model`` says so.
+        save_model_path: where weights go after training, where ``save_model`` says so.
+        minimum_accuracy: (epoch, percent): from the end of that epoch on the training must reach so much, or it stops.
+        eval_period: iterations between two measurements of the accuracy.
+        seed: of weights, feedback, data order.
+    """
+
+    type: str = "BP"
+    dataset_name: str = "digits"
+    data: str | None = None
+    sequence: str | tuple[Layer, ...] = "fcReLu"
+    cost_function: str = "softmax_cross_entropy"
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    gather_stats: bool = False
+    save_graph: bool = False
+    memory_only: bool = False
+    restore_model: bool = False
+    save_model: bool = False
+    restore_model_path: str | None = None
+    save_model_path: str | None = None
+    minimum_accuracy: tuple[tuple[int, float], ...] = ((1, 1.0),)
+    batch_size: int = 10
+    epochs: int = 4
+    eval_period: int = 1000
+    stat_period: int = 100
+    seed: int = 1
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+    def changes(self) -> dict[str, Any]:
+        """The same of what differs from the defaults, which ``settings_from`` takes."""
+        defaults = asdict(Settings())
+        return {key: value for key, value in asdict(self).items() if value != defaults[key]}
+
+
+def settings_from(changes: Mapping[str, Any]) -> Settings:
+    """What ``changes`` made plain, and JSON perhaps went through since."""
+    plain = {key: value for key, value in changes.items() if key in KEYS}
+    for key in ("minimum_accuracy", "sequence"):
+        if isinstance(plain.get(key), list):
+            plain[key] = tuple(tuple(one) if key == "minimum_accuracy" else one for one in plain[key])
+    return Settings(**plain)
+
+
+KEYS = tuple(field.name for field in fields(Settings))
+_OF_IMAGES = ("liao_cifar", "vgg", "resnet")
+_IMAGES: dict[str, Any] = {"dataset_name": "clusters", "batch_size": 100, "eval_period": 50, "learning_rate": 1e-4}
+# The networks that have a name; each differs from the defaults in what stands here.
+NETWORKS: dict[str, dict[str, Any]] = {
+    name: {"sequence": name} | (_IMAGES if name.startswith(_OF_IMAGES) else {}) for name in BUNDLED_NETWORKS
+}
+
+
+def settings_of(name: str, changes: Mapping[str, Any], more: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
+    """The settings of a network that has a name.
+
+    Args:
+        name: of ``NETWORKS`` or ``more``.
+        changes: key -> value, which may be text, as the command line has it.
+        more: the user's own networks; ``extends`` names the one that theirs differs from.
+
+    Raises:
+        UserError: an unknown name or key (with the nearest one), or a value that cannot be.
+    """
+    return _checked({**_resolved(name, more or {}), **changes})
+
+
+def networks_from_file(path: Path) -> dict[str, dict[str, Any]]:
+    """The networks of a TOML file: each table is one. Raises UserError, with the line where it is no TOML."""
+    plain = read_toml(path)
+    check_networks(plain, str(path))
+    return plain
+
+
+def check_networks(plain: Mapping[str, Any], where: str) -> None:
+    """Raise UserError for what is no table of settings; ``where`` they stand begins its line."""
+    for name, table in plain.items():
+        if not isinstance(table, dict):
+            raise UserError(f"{where}: {name} is no table: a network is written [name], its settings below it")
+        check_keys(table, f"{where}: [{name}]", ("extends",))
+        if not isinstance(table.get("extends", ""), str):
+            raise UserError(f"{where}: [{name}]: extends is the name of a network")
+
+
+def check_keys(given: Iterable[str], where: str, more: tuple[str, ...] = ()) -> None:
+    """Raise UserError for the first key that no network has."""
+    for key in given:
+        if key not in KEYS and key not in more:
+            raise UserError(f"{where} has no setting {key}; {nearest(key, KEYS)}")
+
+
+def parse_changes(texts: Iterable[str]) -> dict[str, str]:
+    """``key=value`` as the command line has it. Raises UserError."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UserError(f"{text!r} is not of the form key=value")
+        found[key.strip()] = value.strip()
+    check_keys(found, "a training")
+    return found
+
+
+def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A network's settings after those it extends; a table of the user's may extend ours of the same name."""
+    unused, chain = dict(more), []
+    wanted: str | None = name
+    while wanted is not None:
+        table = unused.pop(wanted, NETWORKS.get(wanted))
+        if table is None and wanted in more:
+            raise UserError(f"network {name} extends itself")
+        if table is None:
+            raise UserError(f"there is no network {wanted}; {nearest(wanted, {**NETWORKS, **more})}")
+        chain.append({key: value for key, value in table.items() if key != "extends"})
+        wanted = table.get("extends")
+    return {key: value for table in reversed(chain) for key, value in table.items()}
+
+
+def _checked(given: Mapping[str, Any]) -> Settings:
+    check_keys(given, "a training")
+    kinds = _kinds()
+    made = replace(Settings(), **{key: _value(key, kinds[key], value) for key, value in given.items()})
+    for key, choices in _CHOICES.items():
+        if getattr(made, key) not in choices:
+            raise UserError(f"{key} is one of {', '.join(choices)}, not {getattr(made, key)}")
+    for key, least in _LEAST.items():
+        if getattr(made, key) < least:
+            raise UserError(f"{key} is at least {least}, not {getattr(made, key)}")
+    for key, most in _MOST.items():
+        if getattr(made, key) > most:
+            raise UserError(f"{key} is at most {most}, not {getattr(made, key)}")
+    if not (math.isfinite(made.learning_rate) and made.learning_rate > 0):
+        raise UserError(f"learning_rate is more than 0, not {made.learning_rate}")
+    if not 0 <= made.momentum < 1:
+        raise UserError(f"momentum is at least 0 and below 1, not {made.momentum}")
+    if made.dataset_name in FROM_FOLDER and made.data is None:
+        raise UserError(f"{made.dataset_name} is read from a folder: data=DIR says which")
+    for key in ("restore_model", "save_model"):
+        if getattr(made, key) and getattr(made, f"{key}_path") is None:
+            raise UserError(f"{key} needs {key}_path=FILE")
+    return made
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    """The type of each key; to find them out takes longer than to check a training."""
+    return get_type_hints(Settings)
+
+
+def _value(key: str, kind: Any, value: Any) -> Any:
+    """A value of the type that the key has, from that type or from text. Raises UserError."""
+    try:
+        if key == "minimum_accuracy":
+            return _minimum(value)
+        if key == "sequence" and isinstance(value, list | tuple):
+            if not all(isinstance(layer, Mapping) and isinstance(layer.get("layer"), str) for layer in value):
+                raise ValueError
+            return tuple(dict(layer) for layer in value)
+        if isinstance(kind, types.UnionType):
+            if value is None or value == "none":
+                return None
+            kind = get_args(kind)[0]
+        if kind is bool:
+            return {"true": True, "false": False, True: True, False: False}[value]
+        if isinstance(value, bool) or (kind is int and isinstance(value, float)):
+            raise ValueError
+        if kind is str and (not isinstance(value, str) or not value):
+            raise ValueError
+        return kind(value)
+    except (ValueError, TypeError, KeyError, OverflowError):
+        raise UserError(f"{key} cannot be {value!r}: {_EXPECTED.get(key) or _expected(kind)}") from None
+
+
+_EXPECTED = {
+    "minimum_accuracy": "it is written 10:30,20:50 (from epoch 10 on 30 percent, from 20 on 50)",
+    "sequence": "it is a name, or a list of tables that have a layer each",
+}
+
+
+def _expected(kind: Any) -> str:
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    return f"{names.get(kind, 'another kind of value')} was expected"
+
+
+def _minimum(value: Any) -> tuple[tuple[int, float], ...]:
+    pairs = [text.split(":") for text in value.split(",") if text.strip()] if isinstance(value, str) else value
+    found = tuple((int(epoch), float(percent)) for epoch, percent in pairs)
+    if not all(epoch >= 1 and 0 <= percent <= 100 for epoch, percent in found):
+        raise ValueError
+    return found

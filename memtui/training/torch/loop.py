@@ -1,0 +1,117 @@
+"""A training from the first epoch to the last: batches, accuracy, what is told meanwhile, and why it stops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from memtui.core import progress_line
+from memtui.training.datasets import Data
+from memtui.training.learning_curve import Curve, minimum_at, shortfall
+from memtui.training.settings import Settings
+from memtui.training.torch.iteration import Iteration
+from memtui.training.torch.loss_functions import BY_NAME as COSTS
+from memtui.training.torch.network import Network
+from memtui.training.torch.optimiser import SGD
+from memtui.training.torch.rules import BY_NAME as RULES
+from memtui.training.torch.statistics import Statistics
+
+TRACED = 5  # the iteration whose allocations are looked at: the first ones fill caches
+_MEASURED_AT_ONCE = 32  # examples, at least; no more than in a batch, or measuring would take more memory than learning
+
+
+class Training:
+    """One network, its data and its rule.
+
+    Attributes:
+        iterations, epochs: how many were done.
+        loss: of the examples held back, when it was measured last; None before.
+        accuracy: percent of them that are right, likewise.
+        stopped: why it ended before its time; None where it did not.
+    """
+
+    def __init__(self, settings: Settings, network: Network, data: Data, say: Callable[[str], object]) -> None:
+        self._settings, self.network, self._say = settings, network, say
+        rule = RULES[settings.type]()
+        self._cost = COSTS[settings.cost_function]()
+        self.optimiser = SGD(network.parameters(), settings.learning_rate, settings.momentum)
+        self._iteration = Iteration(network, rule, self._cost, self.optimiser)
+        self._images, self._labels = torch.from_numpy(data.images), torch.from_numpy(data.labels)
+        self._held_back = torch.from_numpy(data.held_back), torch.from_numpy(data.held_back_labels)
+        # Batches are written in place: what an iteration allocates is then what learning needs.
+        self._x = self._images.new_empty((settings.batch_size, *data.shape))
+        self._y = self._labels.new_empty(settings.batch_size)
+        self._order = torch.Generator().manual_seed(settings.seed)
+        self.iterations = self.epochs = 0
+        self.loss: float | None = None
+        self.accuracy: float | None = None
+        self.stopped: str | None = None
+
+    def run(
+        self, curve: Curve, statistics: Statistics | None, traced: Callable[[Callable[[], object]], object]
+    ) -> None:
+        """Train. ``traced`` is called when iteration ``TRACED`` has ended, with what runs it once more."""
+        settings, size = self._settings, self._settings.batch_size
+        minimum = settings.minimum_accuracy
+        progress_line.tell("", "training")
+        for epoch in range(1, settings.epochs + 1):
+            order = torch.randperm(len(self._images), generator=self._order)
+            for begin in range(0, len(order) - size + 1, size):
+                chosen = order[begin : begin + size]
+                torch.index_select(self._images, 0, chosen, out=self._x)
+                torch.index_select(self._labels, 0, chosen, out=self._y)
+                loss = self._learn(statistics)
+                self.iterations += 1
+                curve.take(self.iterations, epoch, loss)
+                progress_line.tell(f"epoch {epoch} of {settings.epochs}, {begin + size} of {len(order)} examples")
+                if self.iterations == TRACED:
+                    traced(partial(self._iteration.run, self._x, self._y))
+                    if settings.memory_only:
+                        return
+                if not math.isfinite(loss):
+                    where = f"in iteration {self.iterations}"
+                    self.stopped = f"the loss is {loss} {where}: a smaller learning_rate may help"
+                    self.epochs = epoch
+                    return
+                if self.iterations % settings.eval_period == 0:
+                    self._measure()
+                    curve.measured(self.iterations, epoch, self.accuracy or 0.0, minimum_at(minimum, epoch))
+                    self._say(f"iteration: {self.iterations}, accuracy: {self.accuracy:.2f}%, loss: {self.loss:.4f}")
+            self.epochs = epoch
+            self._measure()
+            curve.measured(self.iterations, epoch, self.accuracy or 0.0, minimum_at(minimum, epoch))
+            self._say(f"finished epoch {epoch}")
+            self.stopped = shortfall(minimum, epoch, self.accuracy or 0.0)
+            if self.stopped is not None:
+                return
+
+    def _learn(self, statistics: Statistics | None) -> float:
+        with ExitStack() as stack:
+            if statistics is not None and (self.iterations + 1) % self._settings.stat_period == 0:
+                stack.enter_context(statistics.of(self.iterations + 1, self.network, self._iteration))
+            return self._iteration.run(self._x, self._y)
+
+    @torch.no_grad()
+    def _measure(self) -> None:
+        """Loss and accuracy of what is held back, without learning."""
+        progress_line.tell(f"after iteration {self.iterations}: measuring the accuracy")
+        self.network.eval()
+        images, labels = self._held_back
+        loss, right = 0.0, 0
+        many = max(_MEASURED_AT_ONCE, self._settings.batch_size)
+        for begin in range(0, len(images), many):
+            part = slice(begin, begin + many)
+            out = self.network(images[part])
+            loss += float(self._cost.loss(out, labels[part])) * len(out)
+            right += _right(out, labels[part])
+        self.network.train()
+        self.loss, self.accuracy = loss / len(images), 100 * right / len(images)
+
+
+def _right(out: Tensor, labels: Tensor) -> int:
+    return int((out.argmax(1) == labels).sum())

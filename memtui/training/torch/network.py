@@ -1,0 +1,148 @@
+"""A network made of its description: layers, and the segments that rules work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from memtui.training.network_specs import Plain, Shape, shape_after
+from memtui.training.torch import layers as made_of
+from memtui.training.torch.composite_layers import Block, Kept, Residual, begins_segment, forward
+from memtui.training.torch.layers import BatchNormalization, Convolutional, FullyConnected, Layer, Weighted
+from memtui.training.torch.rules import BP
+
+_SIMPLE = ("Sigmoid", "Tanh", "ReLu", "Softmax")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A layer with weights, and those without up to the next one. ``head`` is None before the first such layer."""
+
+    head: Weighted | Residual | None
+    layers: tuple[Layer, ...]
+    names: tuple[str, ...]
+
+    @property
+    def learns(self) -> bool:
+        """Whether anything in it does."""
+        return any(True for layer in self.layers for _ in layer.parameters())
+
+
+class Network(nn.Module):
+    """Takes batches of examples and returns one number for each class.
+
+    Args:
+        description: layers as ``sequences.layers_of`` gives them.
+        shape: of one example.
+        outputs: the number of classes.
+        rule: what learning needs beside the weights is made for it.
+        seed: of weights, and by another generator of feedback: weights are the same under all rules.
+    """
+
+    def __init__(self, description: Sequence[Plain], shape: Shape, outputs: int, rule: BP, seed: int) -> None:
+        super().__init__()
+        weights, feedback = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + 1)
+        for n, plain in enumerate(description):
+            self.add_module(f"{plain['layer']}_{n}", build(plain, shape, weights))
+            shape = shape_after(plain, shape)
+        self.segments = _segments([(name, layer) for name, layer in self.named_children() if isinstance(layer, Layer)])
+        learning = [segment for segment in self.segments if segment.learns]
+        for segment in learning[1:]:  # what is below the first one learns nothing
+            if segment.head is not None:
+                rule.prepare(segment.head, outputs, feedback)
+        first = learning[0].head
+        if isinstance(first, Residual):
+            rule.prepare(first, outputs, feedback)
+
+    def forward(self, x: Tensor, after: Callable[[Segment, Kept], object] | None = None) -> Tensor:
+        """The numbers by class, before any softmax that the cost has.
+
+        Args:
+            x: f4[examples, ...].
+            after: called when a segment was computed, with what its backward pass needs; None: nothing is kept.
+        """
+        for segment in self.segments:
+            kept: Kept | None = [] if after is not None else None
+            x = forward(segment.layers, x, kept)
+            if after is not None and kept is not None:
+                after(segment, kept)
+            del kept
+        return x
+
+    def advance(self, advances: bool) -> None:
+        """Whether forward passes advance running statistics."""
+        for module in self.modules():
+            if isinstance(module, BatchNormalization):
+                module.advances = advances
+
+
+def build(plain: Plain, shape: Shape, generator: torch.Generator) -> Layer:
+    """A layer for examples of a shape."""
+    name = plain["layer"]
+    if name == "FullyConnected":
+        return FullyConnected(shape, plain["units"], plain["add_biases"], generator)
+    if name == "Convolutional":
+        how = (plain["filter_dim"], plain["num_of_filters"], plain["strides"], plain["padding"], plain["add_biases"])
+        return Convolutional(shape, *how, generator)
+    if name in ("MaxPool", "AveragePool"):
+        return _pool(plain, shape)
+    if name == "BatchNormalization":
+        return BatchNormalization(shape[0], plain["momentum"], plain["epsilon"])
+    if name == "LeakyReLu":
+        return made_of.LeakyReLu(plain["slope"])
+    if name in _SIMPLE:
+        return getattr(made_of, name)()
+    inside = [plain["head"], *plain["tail"]] if name == "Block" else plain["layers"]
+    before, parts = shape, []
+    for n, part in enumerate(inside):
+        parts.append((f"{part['layer']}_{n}", build(part, shape, generator)))
+        shape = shape_after(part, shape)
+    return Block(parts) if name == "Block" else Residual(parts, _shortcut(before, shape, generator), before)
+
+
+def _shortcut(before: Shape, after: Shape, generator: torch.Generator) -> Convolutional | None:
+    if before == after:
+        return None
+    strides = (-(-before[1] // after[1]), -(-before[2] // after[2]))
+    return Convolutional(before, (1, 1), after[0], strides, "SAME", False, generator)
+
+
+def _pool(plain: Plain, shape: Shape) -> Layer:
+    """As TensorFlow pads: SAME covers every pixel, with what is missing divided between both sides."""
+    kind = getattr(made_of, plain["layer"])
+    window = plain["kernel_size"] or shape[1:]
+    strides = plain["strides"] or window
+    if plain["padding"] == "VALID" or plain["kernel_size"] is None:
+        return kind(window, strides, [0, 0], False)
+    missing = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(shape[1:], window, strides, strict=True)]
+    return kind(window, strides, [n // 2 for n in missing], any(n % 2 for n in missing))
+
+
+def _segments(named: list[tuple[str, Layer]]) -> list[Segment]:
+    found: list[list[tuple[str, Layer]]] = [[]]
+    for name, layer in _unpacked(named):
+        if begins_segment(layer):
+            found.append([])
+        found[-1].append((name, layer))
+    return [_segment(part) for part in found if part]
+
+
+def _unpacked(named: list[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
+    """With the parts of blocks in place of the blocks."""
+    found: list[tuple[str, Layer]] = []
+    for name, layer in named:
+        if isinstance(layer, Block) and not isinstance(layer, Residual):
+            inner = [(part, one) for part, one in layer.named_children() if isinstance(one, Layer)]
+            found += _unpacked([(f"{name}.{part}", one) for part, one in inner])
+        else:
+            found.append((name, layer))
+    return found
+
+
+def _segment(parts: list[tuple[str, Layer]]) -> Segment:
+    names, layers = zip(*parts, strict=True)
+    head = layers[0] if begins_segment(layers[0]) else None
+    return Segment(head, tuple(layers), tuple(names))

@@ -1,0 +1,235 @@
+"""The process that trains: ``python -m memtui.training.torch.worker NETWORK SETTINGS``, started by ``memtui train``.
+
+It prints lines as ZPP-MEM does. Beside them it tells the recorder that traces it, if any, how well it learns; and it
+leaves a result for whoever started it, where it is asked to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memtui.analysis.peak_segment import Peak, peak_of
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.os_errors import WRITE, refused
+from memtui.core.processes import exit_with_parent
+from memtui.core.progress_line import ProgressLine, above_line
+from memtui.core.samples import MAIN_MEMORY, AllocationStep, LearningProgress, Told
+from memtui.core.text import visible
+from memtui.session.records.allocations import trace_of
+from memtui.session.records.learning import About, about_text
+from memtui.training.datasets import CLASSES, check_batch, load, shape_of
+from memtui.training.learning_curve import Curve
+from memtui.training.network_specs import data_shape, layers_of
+from memtui.training.plots import write_plots
+from memtui.training.settings import Settings, settings_from
+
+if TYPE_CHECKING:
+    from memtui.analysis.allocation_trace import StepTrace
+    from memtui.recording.tracer.tracer import Tracer
+    from memtui.training.torch.network import Network
+
+EVERY = 2  # steps are recorded from the third on: with this the fifth iteration is one of them
+UNRECORDED = "fewer than three iterations ran, or the profiler of torch does not work here"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m memtui.training.torch.worker", allow_abbrev=False)
+    parser.add_argument("network", metavar="NETWORK")
+    parser.add_argument("settings", metavar="SETTINGS", help="JSON: what differs from the defaults")
+    parser.add_argument("--result", type=Path, metavar="FILE", help="write what came of it, as JSON")
+    parser.add_argument("--progress-to", choices=("stdout", "stderr"), default="stdout", help="where lines go")
+    parser.add_argument(
+        "--progress-line", action="store_true", help="say on stderr how far it is where that takes long"
+    )
+    parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="end when that process ends")
+    given = parser.parse_args(arguments)
+    if given.exit_with_parent is not None:
+        exit_with_parent(given.exit_with_parent)
+    stream = sys.stdout if given.progress_to == "stdout" else sys.stderr
+
+    def say(line: str) -> None:
+        try:
+            with above_line():
+                print(line, file=stream, flush=True)
+        except OSError:  # nobody reads any more: the training goes on
+            pass
+
+    try:
+        with ProgressLine("train", f"reading data for {given.network}", wanted=given.progress_line):
+            result = train(given.network, settings_from(json.loads(given.settings)), say)
+        if given.result is not None:
+            given.result.write_text(json.dumps(result))
+    except UserError as error:
+        print(visible(f"memtui train: {error}"), file=sys.stderr, flush=True)
+        return error.code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def train(name: str, settings: Settings, say: Callable[[str], object]) -> dict[str, Any]:
+    """One training, from reading the data to the last line; what came of it.
+
+    Raises:
+        UserError: data cannot be read, torch is missing, a file cannot be read or written.
+    """
+    outputs = CLASSES[settings.dataset_name]
+    shape = shape_of(settings.dataset_name, data_shape(settings.sequence))
+    description = layers_of(settings.sequence, outputs)
+    data = load(settings.dataset_name, shape, settings.data, settings.seed)
+    check_batch(settings.batch_size, len(data.images))
+    try:
+        import torch
+    except ImportError as error:
+        raise UserError(f"PyTorch cannot be imported ({error}): pip install 'memtui[torch]'", FAILURE) from None
+    from memtui.training.torch.loop import Training
+    from memtui.training.torch.network import Network
+    from memtui.training.torch.rules import BY_NAME
+    from memtui.training.torch.weights_file import restore, save
+
+    torch.set_grad_enabled(False)
+    rule = BY_NAME[settings.type]()
+    network = Network(description, data.shape, outputs, rule, settings.seed)
+    if settings.restore_model:
+        restore(network, Path(settings.restore_model_path or ""))
+    training = Training(settings, network, data, say)
+    segments = tuple(segment.names for segment in network.segments)
+    about = About(os.getpid(), name, settings.type, settings.to_plain(), segments, not rule.keeps_all)
+    run = f"{name}_{settings.type}_{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    watched = _Watched(network, training.optimiser)
+    curve = Curve(os.getpid(), about_text(about), watched.tell)
+    statistics = _statistics(settings, run)
+    _describe(say, name, settings, network, data.shape)
+    written: list[Path] = []
+
+    def traced(again: Callable[[], object]) -> None:
+        watched.end_own()
+        if settings.memory_only:
+            if watched.trace is None:
+                raise UserError(f"the iteration was not recorded: {UNRECORDED}", FAILURE)
+            written.extend(write_plots(watched.trace, run, f"{name} by {settings.type}", segments))
+
+        if settings.save_graph:
+            from memtui.training.torch.graph import graph_of, write_graph
+
+            written.extend(write_graph(*graph_of(network, again), run))
+
+    training.run(curve, statistics, traced)
+    watched.end_own()
+    curve.end(training.iterations, training.epochs or 1)
+    for path in (*written, *([statistics.path] if statistics is not None else [])):
+        say(f"wrote {visible(str(path))}")
+    peak = peak_of(watched.trace, segments) if watched.trace is not None else None
+    _conclude(say, training, peak, rule.keeps_all)
+    if settings.save_model:
+        save(network, Path(settings.save_model_path or ""))
+        say(f"saved {visible(settings.save_model_path or '')}")
+    found: dict[str, Any] = {
+        "iterations": training.iterations,
+        "epochs": training.epochs,
+        "accuracy": training.accuracy,
+    }
+    found |= {"loss": training.loss, "stopped": training.stopped, "files": [str(path) for path in written]}
+    found["reason"] = "" if training.accuracy is not None else _unmeasured(settings, training.iterations)
+    return found | _peak_plain(peak)
+
+
+class _Watched:
+    """Hears what is recorded of this process, by whoever traces it or, for a few iterations, by itself."""
+
+    def __init__(self, network: Network, optimiser: Any) -> None:
+        from memtui.recording.tracer import tracer
+
+        self.trace: StepTrace | None = None
+        self._own: Tracer | None = None
+        found = tracer.current()
+        if found is None:
+            found = self._own = tracer.quietly(EVERY, (network,), (optimiser,))
+        self._tracer = found
+        if found is not None:
+            found.also = self._hear
+
+    def tell(self, message: LearningProgress) -> bool:
+        """Say it to the recorder; True also where there is none."""
+        return self._own is not None or self._tracer is None or self._tracer.tell(message)
+
+    def end_own(self) -> None:
+        """What was to be seen for the result has been seen: the training goes on as it is."""
+        if self._own is not None:
+            self._own.close()
+
+    def _hear(self, told: Told) -> None:
+        from memtui.training.torch.loop import TRACED
+
+        if isinstance(told, AllocationStep) and told.device == MAIN_MEMORY and told.step < TRACED:
+            self.trace = trace_of(told)
+
+
+def _statistics(settings: Settings, run: str) -> Any:
+    if not settings.gather_stats:
+        return None
+    from memtui.training.torch.statistics import Statistics
+
+    try:
+        return Statistics(Path("stats") / f"{run}.csv")
+    except OSError as error:
+        raise refused(error.filename, error, WRITE, code=FAILURE) from None
+
+
+def _describe(
+    say: Callable[[str], object], name: str, settings: Settings, network: Network, shape: tuple[int, ...]
+) -> None:
+    many = sum(parameter.numel() for parameter in network.parameters())
+    say(
+        f"{name} by {settings.type}: {many:,} parameters in {len(network.segments)} segments, {settings.dataset_name} "
+        f"{'x'.join(map(str, shape))}, batch {settings.batch_size}, learning rate {settings.learning_rate:g}, "
+        f"momentum {settings.momentum:g}, seed {settings.seed}, {settings.epochs} epochs, pid {os.getpid()}"
+    )
+
+
+def _conclude(say: Callable[[str], object], training: Any, peak: Peak | None, keeps_all: bool) -> None:
+    from memtui.analysis.peak_segment import peak_sentence
+
+    if peak is not None:
+        say(peak_sentence(peak, one_segment=not keeps_all))
+    if training.stopped is not None:
+        say(f"stopped: {training.stopped}")
+    if training.accuracy is not None:
+        say(
+            f"total accuracy: {training.accuracy:.2f}%, loss: {training.loss:.4f}, "
+            f"acc iterations: {training.iterations}"
+        )
+
+
+def _unmeasured(settings: Settings, iterations: int) -> str:
+    if settings.memory_only:
+        return "memory_only stops before the accuracy is measured"
+    return f"training ended after {iterations} iterations, before the accuracy was measured"
+
+
+def _peak_plain(peak: Peak | None) -> dict[str, Any]:
+    if peak is None:
+        absent = ("peak_bytes", "peak_above_start_bytes", "peak_by_category", "activation_bytes", "peak_segment")
+        return dict.fromkeys((*absent, "peak_segment_bytes", "peak_op")) | {"peak_reason": UNRECORDED}
+    return {
+        "peak_bytes": peak.bytes_,
+        "peak_above_start_bytes": peak.above_start_bytes,
+        "peak_by_category": peak.parts,
+        "activation_bytes": peak.parts.get("activations", 0),
+        "peak_segment": list(peak.segment) or None,
+        "peak_segment_bytes": peak.segment_bytes if peak.segment else None,
+        "peak_op": peak.op,
+        "peak_reason": "",
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""``memtui tune``: takes what was asked, runs the grid, and prints rows as they finish."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import FAILURE, INTERRUPTED, UserError
+from memtui.core.processes import Beside, Say
+from memtui.core.progress_line import ProgressLine
+from memtui.core.text import visible
+from memtui.core.units import span
+from memtui.training.preflight import check, check_torch
+from memtui.training.settings import networks_from_file, parse_changes
+from memtui.training.tune import grid as grids
+from memtui.training.tune import text
+from memtui.training.tune.grid import Grid
+from memtui.training.tune.results import Results, Row, begin, is_results, newest, reopen
+from memtui.training.tune.runner import Interrupted, Progress, Tuning
+from memtui.tui.terminal import prepare, problem
+
+_NO_GRID = "which runs? name a grid: memtui tune GRID.toml, or memtui tune fcReLu --grid batch_size=50,100"
+
+
+def tune(args: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """Run it, or look at it; the exit code. Raises UserError."""
+    screen = bool(args.tui and not args.json and sys.stdout.isatty() and not problem())
+    if (looked_at := _looked_at(args)) is not None:
+        return _look(args, looked_at, screen)
+    results, resumed = _folder(args)
+    before = len(results.rows())
+    if screen:
+        return _run_beside_screen(args, results)
+    if resumed:
+        say(f"goes on in {results.path}: {before} of {len(results.names)} runs have ended")
+    with ProgressLine("tune", "training") as line:
+        shown = _Printer(results.grid, args.json, line)
+        try:
+            rows = Tuning(results, shown.tell, jobs=args.jobs, retry=args.retry).run()
+        except Interrupted as error:
+            say(f"ended by {error}; {_how_far(results)}")
+            return 128 + error.number
+    if args.json:
+        print(json.dumps(_document(results, rows), indent=2))
+    else:
+        print(visible(str(results.summary)))
+    if failed := _failed(rows):
+        say(_failures(failed, rows, results))
+    return FAILURE if failed == len(rows) else 0
+
+
+def _looked_at(args: argparse.Namespace) -> Results | None:
+    """The folder that is only to be shown; None where something is to be run. Raises UserError."""
+    if args.what == "":
+        raise UserError(f"an empty name is no grid; {_NO_GRID}")
+    if args.what is None or not Path(args.what).is_dir() or args.grid:
+        return None
+    if given := _given(args):
+        raise UserError(f"{args.what}: a folder is looked at, so {given} has no meaning; --resume DIR goes on with it")
+    if not is_results(Path(args.what)):
+        raise UserError(f"{args.what}: is no folder of memtui tune; they lie one level below, named by their time")
+    return reopen(Path(args.what))
+
+
+def _given(args: argparse.Namespace) -> str:
+    """An option that says what is to be run; "" without one."""
+    given = {"NETWORK": args.network, "--grid": args.grid, "--set": args.set, "--config": args.config}
+    more = {"--again": args.again, "--resume": args.resume if args.what else None}
+    return next((name for name, value in (given | more).items() if value), "")
+
+
+def _folder(args: argparse.Namespace) -> tuple[Results, bool]:
+    """Where results go, and whether there were some before. Everything is checked before it is made."""
+    if args.resume is not None:
+        if args.what or (given := _given(args)):
+            raise UserError(f"--resume goes on with the grid of its folder: no {args.what or given} beside it")
+        results = reopen(args.resume)
+        _check_runs(results.grid)
+        return results, True
+    grid = _grid(args)
+    _check_runs(grid)
+    found = None if args.again else newest(args.output, grid)
+    return (begin(args.output, grid, datetime.now(UTC)), False) if found is None else (found, True)
+
+
+def _check_runs(grid: Grid) -> None:
+    """Raise UserError for the first run that could not train: before any begins, and not after a weekend."""
+    check_torch()
+    seen = set()
+    for point in grid.points:
+        settings = grid.settings_at(point)
+        saved = settings.save_model_path if settings.save_model else None
+        what = repr(settings.sequence), settings.dataset_name, settings.data, settings.batch_size, saved
+        if what in seen:
+            continue
+        seen.add(what)
+        try:
+            check(settings)
+        except UserError as error:
+            raise UserError(f"{grid.label(point)}: {error}") from None
+
+
+def _grid(args: argparse.Namespace) -> Grid:
+    """The grid that words and options name. Raises UserError."""
+    settings, networks = parse_changes(args.set), networks_from_file(args.config) if args.config else {}
+    what, network = args.what or "", args.network or ""
+    if args.grid:
+        if network or _is_file(what):
+            raise UserError(f"{what} and --grid each say which runs: one of them")
+        return grids.from_words(args.grid, what, settings, networks)
+    if not _is_file(what):
+        raise UserError(_NO_GRID)
+    return grids.from_file(Path(what), network, settings, networks)
+
+
+def _is_file(word: str) -> bool:
+    """Whether a word means a file, which need not be there, and no network."""
+    return word.endswith(".toml") or "/" in word or Path(word).is_file()
+
+
+def _look(args: argparse.Namespace, results: Results, screen: bool) -> int:
+    """Show what there is, of a grid that runs, too."""
+    if screen:
+        return _show(args, results, None)
+    rows = results.rows()
+    if args.json:
+        print(json.dumps(_document(results, rows), indent=2))
+        return 0
+    print(text.head())
+    for run in sorted(rows):
+        print(visible(text.line(results.grid.label(results.grid.points[run]), rows[run])))
+    print(visible(_how_far(results)))
+    return 0
+
+
+def _show(args: argparse.Namespace, results: Results, over: Callable[[], bool] | None) -> int:
+    """Show a grid until it is left. ``over``: whether the runs that end with the screen have ended; None: none do."""
+    from memtui.tui.app import run_app
+
+    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
+
+    def load() -> Callable[..., Any]:
+        from memtui.training.tune.presenter import GridLog
+        from memtui.training.tune.screen import GridApp
+
+        return partial(GridApp, GridLog(results, over))
+
+    return run_app(load)
+
+
+def _run_beside_screen(args: argparse.Namespace, results: Results) -> int:
+    """The same with a screen, which looks at the folder; the runs are a child's, which ends with the screen."""
+
+    def work(say: Say) -> list[str]:
+        try:
+            Tuning(results, lambda progress: say({"phase": "run"}), jobs=args.jobs, retry=args.retry).run()
+        except Interrupted:
+            raise KeyboardInterrupt from None
+        return []
+
+    process, code = Beside(work), 0
+
+    def over() -> bool:
+        process.hear(0.0)
+        return process.over or process.error is not None
+
+    try:
+        if process.begin():
+            code = _show(args, results, over)
+    finally:
+        process.end()
+    if process.error is not None:
+        raise process.error
+    rows = results.rows()
+    print(visible(_how_far(results)))
+    if failed := _failed(rows):
+        print(visible(_failures(failed, rows, results)))
+    if len(rows) < len(results.names):
+        return code or INTERRUPTED
+    return code or (FAILURE if failed == len(rows) else 0)
+
+
+class _Printer:
+    """Rows on standard output as they finish, and one line about what goes on."""
+
+    def __init__(self, grid: Grid, as_json: bool, line: ProgressLine) -> None:
+        self._grid, self._json, self._line = grid, as_json, line
+        self._head = False
+
+    def tell(self, progress: Progress) -> None:
+        if progress.row is not None and not self._json:
+            run, row = progress.row
+            with self._line.above():
+                if not self._head:
+                    print(text.head())
+                    self._head = True
+                print(visible(text.line(self._grid.label(self._grid.points[run]), row)), flush=True)
+        if progress.label:
+            left = "" if progress.left_s is None else f", {span(progress.left_s)} left"
+            said = f"{progress.said} · " if progress.said else ""
+            self._line.tell(f"{progress.ended} of {progress.of}{left}: {said}{progress.label}")
+
+
+def _failed(rows: Mapping[int, Row]) -> int:
+    return sum(bool(row.error) for row in rows.values())
+
+
+def _failures(failed: int, rows: Mapping[int, Row], results: Results) -> str:
+    return f"{failed} of {len(rows)} runs failed, and why is in {results.summary.name}; --retry runs them once more"
+
+
+def _how_far(results: Results) -> str:
+    ended, of = len(results.rows()), len(results.names)
+    if ended == of:
+        return f"all {of} runs have ended: {results.path}"
+    return f"{ended} of {of} runs have ended; memtui tune --resume {results.path} goes on"
+
+
+def _document(results: Results, rows: Mapping[int, Row]) -> dict[str, Any]:
+    """For ``--json``."""
+    return {
+        "folder": str(results.path),
+        "summary": str(results.summary),
+        "runs": len(results.names),
+        "failed": _failed(rows),
+        "rows": results.to_plain(rows),
+    }

@@ -1,0 +1,233 @@
+"""A grid of trainings: every combination of the values of its axes, the first axis slowest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import UserError
+from memtui.core.files import read_toml
+from memtui.training.settings import KEYS, Settings, check_keys, check_networks, settings_of
+
+NAME = "name"  # the axis that chooses the network; every other one is a setting
+MANY = 10_000  # runs: more than these were not meant
+_HOW = "a grid has lists of values: batch_size = [50, 100]"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is to be run. Values are text, as the command line of a run has them.
+
+    Attributes:
+        axes: (key, values), the slowest first.
+        network: of all runs; "" where an axis chooses it.
+        settings: that hold for all runs.
+        networks: of the user, by name, with ``extends``.
+    """
+
+    axes: tuple[tuple[str, tuple[str, ...]], ...]
+    network: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """All runs, in order."""
+        keys = [key for key, _ in self.axes]
+        found = []
+        for values in itertools.product(*(values for _, values in self.axes)):
+            changes = dict(zip(keys, values, strict=True))
+            network = changes.pop(NAME, self.network)
+            found.append(Point(network, {**self.settings, **changes}, values))
+        return tuple(found)
+
+    def settings_at(self, point: Point) -> Settings:
+        """Those of one run. Raises UserError."""
+        return settings_of(point.network, point.settings, self.networks)
+
+    def check(self) -> None:
+        """Raise UserError for a grid that is no product, and for the first run that could not begin."""
+        _check_axes(self)
+        for point in self.points:
+            try:
+                self.settings_at(point)
+            except UserError as error:
+                raise UserError(str(error) if len(self.points) == 1 else f"{self.label(point)}: {error}") from None
+        self._check_twice()
+
+    def _check_twice(self) -> None:
+        """Two spellings of one value would run the same training twice."""
+        point = self.points[0]
+        for key, values in self.axes:
+            seen: dict[str, str] = {}
+            for value in values if key != NAME else ():
+                made = settings_of(point.network, {**point.settings, key: value}, self.networks)
+                spelled = repr(getattr(made, key))
+                if spelled in seen:
+                    raise UserError(f"{key}: {seen[spelled]} and {value} are the same value")
+                seen[spelled] = value
+
+    def label(self, point: Point) -> str:
+        """The values of a run for people: ``fcReLu type=BP batch_size=50``."""
+        pairs = zip(self.axes, point.values, strict=True)
+        return " ".join(value if key == NAME else f"{key}={value}" for (key, _), value in pairs)
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "axes": [[key, list(values)] for key, values in self.axes],
+            "network": self.network,
+            "settings": dict(self.settings),
+            "networks": {name: dict(table) for name, table in self.networks.items()},
+        }
+
+    @property
+    def text(self) -> str:
+        """Canonical: equal for equal grids."""
+        return json.dumps(self.to_plain(), sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run: its network, its settings as text, and its value on each axis."""
+
+    network: str
+    settings: Mapping[str, str]
+    values: tuple[str, ...]
+
+
+def from_plain(plain: Any) -> Grid:
+    """What ``to_plain`` gave. Raises UserError for anything else."""
+    try:
+        axes = tuple((key, tuple(values)) for key, values in plain["axes"])
+        check_networks(plain["networks"], "networks")
+        made = Grid(axes, plain["network"], plain["settings"], plain["networks"])
+        texts = [made.network, *made.settings, *made.settings.values(), *(v for key, vs in axes for v in (key, *vs))]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError("is no grid of memtui tune") from None
+    made.check()
+    return made
+
+
+def from_words(
+    axes: Iterable[str], network: str, settings: Mapping[str, str], networks: Mapping[str, Mapping[str, Any]]
+) -> Grid:
+    """``key=value,value`` as the command line has it. Raises UserError."""
+    found = []
+    for text in axes:
+        key, equals, values = text.partition("=")
+        words = tuple(word.strip() for word in values.split(","))
+        if not equals or not key.strip() or not all(words):
+            raise UserError(f"{text!r} is not of the form key=value,value")
+        found.append((key.strip(), words))
+    made = Grid(tuple(found), network, settings, _plain(networks, "a network"))
+    made.check()
+    return made
+
+
+def from_file(path: Path, network: str, settings: Mapping[str, str], networks: Mapping[str, Mapping[str, Any]]) -> Grid:
+    """A TOML file: ``[grid]`` with a list for each axis, settings for all before it, ``[networks.NAME]``.
+
+    Args:
+        path: the file.
+        network: of all runs; "" where the file says which.
+        settings: of the command line, which go before those of the file.
+        networks: more of them; the file's own go before them.
+
+    Raises:
+        UserError: with the file, and the line where it is no TOML.
+    """
+    plain = read_toml(path)
+    lists, own = plain.pop("grid", None), plain.pop("networks", {})
+    try:
+        if not isinstance(lists, dict):
+            raise UserError("there is no [grid]; " + _HOW)
+        if not isinstance(own, dict):
+            raise UserError("a network is written [networks.name], its settings below it")
+        check_networks(own, "networks")
+        _check_lists(lists)
+        if tables := [key for key, value in plain.items() if isinstance(value, dict)]:
+            raise UserError(f"[{tables[0]}] has no meaning; there are [grid] and [networks.NAME]")
+        fixed = {key: _text(key, value) for key, value in plain.items()}
+        network = network or fixed.pop(NAME, "")
+        fixed.pop(NAME, None)
+        axes = tuple((key, tuple(_text(key, value) for value in values)) for key, values in lists.items())
+        made = Grid(axes, network, {**fixed, **settings}, _plain({**networks, **own}, "a network"))
+        made.check()
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return made
+
+
+def _check_lists(lists: Mapping[str, Any]) -> None:
+    """Raise UserError for what is no list of single values."""
+    for key, values in lists.items():
+        if isinstance(values, dict):
+            raise UserError(f"[grid] {key} is a table; {_HOW}")
+        if not isinstance(values, list):
+            raise UserError(f"[grid] {key} is no list; for one value of all runs write it before [grid]")
+        if any(isinstance(value, list | dict) for value in values):
+            hint = "; it is written '10:30,20:50'" if key == "minimum_accuracy" else ""
+            raise UserError(f"[grid] {key} has a list in its list, which is no product{hint}")
+
+
+def _check_axes(grid: Grid) -> None:
+    """Raise UserError unless the axes span a product that was meant."""
+    keys = [key for key, _ in grid.axes]
+    if not keys:
+        raise UserError("the grid has no axis, so no run; " + _HOW)
+    check_keys(keys, "a training", (NAME,))
+    check_keys(grid.settings, "a training")
+    for key, values in grid.axes:
+        if keys.count(key) > 1:
+            raise UserError(f"the axis {key} stands there twice")
+        if not values:
+            raise UserError(f"{key} has no value, so there is no run; {_HOW}")
+        if twice := next((value for value in values if values.count(value) > 1), None):
+            raise UserError(f"{key} has the value {twice} twice")
+        if key in grid.settings:
+            raise UserError(f"{key} is an axis, and is set for all runs as well: one of them")
+    if any("\0" in text for text in (*grid.settings.values(), *(v for _, values in grid.axes for v in values))):
+        raise UserError("a value cannot hold a NUL character")
+    if (NAME in keys) == bool(grid.network):
+        both = f"NETWORK ({grid.network}) and the axis name both say which network: one of them"
+        raise UserError(both if grid.network else "which network? name one, or give an axis: name=fcReLu,long_fc")
+    networks = [grid.network, *(value for key, values in grid.axes if key == NAME for value in values)]
+    if dashed := [name for name in networks if name.startswith("-")]:
+        raise UserError(f"{dashed[0]} is an option, and no network")
+    count = math.prod(len(values) for _, values in grid.axes)
+    if count > MANY:
+        raise UserError(f"{count} runs are more than {MANY}")
+
+
+def _text(key: str, value: Any) -> str:
+    """A value as the command line of a run has it. Raises UserError."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if key == "minimum_accuracy" and _are_pairs(value):
+        return ",".join(f"{epoch}:{percent}" for epoch, percent in value)
+    where = "; written out, it belongs into a [networks.NAME]" if key == "sequence" else ""
+    known = "" if key in (*KEYS, NAME) else f": a training has no setting {key}"
+    raise UserError(f"{key} cannot be {value!r}{known}{where}")
+
+
+def _are_pairs(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(pair, Sequence) and len(pair) == 2 for pair in value)
+
+
+def _plain(networks: Mapping[str, Mapping[str, Any]], where: str) -> dict[str, Any]:
+    """The networks, if JSON can hold them. Raises UserError: dates are no settings, and would not come back."""
+    try:
+        return dict(json.loads(json.dumps(networks, allow_nan=False)))
+    except (TypeError, ValueError):
+        raise UserError(f"{where} has a date or a number that is none") from None

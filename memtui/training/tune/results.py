@@ -1,0 +1,386 @@
+"""The folder of a grid: what was asked, the output of every run, and a table with a row for each that has ended.
+
+The table is the state, too: a run that has a row has ended, one with output and no row was interrupted or runs now.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import re
+import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from memtui.core.errors import FAILURE, UserError
+from memtui.core.files import replace_whole
+from memtui.core.os_errors import READ, WRITE, refused, why
+from memtui.core.program_log import open_log
+from memtui.core.small_file import read_small_bytes
+from memtui.core.text import csv_cell, visible
+from memtui.training.tune import grid as grids
+from memtui.training.tune.grid import Grid
+
+GRID_FILE, SUMMARY, NETWORKS_FILE = "grid.json", "summary.csv", "networks.toml"
+OUT, ERR = ".out", ".err"
+FINISHED, STOPPED, FAILED = "finished", "stopped early", "failed"
+FIGURES = (
+    "accuracy", "loss", "epochs", "iterations", "stopped", "peak_bytes", "seconds", "exit", "error", "session",
+)  # fmt: skip
+_OUTPUT = "output"  # the last column: the file of the run's output, by which its row is known
+_NAME_CHARACTERS = 200  # file names end at 255 bytes
+_TAIL_BYTES = 1 << 20  # of an output, in which its result is looked for
+_TABLE_BYTES = 256 << 20  # of the table of a grid, or of what was asked for
+_LINE_BYTES = 1 << 14
+_SAID_CHARACTERS, _PATH_CHARACTERS = 500, 4096  # kept of what others wrote: of a line, of a path
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run that has ended.
+
+    Attributes:
+        accuracy: percent; None: not known, as in all that may be None.
+        stopped: why it stopped before its last epoch; "" if it did not.
+        peak_bytes: the most that its tensors held.
+        seconds: from its start to its end.
+        exit: its exit code, negative for a signal.
+        error: why it has no result; "" if it has.
+        session: its recording; "" without one.
+    """
+
+    accuracy: float | None = None
+    loss: float | None = None
+    epochs: int | None = None
+    iterations: int | None = None
+    stopped: str = ""
+    peak_bytes: int | None = None
+    seconds: float = 0.0
+    exit: int = 0
+    error: str = ""
+    session: str = ""
+
+    @property
+    def state(self) -> str:
+        """``FINISHED``, ``STOPPED`` or ``FAILED``."""
+        return FAILED if self.error else STOPPED if self.stopped else FINISHED
+
+
+class Results:
+    """One folder. Runs are numbered from 0, in the order of the grid."""
+
+    def __init__(self, path: Path, grid: Grid) -> None:
+        self.path, self.grid = path, grid
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the files of each run, without their endings: unique, readable, safe in every file system."""
+        count = len(self.grid.points)
+        width = len(str(count))
+        return tuple(f"{n:0{width}}-{_flat(self.grid.label(point))}" for n, point in enumerate(self.grid.points, 1))
+
+    def output(self, run: int) -> Path:
+        """What a run printed."""
+        return self.path / (self.names[run] + OUT)
+
+    def errors(self, run: int) -> Path:
+        """What it complained of, and how far it is."""
+        return self.path / (self.names[run] + ERR)
+
+    @property
+    def networks(self) -> Path | None:
+        """The user's own networks, for a run to read; None where there are none."""
+        return self.path / NETWORKS_FILE if self.grid.networks else None
+
+    @property
+    def summary(self) -> Path:
+        """The table."""
+        return self.path / SUMMARY
+
+    def rows(self) -> dict[int, Row]:
+        """All that have ended, by run. Raises UserError when the table is not as ``write`` left it."""
+        try:
+            raw = read_small_bytes(self.summary, _TABLE_BYTES)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise refused(self.summary, error, READ, code=FAILURE) from None
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            raise UserError(f"{self.summary}: is not text", FAILURE) from None
+        runs = {name + OUT: run for run, name in enumerate(self.names)}
+        try:
+            head, *lines = csv.reader(io.StringIO(text), strict=True)
+            if head != self._head:
+                raise ValueError
+            rows = {}
+            for line in lines:
+                cells = dict(zip(head[-len(FIGURES) - 1 :], line[-len(FIGURES) - 1 :], strict=True))
+                rows[runs[cells.pop(_OUTPUT)]] = _from_cells(cells)
+        except (ValueError, KeyError, csv.Error):
+            raise UserError(
+                f"{self.summary}: is not as memtui wrote it; take it away, and all of its runs are repeated", FAILURE
+            ) from None
+        return rows
+
+    def write(self, rows: Mapping[int, Row]) -> None:
+        """The table anew, at once or not at all. Raises UserError."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self._head)
+        for run in sorted(rows):
+            values = map(csv_cell, self.grid.points[run].values)
+            writer.writerow([*values, *map(_to_cell, _figures(rows[run])), self.names[run] + OUT])
+        _write(self.summary, text.getvalue())
+
+    def forget(self, runs: Iterable[int]) -> None:
+        """Take the output of runs away that will be repeated: what has output and no row is under way."""
+        there = self.begun()
+        try:
+            for run in there.intersection(runs):
+                self.errors(run).unlink(missing_ok=True)
+                self.output(run).unlink()
+        except OSError as error:
+            raise refused(error.filename, error, "taken away", code=FAILURE) from None
+
+    def begun(self) -> set[int]:
+        """Runs that have output."""
+        try:
+            there = set(os.listdir(self.path))
+        except OSError:
+            return set()
+        return {run for run, name in enumerate(self.names) if name + OUT in there}
+
+    @property
+    def _head(self) -> list[str]:
+        return [*(key for key, _ in self.grid.axes), *FIGURES, _OUTPUT]
+
+    def to_plain(self, rows: Mapping[int, Row]) -> list[dict[str, Any]]:
+        """The rows, JSON-ready: values on the axes as they are used, then the columns of the table."""
+        found = []
+        for run in sorted(rows):
+            point = self.grid.points[run]
+            used = self.grid.settings_at(point).to_plain() | {grids.NAME: point.network}
+            figures = dict(zip(FIGURES, map(_json, _figures(rows[run])), strict=True))
+            found.append({**{key: used[key] for key, _ in self.grid.axes}, **figures, _OUTPUT: str(self.output(run))})
+        return found
+
+
+def begin(parent: Path, grid: Grid, now: datetime) -> Results:
+    """A new folder in ``parent``, named by the time (UTC). Raises UserError."""
+    stem, number = f"{now:%Y-%m-%dT%H-%M-%SZ}", 1
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        path = parent / stem
+        while True:
+            try:
+                path.mkdir()
+                break
+            except FileExistsError:
+                number += 1
+                path = parent / f"{stem}-{number}"
+    except OSError as error:
+        raise UserError(f"{parent}: no folder for the results can be made: {why(parent, error)}") from None
+    made = Results(path, grid)
+    if made.networks is not None:
+        _write(made.networks, _toml(grid.networks))
+    _write(
+        path / GRID_FILE, json.dumps(grid.to_plain(), indent=2) + "\n"
+    )  # what makes it a folder of a grid comes last
+    return made
+
+
+def reopen(path: Path) -> Results:
+    """A folder that ``begin`` made. Raises UserError."""
+    return Results(path, _grid_in(path))
+
+
+def newest(parent: Path, grid: Grid) -> Results | None:
+    """The last folder of the same grid in ``parent``."""
+    try:
+        paths = sorted((p for p in parent.iterdir() if (p / GRID_FILE).is_file()), key=lambda p: p.name, reverse=True)
+    except OSError:
+        return None
+    for path in paths:
+        try:
+            if _grid_in(path).text == grid.text:
+                return Results(path, grid)
+        except UserError:
+            continue  # another version's, or broken: not ours to go on with
+    return None
+
+
+def is_results(path: Path) -> bool:
+    """Whether a path is a folder of a grid."""
+    return (path / GRID_FILE).is_file()
+
+
+def row_of(output: Path, errors: Path, code: int, seconds: float) -> Row:
+    """What a run that has ended left in its two files. ``code``: its exit code, negative for a signal."""
+    if code < 0:
+        return Row(seconds=seconds, exit=code, error=f"was killed by {_signal(-code)}")
+    if code:
+        said = last_line(errors).removeprefix("memtui train: ")
+        return Row(seconds=seconds, exit=code, error=said or f"ended with code {code}, and said nothing")
+    plain = _document(_tail(output, _TAIL_BYTES).decode(errors="replace"))
+    if plain is None:
+        return Row(seconds=seconds, error=f"has no result at the end of {output.name}")
+    return Row(
+        accuracy=_number(plain.get("accuracy")),
+        loss=_number(plain.get("loss")),
+        epochs=_whole(plain.get("epochs")),
+        iterations=_whole(plain.get("iterations")),
+        stopped=_words(plain.get("stopped")),
+        peak_bytes=_whole(plain.get("peak_bytes")),
+        seconds=seconds,
+        session=_words(plain.get("session")),
+    )
+
+
+def last_line(path: Path) -> str:
+    """The last line that has anything in it, fit to be shown; "" without one."""
+    text = _tail(path, _LINE_BYTES).decode("utf-8", "surrogateescape")
+    lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
+    return visible(next((line for line in reversed(lines) if line), ""))[:_SAID_CHARACTERS]
+
+
+def left_s(rows: Iterable[Row], waiting: int, running_s: Iterable[float]) -> float | None:
+    """Seconds until the end, if the rest takes as long as what has ended; None while nothing has.
+
+    Args:
+        rows: of those that have ended.
+        waiting: runs that have not begun.
+        running_s: for how long each of those goes on that are under way.
+    """
+    took = [row.seconds for row in rows if not row.error]
+    if not took:
+        return None
+    mean, running = sum(took) / len(took), list(running_s)
+    return (mean * waiting + sum(max(0.0, mean - seconds) for seconds in running)) / max(1, len(running))
+
+
+def _grid_in(path: Path) -> Grid:
+    file = path / GRID_FILE
+    try:
+        return grids.from_plain(json.loads(read_small_bytes(file, _TABLE_BYTES)))
+    except FileNotFoundError:
+        raise UserError(f"{path}: is no folder of memtui tune: it has no {GRID_FILE}") from None
+    except OSError as error:
+        raise refused(file, error, READ) from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{file}: is not as memtui wrote it") from None
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from None
+
+
+def _flat(label: str) -> str:
+    """A part of a file name, of harmless characters."""
+    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", label)[:_NAME_CHARACTERS]
+
+
+def _figures(row: Row) -> list[Any]:
+    return [getattr(row, name) for name in FIGURES]
+
+
+def _to_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return csv_cell(value) if isinstance(value, str) else repr(value)
+
+
+def _json(value: Any) -> Any:
+    """JSON has no number for a loss that grew beyond all numbers, and no text is none."""
+    return None if value == "" or (isinstance(value, float) and not math.isfinite(value)) else value
+
+
+def _from_cells(cells: Mapping[str, str]) -> Row:
+    """The row of a table. Raises ValueError."""
+    kinds = {"accuracy": float, "loss": float, "epochs": int, "iterations": int, "peak_bytes": int}
+    plain: dict[str, Any] = {name: kind(cells[name]) if cells[name] else None for name, kind in kinds.items()}
+    texts: dict[str, Any] = {name: _from_text(cells[name]) for name in ("stopped", "error", "session")}
+    return Row(**plain, **texts, seconds=float(cells["seconds"]), exit=int(cells["exit"]))
+
+
+def _from_text(cell: str) -> str:
+    """What ``csv_cell`` made a cell of."""
+    bare = cell.removeprefix("'")
+    return bare if csv_cell(bare) == cell else cell
+
+
+def _document(text: str) -> dict[str, Any] | None:
+    """The JSON object at the end of an output; None without one."""
+    begin = len(text)
+    while (begin := text.rfind("{", 0, begin)) >= 0:
+        if begin and text[begin - 1] != "\n":
+            continue
+        try:
+            plain = json.loads(text[begin:])
+        except (ValueError, RecursionError):
+            continue
+        return plain if isinstance(plain, dict) else None
+    return None
+
+
+def _tail(path: Path, size: int) -> bytes:
+    """The end of a file that a run writes; nothing when it cannot be read."""
+    try:
+        with open(open_log(path), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    except OverflowError:
+        return None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
+
+
+def _words(value: Any) -> str:
+    return visible(value)[:_PATH_CHARACTERS] if isinstance(value, str) else ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _write(path: Path, text: str) -> None:
+    """The whole of a file, which is there as it was until it is there anew. Raises UserError."""
+    try:
+        replace_whole(path, text)
+    except OSError as error:
+        raise refused(path, error, WRITE, code=FAILURE) from None
+
+
+def _toml(networks: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = []
+    for name, table in networks.items():
+        lines += [f"[{_toml_value(name)}]", *(f"{_toml_value(k)} = {_toml_value(v)}" for k, v in table.items()), ""]
+    return "\n".join(lines)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_toml_value(k)} = {_toml_value(v)}' for k, v in value.items())}}}"
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,0 +1,221 @@
+"""Run a grid: each of its trainings a process of its own, one after another, until all have a row."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from memtui.core.errors import FAILURE
+from memtui.core.file_lock import exclusively
+from memtui.core.processes import exit_with_parent
+from memtui.core.program_log import create_log
+from memtui.training.tune.grid import Point
+from memtui.training.tune.results import GRID_FILE, Results, Row, last_line, left_s, row_of
+
+GRACE_S = 5.0  # for a run to end by itself after SIGINT
+TELL_S = 0.5
+_WAIT_S = 0.1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What goes on, for who watches.
+
+    Attributes:
+        ended: runs that have a row, also from before.
+        of: all runs.
+        left_s: seconds until the end, as it looks now; None: not known yet.
+        label: of the run that began last.
+        said: its last line.
+        row: that was just written, and of which run.
+    """
+
+    ended: int
+    of: int
+    left_s: float | None = None
+    label: str = ""
+    said: str = ""
+    row: tuple[int, Row] | None = None
+
+
+Tell = Callable[[Progress], None]
+
+
+class Interrupted(Exception):
+    """The user asked for the end with a signal; the runs that were under way have ended and have no row."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def command_of(point: Point, networks: Path | None) -> list[str]:
+    """The words that train one point; its result is JSON at the end of its output."""
+    words = [sys.executable, "-P", "-m", "memtui", "train", point.network]
+    if networks is not None:
+        words += ["--config", str(networks)]
+    for key, value in point.settings.items():
+        words += ["--set", f"{key}={value}"]
+    return [*words, "--no-tui", "--json"]
+
+
+class Tuning:
+    """Runs what has no row yet, in the order of the grid."""
+
+    def __init__(self, results: Results, tell: Tell, *, jobs: int = 1, retry: bool = False) -> None:
+        """Nothing starts before ``run``.
+
+        Args:
+            results: where output and rows go.
+            tell: is called with every row, and twice a second.
+            jobs: runs at a time.
+            retry: runs that failed are run once more.
+        """
+        self._results, self._tell, self._jobs, self._retry = results, tell, jobs, retry
+        self._rows: dict[int, Row] = {}
+        self._waiting: deque[int] = deque()
+        self._running: list[_Child] = []
+        self._told_s = 0.0
+
+    def run(self) -> dict[int, Row]:
+        """All rows, once every run has one.
+
+        Raises:
+            Interrupted: after SIGINT, SIGTERM or SIGHUP.
+            UserError: another process runs this grid, or nothing can be written.
+        """
+        results = self._results
+        trouble = f"{results.path} is being run by {{who}}: wait for its end, or end that one"
+        with exclusively(results.path / GRID_FILE, trouble, writable=True), _Asked() as asked:
+            rows = results.rows()
+            self._rows = {run: row for run, row in rows.items() if not (self._retry and row.error)}
+            self._waiting = deque(run for run in range(len(results.names)) if run not in self._rows)
+            if self._waiting:
+                results.write(self._rows)
+                results.forget(self._waiting)
+            self._show()
+            try:
+                while self._waiting or self._running:
+                    while self._waiting and len(self._running) < self._jobs:
+                        self._start(self._waiting.popleft())
+                    self._look()
+                    if asked.number:
+                        raise Interrupted(asked.number)
+            finally:
+                self._end(asked)
+            return self._rows
+
+    def _start(self, run: int) -> None:
+        results = self._results
+        words = command_of(results.grid.points[run], results.networks)
+        out = create_log(results.output(run), force=True)
+        try:
+            err = create_log(results.errors(run), force=True)
+            try:
+                self._running.append(_Child(run, words, out, err))
+            except OSError as error:
+                self._keep(run, Row(exit=FAILURE, error=f"cannot be started: {error.strerror}"))
+            finally:
+                os.close(err)
+        finally:
+            os.close(out)
+
+    def _look(self) -> None:
+        """Wait a moment, and write a row for each that has ended."""
+        if self._running:
+            with suppress(subprocess.TimeoutExpired):
+                self._running[0].process.wait(_WAIT_S)
+        for child in self._running[:]:
+            if (code := child.process.poll()) is not None:
+                self._running.remove(child)
+                output, errors = self._results.output(child.run), self._results.errors(child.run)
+                self._keep(child.run, row_of(output, errors, code, child.seconds))
+        if time.monotonic() - self._told_s > TELL_S:
+            self._show()
+
+    def _keep(self, run: int, row: Row) -> None:
+        self._rows[run] = row
+        self._results.write(self._rows)
+        self._show((run, row))
+
+    def _show(self, row: tuple[int, Row] | None = None) -> None:
+        self._told_s = time.monotonic()
+        results, running = self._results, self._running
+        label = said = ""
+        if running:
+            run = running[-1].run
+            label, said = results.grid.label(results.grid.points[run]), last_line(results.errors(run))
+        left = left_s(self._rows.values(), len(self._waiting), (child.seconds for child in running))
+        self._tell(Progress(len(self._rows), len(results.names), left, label, said, row))
+
+    def _end(self, asked: _Asked) -> None:
+        """End what still runs: by itself, if it can in time. Another signal hastens it."""
+        asked.number = 0
+        deadline = time.monotonic() + GRACE_S
+        for child in self._running:
+            child.send(signal.SIGINT)
+        for child in self._running:
+            while child.process.poll() is None:
+                if asked.number or time.monotonic() > deadline:
+                    child.send(signal.SIGKILL)
+                with suppress(subprocess.TimeoutExpired):
+                    child.process.wait(_WAIT_S)
+        self._running.clear()
+
+
+class _Child:
+    """A run under way, in a session of its own: ^C at the terminal is this program's to pass on."""
+
+    def __init__(self, run: int, words: list[str], out: int, err: int) -> None:
+        parent = os.getpid()
+
+        def at_start() -> None:
+            exit_with_parent(parent)  # also after kill -9: nothing may write to the folder but its holder's runs
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # which is ignored in the background of a script
+
+        self.run, self._begin_s = run, time.monotonic()
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, preexec_fn=at_start
+        )
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self._begin_s, 3)
+
+    def send(self, number: signal.Signals) -> None:
+        """To it and to what it has started."""
+        if self.process.poll() is None:  # until then its number is nobody else's
+            os.killpg(self.process.pid, number)
+
+
+class _Asked:
+    """Notes the signals that ask for the end, where they are not ignored (nohup). ``number``: the last; 0: none."""
+
+    _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Asked:
+        for number in self._NUMBERS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self.number = number

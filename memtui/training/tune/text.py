@@ -1,0 +1,45 @@
+"""Runs of a grid as text: the same words on the screen and on standard output."""
+
+from __future__ import annotations
+
+from memtui.core.units import duration, size, span
+from memtui.training.tune.results import Row
+
+NONE = "–"
+_SHORT_S = 9.95  # what took less is told more precisely
+COLUMNS = (("accuracy", 9), ("loss", 8), ("peak", 9), ("time", 8))
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """The figures of a row, in the order of ``COLUMNS``."""
+    return figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
+
+
+def figures(
+    accuracy: float | None, loss: float | None, peak_bytes: int | None, seconds: float | None
+) -> tuple[str, ...]:
+    """The same of single numbers: percent, the loss, bytes, seconds."""
+    return (
+        NONE if accuracy is None else f"{accuracy:.2f} %",
+        NONE if loss is None else f"{loss:.4g}",
+        NONE if peak_bytes is None else size(peak_bytes),
+        NONE if seconds is None else duration(seconds) if seconds < _SHORT_S else span(seconds),
+    )
+
+
+def head() -> str:
+    """The line above the rows."""
+    return "  ".join(f"{name:>{width}}" for name, width in COLUMNS) + "  run"
+
+
+def line(label: str, row: Row) -> str:
+    """One row; why it failed or stopped stands behind it."""
+    text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells(row), COLUMNS, strict=True))
+    return f"{text}  {label}" + (f": {words}" if (words := note(row)) else "")
+
+
+def note(row: Row) -> str:
+    """What there is to say of a row beside its figures."""
+    if row.error:
+        return f"failed: {row.error}"
+    return f"stopped early: {row.stopped}" if row.stopped else ""

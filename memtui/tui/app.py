@@ -1,0 +1,188 @@
+"""Starts the screen. Importing this module imports no Textual: its environment has to be set first."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from memtui.core.errors import silence
+from memtui.tui import terminal
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from memtui.reports.comparison.model import Recorded, SameWindows
+    from memtui.session.reader import SessionReader
+    from memtui.tui.session_app import MemtuiApp as MemtuiApp
+    from memtui.widgets.views.home import HomeView
+
+Shown = TypeVar("Shown", bound="App[Any]")
+PATIENCE_S = 5.0  # how long a recorder may take to write the head of its session
+
+
+def __getattr__(name: str) -> Any:
+    if name == "MemtuiApp":
+        from memtui.tui.session_app import MemtuiApp
+
+        return MemtuiApp
+    raise AttributeError(name)
+
+
+def open_session(path: Path, *, patience_s: float = 0.0) -> SessionReader:
+    """Open a session for the screen, waiting up to ``patience_s`` for a recorder to begin it.
+
+    Raises:
+        SessionError: with one line that says what is wrong with the file.
+    """
+    from memtui.session.file_format import SessionError
+    from memtui.session.reader import SessionReader
+
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return SessionReader(path, glance=True)
+        except SessionError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
+
+
+def run_viewer(
+    path: Path,
+    *,
+    live: bool,
+    on_quit: Callable[[str], object] | None = None,
+    stopped: Callable[[], bool] | None = None,
+    order: Callable[..., dict[str, Any]] | None = None,
+    began_it: bool = True,
+    refresh_s: float = 1.0,
+    first: str = "",
+    process: int | None = None,
+    said: str = "",
+) -> int:
+    """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
+
+    ``terminal.prepare`` says how to draw and must have run before anything imports Textual; it runs here with its
+    defaults when it did not.
+
+    Args:
+        path: the session file; it may still be growing.
+        live: follow the newest sample; otherwise open at the end, paused, with all of it in sight.
+        on_quit: called once the terminal is restored, whatever ended the screen, with one of the words of
+            ``memtui.tui.terminal`` for how it was left.
+        stopped: asked about once a second whether the recording was ended from elsewhere; the screen then closes.
+        order: tells the recording what the user wants of it, in the words of ``memtui.recording.control``.
+        began_it: leaving the screen ends the recording, which the footer says.
+        refresh_s: how often a growing session is looked at.
+        first: "training": tensors over time lie on top in the beginning.
+        process: PID of the one that all panels are about in the beginning.
+        said: a line about what was asked, shown for a moment.
+
+    Raises:
+        UserError: there is no terminal to draw on.
+        SessionError: the file is no readable session.
+    """
+    how_left = terminal.LOST
+    try:
+        with _ready():
+            from memtui.core.progress_line import ProgressLine
+
+            with ProgressLine("replay", f"opening {path}", wanted=not live):
+                reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
+                imported = reader.imported() is not None
+                reader.release()  # the thread that reads opens its own connection
+            from memtui.tui.session_app import MemtuiApp
+
+            app = _shown(
+                partial(
+                    MemtuiApp,
+                    lambda: reader,
+                    live=live,
+                    refresh_s=refresh_s,
+                    stopped=stopped,
+                    order=order,
+                    began_it=began_it,
+                    imported=imported,
+                    first=first,
+                    process=process,
+                    said=said,
+                )
+            )
+            if not app.return_code:
+                how_left = app.how_left
+        return app.return_code or 0
+    finally:
+        if on_quit is not None:
+            on_quit(how_left)
+
+
+def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]:
+    """Show what there is to look at. Returns the exit code and what was chosen: a command and its argument.
+
+    Raises UserError: there is no terminal to draw on.
+    """
+    with _ready():
+        from memtui.tui.screens.home import HomeApp
+
+        app = _shown(partial(HomeApp, look))
+    return app.return_code or 0, app.return_value
+
+
+def run_app(load: Callable[[], Callable[..., App[Any]]]) -> int:
+    """Show an app until it is left. Returns the exit code.
+
+    Args:
+        load: imports the app and returns what makes it from ``color``, ``ascii_only`` and ``theme_name``. It is called
+            once the terminal is ready, since no module may import Textual before.
+
+    Raises UserError: there is no terminal to draw on.
+    """
+    with _ready():
+        return _shown(load()).return_code or 0
+
+
+def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindows] | None) -> int:
+    """Show sessions over each other until it is left; the exit code. Raises UserError: no terminal to draw on.
+
+    ``derive``: all of them in windows of one length, asked for in a thread; None where they have that.
+    """
+    with _ready():
+        from memtui.tui.screens.comparison import ComparisonApp
+
+        return _shown(partial(ComparisonApp, sessions, derive)).return_code or 0
+
+
+def _shown(make: Callable[..., Shown]) -> Shown:
+    """The app after it was left, made and run as ``terminal.settings`` say."""
+    how = terminal.settings()
+    app = make(color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
+    app.run(mouse=how.mouse)
+    return app
+
+
+@contextmanager
+def _ready() -> Iterator[None]:
+    """For a screen: a terminal that is prepared and quiet, a fast start, an end that a lost terminal cannot spoil."""
+    try:
+        terminal.require_terminal()
+        # Collecting garbage among the objects of imports and style sheets, which all stay, took a sixth of the start.
+        gc.disable()
+        # The screen multiplies no matrices; the threads numpy would start for it cost 40 ms of CPU. Nothing is started
+        # from here on that could inherit this.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        with terminal.quiet():
+            if "TEXTUAL_COLOR_SYSTEM" not in os.environ:
+                terminal.prepare()
+            yield
+    finally:
+        gc.enable()
+        if terminal.hung_up():
+            silence(sys.__stderr__ or sys.stderr)
+            silence(sys.stdout)

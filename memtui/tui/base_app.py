@@ -1,0 +1,139 @@
+"""What every screen of memtui has in common: its colours, its signals, and leaving a terminal as it was found."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from rich.control import Control
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.driver import Driver
+
+from memtui.tui import terminal
+from memtui.widgets.panel import Painted
+from memtui.widgets.style import look
+from memtui.widgets.themes import THEMES
+
+T = TypeVar("T")
+# Where the terminal was resized, tmux folds the lines of a screen that is left and puts them above the prompt.
+CLEAR = "\x1b[2J"
+
+# Textual asks Rich for these few escape codes again for every line it writes, and Rich makes each in five steps: a
+# tenth of what the screen took.
+Control.move_to = staticmethod(lru_cache(1 << 15)(Control.move_to))  # type: ignore[method-assign]
+
+
+class TerminalApp(App[T]):
+    """An application on a terminal that may go away.
+
+    Args:
+        color: "256", "16" or "none", see ``terminal.prepare``.
+        ascii_only: draw with ASCII characters.
+        theme_name: "dark", "light" or "high-contrast".
+    """
+
+    TITLE = "memtui"
+    CSS_PATH = Path(__file__).with_name("memtui.tcss")
+    ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False  # dragging would mark cells; the terminal's own selection (Shift) copies text
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # Ctrl+C arrives as a key; what everyone expects of it is to end the program.
+        Binding("ctrl+c", "quit", "quit", priority=True, show=False),
+        Binding("ctrl+q", "quit", "quit", priority=True, show=False),
+    ]
+
+    def __init__(self, *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark") -> None:
+        # Our colours are palette indices: let them through as they are.
+        super().__init__(ansi_color=True)
+        self.look = look(color, ascii_only, theme_name)
+
+    def get_driver_class(self) -> type[Driver]:
+        """The usual one, which leaves nothing behind."""
+        return _clearing(super().get_driver_class())
+
+    def on_mount(self) -> None:
+        self.set_class(self.look.color != "256", "few-colours")
+        self.set_class(self.look.ascii_only, "ascii-only")
+        self._dress()
+        self.call_after_refresh(_settle)
+        if not self.is_headless:
+            terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
+            self.set_interval(1.0, self.check_terminal)
+
+    def action_next_theme(self) -> None:
+        """The same screen in other colours."""
+        names = list(THEMES)
+        after = names[(names.index(self.look.theme) + 1) % len(names)]
+        self.look = look(self.look.color, self.look.ascii_only, after)
+        self._dress()
+        for screen in self.screen_stack:
+            for widget in screen.query(Painted):
+                widget.recolour()
+
+    def _dress(self) -> None:
+        """What the style sheet paints: the ground and what is typed into."""
+        for name in THEMES:
+            self.set_class(name == self.look.theme, f"theme-{name}")
+
+    def on_unmount(self) -> None:
+        if not self.is_headless:
+            terminal.unwatch_signals(asyncio.get_running_loop())
+
+    def check_terminal(self) -> None:
+        """A terminal that went away without a word would leave the input thread spinning."""
+        if terminal.hung_up():
+            self.exit(None, 129)
+
+    def export_svg(self) -> str:
+        """The screen as an SVG picture."""
+        return self.export_screenshot(title="memtui")
+
+
+@cache
+def _clearing(usual: type[Driver]) -> type[Driver]:
+    """A driver that empties the other screen before it is left, and survives a SIGSTOP."""
+
+    class Clearing(usual):  # type: ignore[misc, valid-type]
+        attrs_before: list[Any] | None
+        _changes_mode = False
+
+        def start_application_mode(self) -> None:
+            self._changes_mode = True
+            modes: list[Any] | None = None
+            if self._reads_keys():
+                modes = self.attrs_before
+                self.disable_input()
+                self.close()
+            super().start_application_mode()
+            if modes is not None:
+                self.attrs_before = modes
+            self._changes_mode = False
+
+        def stop_application_mode(self) -> None:
+            self._changes_mode = True
+            self.write(CLEAR)
+            super().stop_application_mode()
+            self._changes_mode = False
+
+        def _sigcont_application(self, *_: object) -> None:
+            # After SIGTSTP all was ended before. After SIGSTOP it was not: without this a second thread would read the
+            # keys, one of the two would never end, and the modes of now would be the terminal's when it is left.
+            # What ends or begins just then, or has ended, is left alone.
+            if not self._changes_mode and (self._must_signal_resume or self._reads_keys()):
+                super()._sigcont_application()
+
+        def _reads_keys(self) -> bool:
+            thread = getattr(self, "_key_thread", None)
+            return thread is not None and thread.is_alive()
+
+    return Clearing
+
+
+def _settle() -> None:
+    """Collect garbage from now on, but not among what the start left behind (see ``app.run_viewer``)."""
+    gc.freeze()
+    gc.enable()

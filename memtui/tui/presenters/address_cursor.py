@@ -1,0 +1,135 @@
+"""Where the eye is in the address space: the layouts of all processes one below the other, and rows for addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from memtui.analysis.heat_map import Band, Layout
+from memtui.analysis.working_set import bytes_by_range
+from memtui.core.page_set import PAGE_BYTES, PageSet
+
+SUBROWS = 2  # pixels of a cell
+ZOOM = 4  # one step shows a quarter of what was in sight
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address of one process."""
+
+    process: int
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A part of the address space of one process."""
+
+    process: int
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(slots=True)
+class Stack:
+    """Layouts from the top: (process, layout, first row of cells)."""
+
+    layouts: list[tuple[int, Layout, int]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(layout.rows for _, layout, _ in self.layouts)
+
+    @property
+    def bytes_shown(self) -> int:
+        """Memory in sight."""
+        return sum(int((layout.ends - layout.starts).sum()) for _, layout, _ in self.layouts)
+
+    def _at(self, row: int) -> tuple[int, Layout, int] | None:
+        found = (one for one in self.layouts if one[2] <= row < one[2] + one[1].rows)
+        return next(found, None)
+
+    def row_of(self, place: Place) -> int | None:
+        """The row that shows an address, or what lies next to it; None where the process is not in sight."""
+        for process, layout, top in self.layouts:
+            if process == place.process and len(layout.starts):
+                at = int(np.searchsorted(layout.starts, np.uint64(place.address), side="right")) - 1
+                if at + 1 < len(layout.starts) and (at < 0 or place.address >= int(layout.ends[at])):
+                    at += 1  # left out: what is shown next
+                return top + int(layout.bins[max(0, at)]) // SUBROWS
+        return None
+
+    def place_at(self, row: int) -> Place | None:
+        """The first address of a row; None in a gap and below the last band."""
+        pieces = self.pieces(row)
+        found = self._at(row)
+        return Place(found[0], min(pieces)[0]) if pieces and found else None
+
+    def place_of(self, key: int) -> Place | None:
+        """Where a range begins in the picture."""
+        for _, layout, top in self.layouts:
+            for band in layout.bands:
+                if band.key == key:
+                    return self.place_at(top + band.row)
+        return None
+
+    def pieces(self, row: int) -> list[tuple[int, int]]:
+        """The addresses (start, end) of a row of cells."""
+        found = self._at(row)
+        if found is None:
+            return []
+        _, layout, top = found
+        bins = range((row - top) * SUBROWS, (row - top + 1) * SUBROWS)
+        return [piece for source in sorted({int(layout.source[b]) for b in bins} - {-1})
+                for piece in layout.addresses_of(source)]  # fmt: skip
+
+    def step(self, row: int, by: int) -> int:
+        """The row ``by`` further that shows memory, as far as there are any."""
+        shown = [r for r in range(self.rows) if self.pieces(r)]
+        if not shown:
+            return row
+        here = min(range(len(shown)), key=lambda n: abs(shown[n] - row))
+        return shown[max(0, min(len(shown) - 1, here + by))]
+
+    def band(self, row: int) -> Band | None:
+        """The band of a row."""
+        found = self._at(row)
+        return found[1].band_at(row - found[2]) if found else None
+
+    def touched(self, row: int, pages: PageSet) -> int:
+        """Bytes of a row that a page set touches."""
+        pieces = np.array(sorted(self.pieces(row)), np.uint64).reshape(-1, 2)
+        return int(bytes_by_range(pages, pieces[:, 0], pieces[:, 1]).sum())
+
+    def around(self, row: int) -> Interval | None:
+        """What one step of zooming in shows: the range under a row, and where that is all there is, a quarter of it.
+
+        None where nothing smaller can be shown: a pixel shows a page already, or the row is a gap.
+        """
+        found, band, pieces = self._at(row), self.band(row), self.pieces(row)
+        if found is None or band is None or not pieces:
+            return None
+        process, layout, _ = found
+        if len(self.layouts) > 1 or sum(b.kind != "gap" for b in layout.bands) > 1:
+            if band.kind == "range":
+                return Interval(process, band.start, band.end)
+            return Interval(process, min(pieces)[0], max(end for _, end in pieces))
+        below = np.concatenate(([0], np.cumsum((layout.ends - layout.starts).astype(np.int64))))
+        whole, least = int(below[-1]), PAGE_BYTES * SUBROWS * layout.rows
+        if whole <= least:
+            return None
+        at = int(np.searchsorted(layout.starts, np.uint64(min(pieces)[0])))
+        half = max(whole // ZOOM, least) // 2
+        middle = max(half, min(whole - half, int(below[at])))
+        return Interval(process, _address(layout, below, middle - half), _address(layout, below, middle + half - 1) + 1)
+
+
+def _address(layout: Layout, below: np.ndarray, offset: int) -> int:
+    """The address at an offset in the memory that is shown, laid end to end."""
+    at = int(np.searchsorted(below, offset, side="right")) - 1
+    return int(layout.starts[at]) + offset - int(below[at])

@@ -1,0 +1,458 @@
+"""The heat map's picture: page sets decoded once, columns kept while the layout holds, made within a time budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.access_counts import SUMMED_SAMPLES, TouchSum, bin_sum
+from memtui.analysis.fast_numpy import distinct
+from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
+from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
+from memtui.analysis.tensor_pages import NO_KIND, bin_kinds
+from memtui.core.page_set import BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
+from memtui.core.units import size
+from memtui.tui.presenters.address_cursor import SUBROWS, Interval, Place, Stack
+from memtui.tui.presenters.lru_cache import Kept
+from memtui.tui.presenters.tensor_locations import Placed
+from memtui.tui.presenters.time_budget import Allowance
+from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView, TimeAxis
+
+Column = NDArray[np.float32]
+KEEP_COLUMNS = 4096
+KEEP_SETS = 1024
+KEEP_SETS_BYTES = 256 << 20  # of them all: a set may be 64 MiB
+KEEP_SUMS_BYTES = 64 << 20
+KEEP_GROUPS = 256
+GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new blocks do not move the picture
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRange:
+    """A range of one process that wants a place. ``weight_bytes``: the most of it that was ever touched."""
+
+    process: int
+    key: int
+    start: int
+    end: int
+    label: str
+    weight_bytes: int
+
+
+class HeatColumns:
+    """Makes heat views and keeps what they are made of, least recently used out first."""
+
+    def __init__(self) -> None:
+        self._sets: Kept[tuple[int, int], PageSet | None] = Kept(KEEP_SETS, KEEP_SETS_BYTES)
+        self._sums: Kept[tuple[int, int], dict[int, TouchSum]] = Kept(KEEP_COLUMNS, KEEP_SUMS_BYTES)  # by their samples
+        self._columns: Kept[int, Column] = Kept(KEEP_COLUMNS)  # by sample
+        self._bins: dict[int, Column] = {}  # finished columns of the picture by their number on the grid
+        self._grid: tuple[float, int] = (0.0, 0)
+        self._stride = 0
+        self._groups: dict[int, NDArray[np.uint64]] = {}  # process -> groups of blocks seen touched
+        self.place: Place | None = None  # the cursor, once it is used
+        self.zooms: list[Interval] = []  # the last one is in sight
+        self._key: tuple = ()
+        self._stack = Stack()
+        self._ranges: list[ProcessRange] = []
+        self._bands: tuple[HeatBand, ...] = ()
+        self._grown = self._decoded = False
+        self._hottest: Place | None = None
+        self._wanted: int | None = None  # a range that the cursor is to be put on
+        self.keep: int | None = None  # a range that is drawn however small it is
+        self.tensors: dict[int, Placed] | None = None  # by process: rows are told by the kind of these
+        self._kinds: tuple[Stack, tuple[tuple[int, int], ...], NDArray[np.uint8]] | None = None
+
+    def forget(self) -> None:
+        """Make the columns of the picture anew: there are more samples between those it was made of."""
+        self._bins.clear()
+
+    def view(
+        self,
+        reader: Any,
+        axis: TimeAxis,
+        ranges: Sequence[ProcessRange],
+        columns: int,
+        cells: int,
+        allowance: Allowance,
+        touched: Mapping[int, int],
+        mapped: Callable[[int, int, int], int],
+    ) -> tuple[HeatView, bool]:
+        """The picture, and whether it is complete; what the allowance cuts off is nan until the next call.
+
+        ``touched`` are bytes by range in the window at the cursor: they say which is the hottest at that moment.
+        ``mapped(process, start, end)`` counts the ranges there were in a part of memory.
+        """
+        self._ranges = list(ranges)
+        if len(self._groups) > KEEP_GROUPS:  # of processes that are not drawn any more
+            known = {r.process for r in ranges}
+            self._groups = {process: groups for process, groups in self._groups.items() if process in known}
+        if self.zooms:
+            seen = self.zooms[-1]
+            ranges = [r for r in ranges if r.process == seen.process and r.start < seen.end and r.end > seen.start]
+        hottest = max((r for r in ranges if touched.get(r.key, 0) > 0), key=lambda r: touched[r.key], default=None)
+        every, ranges = len(ranges), _worth_a_row(ranges, cells, self.keep)
+        self._lay_out(ranges, cells, mapped)
+        width, first = axis.bins(columns)
+        if self._grid != (width, axis.origin_ns):
+            self._grid, self._stride = (width, axis.origin_ns), 0
+            self._bins.clear()
+        blank = np.full(cells * 2, np.nan, np.float32)
+        ends, starts = reader.samples.end_ns, reader.samples.start_ns
+        edges = axis.origin_ns + (first + np.arange(columns + 1)) * width
+        place = np.searchsorted(ends, edges, side="right").tolist()
+        stride = self._stride = _stride(ends[place[0] : place[-1]], width, self._stride)
+        picture: list[Column] = [blank] * columns
+        complete = True
+        # The right edge first: that is where the eye is when time runs out.
+        for column in range(columns - 1, -1, -1):
+            kept = self._bins.get(first + column)
+            if kept is not None:
+                picture[column] = kept
+                continue
+            low, high = place[column], place[column + 1]
+            found = self._summed(reader, low, high, allowance)
+            if not found:
+                wanted = _picked(low, high, stride) or _held(low, starts, ends, edges[column : column + 2])
+                samples = [int(reader.samples.sample[n]) for n in wanted]
+                if samples and reader.thinned_to_bytes is not None:
+                    samples = _stored(reader, samples, int(reader.samples.sample[max(low, high - 1)]))
+                found = [self._column(reader, sample, allowance) for sample in samples]
+            done = [one for one in found if one is not None]
+            picture[column] = made = _mean(done) if done else blank
+            if len(done) < len(found):
+                complete = False
+            elif high < len(ends):  # a later window is known, so this bin will not change
+                self._bins[first + column] = made
+        if len(self._bins) > 4 * columns:
+            self._bins.clear()
+        parts = [f"hottest {hottest.label} {size(touched[hottest.key])}"] if hottest else []
+        if every > len(ranges):
+            parts.append(f"{every - len(ranges)} small ones not drawn")
+        share = np.array(picture).T if picture else np.empty((0, 0), np.float32)
+        self._decoded = complete
+        zoom = size(self._stack.bytes_shown) if self.zooms else ""
+        cursor = self._cursor(reader, axis, hottest)
+        view = HeatView(axis, share, self._bands, " · ".join(parts), cursor=cursor, zoom=zoom)
+        if self.tensors is not None:
+            view = replace(view, by_kind=True, kinds=self._row_kinds(cells))
+        return view, complete and not self._grown
+
+    def _row_kinds(self, cells: int) -> NDArray[np.uint8] | None:
+        """Of the pixel rows; None where no tensor is known. Found once for each layout and each map."""
+        if not self.tensors:
+            return None
+        of = tuple((process, placed.number) for process, placed in sorted(self.tensors.items()))
+        if self._kinds is None or self._kinds[0] is not self._stack or self._kinds[1] != of:
+            kinds = np.full(cells * SUBROWS, NO_KIND, np.uint8)
+            for process, layout, top in self._stack.layouts:
+                if process in self.tensors:
+                    found = bin_kinds(layout, self.tensors[process].tensors)
+                    kinds[top * SUBROWS : top * SUBROWS + len(found)] = found
+            self._kinds = self._stack, of, kinds
+        return self._kinds[2]
+
+    # The cursor
+
+    def step(self, by: int) -> None:
+        """Move the cursor by rows; the first time it appears where it is hottest."""
+        here = self._stack.row_of(self.place) if self.place is not None else None
+        if here is None:
+            self.place = self._start
+        else:
+            self.place = self._stack.place_at(self._stack.step(here, by)) or self.place
+
+    def unpoint(self) -> None:
+        """Forget the cursor: the picture tells of its hottest place again."""
+        self.place = None
+
+    def point(self, row: int) -> None:
+        """Put the cursor on a row of cells, or on the next one that shows memory."""
+        self.place = self._stack.place_at(self._stack.step(row, 0)) or self.place
+
+    def look_at(self, key: int, process: int, start: int, end: int) -> None:
+        """Put the cursor on a range, if it is drawn; a zoom into other memory ends."""
+        seen = self.zooms[-1] if self.zooms else None
+        if seen is not None and not (seen.process == process and seen.start < end and start < seen.end):
+            self.zooms.clear()
+        self._wanted = key
+
+    def zoom_in(self) -> bool:
+        """Show less memory around the cursor; False where nothing smaller can be shown."""
+        if self.place is None:
+            self.place = self._start
+        row = self._stack.row_of(self.place) if self.place is not None else None
+        closer = self._stack.around(row) if row is not None else None
+        if closer is None:
+            return False
+        self.zooms.append(closer)
+        return True
+
+    def pan(self, by: float) -> None:
+        """Move the part of memory in sight by a share of it, and the cursor with it; without zoom the cursor alone."""
+        if not self.zooms:
+            self.step(int(by * self._stack.rows) or (1 if by > 0 else -1))
+            return
+        seen = self.zooms[-1]
+        size_bytes = seen.end - seen.start
+        by_bytes = int(by * size_bytes) // PAGE_BYTES * PAGE_BYTES
+        own = [r for r in self._ranges if r.process == seen.process]
+        low, high = min((r.start for r in own), default=0), max((r.end for r in own), default=1 << 47)
+        start = min(max(low, seen.start + by_bytes), max(low, high - size_bytes))
+        wanted = Interval(seen.process, start, start + size_bytes)
+        if not any(r.start < wanted.end and r.end > wanted.start for r in own):  # a hole: on to what lies behind it
+            if by > 0:
+                start = min(r.start for r in own if r.start >= wanted.start)
+            else:
+                start = max(r.end for r in own if r.end <= wanted.end) - size_bytes
+            wanted = Interval(seen.process, start, start + size_bytes)
+        self.zooms[-1] = wanted
+        if self.place is not None:
+            self.place = Place(seen.process, max(0, self.place.address + wanted.start - seen.start))
+
+    @property
+    def _start(self) -> Place | None:
+        """Where a cursor begins: on the hottest range, or at the top."""
+        return self._hottest or self._stack.place_at(self._stack.step(0, 0))
+
+    def _cursor(self, reader: Any, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
+        self._hottest = Place(hottest.process, hottest.start) if hottest else None
+        if self._wanted is not None:
+            self.place, self._wanted = self._stack.place_of(self._wanted) or self.place, None
+        row = self._stack.row_of(self.place) if self.place is not None else None
+        if row is None or self.place is None:
+            return None
+        samples = reader.samples
+        at = int(np.searchsorted(samples.end_ns, axis.cursor_ns, side="right")) - 1
+        pieces = self._stack.pieces(row)
+        if at < 0 or not pieces:
+            return None
+        start, end = min(pieces)
+        process = self.place.process
+        pages = self.page_set(reader, int(samples.sample[at]), process)
+        inside = (r for r in self._ranges if r.process == process and r.start < end and r.end > start)
+        name = self._tensor_at(process, start, end) or min(inside, key=lambda r: r.end - r.start).label
+        return HeatCursor(
+            row,
+            start,
+            name,
+            (int(samples.end_ns[at]) - axis.origin_ns) / 1e9,
+            self._stack.touched(row, pages) if pages is not None else None,
+            sum(high - low for low, high in pieces),
+        )
+
+    def _tensor_at(self, process: int, start: int, end: int) -> str:
+        """The tensor with the most bytes in a piece of memory, where rows are told by kind; empty where none is."""
+        placed = (self.tensors or {}).get(process)
+        number = placed.tensors.largest_in(start, end) if placed is not None else None
+        if placed is None or number is None:
+            return ""
+        tensors = placed.tensors
+        return tensors.title(number)
+
+    # The address axis
+
+    def _lay_out(self, ranges: Sequence[ProcessRange], cells: int, mapped: Callable[[int, int, int], int]) -> None:
+        """Lay the ranges out anew when they, their coarse weights or the touched groups changed."""
+        zoom = self.zooms[-1] if self.zooms else None
+        key = (cells, zoom, tuple((r.process, r.start, r.end, r.label, _step(r.weight_bytes)) for r in ranges))
+        # New places wait until all columns in sight are decoded: one new layout for all of them, not one for each.
+        if key == self._key and not (self._grown and self._decoded):
+            return
+        self._key, self._grown = key, False
+        self._columns.clear()
+        self._bins.clear()
+        bands: list[HeatBand] = []
+        self._stack, at = Stack(), 0
+        processes = sorted({r.process for r in ranges})
+        heights = _heights([sum(_step(r.weight_bytes) for r in ranges if r.process == p) for p in processes], cells)
+        for process, rows in zip(processes, heights, strict=True):
+            if not rows:
+                continue
+            own = [
+                HeatRange(r.key, r.start, r.end, r.label, _step(r.weight_bytes)) for r in ranges if r.process == process
+            ]
+            layout = Layout.build(
+                own,
+                rows,
+                SUBROWS,
+                touched_blocks=self._touched(process),
+                interval=(zoom.start, zoom.end) if zoom else None,
+            )
+            self._stack.layouts.append((process, layout, at))
+            for before, band in zip((None, *layout.bands), layout.bands, strict=False):
+                bands.append(_band(band, at, mapped(process, band.start, band.end), before))
+            at += rows
+        self._bands = tuple(bands)
+
+    def _touched(self, process: int) -> NDArray[np.uint64] | None:
+        groups = self._groups.get(process)
+        if groups is None:
+            return None
+        return parts_of(groups, GROUP_SHIFT)
+
+    def _note(self, process: int, groups: NDArray[np.uint64]) -> None:
+        """Remember where something was touched; a new place asks for a new layout."""
+        known = self._groups.get(process)
+        if known is None or not len(known):
+            self._groups[process], self._grown = groups, bool(len(groups))
+            return
+        place = np.minimum(np.searchsorted(known, groups), len(known) - 1)
+        if (known[place] != groups).any():
+            self._groups[process], self._grown = distinct(np.concatenate((known, groups))), True
+
+    # Columns
+
+    def _column(self, reader: Any, sample: int, allowance: Allowance) -> Column | None:
+        if sample in self._columns:
+            return self._columns[sample]
+        if allowance.spent:
+            return None
+        parts = [
+            bin_column(self.page_set(reader, sample, one), layout) * self._scale(reader, sample, one)
+            for one, layout, _ in self._stack.layouts
+        ]
+        made = self._full(parts)
+        self._columns.put(sample, made)
+        return made
+
+    def _full(self, parts: list[Column]) -> Column:
+        """The columns of all processes as one, as high as the picture."""
+        rows = self._key[0] * SUBROWS - sum(len(part) for part in parts)
+        return np.minimum(np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32))), np.float32(1))
+
+    def _scale(self, reader: Any, sample: int, process: int) -> np.float32:
+        """How much more there is than a window saw of it: 1, but where a part of the memory is sampled."""
+        if not reader.hello.options.samples_pages:
+            return np.float32(1)
+        seen = self.page_set(reader, sample, process)
+        (stored,) = (row["stored_bytes"] for row in reader.process_samples(sample, sample) if row["process"] == process)
+        return np.float32(stored / seen.size_bytes if stored and seen is not None and seen.size_bytes else 1)
+
+    def page_set(self, reader: Any, sample: int, process: int) -> PageSet | None:
+        """The touched pages of a window, decoded once."""
+        key = sample, process
+        if key not in self._sets:
+            pages = reader.page_set(sample, process)
+            if pages is not None:
+                self._note(process, _groups_of(pages))
+            self._sets.put(key, pages, pages.memory_bytes if pages is not None else 0)
+        return self._sets[key]
+
+    def _summed(self, reader: Any, low: int, high: int, allowance: Allowance) -> list[Column | None]:
+        """The column of samples (by their places) of which sums were stored; empty where there are none.
+
+        None stands for what there is no time for.
+        """
+        number = reader.samples.sample  # of a session that is glanced at, only some are there yet
+        key = int(number[low - 1]) + 1 if low else 0, int(number[high - 1]) if high else 0
+        if high <= low or key[1] - key[0] + 1 < SUMMED_SAMPLES[0]:
+            return []
+        if key not in self._sums:
+            if allowance.spent:
+                return [None]
+            sums = reader.touch_sums(*key)
+            for process, touched in sums.items():
+                self._note(process, touched.blocks(BLOCK_SHIFT + GROUP_SHIFT))
+            self._sums.put(key, sums, sum(touched.memory_bytes for touched in sums.values()))
+        sums = self._sums[key]
+        if not sums:
+            return []
+        last = min(key[1], reader.samples.newest)
+        parts = [
+            bin_sum(sums.get(one), layout) * self._scale(reader, last, one) for one, layout, _ in self._stack.layouts
+        ]
+        return [self._full(parts)]
+
+
+def _groups_of(pages: PageSet) -> NDArray[np.uint64]:
+    """Groups of blocks with a touched page, rising."""
+    if len(pages.huge) or len(pages.giant):
+        return distinct(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
+    groups = pages.blocks >> np.uint64(GROUP_SHIFT)  # blocks rise, which makes this cheap
+    return groups[np.flatnonzero(np.diff(groups, prepend=~groups[:1]))]
+
+
+def _band(band: Band, at: int, mapped: int, before: Band | None) -> HeatBand:
+    """A band of one process's layout, moved to its place and put into words."""
+    after_gap = (
+        before is not None and before.kind == band.kind == "range" and band.start - before.end >= DEFAULT_GAP_BYTES
+    )
+    label = band.label
+    if band.kind == "gap":
+        inside = f"{mapped} range{'s' * (mapped > 1)} not drawn" if mapped else "not mapped"
+        label = f"{size(band.size_bytes)}{', ' * bool(mapped) or ' '}{inside}"
+    elif band.kind == "more":
+        label = f"{band.ranges} others"
+    return HeatBand(at + band.row, band.rows, label, band.kind, band.key, band.start, band.end, after_gap)
+
+
+def _step(weight: int) -> int:
+    """A weight in steps of four, so that a layout holds still while a working set breathes."""
+    return 1 << (max(1, weight).bit_length() + 1) // 2 * 2
+
+
+def _worth_a_row(ranges: Sequence[ProcessRange], cells: int, keep: int | None) -> list[ProcessRange]:
+    """Ranges that matter: each takes at least a row, and a row for every small library leaves none for hot memory.
+
+    Kept are those with a hundredth of what the hottest had, and the first few in any case.
+    """
+    order = sorted(ranges, key=lambda r: (-_step(r.weight_bytes), r.process, r.start))
+    least = _step(order[0].weight_bytes) / 100 if order else 0
+    return [r for n, r in enumerate(order) if n < max(3, cells // 2) or _step(r.weight_bytes) >= least or r.key == keep]
+
+
+def _heights(weights: list[int], cells: int) -> list[int]:
+    """Rows of each process by the square root of its weight, at least one for each while there are any."""
+    root = np.sqrt(np.array(weights, float))
+    heights = np.zeros(len(weights), int)
+    heaviest = np.argsort(-root, kind="stable")[:cells]
+    heights[heaviest] = 1
+    if len(heaviest):
+        quota = root[heaviest] / root[heaviest].sum() * (cells - len(heaviest))
+        heights[heaviest] += quota.astype(int)
+        rest = np.argsort(-(quota % 1), kind="stable")[: cells - int(heights.sum())]
+        heights[heaviest[rest]] += 1
+    return heights.tolist()
+
+
+def _stored(reader: Any, samples: list[int], last: int) -> list[int]:
+    """Samples of the same column whose page sets are there, where those that were picked were thinned out."""
+    found = (reader.stored_sample(sample, last) for sample in samples)
+    return sorted({sample for sample in found if sample is not None})
+
+
+def _mean(columns: list[Column]) -> Column:
+    """Mean of one or two columns (np.mean takes ten times as long on so little)."""
+    return columns[0] if len(columns) == 1 else (columns[0] + columns[1]) * np.float32(0.5)
+
+
+def _stride(ends: np.ndarray, width: float, before: int) -> int:
+    """Of how many windows one is looked at: a power of two, so that a column has one or two of the many it may cover.
+
+    More would cost and hardly show. Which ones they are holds still while time goes by: the stride that was taken
+    ``before`` is kept as long as it is nearly right (0: there was none).
+    """
+    each = width * (len(ends) - 1) / float(ends[-1] - ends[0]) if len(ends) > 1 else 1.0
+    if before and (before == 1 or each >= 0.9 * before) and each < 2.2 * before:
+        return before
+    return 1 << max(int(each), 1).bit_length() - 1
+
+
+def _picked(low: int, high: int, stride: int) -> Sequence[int]:
+    """Windows looked at for one column, by their places: one at least where there is any, two at most."""
+    if high <= low:
+        return ()
+    found = range(-(-low // stride) * stride, high, stride)
+    return found[:2] or (low,)
+
+
+def _held(low: int, starts: np.ndarray, ends: np.ndarray, edges: np.ndarray) -> tuple[int, ...]:
+    """A column narrower than a window shows the one it lies in; a quarter of slack bridges the target's pause."""
+    if low < len(ends) and starts[low] - (ends[low] - starts[low]) / 4 <= edges.mean():
+        return (low,)
+    return ()

@@ -1,0 +1,61 @@
+"""Loss and accuracy of a training around the cursor, and which segment sets the peak of its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.peak_segment import segment_of, segment_words, telling
+from memtui.core.units import size
+from memtui.widgets.views.memory import TimeAxis
+from memtui.widgets.views.training import LearningView
+
+
+def learning_view(reader: Any, axis: TimeAxis, pid: int, recorded: Sequence[Any]) -> LearningView | None:
+    """Of one process; None where it tells nothing of that.
+
+    ``recorded`` are its steps that were recorded whole.
+    """
+    about = next((one for one in reader.trainings() if one.pid == pid), None)
+    if about is None:
+        return None
+    points = [point for point in reader.learning(axis.start_ns, axis.end_ns + 1) if point.pid == pid]
+    columns = np.array([(p.t_ns, p.iteration, p.epoch) for p in points], np.int64).reshape(-1, 3).T
+    values = np.array([(p.loss, p.accuracy, p.minimum) for p in points], np.float64).reshape(-1, 3).T
+    here = int(np.searchsorted(columns[0], axis.cursor_ns, side="right"))
+    loss, accuracy, minimum = (_last(row[:here]) for row in values)
+    epochs = about.settings.get("epochs")
+    return LearningView(
+        axis,
+        columns[0],
+        values[0],
+        values[1],
+        values[2],
+        title=f"{about.network} by {about.rule}",
+        iteration=int(columns[1][here - 1]) if here else 0,
+        epoch=int(columns[2][here - 1]) if here else 0,
+        epochs=epochs if isinstance(epochs, int) else 0,
+        loss_here=loss,
+        accuracy_here=accuracy,
+        minimum_here=minimum,
+        peak=_peak_words(about, recorded),
+    )
+
+
+def _last(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if len(known) else float("nan")
+
+
+def _peak_words(about: Any, recorded: Sequence[Any]) -> str:
+    """Where the recorded step that took most has its peak."""
+    most = telling(recorded)
+    if most is None:
+        return ""
+    segment = segment_of(most.peak_layer, about.segments)
+    above = f"peak +{size(most.peak_above_start_bytes)}"
+    if not segment:
+        return f"{above} in {most.peak_layer}" if most.peak_layer else above
+    return f"{above} set by {segment_words(segment)}" + (" alone" if about.direct else "")

@@ -1,0 +1,127 @@
+"""Ticks on the timeline: what was written down, windows that are less than exact, and training steps.
+
+Steps have ticks where so few are in sight that they can be told apart.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from memtui.core.samples import Status
+from memtui.tui.presenters.lru_cache import Kept
+from memtui.widgets.views.memory import Mark, TimeAxis
+
+SLOTS = 512  # ticks of a timeline at most, more than it has cells
+LATE_NS = 6_000_000_000  # a mark of somebody else's clock comes at most so late into the session
+# Of several in one slot the first of these is drawn.
+KINDS = ("mark", "exec", "stopped", "warning", "gap", "disturbed", "not paused", "interval", "step")
+
+
+class MarkLog:
+    """All marks of a session by time. Windows in a row with the same trouble are one mark, at the first of them."""
+
+    def __init__(self) -> None:
+        self._marks: list[Mark] = []
+        self._until_ns = self._windows = 0
+        self._seen: set[tuple[int, str, str]] = set()
+        self._running: set[str] = set()  # troubles of the newest window
+
+    def update(self, reader: Any, latest_ns: int) -> None:
+        """Take in what came since the last call; page sets are not looked at."""
+        if latest_ns < self._until_ns:
+            return
+        # Another process may have written an event down after windows that ended later.
+        for event in reader.events(max(0, self._until_ns - LATE_NS), latest_ns + 1):
+            if event.kind in KINDS and (event.t_ns, event.kind, event.text) not in self._seen:
+                self._seen.add((event.t_ns, event.kind, event.text))
+                insort(self._marks, Mark(event.t_ns, event.kind, event.text), key=_time)
+        self._until_ns = latest_ns + 1
+        samples, first = reader.samples, self._windows
+        self._windows = len(samples.sample)
+        if (
+            not samples.gaps[first:].any()
+            and not any(samples.disturbed[first:])
+            and Status.NOT_PAUSED not in samples.status[first:]
+        ):
+            self._running = self._running if first == self._windows else set()
+            return
+        for n in range(first, self._windows):
+            gaps = int(samples.gaps[n])
+            there = {
+                "gap": f"{gaps} gap{'s' * (gaps > 1)}" if gaps else "",
+                "disturbed": samples.disturbed[n],
+                "not paused": samples.reason[n] or "?" if samples.status[n] == Status.NOT_PAUSED else "",
+            }
+            for kind, words in there.items():
+                if words and kind not in self._running:
+                    insort(self._marks, Mark(int(samples.end_ns[n]), kind, words), key=_time)
+            self._running = {kind for kind, words in there.items() if words}
+
+    def drawn(self, origin_ns: int, latest_ns: int) -> tuple[Mark, ...]:
+        """The marks a timeline can show: of those too near to each other the most telling one."""
+        return _thinned(self._marks, origin_ns, latest_ns)
+
+    def between(self, first_ns: int, last_ns: int) -> tuple[Mark, ...]:
+        """The same of a part of the session, both ends of it included."""
+        first = bisect_left(self._marks, first_ns, key=_time)
+        last = bisect_right(self._marks, last_ns, key=_time)
+        return _thinned(self._marks[first:last], first_ns, last_ns)
+
+    def near(self, cursor_ns: int, ends: np.ndarray, by: int) -> int | None:
+        """End of the next (1) or previous (-1) window with a mark; None where there is none."""
+        if not self._marks or not len(ends):
+            return None
+        place = np.searchsorted(ends, [mark.t_ns for mark in self._marks], side="left")
+        windows = ends[np.unique(np.minimum(place, len(ends) - 1))]
+        others = windows[windows > cursor_ns] if by > 0 else windows[windows < cursor_ns]
+        return int(others[0 if by > 0 else -1]) if len(others) else None
+
+    def within(self, after_ns: int, until_ns: int) -> tuple[Mark, ...]:
+        """What was written down in one window; what is wrong with the window, the window itself says."""
+        first = bisect_right(self._marks, after_ns, key=_time)
+        last = bisect_right(self._marks, until_ns, key=_time)
+        return tuple(m for m in self._marks[first:last] if (m.t_ns, m.kind, m.text) in self._seen)
+
+
+def _thinned(marks: Sequence[Mark], first_ns: int, last_ns: int) -> tuple[Mark, ...]:
+    if len(marks) <= SLOTS:
+        return tuple(marks)
+    kept: dict[int, Mark] = {}
+    for mark in marks:
+        slot = (mark.t_ns - first_ns) * SLOTS // max(1, last_ns - first_ns)
+        if slot not in kept or KINDS.index(mark.kind) < KINDS.index(kept[slot].kind):
+            kept[slot] = mark
+    return tuple(kept.values())
+
+
+def _time(mark: Mark) -> int:
+    return mark.t_ns
+
+
+KIND = "each step"
+MOST = 48  # in sight: more would be a hatching
+_KEPT = 256  # messages
+
+
+class StepMarks:
+    """Ends of steps, decoded once."""
+
+    def __init__(self) -> None:
+        self._ends: Kept[int, list[int]] = Kept(_KEPT)  # by row
+
+    def between(self, reader: Any, axis: TimeAxis) -> tuple[Mark, ...]:
+        """Those on an axis; none where they are too many."""
+        rows = reader.training(axis.start_ns, axis.end_ns)
+        if sum(row.steps for row in rows) > MOST + 2 * max((row.steps for row in rows), default=0):
+            return ()
+        ends = [end_ns for row in rows for end_ns in self._of(reader, row) if axis.start_ns <= end_ns <= axis.end_ns]
+        return tuple(Mark(end_ns, KIND) for end_ns in ends) if len(ends) <= MOST else ()
+
+    def _of(self, reader: Any, row: Any) -> list[int]:
+        if row.id not in self._ends:
+            self._ends.put(row.id, reader.training_progress(row).ends_ns.tolist())
+        return self._ends[row.id]

@@ -1,0 +1,101 @@
+"""Power readings kept as they come, so that every cursor position costs a search and not a query."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+
+from memtui.tui.presenters.playhead import Playhead
+from memtui.widgets.views.memory import DevicePower, PowerView
+
+STALE_NS = 5_000_000_000
+LATE_NS = 3_000_000_000  # a reading may be stored after windows that ended later: another process took it
+
+
+class _Device:
+    """One source over time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.times = array("q")  # hours of ten readings a second: no lists
+        self.watts = array("d")
+        self.joules = array("d")
+        self.shared: list[str] = []  # whose power each reading is
+        self.limit: float | None = None
+        self.reason = ""
+        self.silences: list[tuple[int, str]] = []  # moments from which on there was no reading, and why
+
+    def view(self, cursor_ns: int) -> DevicePower:
+        until = bisect_right(self.times, cursor_ns)
+        if not until:
+            return DevicePower(self.name, reason=self.reason or "no reading yet")
+        watts, joules = np.frombuffer(self.watts)[:until], np.frombuffer(self.joules)[:until]
+        known = joules[np.isfinite(joules)]
+        now: float | None = float(watts[-1])
+        if cursor_ns - self.times[until - 1] > STALE_NS or now != now:
+            now = None
+        note = self.shared[until - 1]
+        silence = next((s for s in reversed(self.silences) if s[0] <= cursor_ns), (0, ""))
+        if silence[0] > self.times[until - 1]:
+            now, note = None, silence[1]
+        seen = watts[np.isfinite(watts)]
+        return DevicePower(
+            self.name,
+            now_w=now,
+            mean_w=float(seen.mean()) if len(seen) else None,
+            peak_w=float(seen.max()) if len(seen) else None,
+            energy_j=float(known[-1] - known[0]) if len(known) > 1 else None,
+            limit_w=self.limit,
+            reason="" if len(seen) or len(known) else self.reason,
+            note=note,
+        )
+
+
+class PowerLog:
+    """Readings of all devices up to the newest sample."""
+
+    def __init__(self) -> None:
+        self._devices: dict[tuple[str, str], _Device] = {}
+        self._until = 0
+
+    def update(self, reader: Any, playhead: Playhead) -> None:
+        """Take in what came since the last call."""
+        end = playhead.latest_ns + 1
+        if end <= self._until:
+            return
+        for reading in reader.power(max(0, self._until - LATE_NS), end):
+            key = reading.device, reading.scope
+            device = self._devices.setdefault(key, _Device(short_name(reading.device, reading.scope)))
+            if reading.power_w is None and reading.energy_j is None:
+                device.reason = reading.reason or str(reading.status)
+                if not device.silences or reading.t_ns > device.silences[-1][0]:
+                    device.silences.append((reading.t_ns, device.reason))
+            elif not device.times or reading.t_ns > device.times[-1]:
+                device.times.append(reading.t_ns)
+                device.watts.append(np.nan if reading.power_w is None else reading.power_w)
+                device.joules.append(np.nan if reading.energy_j is None else reading.energy_j)
+                device.shared.append(shared_by(reading.scope, reading.processes))
+                device.limit = reading.limit_w if reading.limit_w is not None else device.limit
+        self._until = end
+
+    def view(self, cursor_ns: int) -> PowerView:
+        """All devices at a moment; averages, peaks and energy since the session began."""
+        return PowerView(tuple(device.view(cursor_ns) for device in self._devices.values()))
+
+
+def shared_by(scope: str, processes: int | None) -> str:
+    """What a GPU's figure covers, where that is more than one program: ``board, 3 processes``."""
+    if processes is None:
+        return scope if scope.startswith("board ") else ""  # a board that is cut into slices
+    return f"{scope}, {processes} process{'es' * (processes != 1)}" if scope.startswith("board") else ""
+
+
+def short_name(device: str, scope: str) -> str:
+    """Eight cells that still tell devices apart: ``CPU package 0`` is ``CPU 0``, its memory ``DRAM 0``."""
+    number = device.rsplit(" ", 1)[-1]
+    if scope in ("dram", "psys", "core", "uncore"):
+        return f"{scope.upper()} {number}" if number.isdigit() else scope.upper()
+    return device.replace(" package", "").replace("NVIDIA ", "")

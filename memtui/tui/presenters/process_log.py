@@ -1,0 +1,53 @@
+"""The processes that a view speaks of. Of thousands that ended, few are in sight and fewer are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from memtui.core.samples import Process
+from memtui.tui.presenters.lru_cache import Kept
+
+FEW = 64  # processes: as many are all held, whether in sight or not
+KEEP_PROCESSES = 1024
+
+
+class ProcessLog:
+    """Looks at each process once, and keeps those that were asked for last."""
+
+    def __init__(self) -> None:
+        self._first: list[Process] = []  # up to FEW of them
+        self._other: Process | None = None  # the newest of another pid than the first one's
+        self._target: Process | None = None  # its newest generation
+        self._kept: Kept[int, Process] = Kept(KEEP_PROCESSES)
+        self._newest = -1
+        self.count = 0
+
+    def update(self, reader: Any) -> None:
+        """Look for new ones."""
+        while found := reader.processes_after(self._newest):
+            self._newest = found[-1].key
+            self.count += len(found)
+            self._first += found[: FEW - len(self._first)]
+            for process in found:
+                self._kept.put(process.key, process)
+                if process.pid == reader.hello.target.pid:
+                    self._target = process
+                if process.pid != self._first[0].pid:
+                    self._other = process
+
+    @property
+    def all(self) -> frozenset[int] | None:
+        """The keys of all processes, where they are few."""
+        return frozenset(process.key for process in self._first) if self.count <= FEW else None
+
+    def of(self, reader: Any, keys: Iterable[int]) -> list[Process]:
+        """Those with these keys and the target; of another pid one at least, where there ever was any."""
+        if self.count <= FEW:
+            return list(self._first)
+        found = {one.key: one for one in (self._first[0], self._other, self._target) if one is not None}
+        wanted = set(keys) - found.keys()
+        found |= {key: self._kept[key] for key in wanted if key in self._kept}
+        if missing := wanted - found.keys():
+            found |= {process.key: process for process in reader.processes_of(missing)}
+        return [found[key] for key in sorted(found)]

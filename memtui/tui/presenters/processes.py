@@ -1,0 +1,106 @@
+"""The processes of the tree in one window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memtui.analysis.fast_numpy import whole_sum
+from memtui.analysis.resident import PSS, SEVERAL_TIMES, SUM_OF_RSS
+from memtui.core.samples import SHARED_UNKNOWN, GpuMemory, Process, Status
+from memtui.core.units import duration
+from memtui.widgets.views.memory import ProcessRow
+
+NOTABLE_AGE_NS = 5_000_000_000  # of a PSS
+_RANK = re.compile(r"\b(RANK|LOCAL_RANK)=(\d+)")
+
+
+def process_rows(
+    reader: Any,
+    window: Sequence[int],
+    processes: Sequence[Process],
+    held: Mapping[int, GpuMemory],
+    wss_bytes: float | None,
+) -> tuple[ProcessRow, ...]:
+    """Rows of the last of one or two samples, by rank and then pid: an order that does not change while they work.
+
+    The sample before tells how much CPU time each used in between; ``held`` is GPU memory by key, at that moment;
+    ``wss_bytes`` is the working set of the tree, of which each has a share.
+    """
+    named = {p.key: p for p in processes}
+    found = [row for row in reader.process_samples(window[0], window[-1]) if row["process"] in named]
+    before = {row["process"]: row for row in found if row["sample"] != window[-1]}
+    now = [row for row in found if row["sample"] == window[-1] and row["status"] != Status.GONE]
+    total = wss_bytes or sum(row["wss_bytes"] or 0 for row in now)
+    keys = [row["process"] for row in now]
+    rows = [_row(named[key], row, before.get(key), total, held.get(key)) for key, row in zip(keys, now, strict=True)]
+    return tuple(sorted(rows, key=lambda row: (row.rank is not None, row.rank or 0, row.key)))
+
+
+def rank_of(process: Process) -> int | None:
+    """The RANK in the environment that it began with (torchrun, MPI); None where there was none."""
+    ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
+    return ranks.get("RANK")
+
+
+def _row(
+    process: Process, row: dict[str, Any], before: dict[str, Any] | None, total: float, held: GpuMemory | None
+) -> ProcessRow:
+    ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
+    cpu = None
+    if before is not None and row["cpu_ns"] is not None and before["cpu_ns"] is not None:
+        wall = row["end_ns"] - before["end_ns"]
+        cpu = (row["cpu_ns"] - before["cpu_ns"]) / wall if wall > 0 else None
+    wss = row["wss_bytes"]
+    reason = "" if row["status"] == Status.OK else row["reason"] or row["status"]
+    return ProcessRow(
+        process.pid,
+        process.role.partition(" ")[0],
+        ranks.get("RANK"),
+        ranks.get("LOCAL_RANK"),
+        wss,
+        row["rss_bytes"],
+        wss / total if wss is not None and total else None,
+        cpu,
+        None if held is None else held.gpu_bytes,
+        process.command,
+        reason,
+        row["shared_bytes"],
+        "no reading yet" if held is None else held.reason,
+        row["pss_bytes"],
+    )
+
+
+def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: int | None) -> ProcessRow | None:
+    """All processes together, with the working set of the tree and the shared part of it; None of a single one.
+
+    RSS is a sum: what processes share is in each of them. PSS is one, too, in which it counts once.
+    """
+    if len(rows) < 2:
+        return None
+    for_each = wss_bytes is not None and shared_bytes is None
+    return ProcessRow(
+        0,
+        "",
+        wss_bytes=wss_bytes,
+        rss_bytes=whole_sum(row.rss_bytes for row in rows),
+        pss_bytes=whole_sum(row.pss_bytes for row in rows),
+        cpu=whole_sum(row.cpu for row in rows),
+        gpu_bytes=whole_sum(row.gpu_bytes for row in rows),
+        reason=SHARED_UNKNOWN if for_each else "",
+        shared_bytes=shared_bytes,
+    )
+
+
+def pss_note(rows: Sequence[dict[str, Any]]) -> str:
+    """What to say of the resident memory of several processes in one window: rows of ``process_samples``."""
+    rows = [row for row in rows if row["status"] != Status.GONE]
+    if len(rows) < 2:
+        return ""
+    if why := next((row["pss_reason"] for row in rows if row["pss_reason"]), ""):
+        return f"{PSS} n/a: {why}; {SUM_OF_RSS}: {SEVERAL_TIMES}"
+    if any(row["pss_ns"] is None for row in rows):
+        return f"{SUM_OF_RSS}: {SEVERAL_TIMES}"
+    age_ns = max(row["end_ns"] for row in rows) - min(row["pss_ns"] for row in rows)
+    return f"{PSS} read {duration(age_ns / 1e9)} before" if age_ns > NOTABLE_AGE_NS else ""

@@ -1,0 +1,38 @@
+"""What ranges are called: by their file, by the kernel, or by what the layout of anonymous memory says of its use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memtui.analysis.vma_filter import is_anonymous
+from memtui.core.units import short_size
+
+# A mapping that is both shared and anonymous is one of a file that nobody can open: mm/shmem.c, shmem_zero_setup().
+SHARED_ANONYMOUS = "/dev/zero (deleted)"
+
+
+def name_of(row: Any, uses: Mapping[int, str] | None = None) -> str:
+    """What the table calls a range: the file's last part, the kernel's name, or ``anon`` with its use or its place."""
+    if row.name == SHARED_ANONYMOUS:
+        return f"shared anon {row.start:012x}"
+    if row.name.startswith("/"):
+        return row.name.rpartition("/")[2] or row.name
+    if row.name and not is_anonymous(row.name):
+        return row.name
+    if not row.name and (use := (uses or {}).get(row.id)):
+        return f"anon ({use})"
+    return f"{row.name or 'anon'} {row.start:012x}"
+
+
+def short_label(row: Any, uses: Mapping[int, str] | None = None) -> str:
+    """What the heat map calls a range: few cells, with the size where there is no name."""
+    if row.name == SHARED_ANONYMOUS:
+        return f"shared {short_size(row.end - row.start)}"
+    if row.name.startswith("/"):
+        return (row.name.rpartition("/")[2] or row.name).split(".so")[0]
+    if row.name and not is_anonymous(row.name):
+        return row.name
+    if not row.name and (use := (uses or {}).get(row.id)):
+        return use
+    return f"anon {short_size(row.end - row.start)}"

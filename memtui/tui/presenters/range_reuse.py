@@ -1,0 +1,107 @@
+"""Reuse distances of the touches in one range, made of the stored page sets: a session holds them by process only."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+from memtui.analysis.reuse_distance import ReuseTracker
+from memtui.analysis.reuse_histogram import ReuseHistogram
+from memtui.core.units import clock
+from memtui.tui.presenters.range_names import short_label
+from memtui.tui.presenters.reuse import Intervals, reuse_view
+from memtui.tui.presenters.time_budget import Allowance
+from memtui.widgets.views.memory import ReuseView
+
+LAST_SAMPLES = 1024  # before the cursor that are read: a decoded page set costs a millisecond or more
+KEEP_SAMPLES = 4096  # behind which the cursor can go back without reading again
+
+
+class RangeReuse:
+    """Adds up window after window, within what a picture may take.
+
+    All pages of the process count for a distance, as they do in the stored ones; touches of the range alone are told.
+    Where the session is longer than what is read, the view says since when: what it shows is then what a session begun
+    at that moment would show.
+    """
+
+    def __init__(self) -> None:
+        self._key = -1
+        self._intervals = Intervals()
+        self._read_from = self._oldest = 0  # the sum can be taken back to the oldest
+        self._begin(0)
+
+    def _begin(self, sample: int) -> None:
+        self._first = self._next = sample
+        self._tracker = ReuseTracker()
+        self._sum = ReuseHistogram()  # from the first sample to the one before the next
+        self._kept: deque[tuple[int, ReuseHistogram]] = deque(maxlen=KEEP_SAMPLES)
+
+    def forget(self) -> None:
+        """Add up anew: there are more windows between those that were looked at."""
+        self._key = -1
+
+    def view(self, reader: Any, row: Any, sample: int, allowance: Allowance, name: str = "") -> tuple[ReuseView, bool]:
+        """The distances of a range (a ``VmaRow``) of some name up to a sample, and whether all windows are in them."""
+        wanted = max(row.first_sample, sample - LAST_SAMPLES + 1)
+        too_few = wanted < self._read_from and sample < self._read_from + LAST_SAMPLES // 2
+        if row.id != self._key or too_few or sample < self._oldest or sample >= self._next + LAST_SAMPLES:
+            self._begin(wanted)
+            self._key, self._read_from, self._oldest = row.id, wanted, wanted
+        while self._next <= sample and not allowance.spent:
+            self._add(reader, row)
+        whole = self._next > sample
+        histogram = self._until(sample)
+        whose = f"of {name or short_label(row)}"
+        if self._first > row.first_sample:
+            whose += f" since {clock(_seconds(reader, self._first))}"
+        if not whole:
+            whose += ", still adding up"
+        view = reuse_view(histogram, *self._intervals.until(reader, sample))
+        if whole and sample < self._first:
+            view = ReuseView(note="no distances of one range: pages up to here were thinned")
+        return replace(view, whose=whose), whole
+
+    def _add(self, reader: Any, row: Any) -> None:
+        sample = self._next
+        self._next += 1
+        pages = reader.page_set(sample, row.process)
+        if pages is None:
+            if _thinned(reader, row, sample):
+                self._begin(sample + 1)  # distances across a hole would be too short
+            return
+        if not row.first_sample <= sample or not (row.open or sample <= row.last_sample):
+            self._tracker.touch(pages)
+            return
+        told = self._tracker.touch(pages, (row.start, row.end))
+        if told.touches:
+            window = ReuseHistogram()
+            window.add(told)
+            self._sum += window
+            if len(self._kept) == KEEP_SAMPLES:
+                self._oldest = self._kept[0][0]
+            self._kept.append((sample, window))
+
+    def _until(self, sample: int) -> ReuseHistogram:
+        """The sum of the windows up to a sample."""
+        later = ReuseHistogram()
+        for at, window in reversed(self._kept):
+            if at <= sample:
+                break
+            later += window
+        return self._sum - later
+
+
+def _thinned(reader: Any, row: Any, sample: int) -> bool:
+    """Whether a page set that is not there had to make room: its distances are there still."""
+    return reader.thinned_to_bytes is not None and any(
+        process == row.process for _, process, _ in reader.reuse_between(sample, sample)
+    )
+
+
+def _seconds(reader: Any, sample: int) -> float:
+    """When a window began, in seconds from the start of the session."""
+    samples = reader.samples
+    at = min(int(samples.sample.searchsorted(sample)), len(samples.sample) - 1)
+    return float(samples.start_ns[at] - samples.start_ns[0]) / 1e9

@@ -1,0 +1,413 @@
+"""Rows of the table of address ranges, and the ranges the heat map draws: filtered, matched, sorted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.fast_numpy import distinct, ranked
+from memtui.analysis.range_uses import uses_of
+from memtui.analysis.row_states import state_at
+from memtui.analysis.vma_filter import Filter, parse_filter
+from memtui.core.page_set import PAGE_BYTES
+from memtui.core.samples import Process
+from memtui.tui.presenters.heat_map import ProcessRange
+from memtui.tui.presenters.processes import rank_of
+from memtui.tui.presenters.range_names import name_of, short_label
+from memtui.widgets.views.memory import TREND, RangeRow, Sort, TableView
+
+READ_EVERY_S = 5.0  # the ranges of a growing session
+_FOR_EVER = 1 << 62
+TREND_SAMPLES = 48  # windows before the cursor that the trend shows
+SURVEY, GLANCE = 48, 6  # windows that say how much of each range is ever touched; of the first picture, which is soon
+HEAVIEST = 64  # processes that are held for the heat map, which has fewer rows
+_EACH = TREND_SAMPLES // TREND  # windows in a cell of it
+
+
+_Found = tuple[Any, str, str]  # a range, its name, why the filter would leave it out
+
+
+# The first and last sample for which the filter says so of a range, what it says, and the range as it was then.
+_Span = tuple[int, int, str, Any]
+
+
+class _Mapped:
+    """Ranges and the samples in which they were so. There may be thousands that were mapped, for a moment each."""
+
+    def __init__(self, found: list[_Found], spans: list[_Span]) -> None:
+        self.found = found
+        self._first = np.array([span[0] for span in spans], np.int64)
+        self._last = np.array([span[1] for span in spans], np.int64)
+
+    def _there(self, sample: int) -> np.ndarray:
+        return (self._first <= sample) & (sample <= self._last)
+
+    def at(self, sample: int) -> list[_Found]:
+        """Those that were mapped in a sample."""
+        return [self.found[place] for place in np.flatnonzero(self._there(sample)).tolist()]
+
+    def count(self, sample: int) -> int:
+        """How many there were."""
+        return int(self._there(sample).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class _Sifted:
+    """All rows in three parts, and what parted them. A row may be left out in some windows, and shown in others."""
+
+    rows: list[Any]
+    by: tuple[object, ...]
+    shown: _Mapped
+    left_out: _Mapped
+    unmatched: _Mapped
+
+    def holds(self, keys: Iterable[int], sample: int) -> bool:
+        """Whether ranges are all among those that were mapped in a sample."""
+        parts = (self.shown, self.left_out, self.unmatched)
+        return {row.id for part in parts for row, _, _ in part.at(sample)}.issuperset(keys)
+
+
+class RangeTable:
+    """Settings of the table and what it keeps between views."""
+
+    def __init__(self) -> None:
+        self.filter: Filter = parse_filter("default")
+        self.filters_on = True
+        self.words = ""
+        self.pid: int | None = None  # only ranges of this process
+        self.sort = Sort.WSS
+        self.descending = True
+        self.touched: dict[int, int] = {}  # bytes by row at the sample shown
+        self._rows: list[Any] = []
+        self._rows_at: tuple[int, int] = (-1, -1)
+        self._most: dict[int, int] = {}  # row id -> the most of it ever seen touched
+        self._ids: set[int] = set()
+        self.all: frozenset[int] | None = None  # the processes, where they are few: as many as are held are
+        self.kept: int | None = None  # a row that is looked at
+        self._seen: set[int] = set()  # processes of the windows that were surveyed since rows were read last
+        self._uses: dict[int, str] = {}  # row id -> what the layout says of anonymous memory
+        self._who: dict[int, str] = {}  # process -> its rank, where that is known
+        self._read_at = -READ_EVERY_S
+        self._surveyed = 0
+        self._glanced = False
+        self.surveyed = False  # the last view was made of more than a glance at the session
+        self._sifted: _Sifted | None = None
+        self._left_out: dict[tuple[object, ...], str] = {}
+        self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
+        self._looked_again_at = -1  # the sample for which ranges were read anew
+        self._made: dict[int, tuple[_Found, tuple, RangeRow]] = {}  # rows of the last view and of what, by number
+
+    def view(self, reader: Any, sample: int, processes: Sequence[Process]) -> TableView:
+        """The table at a sample."""
+        if sample < 0:
+            return TableView(filters_on=self.filters_on, filter_text=self.words, sort=self.sort)
+        self._unfiltered = _without(self.filter, reader.hello.options.filter)
+        self._survey(reader, sample)
+        wss, trend = self._trends(reader, sample)
+        self.touched = wss
+        rss = reader.vma_rss(sample)
+        known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] in ("ok", "approximate"))
+        at = int(np.searchsorted(reader.samples.sample, sample))
+        shared_bytes = reader.samples.shared_bytes[at]  # of a process that is alone it is 0: nothing to ask
+        shared = None if np.isnan(shared_bytes) else reader.vma_shared(sample) if shared_bytes else {}
+        # Shares are of what the header says; rows count a page for each process that touched it.
+        header = float(reader.samples.wss_bytes[at])
+        total = header if np.isfinite(header) else float(sum(max(size, 0) for size in wss.values()))
+        several = len({p.pid for p in processes}) > 1
+        self._who = {p.key: f"rank {rank}" for p in processes if (rank := rank_of(p)) is not None}
+        made: dict[int, tuple[_Found, tuple, RangeRow]] = {}
+        sifted = self._sift()
+        if self._looked_again_at != sample and not sifted.holds(wss if self.pid is None else (), sample):
+            self._looked_again_at = sample
+            self._read_rows(reader, sample)
+            sifted = self._sift()  # one that was gone is there again
+        cold = (0,) * TREND if known else ()
+        for found in sifted.shown.at(sample):
+            row, name, why = found
+            touched = wss.get(row.id, 0 if known else None)
+            if touched is not None and touched < 0:
+                touched = None  # the tracker cannot know it (hugetlb)
+            of_all = touched / total if touched is not None and total else None
+            of_others = None if shared is None or touched is None else shared.get(row.id, 0)
+            resident = rss.get(row.id)  # of a second ago at worst
+            at_least = touched is not None and resident is not None and touched > resident
+            resident = touched if at_least else resident
+            values = (touched, resident, of_all, trend.get(row.id, cold), several, of_others, at_least)
+            # Most ranges are as they were a second ago: the same object is made, compared and painted once.
+            before = self._made.get(row.id)
+            if before is None or before[0] is not found or before[1] != values:
+                made_now = RangeRow(
+                    row.id,
+                    row.start,
+                    row.end,
+                    row.perms,
+                    name,
+                    wss_bytes=touched,
+                    rss_bytes=values[1],
+                    share=of_all,
+                    trend=values[3],
+                    pid=row.pid if several else None,
+                    who=self._who.get(row.process, ""),
+                    left_out=why,
+                    rss_at_least=at_least,
+                    shared_bytes=of_others,
+                )
+                before = found, values, made_now
+            made[row.id] = before
+        rows = [row for _, _, row in made.values()]
+        self._made = made
+        rows.sort(key=self._key, reverse=self.descending)
+        left_out, unmatched = (_touched(part.at(sample), wss) for part in (sifted.left_out, sifted.unmatched))
+        of_ranges = sum(row.wss_bytes or 0 for row in rows) + left_out + unmatched
+        if np.isfinite(header) and abs(of_ranges - header) < PAGE_BYTES:  # estimates of ranges are rounded one by one
+            of_ranges = int(header)
+        return TableView(
+            tuple(rows),
+            sifted.left_out.count(sample),
+            sifted.unmatched.count(sample),
+            self.filters_on,
+            self.words,
+            self.sort,
+            self.descending,
+            only=self.pid,
+            left_out_bytes=left_out if known else None,
+            not_matching_bytes=unmatched if known else None,
+            # One process alone has no pages that count for several.
+            wss_bytes=int(header) if known and self.pid is None and np.isfinite(header) else None,
+            ranges_bytes=of_ranges if known else None,
+        )
+
+    def _sift(self) -> _Sifted:
+        """The rows by what the filter and the typed words make of them: the same until one of these changes."""
+        by = (self._unfiltered, self.filters_on, self.words, self.pid)
+        if self._sifted is not None and self._sifted.rows is self._rows and self._sifted.by == by:
+            return self._sifted
+        parts: list[tuple[list[_Found], list[_Span]]] = [([], []), ([], []), ([], [])]
+        for row in self._rows:
+            if self.pid not in (None, row.pid):
+                continue
+            for span in self._spans(row):
+                _, _, why, then = span
+                hidden = bool(why) and self.filters_on
+                found, spans = parts[1 if hidden else 0 if self._matches(then) else 2]
+                found.append((then, "" if hidden else self.name(then), why))
+                spans.append(span)
+        self._sifted = _Sifted(self._rows, by, *(_Mapped(*part) for part in parts))
+        return self._sifted
+
+    def _spans(self, row: Any) -> list[_Span]:
+        """What the filter says of a range, from when until when."""
+        last = _FOR_EVER if row.open else row.last_sample
+        if not row.states:
+            return [(row.first_sample, last, self._why_left_out(row), row)]
+        found: list[_Span] = []
+        for number, state in enumerate(row.states):
+            first = state.sample if number else row.first_sample
+            then = row._replace(perms=state.perms, filtered=state.left_out, name=state.name)
+            why = self._why_left_out(then)
+            if found and (found[-1][2], found[-1][3].name) == (why, then.name):
+                first = found.pop()[0]
+            elif found:
+                found[-1] = (found[-1][0], first - 1, *found[-1][2:])
+            found.append((first, last, why, then))
+        first, last, why, _ = found[-1]  # its rights may have changed since in a way that no filter sees
+        found[-1] = first, last, why, row
+        return found
+
+    def name(self, row: Any) -> str:
+        """What the table calls a range."""
+        return name_of(row, self._uses)
+
+    def short_label(self, row: Any) -> str:
+        """The same in few cells."""
+        return short_label(row, self._uses)
+
+    def row(self, key: int) -> Any | None:
+        """A range by its number; None when it was merged into another one or the process is not looked at."""
+        return next((r for r in self._rows if r.id == key and self.pid in (None, r.pid)), None)
+
+    def rows_at(self, process: int, sample: int) -> list[Any]:
+        """The ranges of a process that were mapped in a sample, whatever the filter says of them."""
+        return [
+            row
+            for row in self._rows
+            if row.process == process and row.first_sample <= sample and (row.open or sample <= row.last_sample)
+        ]
+
+    def mapped(self, process: int, start: int, end: int) -> int:
+        """How many ranges of a process there were in a part of memory, at any time."""
+        return sum(r.process == process and r.start < end and r.end > start for r in self._rows)
+
+    def heat_ranges(self, processes: Sequence[Process], sample: int) -> list[ProcessRange]:
+        """The ranges worth drawing: all that pass the filter and were ever touched, at any time of the session.
+
+        They have the names of that sample.
+        """
+        several = len({p.pid for p in processes}) > 1
+        out = []
+        for row in {row.id: row for row, _, _ in self._sift().shown.found}.values():
+            if weight := self._most.get(row.id, 0):
+                then = state_at(row.states, sample)
+                label = short_label(row if then is None else row._replace(name=then.name), self._uses)
+                if several:
+                    label = f"{self._who.get(row.process) or row.pid} {label}"
+                out.append(ProcessRange(row.process, row.id, row.start, row.end, label, weight))
+        return out
+
+    def next_sort(self) -> None:
+        """The next column."""
+        order = list(Sort)
+        self.sort_by(order[(order.index(self.sort) + 1) % len(order)])
+
+    def sort_by(self, sort: Sort) -> None:
+        """Sort by a column; the same one again turns the order round."""
+        if sort is self.sort:
+            self.descending = not self.descending
+        else:
+            self.sort, self.descending = sort, sort in (Sort.WSS, Sort.RSS)
+
+    def _key(self, row: RangeRow) -> tuple:
+        match self.sort:
+            case Sort.WSS:
+                # Equal ones by size and then address, so that the untouched tail of the table holds still.
+                return (row.wss_bytes if row.wss_bytes is not None else -1, row.rss_bytes or 0, -row.start)
+            case Sort.RSS:
+                return (row.rss_bytes if row.rss_bytes is not None else -1, row.wss_bytes or 0, -row.start)
+            case Sort.PERMS:
+                return (row.perms, row.name, row.start)
+            case Sort.NAME:
+                return (row.name, row.start)
+            case _:
+                return (row.pid or 0, row.start)
+
+    def _matches(self, row: Any) -> bool:
+        """Whether the typed text is part of what the table says about a range."""
+        words = self.words.lower()
+        return not words or words in f"{self.name(row)} {row.name} {row.perms} {row.start:x} {row.pid}".lower()
+
+    def _why_left_out(self, row: Any) -> str:
+        if row.filtered:
+            return f"not stored: {row.filtered}"
+        key = row.id, row.start, row.end, row.perms, self._unfiltered
+        if key not in self._left_out:
+            if len(self._left_out) > 20_000:
+                self._left_out.clear()
+            term = self._unfiltered.leaves_out(row)
+            self._left_out[key] = f"filtered: {term}" if term else ""
+        return self._left_out[key]
+
+    def _survey(self, reader: Any, sample: int) -> None:
+        """Rows, and the most each was touched: a spread of samples at first, then the new ones."""
+        samples = reader.samples.sample
+        newest = int(samples[-1])
+        if self._rows_at == (newest, len(samples)):
+            return
+        now = time.monotonic()
+        new = self._surveyed + 1 if newest - self._surveyed <= TREND_SAMPLES else newest
+        _, ids, _ = reader.vma_wss(min(new, newest), newest)
+        # Ranges are many and change seldom: look when a new one was touched, and now and then.
+        if now - self._read_at >= READ_EVERY_S or not self._ids.issuperset(ids.tolist()):
+            self._read_rows(reader, sample)
+        if newest - self._surveyed <= TREND_SAMPLES - _EACH and sample == newest:
+            # The trend is about to look at them.
+            self._surveyed, self._rows_at = newest, (newest, len(samples))
+            self._glanced = self.surveyed = True
+            return
+        self.surveyed, self._glanced = self._glanced, True
+        if newest - self._surveyed > 256 or not self.surveyed:
+            count = SURVEY if self.surveyed else GLANCE
+            spread = distinct(np.linspace(max(0, self._surveyed), newest, count).astype(int))
+            spans = [(int(s), int(s)) for s in spread]
+        else:
+            spans = [(self._surveyed, newest)]
+        unknown = False
+        for first, last in spans:
+            _, ids, touched = reader.vma_wss(first, last)
+            if self.all is None and not self._ids.issuperset(ids.tolist()):
+                self._seen |= reader.processes_in(first, last)
+                unknown = True
+            rows, place = ranked(ids)
+            most = np.zeros(len(rows), np.int64)
+            np.maximum.at(most, place, touched)
+            self._note(rows, most)
+        if unknown:
+            self._read_rows(reader, sample)
+        if self.surveyed:
+            self._surveyed, self._rows_at = newest, (newest, len(samples))
+
+    @property
+    def held(self) -> set[int]:
+        """The processes whose ranges are held."""
+        return {row.process for row in self._rows}
+
+    def _read_rows(self, reader: Any, sample: int) -> None:
+        """Read the ranges of the processes that are in sight, or worth a place in the heat map."""
+        self._read_at = time.monotonic()
+        wanted = set(self.all or ())
+        if self.all is None:
+            for last in {sample, int(reader.samples.sample[-1])}:
+                wanted |= reader.processes_in(last - TREND_SAMPLES + 1, last)
+            wanted |= self._heaviest() | self._seen
+            self._seen = set()
+        self._rows = reader.vma_rows_of(wanted)
+        self._ids, self._uses = {row.id for row in self._rows}, uses_of(self._rows)
+        if self.all is None:
+            self._most = {row: most for row, most in self._most.items() if row in self._ids}
+
+    def _heaviest(self) -> set[int]:
+        """Processes of which most was touched, the newest of equal ones, and what is looked at."""
+        weight: dict[int, int] = {}
+        found = set()
+        for row in self._rows:
+            weight[row.process] = max(weight.get(row.process, 0), self._most.get(row.id, 0))
+            if row.id == self.kept or row.pid == self.pid:
+                found.add(row.process)
+        return found | set(sorted(weight, key=lambda one: (weight[one].bit_length(), one))[-HEAVIEST:])
+
+    def _note(self, rows: np.ndarray, most: np.ndarray) -> None:
+        """The most that was touched of distinct rows."""
+        for row, value in zip(rows.tolist(), most.tolist(), strict=True):
+            if value > self._most.get(row, 0):
+                self._most[row] = value
+
+    def _trends(self, reader: Any, sample: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
+        """Touched bytes per row at a sample, and its last windows as levels 0..8 of the row's own largest."""
+        first = sample - TREND_SAMPLES + 1
+        samples, ids, touched = reader.vma_wss(max(0, first), sample)
+        if not len(ids):
+            return {}, {}
+        rows, place = ranked(ids)
+        # Time in buckets on a fixed grid: the trend moves on by whole cells instead of flickering.
+        bucket = samples // _EACH - (sample // _EACH - TREND + 1)
+        inside = int(np.searchsorted(bucket, 0))
+        picture = np.zeros((len(rows), TREND), np.int64)
+        np.maximum.at(picture, (place[inside:], bucket[inside:]), touched[inside:])
+        high = picture.max(axis=1)
+        self._note(rows, high)
+        # 8 eighths, rounded up; a row that was not touched has none.
+        levels = -(picture * -8 // np.maximum(high, 1)[:, None])
+        here = int(np.searchsorted(samples, sample))
+        now: dict[int, int] = {}
+        for row, value in zip(ids[here:].tolist(), touched[here:].tolist(), strict=True):
+            now[row] = now.get(row, 0) + value
+        return now, dict(zip(rows.tolist(), map(tuple, levels.tolist()), strict=True))
+
+
+@lru_cache(8)
+def _without(chosen: Filter, stored: str) -> Filter:
+    """The terms that did not decide what is stored. The others saw every VMA of a row: what they kept is not hidden."""
+    try:
+        known = parse_filter(stored).terms
+    except ValueError:  # of a file that somebody else wrote
+        return chosen
+    return Filter(tuple(term for term in chosen.terms if term not in known))
+
+
+def _touched(found: list[_Found], wss: Mapping[int, int]) -> int:
+    """Touched bytes of ranges; of some they cannot be known, and the working set does not count them."""
+    return sum(max(wss.get(row.id, 0), 0) for row, _, _ in found)

@@ -1,0 +1,128 @@
+"""Reuse distances from the start of a session to the cursor, and the miss-ratio curve they imply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.fast_numpy import intervals_s, median
+from memtui.analysis.miss_ratio import MissRatioCurve
+from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
+from memtui.tui.presenters.time_budget import Allowance
+from memtui.widgets.views.memory import ReuseView
+
+FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
+AT_ONCE = 64  # windows of one process added between two looks at the clock
+# A bin reaches up to its edge; the first one has no lower edge of its own.
+_EDGES = np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float)))
+LATE = 1.25  # times the interval that was asked for: windows that took longer are called as long as they were
+LEVEL = 0.02  # of the whole drop of the miss ratio: what is less counts as none
+
+
+class ReuseLog:
+    """Adds up what was stored of every window: of the tree, or of one process (the keys of its generations)."""
+
+    def __init__(self, keys: frozenset[int] | None = None, whose: str = "") -> None:
+        self._keys, self._whose = keys, whose
+        self._histogram, self._view, self._until = ReuseHistogram(), ReuseView(), -1
+        self._intervals = Intervals()
+
+    def forget(self) -> None:
+        """Add up anew: there are more windows between those that were looked at."""
+        self._histogram, self._until, self._intervals = ReuseHistogram(), -1, Intervals()
+
+    def view(self, reader: Any, sample: int, allowance: Allowance) -> tuple[ReuseView, bool]:
+        """The distances up to a sample, and whether all of them are in it."""
+        if sample < 0:
+            return ReuseView(), True
+        if self._until != sample:
+            if self._keys is not None:
+                self._add_process(reader, sample, self._keys, allowance)
+            elif 0 <= self._until < sample <= self._until + FEW_SAMPLES:
+                if new := reader.reuse_between(self._until + 1, sample):
+                    self._histogram.add(*(reuse for _, _, reuse in new))
+                self._until = sample
+            else:
+                self._histogram, self._until = reader.reuse_until(sample), sample
+            self._view = reuse_view(self._histogram, *self._intervals.until(reader, sample))
+        whole = self._until == sample
+        return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
+
+    def _add_process(self, reader: Any, sample: int, keys: frozenset[int], allowance: Allowance) -> None:
+        """Window after window within the budget: the checkpoints of a session hold all processes together."""
+        if sample < self._until:
+            self._histogram, self._until = ReuseHistogram(), -1
+        while self._until < sample:
+            last = min(sample, self._until + AT_ONCE)
+            for _, process, reuse in reader.reuse_between(self._until + 1, last):
+                if process in keys:
+                    self._histogram.add(reuse)
+            self._until = last
+            if allowance.spent:
+                return
+
+
+class Intervals:
+    """How long the windows up to one are. Following a session looks at the intervals of the new ones only."""
+
+    def __init__(self) -> None:
+        self._count, self._sample = 0, -1  # windows looked at, and the last of them
+        self._shortest_s, self._longest_s = np.inf, 0.0
+
+    def until(self, reader: Any, sample: int) -> tuple[float, float]:
+        """Shortest and longest interval in seconds; where windows took longer than both, twice their median length."""
+        samples = reader.samples
+        count = int(np.searchsorted(samples.sample, sample, side="right"))
+        if count < self._count or (self._count and samples.sample[self._count - 1] != self._sample):
+            self._count, self._shortest_s, self._longest_s = 0, np.inf, 0.0
+        if count > self._count:
+            new = samples.intervals_ns(slice(self._count, count))
+            shortest, longest = intervals_s(new, reader.hello.options.interval_ns)
+            self._shortest_s, self._longest_s = min(self._shortest_s, shortest), max(self._longest_s, longest)
+            self._count, self._sample = count, sample
+        if count:
+            true_s = median((samples.end_ns - samples.start_ns)[:count]) / 1e9
+            if true_s > LATE * self._longest_s:
+                return true_s, true_s
+        return self._shortest_s, self._longest_s
+
+
+def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | None = None) -> ReuseView:
+    """The histogram as shares of all touches, its median bounds and the miss-ratio curve it implies.
+
+    ``longest_s``: of intervals that changed, the shortest of which is ``interval_s``.
+    """
+    longest_s = interval_s if longest_s is None else longest_s
+    interval = f"{interval_s:.3g} s" if longest_s == interval_s else f"{interval_s:.3g}-{longest_s:.3g} s"
+    touches = histogram.touches
+    returning = int(histogram.upper.sum())
+    if not returning:
+        share = 1.0 if touches else None
+        return ReuseView(first_share=share, touches=touches, interval=interval)
+    curve = MissRatioCurve.of(histogram)
+    # The median of all touches, those that never came back included: what half of them would not miss.
+    half_low, half_high = curve.size_for(0.5, first_touches=True)
+    used = np.flatnonzero(histogram.upper + histogram.lower)
+    # An octave of level ground on both sides of the drop. The few touches that come back at once are no drop: they
+    # would stretch the axis down to a single page.
+    low, high = curve.miss_ratio_at(BIN_EDGES)
+    last = min(len(BIN_EDGES), int(used[-1]) + 2 + BINS_PER_OCTAVE)
+    level = np.flatnonzero(high < 1 - LEVEL * (1 - high[-1]))
+    first = min(max(0, (int(level[0]) if len(level) else int(used[0])) - BINS_PER_OCTAVE), last - 2)
+    sizes, low, high = BIN_EDGES[first:last], low[first:last], high[first:last]
+    return ReuseView(
+        edges_bytes=_EDGES,
+        upper=histogram.upper / touches,
+        lower=histogram.lower / touches,
+        first_share=histogram.first_touches / touches,
+        touches=touches,
+        half_low_bytes=half_low,
+        half_high_bytes=half_high,
+        size_bytes=sizes.astype(float),
+        miss_low=low,
+        miss_high=high,
+        most_bytes=histogram.quantile(0.95),
+        interval=interval,
+    )

@@ -1,0 +1,64 @@
+"""The figures of a session from its begin to the cursor, for the sentences about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.alike import groups
+from memtui.analysis.fast_numpy import median
+from memtui.analysis.memory_sentences import Figures, in_words
+from memtui.analysis.resident import resident, touched_fraction
+from memtui.analysis.target_loss import lost_fraction
+from memtui.core.samples import Process
+from memtui.widgets.views.memory import WordsView
+
+
+class WordsLog:
+    """Looks at all windows up to the cursor when it moves, and at none while it stands."""
+
+    def __init__(self) -> None:
+        self._at: tuple[int, int] | None = None
+        self._figures = Figures()
+
+    def view(
+        self, reader: Any, at: int, reuse_bytes: tuple[float, float] | None, processes: Iterable[Process]
+    ) -> WordsView:
+        """``reuse_bytes``: between which 95 % of the returning touches up to the cursor come back."""
+        if at < 0:
+            return WordsView()
+        samples = reader.samples
+        if self._at != (at, int(samples.sample[at])):
+            self._at, self._figures = (at, int(samples.sample[at])), figures_until(samples, at, processes)
+        return WordsView(tuple(in_words(replace(self._figures, reuse_bytes=reuse_bytes))))
+
+
+def figures_until(samples: Any, at: int, processes: Iterable[Process]) -> Figures:
+    """The figures of the windows up to one, but for reuse: those of the report, of a part of the session."""
+    upto = slice(0, at + 1)
+    start_ns, end_ns = samples.start_ns[upto], samples.end_ns[upto]
+    alike = groups(samples.intervals_ns(upto), end_ns - start_ns, exact=not samples.has_budget, most=1)[0].windows
+    touched = np.where(alike, samples.wss_bytes[upto], np.nan)
+    wss, paused = _known(touched), _known(samples.paused_ns[upto])
+    held = resident(samples, processes)
+    fraction, resident_bytes = touched_fraction(touched, held, upto) or (None, None)
+    span_ns, apart_ns = float(end_ns[-1] - start_ns[0]), float(end_ns[-1] - end_ns[0])
+    cpu_ns = sum(float(taken[at]) - float(taken[0]) for taken in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
+    return Figures(
+        window_s=median((end_ns - start_ns)[alike] / 1e9),
+        wss_median_bytes=median(wss) if len(wss) else None,
+        wss_max_bytes=float(wss.max()) if len(wss) else None,
+        resident_bytes=resident_bytes,
+        paused_fraction=float(paused.sum() / span_ns) if len(paused) and apart_ns > 0 else None,
+        lost_fraction=lost_fraction(samples.lost_ns[upto], span_ns) if apart_ns > 0 else None,
+        own_cpu=cpu_ns / apart_ns if apart_ns > 0 else None,
+        touched_fraction=fraction,
+        resident=held.name,
+    )
+
+
+def _known(values: np.ndarray) -> np.ndarray:
+    return values[~np.isnan(values)]

@@ -1,0 +1,86 @@
+"""Numbers of one range or one process over time: fetched bit by bit, within a time budget, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from memtui.tui.presenters.time_budget import Allowance
+from memtui.widgets.views.memory import Floats
+
+POINTS = 1024  # of a line at most: more than a wide terminal has dots
+KEEP_POINTS = 8 * POINTS
+AT_ONCE = 64  # samples a question is about
+Values = tuple[float, ...]
+Fetch = Callable[[Any, int, int], Mapping[int, Values]]
+
+
+def range_wss(key: int) -> Fetch:
+    """Touched bytes of a range by sample: (WSS,)."""
+
+    def fetch(reader: Any, first: int, last: int) -> dict[int, Values]:
+        samples, ids, touched = reader.vma_wss(first, last)
+        found: dict[int, Values] = {}
+        for sample, value in zip(samples[ids == key].tolist(), touched[ids == key].tolist(), strict=True):
+            found[sample] = (found.get(sample, (0.0,))[0] + (value if value >= 0 else np.nan),)
+        return found
+
+    return fetch
+
+
+def process_sizes(keys: frozenset[int]) -> Fetch:
+    """Working set and resident set of a process (all its generations) by sample: (WSS, RSS)."""
+
+    def fetch(reader: Any, first: int, last: int) -> dict[int, Values]:
+        found: dict[int, Values] = {}
+        for row in reader.process_samples(first, last):
+            if row["process"] in keys:
+                sizes = (row["wss_bytes"], row["rss_bytes"])
+                found[row["sample"]] = tuple(np.nan if size is None else float(size) for size in sizes)
+        return found
+
+    return fetch
+
+
+class Series:
+    """Lines of ``width`` values a sample. Samples of which nothing is told have the values of ``absent``."""
+
+    def __init__(self, fetch: Fetch, absent: Values) -> None:
+        self._fetch, self._absent = fetch, absent
+        self._known: dict[int, Values] = {}
+
+    def view(self, reader: Any, first: int, last: int, at: int, allowance: Allowance) -> tuple[list[Floats], bool]:
+        """An array per value for the samples at places ``first`` to ``last`` and whether it is complete.
+
+        A long session is looked at in even steps, the newest first; the sample at ``at`` is always among them.
+        """
+        numbers = reader.samples.sample[first:last].tolist()
+        # Steps of a power of two on a fixed grid: a longer session asks for no number twice.
+        stride = 1 << max(0, -(-len(numbers) // POINTS) - 1).bit_length()
+        wanted = [n for n in numbers if n % stride == 0]
+        if first <= at < last:
+            wanted.append(numbers[at - first])
+        missing = sorted({n for n in wanted if n not in self._known}, reverse=True)
+        complete = True
+        for low, high in _runs(missing):
+            self._known |= {n: self._absent for n in missing if low <= n <= high} | dict(self._fetch(reader, low, high))
+            if allowance.spent:
+                complete = low == missing[-1]
+                break
+        if len(self._known) > KEEP_POINTS:  # of a live session: what has left the picture
+            inside = set(numbers)
+            self._known = {n: values for n, values in self._known.items() if n in inside}
+        nothing = (np.nan,) * len(self._absent)
+        table = np.array([self._known.get(n, nothing) for n in numbers], float).reshape(-1, len(self._absent))
+        return [table[:, n] for n in range(len(self._absent))], complete
+
+
+def _runs(falling: list[int]) -> Iterator[tuple[int, int]]:
+    """Runs of neighbours, each at most ``AT_ONCE`` long: (first, last)."""
+    begin = 0
+    for n in range(1, len(falling) + 1):
+        if n == len(falling) or falling[n] != falling[n - 1] - 1 or n - begin >= AT_ONCE:
+            yield falling[n - 1], falling[begin]
+            begin = n

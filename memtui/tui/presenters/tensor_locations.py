@@ -1,0 +1,95 @@
+"""Where the tensors of traced processes lie at a moment, as a session tells it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memtui.analysis.tensor_pages import TensorMap
+from memtui.core.samples import Process, Status
+from memtui.tui.presenters.lru_cache import Kept
+
+KEEP_MAPS = 64
+NOT_TRACED = "no tensor is known: memtui trace -- python train.py (or run --trace, record --trace) tells where they lie"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """Where the tensors of a process lay in a window. ``moved``: some were elsewhere at its end."""
+
+    number: int  # of the map in the session
+    tensors: TensorMap
+    moved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TracedProcess:
+    """A process that told of its tensors, in one window."""
+
+    key: int
+    pid: int
+    wss_bytes: int | None
+    stored_bytes: int | None
+
+    @property
+    def not_stored_bytes(self) -> int | None:
+        """Touched, and kept out by the filter; None: not known."""
+        if self.wss_bytes is None or self.stored_bytes is None:
+            return None
+        return self.wss_bytes - self.stored_bytes
+
+
+class TensorPlaces:
+    """Which maps a session has, and those that were asked for last."""
+
+    def __init__(self) -> None:
+        self._newest = -1
+        self._by_pid: dict[int, list[tuple[int, int]]] = {}  # (from when on, number), rising
+        self._maps: Kept[int, TensorMap] = Kept(KEEP_MAPS)
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes that told of their tensors, in the order in which they first did."""
+        return list(self._by_pid)
+
+    def update(self, reader: Any) -> None:
+        """Look for new ones."""
+        for number, pid, t_ns in reader.tensor_places(self._newest):
+            insort(self._by_pid.setdefault(pid, []), (t_ns, number))
+            self._newest = number
+
+    def since_ns(self, pid: int) -> int:
+        """From when on something is known."""
+        return self._by_pid[pid][0][0]
+
+    def at(self, reader: Any, pid: int, at: int) -> Placed | None:
+        """What was known when the window at a place among the samples began; None where nothing was."""
+        start_ns, end_ns = int(reader.samples.start_ns[at]), int(reader.samples.end_ns[at])
+        maps = self._by_pid.get(pid, [])
+        place = bisect_right(maps, start_ns, key=_begin_ns)
+        if not place:
+            return None
+        number = maps[place - 1][1]
+        if number not in self._maps:
+            self._maps.put(number, reader.tensor_map(number))
+        moved = place < len(maps) and maps[place][0] < end_ns
+        return Placed(number, self._maps[number], moved)
+
+    def traced(self, reader: Any, at: int, processes: Sequence[Process], only: int | None) -> list[TracedProcess]:
+        """Processes of a window that told of their tensors; ``only`` the pid that is looked at, where one is."""
+        pids = {p.key: p.pid for p in processes if p.pid in self._by_pid and only in (None, p.pid)}
+        if at < 0 or not pids:
+            return []
+        sample = int(reader.samples.sample[at])
+        rows = [
+            TracedProcess(row["process"], pids[row["process"]], row["wss_bytes"], row["stored_bytes"])
+            for row in reader.process_samples(sample, sample)
+            if row["process"] in pids and row["status"] != Status.GONE
+        ]
+        return sorted(rows, key=lambda one: self.pids.index(one.pid))
+
+
+def _begin_ns(one: tuple[int, int]) -> int:
+    return one[0]

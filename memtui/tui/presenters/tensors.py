@@ -1,0 +1,244 @@
+"""The working set by tensor in the window at the cursor, and how hot each was in the last ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.analysis.non_tensor_pages import REST, REST_WORDS, Mapped, rest_bytes
+from memtui.analysis.tensor_pages import UNKNOWN, TensorMap, tensor_name
+from memtui.analysis.tensor_sums import Grouping, Identity, TensorNumbers, Window, grouped, groups
+from memtui.core.page_set import PageSet
+from memtui.core.units import clock
+from memtui.tui.presenters.lru_cache import Kept
+from memtui.tui.presenters.tensor_locations import KEEP_MAPS, TensorPlaces, TracedProcess
+from memtui.tui.presenters.time_budget import Allowance
+from memtui.widgets.views.memory import TREND, TensorRow, TensorSort, TensorsView
+
+RECENT = 48  # windows up to the cursor that say how hot a tensor is
+KEEP_WINDOWS = 4 * RECENT  # behind the cursor and before it
+HOT_STEPS = 20  # tensors whose share differs by less than a part in so many are equally hot
+_EACH = RECENT // TREND  # windows in a cell of the trend
+
+
+class TensorTable:
+    """Settings of the table and what it keeps between views."""
+
+    def __init__(
+        self,
+        places: TensorPlaces,
+        pages: Callable[[Any, int, int], PageSet | None],
+        ranges: Callable[[int, int], Sequence[Any]],
+    ) -> None:
+        """Begin.
+
+        Args:
+            places: where the tensors of all processes lie.
+            pages: ``(reader, sample, process)`` to the touched pages.
+            ranges: ``(process, sample)`` to what was mapped.
+        """
+        self._places, self._pages, self._ranges = places, pages, ranges
+        self.by = Grouping.KIND
+        self.words = ""
+        self.sort = TensorSort.HOT
+        self.descending = True
+        self._numbers = TensorNumbers()
+        self._number: Kept[int, NDArray[np.intp]] = Kept(KEEP_MAPS)  # of the tensors of a map
+        self._windows: Kept[tuple[int, int], Window | None] = Kept(KEEP_WINDOWS)  # by sample and process
+        self._mapped: tuple[tuple[int, ...], Mapped] | None = None
+        self._group: tuple[tuple[Grouping, int], NDArray[np.intp], NDArray[np.intp]] | None = None
+        self._shown: tuple[int, TensorMap, NDArray[np.intp]] | None = None  # process, map, group of each tensor
+
+    # Settings
+
+    def next_grouping(self) -> None:
+        """Add up by something else."""
+        order = list(Grouping)
+        self.by = order[(order.index(self.by) + 1) % len(order)]
+
+    def next_sort(self) -> None:
+        """The next column."""
+        order = list(TensorSort)
+        self.sort = order[(order.index(self.sort) + 1) % len(order)]
+        self.descending = self.sort is not TensorSort.NAME
+
+    def reverse(self) -> None:
+        """Turn the order round."""
+        self.descending = not self.descending
+
+    def address_of(self, key: Any) -> tuple[int, int] | None:
+        """(process, address) of a row's largest tensor; None of the rest."""
+        if self._shown is None or not isinstance(key, int):
+            return None
+        process, tensors, group = self._shown
+        own = np.flatnonzero(group == key)
+        return (process, int(tensors.start[own[tensors.size_bytes[own].argmax()]])) if len(own) else None
+
+    # The view
+
+    def view(
+        self, reader: Any, at: int, process: TracedProcess, allowance: Allowance, *, several: bool
+    ) -> tuple[TensorsView, bool]:
+        """The table of a process at a sample, and whether all of the last windows are in it.
+
+        ``several``: others told of theirs, too, so it is said whose these are.
+        """
+        plain = TensorsView(
+            by=self.by, filter_text=self.words, sort=self.sort, descending=self.descending,
+            pid=process.pid if several else None,
+        )  # fmt: skip
+        samples = reader.samples
+        placed = self._places.at(reader, process.pid, at)
+        if placed is None:
+            since_s = (self._places.since_ns(process.pid) - int(samples.start_ns[0])) / 1e9
+            return replace(plain, note=f"where its tensors lie is known from {clock(max(since_s, 0.0))} on"), True
+        found, complete = self._recent(reader, at, process, allowance)
+        now = found.get(at)
+        if now is None:
+            return replace(plain, note="no pages of this window are stored"), True
+        group, first = self._groups()
+        own = group[now.number]
+        self._shown = process.key, placed.tensors, own
+        # Windows in which some moved say nothing of how hot anything is; the one at the cursor is shown with a word.
+        known = [n for n in sorted(found) if found[n] is not None and not self._moved(reader, n, process)] or [at]
+        rows = self._rows(reader, at, now, placed.tensors, [(n, found[n]) for n in known], group, first)
+        shown = [row for row in rows if self._matches(row)]
+        shown.sort(key=self._key, reverse=self.descending)
+        return (
+            replace(
+                plain,
+                rows=(*shown, *_rest_rows(now, process, reader.hello.options.filter)),
+                tensors=len(now.number),
+                not_matching=len(rows) - len(shown),
+                wss_bytes=process.wss_bytes,
+                recent_windows=len(known),
+                moved=placed.moved,
+            ),
+            complete,
+        )
+
+    def _moved(self, reader: Any, at: int, process: TracedProcess) -> bool:
+        placed = self._places.at(reader, process.pid, at)
+        return placed is None or placed.moved
+
+    def _recent(
+        self, reader: Any, at: int, process: TracedProcess, allowance: Allowance
+    ) -> tuple[dict[int, Window | None], bool]:
+        """Windows by their places, the one at the cursor in any case; whether time allowed all of them."""
+        found: dict[int, Window | None] = {}
+        for place in range(at, max(-1, at - RECENT), -1):
+            key = int(reader.samples.sample[place]), process.key
+            if key not in self._windows:
+                if allowance.spent and place != at:
+                    return found, False
+                self._windows.put(key, self._window(reader, place, process))
+            found[place] = self._windows[key]
+        return found, True
+
+    def _window(self, reader: Any, place: int, process: TracedProcess) -> Window | None:
+        placed, sample = self._places.at(reader, process.pid, place), int(reader.samples.sample[place])
+        pages = self._pages(reader, sample, process.key) if placed is not None else None
+        if placed is None or pages is None:
+            return None
+        if placed.number not in self._number:
+            self._number.put(placed.number, self._numbers.of(placed.tensors))
+        rest = rest_bytes(pages, placed.tensors, self._mapped_of(self._ranges(process.key, sample)))
+        return Window(sample, self._number[placed.number], placed.tensors.touched_each(pages), rest)
+
+    def _mapped_of(self, rows: Sequence[Any]) -> Mapped:
+        key = tuple(edge for row in rows for edge in (row.start, row.end))
+        if self._mapped is None or self._mapped[0] != key:
+            self._mapped = key, Mapped.of(rows)
+        return self._mapped[1]
+
+    def _groups(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Of all tensors that were ever seen, so that a group keeps its number."""
+        key = self.by, len(self._numbers)
+        if self._group is None or self._group[0] != key:
+            identities = self._numbers.identities
+            made = groups([one.category for one in identities], [one.layer for one in identities], self.by)
+            self._group = key, *made
+        return self._group[1:]
+
+    def _rows(
+        self,
+        reader: Any,
+        at: int,
+        now: Window,
+        placed: TensorMap,
+        windows: list[tuple[int, Window | None]],
+        group: NDArray[np.intp],
+        first: NDArray[np.intp],
+    ) -> list[TensorRow]:
+        """One for each group that is there in the window at the cursor."""
+        identities, count = self._numbers.identities, len(first)
+        size_bytes = np.array([one.size_bytes for one in identities], np.int64)
+        places = [place for place, _ in windows]
+        some = [window for _, window in windows if window is not None]
+        # [windows, groups]
+        exists = np.array([grouped(size_bytes[one.number], group[one.number], count) for one in some])
+        touched = np.array([grouped(one.touched_bytes, group[one.number], count) for one in some])
+        recent = touched.sum(axis=0) / np.maximum(exists.sum(axis=0), 1)
+        newest = np.array(places)[len(some) - 1 - (touched[::-1] > 0).argmax(axis=0)]
+        bucket = np.array(places) // _EACH - (at // _EACH - TREND + 1)
+        picture = np.zeros((TREND, count), np.int64)
+        levels = -(touched * -8 // np.maximum(exists, 1))
+        inside = bucket >= 0
+        np.maximum.at(picture, bucket[inside], levels[inside])
+        ever = touched.any(axis=0)
+        ages_s = np.where(ever, (int(reader.samples.end_ns[at]) - reader.samples.end_ns[newest]) / 1e9, np.nan)
+        here = grouped(now.touched_bytes, group[now.number], count)
+        sizes = grouped(size_bytes[now.number], group[now.number], count)
+        there = np.flatnonzero(np.bincount(group[now.number], minlength=count))
+        columns = (there, first[there], sizes[there], here[there], recent[there], picture.T[there], ages_s[there])
+        rows = []
+        for number, one, size, touched_bytes, share, trend, age_s in zip(*(c.tolist() for c in columns), strict=True):
+            kind = None if self.by is Grouping.LAYER else identities[one].category
+            name = self._name(identities[one])
+            if kind == UNKNOWN and self.by is Grouping.KIND and (most := placed.most_of(UNKNOWN)):
+                name = f"{name} ({most[0]})"
+            last_s = age_s if age_s == age_s else None
+            rows.append(TensorRow(number, name, kind, size, touched_bytes, share, tuple(trend), last_s))
+        return rows
+
+    def _name(self, one: Identity) -> str:
+        if self.by is Grouping.KIND:
+            return CATEGORIES[one.category]
+        name = tensor_name(one.layer, one.part) if self.by is Grouping.TENSOR else one.layer
+        return name or "(no layer)"
+
+    def _matches(self, row: TensorRow) -> bool:
+        if not self.words:
+            return True
+        kind = CATEGORIES[row.kind] if row.kind is not None else ""
+        return self.words.lower() in f"{row.name} {kind}".lower()
+
+    def _key(self, row: TensorRow) -> tuple[Any, ...]:
+        match self.sort:
+            case TensorSort.HOT:
+                # In steps: a scalar that shares its page with others would stand before the weights of a layer.
+                return (round((row.recent or 0.0) * HOT_STEPS), row.touched_bytes or 0, row.size_bytes or 0)
+            case TensorSort.TOUCHED:
+                return (row.touched_bytes or 0, row.size_bytes or 0)
+            case TensorSort.SIZE:
+                return (row.size_bytes or 0, row.touched_bytes or 0)
+            case _:
+                return (row.name, row.kind or 0)
+
+
+def _rest_rows(now: Window, process: TracedProcess, left_out: str) -> list[TensorRow]:
+    """What is touched and no tensor, and what was touched and is not stored; with the tensors it is all there is."""
+    parts = [
+        TensorRow(part, f"{part} ({REST_WORDS[part]})" if part in REST_WORDS else part, touched_bytes=size, rest=True)
+        for part, size in zip(REST, now.rest_bytes.tolist(), strict=True)
+        if size
+    ]
+    if (missing := process.not_stored_bytes) and missing > 0:
+        name = f"pages that are not stored (filter {left_out})"
+        parts.append(TensorRow("not stored", name, touched_bytes=missing, rest=True))
+    return parts

@@ -1,0 +1,158 @@
+"""Training steps and what tensors hold over time, at the cursor and around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.analysis.tensor_usage import MOST_ROWS, fullest
+from memtui.core.samples import MAIN_MEMORY
+from memtui.tui.presenters.learning import learning_view
+from memtui.tui.presenters.lru_cache import Kept
+from memtui.tui.presenters.playhead import Playhead
+from memtui.widgets.views.memory import TimeAxis
+from memtui.widgets.views.training import TrainingView
+
+KEPT = 4 * MOST_ROWS  # decoded ones
+NOTHING = (
+    "no training step was seen: no optimiser of torch.optim stepped, or nobody asked for it "
+    "(memtui trace -- python train.py does)"
+)
+UNTRACED = (
+    "nothing is traced: memtui trace -- python train.py does (or run --trace), or the program itself, "
+    "with memtui.trace(model, optimizer)"
+)
+WAITING = "no training step has ended yet"
+
+
+class TrainingLog:
+    """Decodes what is in sight, and keeps some of it."""
+
+    def __init__(self) -> None:
+        self._decoded: Kept[int, Any] = Kept(KEPT)  # by row
+        self._fitted = False
+        self._span_ns: tuple[int | None, int | None] | None = None  # before, and as it was fitted
+        self.pid = 0
+        """The process that is shown; 0: the first that told of steps."""
+        self.device = ""
+        """Whose memory is shown; empty: that which tensors hold most of."""
+
+    def view(self, reader: Any, head: Playhead) -> TrainingView:
+        """At the cursor."""
+        axis = head.axis()
+        rows = reader.training(axis.start_ns, axis.end_ns + 1)
+        pids = list(dict.fromkeys(row.pid for row in rows))
+        pid = self.pid if self.pid in pids else (pids[0] if pids else 0)
+        rows = fullest([row for row in rows if row.pid == pid])
+        parts = [self._progress(reader, row) for row in rows]
+        device, devices = self._device(reader, axis, pid)
+        usage = [part.usage for part in (parts if device == MAIN_MEMORY else self._held(reader, axis, pid, device))]
+        start_ns = np.concatenate([u.start_ns for u in usage]) if usage else np.empty(0, np.int64)
+        end_ns = np.concatenate([u.end_ns for u in usage]) if usage else np.empty(0, np.int64)
+        held = np.concatenate([u.held_bytes for u in usage]) if usage else np.empty((0, len(CATEGORIES)), np.int64)
+        # Live, the newest message is a little older than the newest window.
+        at = int(np.searchsorted(start_ns, head.cursor_ns, side="right")) - 1
+        whole = list(enumerate(reader.allocation_steps()))
+        recorded = [(number, step) for number, step in whole if step.pid == pid or not pid]
+        near = min(recorded, key=lambda one: abs(one[1].start_ns - head.cursor_ns), default=(-1, None))[0]
+        here = next((p for p in reversed(parts) if p.row.start_ns <= head.cursor_ns), parts[0] if parts else None)
+        step, step_ns = _step_at(here, head.cursor_ns)
+        return TrainingView(
+            axis,
+            start_ns,
+            end_ns,
+            held,
+            at,
+            step=step,
+            op=_op_at(usage, at),
+            step_ns=step_ns,
+            view=here.row.view if here else "",
+            reason=here.row.reason if here else "",
+            view_fraction=_fraction(rows),
+            recorded=len(recorded),
+            nearest=near,
+            pids=len(pids),
+            pid=pid,
+            device=device,
+            devices=devices,
+            learning=learning_view(reader, axis, self._learner(reader, pid), [step for _, step in recorded]),
+            note="" if rows or reader.training() else _why_nothing(reader, head),
+        )
+
+    def fit(self, reader: Any, head: Playhead) -> None:
+        """Let the picture be about the training, once, where it took a small part of a session that is over."""
+        if self._fitted or head.recording:
+            return
+        self._fitted = True
+        moments = [t_ns for row in reader.training() for t_ns in (row.start_ns, row.end_ns)]
+        moments += [point.t_ns for point in reader.learning()]
+        before = head.span_ns
+        if moments and head.fit(min(moments), max(moments)):
+            self._span_ns = before, head.span_ns
+
+    def leave(self, head: Playhead) -> None:
+        """Let the picture be about as much time as before, unless somebody changed that meanwhile."""
+        if self._span_ns is not None and head.span_ns == self._span_ns[1]:
+            head.span_ns = self._span_ns[0]
+
+    def _learner(self, reader: Any, pid: int) -> int:
+        """The process that is shown, or before its first steps the one that told what it trains."""
+        return pid or next((one.pid for one in reader.trainings()), 0)
+
+    def _device(self, reader: Any, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
+        """(whose memory is shown, whose there is)."""
+        devices = tuple(reader.training_devices())
+        if self.device in devices or len(devices) == 1:
+            return self.device or MAIN_MEMORY, devices
+        most = {
+            device: max(
+                (r.peak_bytes for r in reader.training(axis.start_ns, axis.end_ns + 1, device) if r.pid == pid),
+                default=0,
+            )
+            for device in devices
+        }
+        return max(devices, key=lambda device: most[device]), devices
+
+    def _held(self, reader: Any, axis: TimeAxis, pid: int, device: str) -> list[Any]:
+        rows = reader.training(axis.start_ns, axis.end_ns + 1, device)
+        return [self._progress(reader, row) for row in fullest([row for row in rows if row.pid == pid])]
+
+    def _progress(self, reader: Any, row: Any) -> Any:
+        if row.id not in self._decoded:
+            self._decoded.put(row.id, reader.training_progress(row))
+        return self._decoded[row.id]
+
+
+def _why_nothing(reader: Any, head: Playhead) -> str:
+    """Return why there is no training step, and what would show some."""
+    if not head.recording:
+        return NOTHING
+    return UNTRACED if reader.hello.options.trace_every is None else WAITING
+
+
+def _step_at(part: Any, cursor_ns: int) -> tuple[int | None, float | None]:
+    """(number, median length of the steps around) of the step at a moment."""
+    if part is None:
+        return None, None
+    row, ends_ns = part.row, part.ends_ns
+    place = min(int(np.searchsorted(ends_ns, cursor_ns)), len(ends_ns) - 1)
+    return row.first + place, float(np.median(np.diff(ends_ns, prepend=row.start_ns)))
+
+
+def _op_at(usage: list[Any], at: int) -> str:
+    for part in usage:
+        if 0 <= at < len(part):
+            op = int(part.op[at])
+            return part.names[op] if op >= 0 else ""
+        at -= len(part)
+    return ""
+
+
+def _fraction(rows: list[Any]) -> float:
+    """What the cheap view took, of the time in sight."""
+    if len(rows) < 2:
+        return 0.0
+    first, last = rows[0], rows[-1]
+    return (last.cost_ns - first.cost_ns) / max(1, last.end_ns - first.end_ns)

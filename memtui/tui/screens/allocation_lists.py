@@ -1,0 +1,309 @@
+"""What the lists below the chart of allocations say of one step: rows are put into words when they come into sight."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.allocation_filter import parse_row_filter
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES
+from memtui.analysis.layer_tree import NO_LAYER, LayerTree
+from memtui.analysis.trace_index import StepIndex
+from memtui.reports.breakdown.rules import COMPAT_RULES, OWN_RULES, break_down, items_of, items_of_sums
+from memtui.session.records.imported import LINES, ImportedFrom
+from memtui.widgets import text
+from memtui.widgets.allocation_table import AllocationListView
+from memtui.widgets.row_panel import LazyRows
+from memtui.widgets.table import Column, Row
+
+UNFOLDED_ROWS = 24  # of the tree at first: as many whole levels as that
+BAR_CELLS = 26  # of the longest bar of a breakdown
+TENSORS = (
+    Column("size", 12, right=True),
+    Column("kind", 18),
+    Column("layer", 24, rank=3),
+    Column("since", 10, right=True, rank=2),
+    Column("allocated by", 0),
+)
+EVENTS = (
+    Column("time", 14, right=True),
+    Column("change", 12, right=True),
+    Column("held", 11, right=True),
+    Column("kind", 17, rank=2),
+    Column("phase", 11, rank=4),
+    Column("layer", 24, rank=3),
+    Column("operator", 0),
+)
+BREAKDOWN = (
+    Column("category", 0, most=30),
+    Column("size", 12, right=True),
+    Column("share", 10, right=True),
+    Column("allocations", 13, right=True, rank=3),
+    Column("", BAR_CELLS + 2, rank=2),
+)
+_PARTS = ("weights", "gradients", "optimiser state", "activations")
+_PART_OF = [CATEGORIES.index(name) for name in _PARTS]
+_REST = [at for at in range(len(CATEGORIES)) if at not in _PART_OF]
+LAYERS = (
+    Column("layer", 0, most=48),  # figures belong near to the names
+    Column("weights", 10, right=True, rank=4),
+    Column("gradients", 11, right=True, rank=6),
+    Column("optimiser", 11, right=True, rank=7),
+    Column("activations", 13, right=True, rank=3),
+    Column("the rest", 10, right=True, rank=8),
+    Column("held", 10, right=True),
+    Column("allocated", 11, right=True, rank=2),
+    Column("share", 9, right=True, rank=5),
+)
+
+
+class StepLists:
+    """One step, and what of it is shown: a filter, a layer, rows that come to nothing, branches of the tree.
+
+    Costs a tenth of a second for a million rows: not to be made by the thread that draws.
+    """
+
+    def __init__(self, index: StepIndex, origin: ImportedFrom | None = None) -> None:
+        """``origin``: the file of another tool that the step is from."""
+        self.index, self.tree, self.origin = index, LayerTree(index), origin
+        self.rules = OWN_RULES
+        self._phased = origin is None or bool((index.trace.phase != PHASES.index("between")).any())
+        self.words = ""
+        self.layer: int | None = None  # node of the tree
+        self.shows_all = False  # rows that come to nothing, too
+        self.unfolded = self.tree.levels(UNFOLDED_ROWS)
+        self._keep: NDArray[np.bool_] | None = None  # bool[n]; None: all
+        self._sort_out()
+
+    def like(self, other: StepLists) -> None:
+        """Show what was shown of another step."""
+        if len(other.tree):
+            paths = {other.tree.path(node) for node in other.unfolded}
+            self.unfolded = {node for node in self.tree.parents.tolist() if self.tree.path(node) in paths}
+        self.words, self.shows_all, self.rules = other.words, other.shows_all, other.rules
+        self.layer = None if other.layer is None else self.tree.find(other.tree.path(other.layer))
+        self._sort_out()
+
+    def filter(self, words: str) -> None:
+        """Show only rows that match. Raises ValueError with what is wrong with the words; then nothing changes."""
+        parse_row_filter(words)
+        self.words = words.strip()
+        self._sort_out()
+
+    def about(self, layer: int | None) -> None:
+        """Show only rows of a layer and of what is below it."""
+        self.layer = layer
+        self._sort_out()
+
+    def toggle_all(self) -> None:
+        """Show or hide rows that come to nothing."""
+        self.shows_all = not self.shows_all
+        self._sort_out()
+
+    def next_rules(self) -> None:
+        """Break down by the other set of rules."""
+        self.rules = COMPAT_RULES if self.rules == OWN_RULES else OWN_RULES
+
+    def fold(self, nodes: set[int], *, unfold: bool) -> None:
+        """Hide or show what is below some layers."""
+        self.unfolded = self.unfolded | nodes if unfold else self.unfolded - nodes
+
+    def _sort_out(self) -> None:
+        """Find the rows that are shown."""
+        index, keep = self.index, parse_row_filter(self.words)(self.index)
+        if self.layer is not None:
+            inside = self.tree.below(self.layer)[index.layer]
+            keep = inside if keep is None else keep & inside
+        self._keep = keep
+        shown = np.ones(len(index), bool) if keep is None else keep.copy()
+        # What was there before the step is one row, and of no operator or layer.
+        shown[: index.begin_row + (keep is not None and index.trace.existing > 0)] = False
+        hidden = shown & index.zero if not self.shows_all else np.zeros(0, bool)
+        if not self.shows_all:
+            shown &= ~index.zero
+        self._events = LazyRows(np.flatnonzero(shown), self._event)
+        self._hidden = int(np.count_nonzero(hidden))
+
+    @property
+    def layer_name(self) -> str | None:
+        """Of the layer the lists are about."""
+        return None if self.layer is None else self.tree.path(self.layer) or NO_LAYER
+
+    # Tensors
+
+    def tensors(self, row: int) -> AllocationListView:
+        """What is alive after a row, the largest first."""
+        alive = self.index.alive(row)
+        shown = alive if self._keep is None else alive & self._keep[self.index.born]
+        rows = LazyRows(np.flatnonzero(shown), self._tensor)
+        none = "nothing alive is of that filter" if self._keep is not None else "nothing is alive"
+        return AllocationListView(
+            self._alive,
+            TENSORS,
+            rows,
+            none,
+            of=int(np.count_nonzero(alive)),
+            words=self.words,
+            layer=self.layer_name,
+            foot=self._absent,
+        )
+
+    def _tensor(self, block: int) -> Row:
+        index, trace = self.index, self.index.trace
+        row = int(index.born[block])
+        before = row < trace.existing
+        cells = (
+            text.size(int(index.size_bytes[block])),
+            CATEGORIES[int(trace.category[row])],
+            trace.name(int(index.layer[row])),
+            "before" if before else self._since(row),
+            trace.name(int(trace.op[row])) or ("before this step" if before else ""),
+        )
+        return Row(block, cells)
+
+    # Events
+
+    def events(self) -> AllocationListView:
+        """Every allocation and free."""
+        index = self.index
+        none = "no row is of that filter" if self._keep is not None else "nothing was allocated in this step"
+        vain = "freed at once" if self.origin is None else "that come to nothing"
+        none = f"all of them are {vain} (f shows them)" if self._hidden else none
+        left_out = f"those {vain}, too" if self.shows_all else f"{self._hidden} {vain} hidden"
+        return AllocationListView(
+            "events",
+            EVENTS,
+            self._events,
+            none,
+            of=len(index) - index.begin_row,
+            left_out=left_out,
+            words=self.words,
+            layer=self.layer_name,
+            foot=self._absent,
+        )
+
+    def event_at(self, row: int) -> int | None:
+        """The event in the list for a row of the step: itself, or the last one before it; None: the list is empty."""
+        numbers = self._events.numbers
+        return int(numbers[max(0, self._events.last_until(row))]) if len(numbers) else None
+
+    def event_after(self, row: int, by: int) -> int | None:
+        """The event so many places on in the list."""
+        numbers = self._events.numbers
+        if not len(numbers):
+            return None
+        return int(numbers[max(0, min(len(numbers) - 1, max(0, self._events.last_until(row)) + by))])
+
+    def _event(self, row: int) -> Row:
+        index, trace = self.index, self.index.trace
+        held = text.size(int(index.usage_bytes[row]))
+        if row < trace.existing:
+            return Row(
+                row, ("begin", text.change(index.start_bytes), held, "", "", "", "there before this step"), "dim"
+            )
+        change = int(trace.delta_bytes[row])
+        cells = (
+            self._when(row),
+            text.change(change),
+            held,
+            CATEGORIES[int(trace.category[row])],
+            PHASES[int(trace.phase[row])] if self._phased else "",
+            trace.name(int(index.layer[row])),
+            trace.name(int(trace.op[row])) or ("freed" if change < 0 else ""),
+        )
+        return Row(row, cells, "live" if row == index.peak_row else "dim" if change < 0 else "text")
+
+    def _when(self, row: int) -> str:
+        """The time of a row, or where it stands in a file that knows no time."""
+        trace = self.index.trace
+        if self.origin is not None and self.origin.counts:
+            return f"{'line' if self.origin.clock == LINES else 'row'} {trace.t_ns[row]}"
+        return f"{(int(trace.t_ns[row]) - trace.start_ns) / 1e6:.3f} ms"
+
+    def _since(self, row: int) -> str:
+        trace = self.index.trace
+        if self.origin is not None and self.origin.counts:
+            return self._when(row)
+        return text.duration((int(trace.t_ns[row]) - trace.start_ns) / 1e9)
+
+    @property
+    def _alive(self) -> str:
+        """What stands in the list of tensors: a log of a driver knows no end of any."""
+        driver = self.origin is not None and self.origin.driver
+        return "allocated up to the cursor" if driver else "alive at the cursor"
+
+    @property
+    def _absent(self) -> str:
+        """What the file does not know."""
+        return "" if self.origin is None else f"not known: {'; '.join(self.origin.absent)}"
+
+    # Breakdown
+
+    def breakdown(self, row: int) -> AllocationListView:
+        """What is alive after a row, added up by category."""
+        index, origin = self.index, self.origin
+        alive = index.alive(row)
+        shown = alive if self._keep is None else alive & self._keep[index.born]
+        if origin is not None and origin.sums is not None:
+            items = items_of_sums(origin.sums)
+        else:
+            items = items_of(index.trace, index.born[shown], tagged=origin is not None and origin.driver)
+        found = break_down(items, self.rules)
+        most = max((bar.bytes for bar in found.bars), default=0)
+        rows = [
+            Row(
+                bar.key,
+                (
+                    bar.name,
+                    text.size(bar.bytes),
+                    f"{bar.share * 100:.2f} %",
+                    str(bar.allocations),
+                    "█" * round(BAR_CELLS * bar.bytes / max(1, most)),
+                ),
+            )
+            for bar in found.bars
+        ]
+        dropped = sum(item.bytes for item in found.dropped)
+        left_out = f"; {text.size(dropped)} with tags that these rules do not know are left out" if dropped else ""
+        return AllocationListView(
+            f"{self._alive}, rules {self.rules}",
+            BREAKDOWN,
+            rows,
+            "nothing is alive" if self._keep is None else "nothing alive is of that filter",
+            of=len(rows),
+            words=self.words,
+            layer=self.layer_name,
+            foot=f"total {text.size(found.total_bytes)}{left_out}",
+        )
+
+    # Layers
+
+    def layers(self, row: int) -> AllocationListView:
+        """The tree, with what is held after a row."""
+        tree, index = self.tree, self.index
+        held = tree.held(row)
+        made = int(tree.allocated_bytes[tree.depth == 0].sum())
+
+        def layer(node: int) -> Row:
+            folded = "" if tree.end[node] == node + 1 else "▼ " if node in self.unfolded else "▶ "
+            total = int(held[node].sum())
+            share = tree.allocated_bytes[node] / made if made else None
+            cells = (
+                "  " * int(tree.depth[node]) + (folded or "  ") + tree.names[node],
+                *(_size(int(held[node, part])) for part in _PART_OF),
+                _size(int(held[node, _REST].sum())),
+                text.size(total),
+                _size(int(tree.allocated_bytes[node])),
+                text.percent(share),
+            )
+            return Row(node, cells, "focus" if node == self.layer else "text" if total else "dim")
+
+        whole = f"all: held {text.size(int(index.usage_bytes[row]))}, allocated in the step {text.size(made)}"
+        rows = LazyRows(tree.in_sight(self.unfolded), layer)
+        none = "no memory of this step is known"
+        return AllocationListView("layers at the cursor", LAYERS, rows, none, of=len(tree), foot=whole)
+
+
+def _size(bytes_: int) -> str:
+    """Nothing is in most cells of the tree: it needs no unit."""
+    return text.size(bytes_) if bytes_ else "0"

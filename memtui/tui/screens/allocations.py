@@ -1,0 +1,360 @@
+"""The allocations of recorded training steps: what is held when, by what kind of tensor, and what is alive."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from memtui.analysis.allocation_trace import StepTrace
+from memtui.analysis.trace_index import StepIndex
+from memtui.core.samples import MAIN_MEMORY, Event
+from memtui.session.records.allocations import RecordedStep
+from memtui.session.records.imported import ImportedFrom
+from memtui.tui.presenters import Presenter
+from memtui.tui.screens.allocation_lists import BREAKDOWN, EVENTS, LAYERS, TENSORS, StepLists
+from memtui.tui.screens.layout import too_small
+from memtui.tui.screens.presenter_thread import Action
+from memtui.tui.screens.prompt import Prompt
+from memtui.widgets import text
+from memtui.widgets.allocation_chart import AllocationChart
+from memtui.widgets.allocation_table import LISTS, AllocationList, AllocationListView
+from memtui.widgets.label import Notice, Words
+from memtui.widgets.row_panel import RowPanel
+
+_NONE = "no step of a training was recorded: memtui trace -- python train.py records some"
+_KEYS = (
+    "← → cursor · P peak · n N step · 1-4 list · ↑ ↓ tensor · / filter · Esc back",
+    "← → ↑ ↓ cursor · P peak · n N step · 1-4 list · / filter · f all · Esc back",
+    "← → cursor · 1-4 list · ↑ ↓ layer · Enter only it · space fold · Esc back",
+    "← → cursor · P peak · n N step · 1-4 list · b rules · / filter · Esc back",
+)
+_FILTER = "words · op= layer= kind= phase=GLOB · >1MiB · !not"
+_EMPTY = StepTrace.from_columns(np.empty((7, 0), np.int64), step=0, start_ns=0, end_ns=0, existing=0, names=())
+_TENSORS, _EVENTS, _LAYERS, _BREAKDOWN = range(len(LISTS))
+LAST, FULLEST = -1, -2
+
+
+class _Ready(Message):
+    """A step, its number among those that were recorded, and words about it."""
+
+    def __init__(self, number: int, of: int, words: str, lists: StepLists, marks: Sequence[Event] = ()) -> None:
+        super().__init__()
+        self.number, self.of, self.words, self.lists, self.marks = number, of, words, lists, marks
+
+
+class AllocationScreen(Screen[None]):
+    """One recorded step at a time, at its peak."""
+
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,t", "step(1)", "next allocation in sight"),
+        Binding("left,T", "step(-1)", "previous one"),
+        Binding("shift+right", "step(10)", "ten on"),
+        Binding("shift+left", "step(-10)", "ten back"),
+        Binding("home", "to(0)", "as the step began"),
+        Binding("end", "to(-1)", "last allocation"),
+        Binding("P", "peak", "the peak"),
+        Binding("n", "next(1)", "next recorded step"),
+        Binding("N", "next(-1)", "previous recorded step"),
+        *(Binding(str(at + 1), f"choose({at})", name) for at, name in enumerate(LISTS)),
+        Binding("tab", "other(1)", "next list"),
+        Binding("shift+tab", "other(-1)", "previous list"),
+        Binding("down", "move(1)", "next row"),
+        Binding("up", "move(-1)", "previous row"),
+        Binding("pagedown", "page(1)", "next page"),
+        Binding("pageup", "page(-1)", "previous page"),
+        Binding("slash", "filter", "filter"),
+        Binding("f", "toggle_all", "rows that come to nothing"),
+        Binding("b", "rules", "break down by the other rules"),
+        Binding("enter", "only", "only this layer"),
+        Binding("space", "fold", "fold or unfold"),
+        Binding("plus,equals_sign", "fold_all(False)", "unfold all"),
+        Binding("minus", "fold_all(True)", "fold all"),
+        Binding("question_mark,f1", "help", "help"),
+        Binding("escape", "lift", "look at everything again, or back"),
+        Binding("a,q", "leave", "back"),
+    ]
+
+    def __init__(self, ask: Callable[[Action], object], number: int = LAST) -> None:
+        """``ask`` lets the presenter do something, in its thread; ``number`` of the step to open on."""
+        super().__init__()
+        self._ask, self._number = ask, number
+        self._lists = StepLists(StepIndex(_EMPTY))
+        self._words, self._marks = "", tuple[Event, ...]()
+        self.head = Words("title", id="header")
+        self.chart = AllocationChart()
+        self.tensors, self.events, self.modules, self.bars = (
+            AllocationList(at, AllocationListView(name, columns, note="looking ..."))
+            for at, (name, columns) in enumerate(zip(LISTS, (TENSORS, EVENTS, LAYERS, BREAKDOWN), strict=True))
+        )
+        self.lists = self.tensors, self.events, self.modules, self.bars
+        self._at, self._before = _TENSORS, _TENSORS  # the list that is shown, and what Enter in the tree goes back to
+        self.foot = Words("dim", id="footer")
+        self.prompt = Prompt(self._typed, id="prompt")
+        self.notice = Notice(id="notice")
+
+    @property
+    def active(self) -> AllocationList:
+        """The list that is shown."""
+        return self.lists[self._at]
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.chart, *self.lists, self.foot, self.prompt
+
+    def compose(self) -> ComposeResult:
+        yield from self.parts
+        yield self.notice
+
+    def on_mount(self) -> None:
+        for one in self.lists:
+            one.choose(True)
+        self.on_resize()
+        self._look(self._number)
+
+    def on_resize(self) -> None:
+        words = too_small(*self.app.size)
+        self.notice.show(words)
+        self.notice.display = bool(words)
+        out_of_sight = {self.foot if self.prompt.active else self.prompt, *self.lists} - {self.active}
+        for part in self.parts:
+            part.display = not words and part not in out_of_sight
+        chart = max(6, (self.app.size.height - 2) * 6 // 10)
+        self.chart.styles.height = chart
+        for one in self.lists:
+            one.styles.height = max(3, self.app.size.height - 2 - chart)
+        keys = _KEYS[self._at]
+        self.foot.show(f" {keys if self._lists.origin is None else keys.replace('Esc back', 'q quit')}")
+
+    def _look(self, number: int) -> None:
+        """At a recorded step, by its number among those that were recorded."""
+
+        def find(presenter: Presenter) -> None:
+            steps = presenter.reader.allocation_steps()
+            if not steps:
+                self.post_message(_Ready(-1, 0, _NONE, StepLists(StepIndex(_EMPTY))))
+                return
+            fullest = max(range(len(steps)), key=lambda at: steps[at].peak_bytes)
+            at = fullest if number == FULLEST else len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
+            step, about = steps[at], presenter.reader.imported()
+            lists = StepLists(StepIndex(presenter.reader.step_trace(step)), about)
+            if about is not None:
+                begin_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
+                marks = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
+                self.post_message(_Ready(at, len(steps), _imported_words(about, step, begin_ns), lists, marks))
+                return
+            where = step.peak_op.rpartition("/")[2] + (f" in layer {step.peak_layer}" if step.peak_layer else "")
+            on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
+            words = (
+                f"step {step.step} of pid {step.pid}{on}   "
+                f"peak {text.size(step.peak_bytes)} at {where or 'its begin'} · "
+                f"{step.rows} rows · recording it took {text.duration(step.cost_ns / 1e9)} more"
+            )
+            self.post_message(_Ready(at, len(steps), words, lists))
+
+        self._ask(find)
+
+    def on__ready(self, message: _Ready) -> None:
+        last, node = self._lists, self.modules.selected
+        if len(last.index):
+            message.lists.like(last)
+        self._number, self._lists = message.number, message.lists
+        recorded = "" if message.lists.origin else " recorded"
+        alone = message.of == 1 and message.lists.origin is not None
+        which = f"  {message.number + 1} of {message.of}{recorded}" if message.of and not alone else ""
+        self._words, self._marks = f" allocations{which}   {message.words}", tuple(message.marks)
+        self.head.show(self._words)
+        self.tensors.select(None)  # numbers of another step
+        self.modules.select(None if node is None else message.lists.tree.find(last.tree.path(node)))
+        if self._lists.origin is not None and self._lists.origin.driver:
+            self.chart.title, self.chart.held = "allocated from the driver", "allocated"
+        self.chart.show(self._lists.index)
+        self.on_resize()
+        if message.of:
+            self._point(self._lists.index.peak_row)
+        for one in () if message.of else self.lists:
+            one.show(replace(one.view, note=_NONE))
+
+    def _point(self, row: int) -> None:
+        """Put the cursor on a row of the step."""
+        index = self._lists.index
+        if len(index):
+            self.chart.point(max(index.begin_row, min(len(index) - 1, row)))
+            self._fill()
+
+    def _fill(self) -> None:
+        """Show what the list says at the cursor."""
+        lists, row = self._lists, self.chart.row
+        if not len(lists.index):
+            return
+        t_ns = int(lists.index.trace.t_ns[row])
+        passed = bisect_right(self._marks, t_ns, key=lambda mark: mark.t_ns)
+        after = f' · after "{text.clean(self._marks[passed - 1].text)}"' if passed else ""
+        self.head.show(self._words + after)
+        match self._at:
+            case 0:
+                self.tensors.show(lists.tensors(row))
+            case 1:
+                self.events.show(lists.events())
+                self.events.select(lists.event_at(row))
+            case 2:
+                self.modules.show(lists.layers(row))
+            case _:
+                self.bars.show(lists.breakdown(row))
+
+    # The cursor
+
+    def on_allocation_chart_pointed(self, message: AllocationChart.Pointed) -> None:
+        self._point(message.row)
+
+    def action_step(self, by: int) -> None:
+        self._point(self.chart.row + by * max(1, len(self._lists.index) // self.chart.columns))
+
+    def action_to(self, row: int) -> None:
+        self._point(row if row >= 0 else len(self._lists.index) - 1)
+
+    def action_peak(self) -> None:
+        self._point(self._lists.index.peak_row)
+
+    def action_next(self, by: int) -> None:
+        if self._number + by >= 0:
+            self._look(self._number + by)
+
+    # The lists
+
+    def action_choose(self, at: int) -> None:
+        if at != self._at:
+            if self._at != _LAYERS:
+                self._before = self._at
+            self._at = at
+            self.on_resize()
+            self._fill()
+
+    def action_other(self, by: int) -> None:
+        self.action_choose((self._at + by) % len(LISTS))
+
+    def action_move(self, by: int) -> None:
+        if self._at != _EVENTS:
+            self.active.move(by)
+        elif (row := self._lists.event_after(self.chart.row, by)) is not None:
+            self._point(row)
+
+    def action_page(self, by: int) -> None:
+        self.action_move(by * self.active.in_sight)
+
+    def on_row_panel_selected(self, message: RowPanel.Selected) -> None:
+        """By the mouse."""
+        if message.panel is self.events and message.key is not None:
+            self._point(message.key)
+
+    def on_listing_opened(self) -> None:
+        self.action_only()
+
+    def action_only(self) -> None:
+        """Let the other lists be about a layer."""
+        node = self.modules.selected
+        if self._at == _LAYERS and node is not None:
+            self._lists.about(node)
+            self.action_choose(self._before)
+
+    def action_toggle_all(self) -> None:
+        self._lists.toggle_all()
+        self.action_choose(_EVENTS)  # what a key changes has to be in sight
+        self._fill()
+
+    def action_rules(self) -> None:
+        self._lists.next_rules()
+        self.action_choose(_BREAKDOWN)  # what a key changes has to be in sight
+        self._fill()
+
+    def action_fold(self) -> None:
+        node, lists = self.modules.selected, self._lists
+        if self._at == _LAYERS and node is not None:
+            lists.fold({node}, unfold=node not in lists.unfolded)
+            self._fill()
+
+    def action_fold_all(self, fold: bool) -> None:
+        if self._at == _LAYERS:
+            self._lists.fold(set(self._lists.tree.parents.tolist()), unfold=not fold)
+            self._fill()
+
+    def action_lift(self) -> None:
+        """Look at all rows and layers again, or leave."""
+        if self._lists.words:
+            self._filter("")
+        elif self._lists.layer is not None:
+            self._lists.about(None)
+            self.action_choose(_LAYERS)
+            self._fill()
+        else:
+            self.dismiss()
+
+    def action_leave(self) -> None:
+        self.dismiss()
+
+    def action_help(self) -> None:
+        from memtui.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen("allocations"))
+
+    # The filter
+
+    def take_key(self, event: events.Key) -> bool:
+        """Whether a key belongs to what is being typed (see ``MemtuiApp.on_key``)."""
+        return self.prompt.take(event)
+
+    def action_filter(self) -> None:
+        if self._at == _LAYERS:
+            self.action_choose(_EVENTS)
+        self.prompt.open("filter", "/", self._lists.words, _FILTER)
+        self.on_resize()
+
+    def on_prompt_changed(self, message: Prompt.Changed) -> None:
+        self._filter(message.words)
+
+    def _typed(self, _kind: str, words: str, kept: bool) -> None:
+        if not kept:
+            self._filter("")
+            self._close_prompt()
+        elif self._filter(words):
+            self._close_prompt()
+
+    def _filter(self, words: str) -> bool:
+        """Whether the words are a filter; those that are none leave the last one in force, and the reason in place."""
+        try:
+            self._lists.filter(words)
+        except ValueError as error:
+            self.prompt.complain(str(error))
+            return False
+        self._fill()
+        return True
+
+    def _close_prompt(self) -> None:
+        self.prompt.close()
+        self.on_resize()
+
+
+def _imported_words(about: ImportedFrom, step: RecordedStep, begin_ns: int | None) -> str:
+    """Where a step is from, what its sizes are, and which part of the file it is; ``begin_ns`` None: all of it."""
+    on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
+    what = "allocated from the driver" if about.driver else "peak"
+    where = "" if about.driver else f" at {step.peak_op.rpartition('/')[2] or 'its begin'}"
+    wrong = f" · {len(about.warnings)} warnings (memtui report)" if about.warnings else ""
+    part = ""
+    if begin_ns is not None and about.counts:
+        part = f" {about.clock} {step.start_ns} to {step.end_ns}"
+    elif begin_ns is not None:
+        first, last = ((t_ns - begin_ns) / 1e9 for t_ns in (step.start_ns, step.end_ns))
+        part = f" {text.duration(first)} to {text.duration(last)}"
+    which = f"{text.clean(about.file)} ({text.clean(about.format)}){on}{part}"
+    return f"{which}   {what} {text.size(step.peak_bytes)}{where}{wrong}"

@@ -1,0 +1,397 @@
+"""The screen of ``memtui compare``: sessions over each other, their figures, and what to know before comparing them."""
+
+from __future__ import annotations
+
+import textwrap
+import threading
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import numpy as np
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from memtui.analysis.lines import Line
+from memtui.core.errors import UserError
+from memtui.core.options import LETTERS
+from memtui.reports.comparison.differences import Row as Difference
+from memtui.reports.comparison.differences import (
+    condition_rows,
+    figure_rows,
+    notes,
+    resident_words,
+    training_rows,
+    window_words,
+)
+from memtui.reports.comparison.model import Memory, Recorded, SameWindows, change_words
+from memtui.tui.base_app import TerminalApp
+from memtui.tui.screens.layout import LARGE_COLUMNS, too_small
+from memtui.widgets import text
+from memtui.widgets.label import Notice, Words
+from memtui.widgets.overlay_chart import OverlayChart
+from memtui.widgets.table import Column, Listing, ListingView, Row
+from memtui.widgets.views.comparison import OverlayView
+
+Derive = Callable[[], SameWindows]
+TRAINING, MEMORY = "training", "memory"
+NOTE_LINES = 2
+COMFORTABLE_ROWS = 14  # of charts and table together
+_NONE = Line(np.empty(0), np.empty(0))
+_RUNS = (
+    Column("", 3),
+    Column("training", 30),
+    Column("accuracy", 10, right=True),
+    Column("loss", 10, right=True, rank=3),
+    Column("peak above start", 18, right=True),
+    Column("against A", 11, right=True, rank=1),
+    Column("iteration", 11, right=True, rank=2),
+    Column("  in", 0, rank=4),
+)
+_SESSIONS = (
+    Column("", 3),
+    Column("session", 18),
+    Column("windows", 11, right=True, rank=2),
+    Column("WSS", 11, right=True),
+    Column("against A", 11, right=True),
+    Column("WSS 95 %", 11, right=True, rank=5),
+    Column("RSS", 11, right=True),
+    Column("against A", 11, right=True, rank=3),
+    Column("VM", 11, right=True, rank=7),
+    Column("reuse 95 %", 12, right=True, rank=6),
+    Column("knee", 11, right=True, rank=4),
+    Column("  program", 0, rank=8),
+)
+
+
+class _Derived(Message):
+    """Windows of one length were made, or could not be."""
+
+    def __init__(self, same: SameWindows) -> None:
+        super().__init__()
+        self.same = same
+
+
+class ComparisonScreen(Screen[None]):
+    """Curves on axes that all sessions share: of their trainings, or of the memory of their programs."""
+
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab,shift+tab", "turn", "trainings or memory"),
+        Binding("x", "across", "another horizontal axis"),
+        Binding("m", "below", "something else in the lower chart"),
+        Binding("r", "missed", "touches held, or missed"),
+        Binding("i", "merged", "windows as recorded, or of one length"),
+        Binding("d", "differences", "figures, or differences"),
+        Binding("n", "note", "the next note"),
+        Binding("down", "move(1)", "next row"),
+        Binding("up", "move(-1)", "previous row"),
+        Binding("pagedown", "page(1)", "next page"),
+        Binding("pageup", "page(-1)", "previous page"),
+        Binding("right", "sideways(1)", "the next sessions"),
+        Binding("left", "sideways(-1)", "the sessions before"),
+        Binding("c", "app.next_theme", "colours"),
+        Binding("question_mark,f1", "help", "help"),
+        Binding("q,escape", "app.quit", "end"),
+    ]
+
+    def __init__(self, sessions: Sequence[Recorded], derive: Derive | None = None) -> None:
+        super().__init__()
+        self._sessions, self._derive = sessions, derive
+        self._runs = [session.training for session in sessions]
+        self._memories: list[Memory | None] = [session.memory for session in sessions]
+        learns = all(run is not None and (len(run.loss.x) or len(run.step.x)) for run in self._runs)
+        self._page = TRAINING if learns or not any(self._memories) else MEMORY
+        self._other_axis = False  # seconds of a training, the share of a session
+        self._one = any(run is not None and len(run.step.x) for run in self._runs)  # iteration, not the training
+        self._vm = self._missed = self._merged = self._differences = False
+        self._same: SameWindows | None = None
+        self._note = 0
+        self._first = 1  # of the sessions beside A, where not all have room
+        self.head = Words("title", id="header")
+        self.left, self.right, self.below = OverlayChart(), OverlayChart(), OverlayChart()
+        self.figures = Listing(ListingView("sessions", _SESSIONS))
+        self.notes = [Words("warning") for _ in range(NOTE_LINES)]
+        self.foot = Words("dim", id="footer")
+        self.notice = Notice(id="notice")
+        self.upper = Horizontal(self.left, self.right, id="curves")
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.upper, self.below, self.figures, *self.notes, self.foot
+
+    def compose(self) -> ComposeResult:
+        yield from self.parts
+        yield self.notice
+
+    def on_mount(self) -> None:
+        self.figures.choose(True)
+        if self._derive is not None:
+            threading.Thread(target=self._derive_windows, name="same-windows", daemon=True).start()
+        self.on_resize()
+
+    def _derive_windows(self) -> None:
+        assert self._derive is not None
+        try:
+            same = self._derive()
+        except UserError as error:
+            same = SameWindows(0.0, (), {}, str(error))
+        self.post_message(_Derived(same))
+
+    def on__derived(self, message: _Derived) -> None:
+        self._same = message.same
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        words = too_small(*self.app.size)
+        self.notice.show(words)
+        self.notice.display = bool(words)
+        said = self._said()
+        for part in self.parts:
+            part.display = not words
+        for line, note in zip(self.notes, said, strict=True):
+            line.display = not words and bool(note)
+            line.show(note)
+        room = self.app.size.height - 2 - sum(map(bool, said))
+        rows = len(self._sessions) if not self._differences else len(self._rows_of_differences())
+        figures = min(rows + 3, max(4, room // (2 if self._differences else 3)))
+        upper = max(5 if room >= COMFORTABLE_ROWS else 4, (room - figures) * 45 // 100)
+        self.figures.styles.height, self.upper.styles.height = figures, upper
+        self.below.styles.height = room - figures - upper
+        for chart in (self.left, self.right):
+            chart.styles.width, chart.styles.height = "1fr", upper
+        self._show()
+
+    def _said(self) -> list[str]:
+        """The note in as many lines as there may be; empty ones where there is less to say."""
+        found = notes(self._sessions, self._same)
+        if not found:
+            return [""] * NOTE_LINES
+        at = self._note % len(found)
+        count = f"{at + 1} of {len(found)}: " if len(found) > 1 else ""
+        width = max(20, self.app.size.width - 2)
+        lines = textwrap.wrap(count + text.clean(found[at]), width, break_on_hyphens=False)
+        room = NOTE_LINES if self.app.size.height - 2 - NOTE_LINES >= COMFORTABLE_ROWS else 1
+        if len(lines) > room:
+            lines = [*lines[: room - 1], " ".join(lines[room - 1 :])]
+        return [f" {line}" for line in lines] + [""] * (NOTE_LINES - len(lines))
+
+    def action_turn(self) -> None:
+        if any(self._runs) and any(self._memories):
+            self._page = MEMORY if self._page == TRAINING else TRAINING
+            self.on_resize()
+
+    def action_across(self) -> None:
+        self._other_axis = not self._other_axis
+        self._show()
+
+    def action_below(self) -> None:
+        if self._page == TRAINING:
+            self._one = not self._one
+        else:
+            self._vm = not self._vm
+        self._show()
+
+    def action_missed(self) -> None:
+        self._missed = not self._missed
+        self._show()
+
+    def action_merged(self) -> None:
+        if self._same is not None and not self._same.reason:
+            self._merged = not self._merged
+            self.on_resize()
+
+    def action_differences(self) -> None:
+        self._differences = not self._differences
+        self.on_resize()
+
+    def action_note(self) -> None:
+        self._note += 1
+        self.on_resize()
+
+    def action_sideways(self, by: int) -> None:
+        self._first = min(max(1, self._first + by), max(1, len(self._sessions) - 1))
+        self._show()
+
+    def action_move(self, by: int) -> None:
+        self.figures.move(by)
+
+    def action_page(self, by: int) -> None:
+        self.figures.move(by * self.figures.in_sight)
+
+    def action_help(self) -> None:
+        from memtui.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen("comparison"))
+
+    def _show(self) -> None:
+        if self._page == TRAINING:
+            self._show_training()
+        else:
+            self._show_memory()
+        self.figures.show(self._listing())
+        what = "trainings" if self._page == TRAINING else "sessions"
+        merged = f", windows merged to {text.duration(self._same.interval_s)}" if self._same and self._merged else ""
+        self.head.show(f" compare   {len(self._sessions)} {what}{merged}")
+        self.foot.show(f" {_fitting(self._keys(), self.app.size.width - 2)}")
+
+    def _keys(self) -> list[str]:
+        """What the keys do now, the most important first."""
+        found = []
+        if self._page == TRAINING:
+            found += [f"x {'iterations' if self._other_axis else 'seconds'}"]
+            found += [f"m {'the training' if self._one else 'one iteration'}"]
+        else:
+            found += [f"x {'seconds' if self._other_axis else 'share'}", f"m {'RSS' if self._vm else 'VM'}"]
+            found += [f"r {'held' if self._missed else 'missed'}"]
+            if self._same is not None and not self._same.reason:
+                found.append(f"i {'as recorded' if self._merged else 'merged'}")
+            elif self._derive is not None and self._same is None:
+                found.append("merging windows")
+        found.append(f"d {'figures' if self._differences else 'differences'}")
+        if len(notes(self._sessions, self._same)) > 1:
+            found.append("n note")
+        if any(self._runs) and any(self._memories):
+            found.insert(0, f"Tab {MEMORY if self._page == TRAINING else TRAINING}")
+        return [*found, "? help", "q ends", "c colours"]
+
+    def _show_training(self) -> None:
+        over = "s" if self._other_axis else "iterations"
+        suffix = "_s" if self._other_axis else ""
+
+        def lines(name: str) -> tuple[Line, ...]:
+            return tuple(_NONE if run is None else getattr(run, name) for run in self._runs)
+
+        self.left.show(OverlayView("loss", lines(f"loss{suffix}"), "", over))
+        self.right.show(OverlayView("accuracy", lines(f"accuracy{suffix}"), "%", over))
+        if self._one:
+            self.below.show(OverlayView("memory above the start", lines("step"), "bytes", "%"))
+        else:
+            self.below.show(OverlayView("memory of tensors", lines(f"memory{suffix}"), "bytes", over))
+
+    def _show_memory(self) -> None:
+        of_windows = self._of_windows()
+        window = window_words(of_windows)
+        if self.app.size.width < LARGE_COLUMNS:
+            window = window.removeprefix("windows of ")
+        over = "share" if self._other_axis else "s"
+
+        def over_time(name: str, memories: Sequence[Memory | None]) -> tuple[Line, ...]:
+            lines = (_NONE if memory is None else getattr(memory, name) for memory in memories)
+            return tuple(_share(line) if self._other_axis else line for line in lines)
+
+        self.left.show(OverlayView(f"WSS, {window}", over_time("wss", of_windows), "bytes", over))
+        curves = [_NONE if memory is None else memory.reuse for memory in of_windows]
+        if self._missed:
+            curves = [Line(curve.x, 100 - curve.y) for curve in curves]
+        what = "touches missed" if self._missed else "touches held"
+        self.right.show(OverlayView(f"{what}, {window}", tuple(curves), "%", "bytes"))
+        name = "mapped" if self._vm else "rss"
+        title = "VM" if self._vm else resident_words(self._memories)
+        self.below.show(OverlayView(title, over_time(name, self._memories), "bytes", over))
+
+    def _of_windows(self) -> Sequence[Memory | None]:
+        return self._same.memories if self._merged and self._same is not None else self._memories
+
+    def _listing(self) -> ListingView:
+        if self._differences:
+            rows = self._rows_of_differences()
+            shown = [0, *range(self._first, len(self._sessions))]
+            columns = [Column("", 26)]
+            for place in shown:
+                name = f"{LETTERS[place]} {self._sessions[place].name}"
+                columns.append(Column(name, 22, right=True, rank=max(1, place)))
+            cells = [
+                Row(row.name, (row.label, *(_changed(row.cells[place], row.changes[place]) for place in shown)))
+                for row in rows
+            ]
+            return ListingView("differences", tuple(columns), tuple(cells))
+        places = range(len(self._sessions))
+        if self._page == TRAINING:
+            return ListingView("trainings", _RUNS, tuple(map(self._run_row, places)))
+        rows_by_name = {row.name: row for row in self._figure_rows()}
+        return ListingView("sessions", _SESSIONS, tuple(self._session_row(place, rows_by_name) for place in places))
+
+    def _figure_rows(self) -> list[Difference]:
+        """Figures as recorded, or with those of merged windows in the place of what depends on windows."""
+        merged = {row.name: row for row in figure_rows(self._of_windows())} if self._merged else {}
+        return [merged.get(row.name, row) for row in figure_rows(self._memories)]
+
+    def _rows_of_differences(self) -> list[Difference]:
+        return [*training_rows(self._runs), *self._figure_rows(), *condition_rows(self._sessions)]
+
+    def _session_row(self, place: int, rows: dict[str, Difference]) -> Row:
+        session = self._sessions[place]
+
+        def figure(name: str) -> str:
+            return rows[name].cells[place] if name in rows else "n/a"
+
+        def change(name: str) -> str:
+            return rows[name].changes[place] if name in rows else ""
+
+        memory = self._of_windows()[place]
+        cells = (
+            LETTERS[place],
+            text.clean(session.name),
+            window_words([memory]).removeprefix("windows of ") or "n/a",
+            figure("wss_median_bytes"),
+            change("wss_median_bytes"),
+            figure("wss_p95_bytes"),
+            figure("rss_median_bytes"),
+            change("rss_median_bytes"),
+            figure("mapped_max_bytes"),
+            figure("reuse_p95_bytes"),
+            figure("knee_bytes"),
+            f"  {text.clean(session.program)}",
+        )
+        return Row(str(place), cells)
+
+    def _run_row(self, number: int) -> Row:
+        run = self._runs[number]
+        if run is None:
+            name = text.clean(self._sessions[number].name)
+            return Row(str(number), (LETTERS[number], f"{name}: no training", *["n/a"] * 3, "", "n/a", ""))
+        above = run.peak_above_start_bytes
+        first = self._runs[0]
+        cells = (
+            LETTERS[number],
+            text.clean(run.title),
+            f"{run.last_accuracy:.1f} %" if run.last_accuracy is not None else "n/a",
+            f"{run.last_loss:.4g}" if run.last_loss is not None else "n/a",
+            text.size(above) if above is not None else "n/a",
+            change_words(run, first) if first is not None else "",
+            text.duration(run.step_ms / 1e3) if run.step_ms is not None else "n/a",
+            f"  {text.clean(run.segment)}" + (" alone" if run.one_segment and run.segment else ""),
+        )
+        return Row(str(number), cells)
+
+
+def _changed(cell: str, change: str) -> str:
+    return f"{cell} {change:>8}" if change else cell
+
+
+def _share(line: Line) -> Line:
+    """Over percent of its length."""
+    return Line(100 * line.x / line.x[-1], line.y) if len(line.x) and line.x[-1] else line
+
+
+def _fitting(words: Sequence[str], cells: int) -> str:
+    """As many as have room, and always the last but one, which is how to leave."""
+    kept = list(words)
+    while len(" · ".join(kept)) > cells and len(kept) > 2:
+        kept.pop(-1 if kept[-1].startswith("c ") else -3)
+    return " · ".join(kept)
+
+
+class ComparisonApp(TerminalApp[None]):
+    """Shows sessions that were read before. ``derive``: them in windows of one length, where theirs differ."""
+
+    def __init__(self, sessions: Sequence[Recorded], derive: Derive | None = None, **how: object) -> None:
+        super().__init__(**how)  # type: ignore[arg-type]
+        self._sessions, self._derive = sessions, derive
+
+    def get_default_screen(self) -> ComparisonScreen:
+        return ComparisonScreen(self._sessions, self._derive)

@@ -1,0 +1,289 @@
+"""The home screen: processes worth attaching to, and sessions. Typing filters, Enter opens."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widget import Widget
+
+from memtui.core.text import program_first
+from memtui.tui.base_app import TerminalApp
+from memtui.tui.screens.list_screen import ListScreen
+from memtui.widgets import text
+from memtui.widgets.label import Words
+from memtui.widgets.row_panel import place_of
+from memtui.widgets.table import Column, Listing, ListingView, Row
+from memtui.widgets.views.home import HomeView, ProcessRow, SessionRow
+
+ATTACH, REPLAY = "attach", "replay"
+REFRESH_S = 1.8  # so that what is new is seen within 2 s; a look at 500 processes takes 6 ms
+_KEYS = "type to filter · ↑ ↓ choose · Tab other list · Enter opens · Esc leaves"
+_PROCESSES = (
+    Column("PID", 10, right=True),
+    Column("user", 11, rank=3),
+    Column("what", 16, rank=2),
+    Column("RSS", 10, right=True),
+    Column("runs for", 11, right=True, rank=4),
+    Column("command", 0),
+)
+_SESSIONS = (
+    Column("begun", 18),
+    Column("length", 11, right=True, rank=2),
+    Column("samples", 10, right=True, rank=5),
+    Column("size", 10, right=True, rank=4),
+    Column("state", 14, rank=3),
+    Column("command", 0),
+)
+
+
+class HomeScreen(ListScreen):
+    """Two lists; the first one has the cursor."""
+
+    class Seen(Message):
+        """A new look at everything."""
+
+        def __init__(self, view: HomeView) -> None:
+            super().__init__()
+            self.view = view
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, HomeScreen.Seen)
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab,shift+tab", "other", "the other list"),
+        Binding("enter", "open", "open"),
+        Binding("backspace", "rub_out", "take back a letter"),
+        Binding("ctrl+u", "clear", "forget the filter"),
+        Binding("escape", "leave", "forget the filter, or leave"),
+    ]
+
+    def __init__(self, look: Callable[[], HomeView], *, refresh_s: float = REFRESH_S) -> None:
+        super().__init__()
+        self._look, self._refresh_s = look, refresh_s
+        self._view: HomeView | None = None
+        self._words = ""
+        self._asked: object = None  # the row that Enter was pressed on, and is to be pressed on once more
+        self._said = ("", "")  # words in the place of the keys until another key is pressed, and their role
+        self.head, self.foot = Words("title", id="header"), Words("dim", id="footer")
+        self.processes = Listing(ListingView("running processes", _PROCESSES, note="looking ..."), id="processes")
+        self.sessions = Listing(ListingView("sessions", _SESSIONS, note="looking ..."), id="sessions")
+        self._lists = [self.processes, self.sessions]
+        self._added: dict[Listing, set[Hashable]] = {one: set() for one in self._lists}
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.processes, self.sessions, self.foot
+
+    @property
+    def active(self) -> Listing:
+        return next((one for one in self._lists if one.chosen), self.processes)
+
+    def compose(self) -> ComposeResult:
+        yield from self.parts
+        yield self.notice
+
+    def follow(self) -> None:
+        while not self.ended.is_set():
+            self.post_message(self.Seen(self._look()))
+            self.ended.wait(self._refresh_s)
+
+    def on_home_screen_seen(self, message: Seen) -> None:
+        self._view = message.view
+        self.fill(settled=True)
+
+    def share_rows(self, height: int) -> None:
+        upper = (height - 2) // 2
+        self.processes.styles.height, self.sessions.styles.height = upper, height - 2 - upper
+
+    # What is shown
+
+    def fill(self, *, settled: bool = False) -> None:
+        """Show what is known.
+
+        Args:
+            settled: nobody pressed a key for this: in the list with the cursor no row changes its place, what is new
+                comes at the end, and what is gone stays above the cursor.
+        """
+        view = self._view or HomeView()
+        processes = [r for r in view.processes if self._matches(f"{r.pid} {r.user} {' '.join(r.kinds)} {r.command}")]
+        sessions = [r for r in view.sessions if self._matches(f"{r.command} {r.state} {r.path}")]
+        if self._view is not None:
+            none = "no running process has that text" if self._words else "no Python and no large process runs"
+            rows = tuple(map(_process_row, processes))
+            note, hidden = f"{none}; memtui demo starts a small training", len(view.processes) - len(processes)
+            self._show(self.processes, ListingView("running processes", _PROCESSES, rows, note, hidden), settled)
+            none = "no session has that text" if self._words else "no sessions yet; Enter on a process records one"
+            rows, hidden = tuple(map(_session_row, sessions)), len(view.sessions) - len(sessions)
+            self._show(self.sessions, ListingView("sessions", _SESSIONS, rows, none, hidden), settled)
+        self.head.show(f" memtui  {view.host}" + (f"  ({view.note})" if view.note else ""))
+        self._show_foot()
+
+    def _show(self, listing: Listing, view: ListingView, settled: bool) -> None:
+        before, added = listing.view.rows, self._added[listing]
+        if not (settled and listing.chosen and before):
+            added.clear()
+            listing.show(view)
+            return
+        fresh = {row.key: row for row in view.rows}
+        place = place_of(before, listing.selected) or 0
+        gone = _ended if listing is self.processes else _deleted
+        kept = [fresh.pop(row.key) if row.key in fresh else gone(row) for row in before[: place + 1]]
+        kept += [fresh.pop(row.key) for row in before[place + 1 :] if row.key in fresh]
+        added.update(fresh)
+        rows = (*kept, *fresh.values())
+        listing.show(replace(view, rows=rows, added=sum(row.key in added for row in rows)))
+
+    def _show_foot(self) -> None:
+        words, role = self._said
+        if words:
+            self.foot.show(f" {words}", role)
+        else:
+            self.foot.show(f" filter: {self._words}▏  Esc forgets it" if self._words else f" {_KEYS}")
+
+    def _say(self, words: str, role: str = "dim") -> None:
+        self._said = words, role
+        self._show_foot()
+
+    def _forget_said(self) -> None:
+        """Another key was pressed than the one that was asked for."""
+        self._asked, self._said = None, ("", "")
+        self._show_foot()
+
+    def _matches(self, words: str) -> bool:
+        words = words.lower()
+        return all(part in words for part in self._words.lower().split())
+
+    # Keys
+
+    def _activate(self, listing: Listing) -> None:
+        for one in self._lists:
+            one.choose(one is listing)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.is_printable and event.character:
+            event.stop()
+            self._filter(self._words + event.character)
+
+    def _filter(self, words: str) -> None:
+        self._words = words
+        self._forget_said()
+        self.fill()
+
+    def action_rub_out(self) -> None:
+        self._filter(self._words[:-1])
+
+    def action_clear(self) -> None:
+        self._filter("")
+
+    def action_leave(self) -> None:
+        if self._words:
+            self.action_clear()
+        else:
+            self.app.exit()
+
+    def action_move(self, by: int) -> None:
+        super().action_move(by)
+        self._forget_said()
+
+    def action_other(self) -> None:
+        self._activate(self.sessions if self.processes.chosen else self.processes)
+        self._forget_said()
+
+    def on_panel_chosen(self, message: Listing.Chosen) -> None:
+        if isinstance(message.panel, Listing) and not message.panel.chosen:
+            self._activate(message.panel)
+            self._forget_said()
+
+    def on_listing_opened(self) -> None:
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Leave with what was chosen: the caller opens it."""
+        row = self.active.selected_row
+        if row is None:
+            return
+        view = self._view or HomeView()
+        process = next((r for r in view.processes if row.key == (ATTACH, str(r.pid))), None)
+        session = next((r for r in view.sessions if row.key == (REPLAY, r.path)), None)
+        if process is None and session is None:
+            what = "the process has ended" if self.active is self.processes else "the file of the session was deleted"
+            self._say(f"{what}; choose another row")
+        elif session is not None and session.trouble:
+            self._say(f"it cannot be opened: {session.trouble}")
+        elif process is not None and not _is_own(process, view) and self._asked != row.key:
+            self._asked = row.key
+            self._say(f"process {process.pid} belongs to {process.user}: Enter once more watches it", "warning")
+        elif session is not None and session.pid is not None:
+            self.app.exit((ATTACH, str(session.pid)))
+        else:
+            self.app.exit(row.key if session is None else (REPLAY, session.path))
+
+
+class HomeApp(TerminalApp[tuple[str, str]]):
+    """Ends with (command, its argument), or None when nothing was chosen."""
+
+    def __init__(
+        self, look: Callable[[], HomeView], *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark"
+    ) -> None:
+        super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
+        self._home_look = look
+
+    def get_default_screen(self) -> HomeScreen:
+        return HomeScreen(self._home_look)
+
+
+def _is_own(row: ProcessRow, view: HomeView) -> bool:
+    """Whether watching it disturbs nobody else, or nobody more than now."""
+    return row.user == view.user or bool(row.recording)
+
+
+def _process_row(row: ProcessRow) -> Row:
+    what = f"recorded {row.recording}" if row.recording else " ".join(row.kinds)
+    cells = (
+        str(row.pid),
+        row.user,
+        what,
+        text.size(row.rss_bytes),
+        text.span(row.age_s),
+        program_first(row.command),
+    )
+    return Row((ATTACH, str(row.pid)), cells, "live" if row.recording else "text")
+
+
+def _session_row(row: SessionRow) -> Row:
+    begun = datetime.fromtimestamp(row.began_s)
+    near = time.time() - row.began_s < 180 * 86_400
+    cells = (
+        f"{begun:%b %d %H:%M:%S}" if near else f"{begun:%Y-%m-%d}",
+        text.clock(row.duration_s) if row.duration_s is not None else "n/a",
+        str(row.samples) if row.samples is not None else "n/a",
+        text.size(row.size_bytes),
+        row.state,
+        f"{os.path.basename(row.path)}: {row.trouble}" if row.trouble else program_first(row.command),
+    )
+    role = "live" if row.pid is not None else "dim" if row.trouble else "text"
+    return Row((REPLAY, row.path), cells, role)  # whatever becomes of it, it is the same row
+
+
+def _ended(row: Row) -> Row:
+    """Of a process that has ended."""
+    return _with(row, _PROCESSES, what="ended", RSS="n/a")
+
+
+def _deleted(row: Row) -> Row:
+    """Of a session whose file was taken away."""
+    return _with(row, _SESSIONS, state="deleted")
+
+
+def _with(row: Row, columns: Sequence[Column], **cells: str) -> Row:
+    named = zip((column.name for column in columns), row.cells, strict=True)
+    return replace(row, cells=tuple(cells.get(name, cell) for name, cell in named), role="dim")

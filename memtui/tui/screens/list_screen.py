@@ -1,0 +1,100 @@
+"""What the screens of lists share: a thread that keeps them up to date, a cursor, help, a sentence without room."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widget import Widget
+
+from memtui.tui.screens.layout import too_small
+from memtui.widgets.label import Notice
+from memtui.widgets.row_panel import CursorPanel, RowPanel
+
+
+def fitting(keys: Sequence[tuple[str, int]], cells: int) -> str:
+    """Words about keys, as many as have room: those of the highest rank give way first, those of rank 1 never."""
+    kept = list(keys)
+    while len(" · ".join(words for words, _ in kept)) > cells and (most := max(rank for _, rank in kept)) > 1:
+        kept.pop(max(at for at, (_, rank) in enumerate(kept) if rank == most))
+    return " · ".join(words for words, _ in kept)
+
+
+class ListScreen(Screen[None]):
+    """``follow`` runs in the thread until ``ended`` is set, and posts what it sees.
+
+    ``HELP``: what ``screens.help`` has to say of the screen; without one it takes ? as any other key.
+    """
+
+    HELP: ClassVar[str] = ""
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "move(1)", "next"),
+        Binding("up", "move(-1)", "previous"),
+        Binding("pagedown", "page(1)", "next page"),
+        Binding("pageup", "page(-1)", "previous page"),
+        Binding("question_mark,f1", "help", "help"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = threading.Event()
+        self._thread = threading.Thread(target=self.follow, name=type(self).__name__, daemon=True)
+        self.notice = Notice(id="notice")
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        """All that is shown, but for the sentence in its place."""
+        raise NotImplementedError
+
+    @property
+    def active(self) -> RowPanel | CursorPanel:
+        """The panel that has the cursor."""
+        raise NotImplementedError
+
+    def follow(self) -> None:
+        """See what there is to show, again and again."""
+        raise NotImplementedError
+
+    def share_rows(self, height: int) -> None:
+        """Share out the rows of the screen."""
+        raise NotImplementedError
+
+    def fill(self) -> None:
+        """Show what is known."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        self.active.choose(True)
+        self.on_resize()
+        self._thread.start()
+
+    def on_unmount(self) -> None:
+        self.ended.set()
+        self._thread.join(2.0)
+
+    def on_resize(self) -> None:
+        words = too_small(*self.app.size)
+        self.notice.show(words)
+        self.notice.display = bool(words)
+        for part in self.parts:
+            part.display = not words
+        self.share_rows(self.app.size.height)
+        self.fill()
+
+    def action_move(self, by: int) -> None:
+        self.active.move(by)
+
+    def action_page(self, by: int) -> None:
+        self.action_move(by * self.active.in_sight)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return bool(self.HELP) if action == "help" else super().check_action(action, parameters)
+
+    def action_help(self) -> None:
+        from memtui.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen(self.HELP))

@@ -1,0 +1,155 @@
+"""Every action by its name: type a part of it, Enter does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from memtui.tui.screens.keys import KEYS
+from memtui.widgets import text
+from memtui.widgets.panel import Painted
+from memtui.widgets.raster import Line
+
+_NAMES = {
+    "question_mark": "?", "slash": "/", "full_stop": ".", "comma": ",", "left_square_bracket": "[",
+    "right_square_bracket": "]", "plus": "+", "minus": "-", "equals_sign": "=", "colon": ":",
+}  # fmt: skip
+# Other words that people know an action by: those of the command line, the documents and other programs.
+_ALSO = {
+    "app.next_theme": "theme colors",
+    "to_end": "follow",
+    "jump": "go to seek",
+    "processes": "tree pids ranks",
+    "tensors": "layers weights cold hot",
+    "kinds": "colours category legend",
+    "output": "log stdout",
+    "filter": "search find",
+    "put_mark": "epoch label",
+    "rest": "sampling suspend",
+    "miss_ratio": "curve cache",
+    "panel(1)": "heat map",
+    "panel(2)": "histogram",
+    "panel(3)": "table mappings vmas",
+    "panel(4)": "energy watts gpu",
+    "help": "keys",
+    "app.detach": "background leave",
+    "app.quit": "exit leave",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An action, what it does and the key that does the same. ``also``: other words that find it."""
+
+    words: str
+    key: str
+    action: str
+    also: str = ""
+
+
+def commands() -> tuple[Command, ...]:
+    """All of them, in the order of the keys."""
+    return tuple(
+        Command(key.description, key_name(key.key), key.action, _ALSO.get(key.action, ""))
+        for key in KEYS
+        if key.action not in ("palette", "lift")  # one is here, the other closes this
+    )
+
+
+def key_name(keys: str) -> str:
+    """How a key is written: the first of several."""
+    first = keys.split(",")[0]
+    return _NAMES.get(first, first)
+
+
+def matching(words: str) -> tuple[Command, ...]:
+    """The actions in which every typed word occurs, those that begin with it first."""
+    parts = words.lower().split()
+    found = [c for c in commands() if all(part in f"{c.words} {c.key} {c.also}".lower() for part in parts)]
+    return tuple(sorted(found, key=lambda c: not c.words.lower().startswith(words.lower().strip())))
+
+
+class CommandList(Painted):
+    """The actions that match, one of them chosen."""
+
+    view: tuple[tuple[Command, ...], int]
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        found, place = self.view
+        look = self.look
+        if not found:
+            return [[(text.fit(" no action has these words", width), look["warning"])]]
+        top = max(0, min(place - height // 2, len(found) - height))
+        lines: list[Line] = []
+        for number, command in enumerate(found[top : top + height], top):
+            here = number == place
+            plain, key = (look["selected"], look["selected"]) if here else (look["text"], look["key"])
+            name = text.fit(command.key, 12)
+            mark = "▸" if here else " "
+            lines.append([(f"{mark} ", plain), (name, key), (text.fit(command.words, max(0, width - 14)), plain)])
+        return lines
+
+
+class PaletteScreen(ModalScreen[str | None]):
+    """Gives back the action that was chosen, or nothing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+p", "leave", "close", priority=True),
+        Binding("down,tab", "choose(1)", "next", priority=True),
+        Binding("up,shift+tab", "choose(-1)", "previous", priority=True),
+        Binding("pagedown", "choose(10)", "ten further", priority=True),
+        Binding("pageup", "choose(-10)", "ten back", priority=True),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found, self._place = commands(), 0
+        self._list = CommandList((self._found, 0), id="palette-list")
+        self._input = Input(compact=True, placeholder="what to do", select_on_focus=False, id="palette-input")
+        self._input.cursor_blink = False
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="palette"):
+            yield self._input
+            yield self._list
+
+    def on_mount(self) -> None:
+        self._input.focus()
+
+    def take_key(self, event: events.Key) -> bool:
+        """What was typed before the input had the focus."""
+        if not event.is_printable or not event.character:
+            return False
+        self._input.insert_text_at_cursor(event.character)
+        return True
+
+    def _show(self, place: int) -> None:
+        self._place = max(0, min(len(self._found) - 1, place))
+        self._list.show((self._found, self._place))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._found = matching(event.value)
+        self._show(0)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if self._found:
+            self.dismiss(self._found[self._place].action)
+
+    def on_click(self, event: events.Click) -> None:
+        if event.widget is None or not event.widget.is_attached or event.widget.id in (None, "palette"):
+            self.dismiss(None)
+
+    def action_choose(self, by: int) -> None:
+        self._show(self._place + by)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

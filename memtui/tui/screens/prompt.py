@@ -1,0 +1,100 @@
+"""One line to type into, in the place of the footer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.containers import Horizontal
+from textual.message import Message
+
+from memtui.widgets.label import Words
+
+if TYPE_CHECKING:
+    from textual.widgets import Input
+
+
+class Prompt(Horizontal):
+    """A label, an input and room for what is wrong with it. The input is made when it is first needed.
+
+    Args:
+        done: called with the kind, the words, and whether Enter (not Escape) ended them. It is called before the next
+            key is looked at: what was typed after Enter is for the screen.
+    """
+
+    class Changed(Message):
+        """Typed; not yet kept."""
+
+        def __init__(self, kind: str, words: str) -> None:
+            super().__init__()
+            self.kind, self.words = kind, words
+
+    def __init__(self, done: Callable[[str, str, bool], None], **options) -> None:
+        super().__init__(**options)
+        self.kind = ""
+        self._done = done
+        self._label, self._hint = Words("key", id="prompt-label"), Words("dim", id="prompt-hint")
+        self._input: Input | None = None
+        self._words = ""
+
+    @property
+    def active(self) -> bool:
+        return bool(self.kind)
+
+    def compose(self):
+        yield self._label
+        yield self._hint
+
+    def open(self, kind: str, label: str, words: str, hint: str) -> None:
+        """Begin to ask."""
+        from textual.widgets import Input
+
+        self.kind = kind
+        if self._input is None:
+            self._input = Input(compact=True, select_on_focus=False, id="prompt-input")
+            self._input.cursor_blink = False
+            self.mount(self._input, after=self._label)
+        self._label.show(f" {label} ")
+        self._label.styles.width = len(label) + 2
+        self._words = hint
+        self._hint.show(hint)
+        self._input.value = words
+        self._input.cursor_position = len(words)
+        self.call_after_refresh(self._take_focus)
+
+    def _take_focus(self) -> None:
+        """Unless what was typed faster than this came has closed the prompt: it would take every key from then on."""
+        if self.kind and self._input is not None:
+            self._input.focus()
+
+    def take(self, event: events.Key) -> bool:
+        """Take a key, whether or not the input has the focus yet: a fast typist must not press other keys."""
+        if not self.kind or self._input is None:
+            return False
+        if event.is_printable and event.character:
+            self._input.insert_text_at_cursor(event.character)
+        elif event.key in ("enter", "escape"):
+            self._done(self.kind, self._input.value, event.key == "enter")
+        elif self._input.has_focus:
+            return False  # the input has bindings for it
+        elif event.key == "backspace":
+            self._input.action_delete_left()
+        return True
+
+    def close(self) -> None:
+        """Stop asking."""
+        self.kind = ""
+        self.screen.set_focus(None)
+
+    def complain(self, why: str) -> None:
+        """Say in place what is wrong."""
+        self._hint.show(f" {why} (Esc closes)", role="warning")
+        if self._input is not None:
+            self._input.focus()
+
+    def on_input_changed(self, event) -> None:
+        event.stop()
+        if self.kind:
+            self._hint.show(self._words)  # what was wrong with other words is wrong no longer
+            self.post_message(self.Changed(self.kind, event.value))

@@ -1,0 +1,231 @@
+"""Training steps over time: what tensors hold, by kind, as it happens and afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import numpy as np
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from memtui.tui.presenters import Presenter
+from memtui.tui.presenters.training import TrainingLog
+from memtui.tui.screens.layout import too_small
+from memtui.tui.screens.presenter_thread import Action
+from memtui.widgets import text
+from memtui.widgets.label import Notice, Words
+from memtui.widgets.learning_chart import LearningChart
+from memtui.widgets.panel import Panel
+from memtui.widgets.table import Column, Listing, ListingView, Row
+from memtui.widgets.tensor_kinds import INDEX, LETTERS, ORDER
+from memtui.widgets.usage_chart import UsageChart
+from memtui.widgets.views.training import TrainingView
+
+REFRESH_S = 1.0
+_COLUMNS = (
+    Column("", 3),
+    Column("kind of tensor", 20),
+    Column("here", 12, right=True),
+    Column("share", 8, right=True),
+    Column("most in sight", 15, right=True),
+    Column("least in sight", 16, right=True, rank=2),
+)
+_KEYS = "Enter recorded step near here · space pause · ← → sample · + - time · P peak · n N process · ? help · Esc back"
+
+
+class _Ready(Message):
+    def __init__(self, view: TrainingView) -> None:
+        super().__init__()
+        self.view = view
+
+
+class TrainingScreen(Screen[None]):
+    """Has the time axis, cursor and keys of the memory screen."""
+
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "every allocation of the recorded step near here"),
+        Binding("space", "head('toggle_pause')", "pause or play"),
+        Binding("t,right", "head('step', 1)", "next sample"),
+        Binding("T,left", "head('step', -1)", "previous sample"),
+        Binding("shift+right", "head('step', 10)", "ten samples on"),
+        Binding("shift+left", "head('step', -10)", "ten samples back"),
+        Binding("home", "head('home')", "first sample"),
+        Binding("end,l", "head('to_end')", "live, or the end"),
+        Binding("plus,equals_sign", "head('widen', -1)", "less time, closer"),
+        Binding("minus", "head('widen', 1)", "more time"),
+        Binding("P", "peak", "the peak in sight"),
+        Binding("down", "move(1)", "next row"),
+        Binding("up", "move(-1)", "previous row"),
+        Binding("pagedown", "page(1)", "next page"),
+        Binding("pageup", "page(-1)", "previous page"),
+        Binding("n", "process(1)", "next process that trains"),
+        Binding("N", "process(-1)", "previous one"),
+        Binding("d", "device", "memory of the next device, where a GPU is used"),
+        Binding("question_mark,f1", "help", "help"),
+        Binding("escape,a,q", "leave", "back"),
+    ]
+
+    def __init__(self, ask: Callable[[Action], object]) -> None:
+        """``ask`` lets the presenter do something, in its thread."""
+        super().__init__()
+        self._ask, self._log = ask, TrainingLog()
+        self._view: TrainingView | None = None
+        self.head = Words("title", id="header")
+        self.learning = LearningChart()
+        self.chart = UsageChart()
+        self.kinds = Listing(ListingView("by kind", _COLUMNS))
+        self.foot = Words("dim", f" {_KEYS}", id="footer")
+        self.notice = Notice(id="notice")
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.learning, self.chart, self.kinds, self.foot
+
+    def compose(self) -> ComposeResult:
+        yield from self.parts
+        yield self.notice
+
+    def on_mount(self) -> None:
+        self.kinds.choose(True)
+        self.on_resize()
+        self.set_interval(REFRESH_S, self._look)
+        self._look()
+
+    def on_resize(self) -> None:
+        words = too_small(*self.app.size)
+        self.notice.show(words)
+        self.notice.display = bool(words)
+        learns = self._view is not None and self._view.learning is not None
+        for part in self.parts:
+            part.display = not words and (learns or part is not self.learning)
+        room = self.app.size.height - 2
+        kinds = min(len(ORDER) + 3, max(3, room * (3 if learns else 4) // 10))
+        learning = max(5, (room - kinds) * 45 // 100) if learns else 0
+        self.kinds.styles.height, self.learning.styles.height = kinds, learning
+        self.chart.styles.height = max(6, room - kinds - learning)
+
+    def _look(self) -> None:
+        if self.app.screen is not self:
+            return  # another one lies on top
+
+        def find(presenter: Presenter) -> None:
+            self._log.fit(presenter.reader, presenter.playhead)
+            self.post_message(_Ready(self._log.view(presenter.reader, presenter.playhead)))
+
+        self._ask(find)
+
+    def on__ready(self, message: _Ready) -> None:
+        changes = self._view is None or (self._view.learning is None) != (message.view.learning is None)
+        view = self._view = message.view
+        if changes:
+            self.on_resize()
+        if view.note and view.recorded:  # a session from when that was all there was
+            self.app.switch_screen(self._recorded(-1))
+            return
+        self.head.show(f" training   {_words(view)}")
+        if view.learning is not None:
+            self.learning.show(view.learning)
+        self.chart.show(view)
+        self.kinds.show(ListingView(f"by kind {_where(view)}", _COLUMNS, _rows(view), "nothing was seen"))
+
+    def on_panel_time_asked(self, message: Panel.TimeAsked) -> None:
+        self._ask(lambda presenter: presenter.playhead.seek(message.t_ns))
+        self._look()
+
+    def action_head(self, what: str, *by: int) -> None:
+        self._ask(lambda presenter: getattr(presenter.playhead, what)(*by))
+        self._look()
+
+    def action_peak(self) -> None:
+        view = self._view
+        if view is not None and len(view.start_ns):
+            at = int(np.argmax(view.held_bytes.sum(axis=1)))
+            t_ns = int(view.end_ns[at])
+            self._ask(lambda presenter: presenter.playhead.seek(t_ns))
+            self._look()
+
+    def action_move(self, by: int) -> None:
+        self.kinds.move(by)
+
+    def action_page(self, by: int) -> None:
+        self.kinds.move(by * self.kinds.in_sight)
+
+    def action_process(self, by: int) -> None:
+        def change(presenter: Presenter) -> None:
+            pids = list(dict.fromkeys(row.pid for row in presenter.reader.training()))
+            if pids:
+                now = pids.index(self._log.pid) if self._log.pid in pids else 0
+                self._log.pid = pids[(now + by) % len(pids)]
+
+        self._ask(change)
+        self._look()
+
+    def action_device(self) -> None:
+        view = self._view
+        if view is not None:
+            following = (view.devices.index(view.device) + 1) % len(view.devices)
+            self._log.device = view.devices[following]
+            self._look()
+
+    def action_open(self) -> None:
+        self.app.push_screen(self._recorded(self._view.nearest if self._view is not None else -1))
+
+    def _recorded(self, number: int) -> Screen[None]:
+        from memtui.tui.screens.allocations import AllocationScreen
+
+        return AllocationScreen(self._ask, number)
+
+    def action_help(self) -> None:
+        from memtui.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen("training"))
+
+    def action_leave(self) -> None:
+        self._ask(lambda presenter: self._log.leave(presenter.playhead))
+        self.dismiss()
+
+
+def _where(view: TrainingView) -> str:
+    return "now" if view.axis.follow else f"at {text.clock((view.axis.cursor_ns - view.axis.origin_ns) / 1e9)}"
+
+
+def _words(view: TrainingView) -> str:
+    """Which step, how long, and how much of it is seen."""
+    if view.note:
+        return view.note
+    parts = [f"pid {view.pid}" + (f" of {view.pids}" if view.pids > 1 else "")]
+    if len(view.devices) > 1:
+        parts.append(f"memory of {view.device} (d: {', '.join(one for one in view.devices if one != view.device)})")
+    if view.step is not None and view.step_ns is not None:
+        rate = 1e9 / max(1.0, view.step_ns)
+        pace = f", {rate:.0f} a second" if rate >= 10 else ""
+        parts.append(f"step {view.step:,} · {text.duration(view.step_ns / 1e9)} each{pace}")
+    if view.view:
+        parts.append(f"cheap view: {view.view}, takes {view.view_fraction * 100:.0f} % of the time")
+    else:
+        parts.append(f"cheap view off: {view.reason or 'too few steps'}")
+    parts.append(f"{view.recorded or 'none'} recorded")
+    return " · ".join(parts)
+
+
+def _rows(view: TrainingView) -> tuple[Row, ...]:
+    """The kinds there are, in the order of the picture from the top down."""
+    if view.at < 0:
+        return ()
+    here = view.held_bytes[view.at]
+    total = max(1, int(here.sum()))
+    most, least = view.held_bytes.max(axis=0), view.held_bytes.min(axis=0)
+    rows = []
+    for name, place in reversed(list(zip(ORDER, INDEX, strict=True))):
+        if most[place]:
+            held = int(here[place])
+            cells = (text.size(held), f"{100 * held / total:.0f} %", text.size(int(most[place])))
+            rows.append(Row(name, (LETTERS[name], name, *cells, text.size(int(least[place])))))
+    every = view.held_bytes.sum(axis=1)
+    whole = (text.size(int(here.sum())), "", text.size(int(every.max())), text.size(int(every.min())))
+    return (Row("all", ("", "all that is known", *whole), "bright"), *rows)

@@ -1,0 +1,108 @@
+"""The viewer of one session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from textual import events
+
+from memtui.tui import terminal
+from memtui.tui.base_app import TerminalApp
+from memtui.tui.presenters import SessionLike
+from memtui.tui.screens.allocations import FULLEST, AllocationScreen
+from memtui.tui.screens.memory import MemoryScreen
+
+
+class MemtuiApp(TerminalApp[int]):
+    """Shows one session, which may still be growing.
+
+    Args:
+        open_session: gives the session; called once, in the thread that reads it.
+        live: follow the newest sample; otherwise open on the whole picture.
+        refresh_s: how often a growing session is looked at.
+        color: "256", "16" or "none", see ``terminal.prepare``.
+        ascii_only: draw with ASCII characters.
+        theme_name: "dark", "light" or "high-contrast".
+        order: asks something of the recording: a word of ``memtui.recording.control`` and its fields; may raise
+            UserError.
+        began_it: leaving ends the recording.
+        first: "training": tensors over time lie on top in the beginning.
+        process: PID of the one that all panels are about in the beginning.
+        said: a line that is shown for a moment.
+        stopped: whether somebody else ended the recording; asked about once a second.
+        imported: the session was made from a file of another tool: it has allocations and nothing else.
+    """
+
+    def __init__(
+        self,
+        open_session: Callable[[], SessionLike],
+        *,
+        live: bool,
+        refresh_s: float = 1.0,
+        color: str = "256",
+        ascii_only: bool = False,
+        theme_name: str = "dark",
+        stopped: Callable[[], bool] | None = None,
+        order: Callable[..., dict[str, Any]] | None = None,
+        began_it: bool = True,
+        imported: bool = False,
+        first: str = "",
+        process: int | None = None,
+        said: str = "",
+    ) -> None:
+        super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
+        self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
+        self._stopped, self._order, self._began_it = stopped, order, began_it
+        self._imported = imported
+        self._first, self._process, self._said = first, process, said
+        self.how_left = terminal.QUIT
+
+    def get_default_screen(self) -> MemoryScreen:
+        """The first screen. Pushed on top of an empty one it would cost a second style sheet and layout."""
+        return MemoryScreen(
+            self._open_session,
+            live=self._live,
+            refresh_s=self._refresh_s,
+            order=self._order,
+            began_it=self._began_it,
+            first=self._first,
+            process=self._process,
+            said=self._said,
+        )
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        if self._imported:
+            memory = self.screen
+            assert isinstance(memory, MemoryScreen)
+            self.push_screen(AllocationScreen(memory.feed.do, FULLEST), lambda _: self.exit())
+
+    def check_terminal(self) -> None:
+        super().check_terminal()
+        if self._stopped is not None and self._stopped():
+            self.how_left = terminal.STOPPED
+            self.exit()
+
+    def action_detach(self) -> None:
+        """Leave the screen; the recording goes on."""
+        self.how_left = terminal.DETACHED
+        self.exit()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Send all keys one way while the screen takes what is typed.
+
+        Textual hands a key to what has the focus at that moment, through the queues of all that is around it. What was
+        typed before an input had the focus would be overtaken by what was typed after it.
+        """
+        if isinstance(event, events.Key) and not event.is_forwarded and hasattr(self.screen, "take_key"):
+            if not await self._check_bindings(event.key, priority=True):
+                self.screen._forward_event(event)
+        else:
+            await super().on_event(event)
+
+    def on_key(self, event: events.Key) -> None:
+        """A key belongs to what is being typed, if anything is: it must not press other keys."""
+        take = getattr(self.screen, "take_key", None)
+        if take is not None and take(event):
+            event.prevent_default()
