@@ -116,7 +116,7 @@ def test_replay(session, tmp_path):
     source = f"""
 import asyncio
 from pathlib import Path
-from memtui import app, terminal
+from memtui.tui import app, terminal
 terminal.prepare()
 reader = app.open_session(Path({str(session)!r}))
 assert not reader.alive

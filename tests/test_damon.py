@@ -535,7 +535,7 @@ def test_an_interval_that_is_too_short_for_damon_is_told(scripted):
 MODEL = """
 import sys
 from pathlib import Path
-from memtui.probes.pages import damon_worker
+from memtui.probes.pages.damon import worker as damon_worker
 from tests.test_damon import Kernel
 
 class AllTouched(Kernel):

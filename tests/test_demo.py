@@ -161,7 +161,7 @@ def test_quitting_ends_the_recording(key, state, terminal):
     with pattern("loop", "--pages", 256) as truth:
         screen = terminal("attach", truth["pid"], "--interval", "0.1", *TRACKER)
         screen.read(START_SECONDS, until="LIVE")
-        parts = [part(screen.process.pid, f"memtui.{name}") for name in ("sampler", "recorder")]
+        parts = [part(screen.process.pid, f"memtui.recording.{name}") for name in ("sampler", "recorder")]
         screen.send(key)
         assert screen.end(20) == 0
         assert all(map(gone, parts))

@@ -28,7 +28,7 @@ from tests.test_power_nvml_process import SETUP as PROCESS_SETUP
 GIB = 1 << 30
 HELD = """
 import json
-from memtui.probes import gpu_holders, nvml
+from memtui.probes.gpu import nvml, processes as gpu_holders
 probe = nvml.NvmlProbe()
 {before}
 (first, *_) = probe.read(1)

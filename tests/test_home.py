@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from memtui.cli.home import Home
-from memtui.core.procfs import read_stat
+from memtui.core.procfs import PROC, read_stat
 from memtui.recording import targets as candidates
 from memtui.recording.targets import Candidates, is_own
 from memtui.session.file_format import SessionError
@@ -300,7 +300,7 @@ def test_it_is_refreshed_within_two_seconds_and_reads_one_file_of_a_process_that
     assert REFRESH_S < 2
     looks = Candidates()
     read, opened = [], []
-    monkeypatch.setattr(candidates, "read_stat", lambda pid, proc: read.append(pid) or read_stat(pid, proc))
+    monkeypatch.setattr(candidates, "read_stat", lambda pid, proc=PROC: read.append(pid) or read_stat(pid, proc))
     before = os.open
     monkeypatch.setattr(os, "open", lambda path, *more: opened.append(str(path)) or before(path, *more))
     with subprocess.Popen(["sleep", "60"]) as child:

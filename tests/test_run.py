@@ -134,7 +134,7 @@ def test_kill_9_of_any_part_leaves_the_program_and_its_output(victim, started):
     viewer = psutil.Process(run.screen.process.pid)
     supervisor = psutil.Process(run.running.memtui_pid)
     assert supervisor.ppid() == viewer.pid
-    sampler, recorder = (part(viewer.pid, f"memtui.{name}") for name in ("sampler", "recorder"))
+    sampler, recorder = (part(viewer.pid, f"memtui.recording.{name}") for name in ("sampler", "recorder"))
     {
         "viewer": viewer,
         "supervisor": supervisor,

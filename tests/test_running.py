@@ -83,7 +83,7 @@ def test_nothing_runs():
 
 def test_stop_by_id(recording):
     running, path, _ = recording
-    parts = [part(running.memtui_pid, f"memtui.{name}") for name in ("sampler", "recorder")]
+    parts = [part(running.memtui_pid, f"memtui.recording.{name}") for name in ("sampler", "recorder")]
     refused(memtui("stop", "nope"), f"running: {running.id} (PID {running.pid}, python")
     refused(memtui("stop", "nope"), "-m memtui.study.workloads.access_patterns")
     done = memtui("stop", running.id)

@@ -67,7 +67,7 @@ def test_a_connection_that_drops_leaves_the_recording(dies, server, state, tmp_p
             screens[0].read(60, until="LIVE")
             (running,) = find_all(state)
             parts = [psutil.Process(running.memtui_pid)]
-            parts += [part(running.memtui_pid, f"memtui.{name}") for name in ("sampler", "recorder")]
+            parts += [part(running.memtui_pid, f"memtui.recording.{name}") for name in ("sampler", "recorder")]
             there = [process for process in viewers(server) if process not in parts]
             assert there, "nothing of memtui runs in the connection"
 

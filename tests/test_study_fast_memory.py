@@ -567,10 +567,10 @@ def test_what_was_left_behind_all_the_same_is_swept_by_the_next_one():
     """Whoever made it is gone: its name is that of a process that never was."""
     gone = f"{os.stat('/proc/self/ns/pid').st_ino}-{(1 << 22) + 1}"
     script = f"""
-from memtui.study import limit_group, loop_swap
-limit_group.mark = loop_swap.mark = lambda: {gone!r}
-swap, _ = loop_swap.switch_on(4 << 20, ["/var/tmp", "/tmp"])
-print(limit_group.LimitGroup.make().folder, swap.device, flush=True)
+from memtui.study.runs import cgroup_limit, swap_file
+cgroup_limit.mark = swap_file.mark = lambda: {gone!r}
+swap, _ = swap_file.switch_on(4 << 20, ["/var/tmp", "/tmp"])
+print(cgroup_limit.LimitGroup.make().folder, swap.device, flush=True)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     folder, device = done.stdout.split()

@@ -130,7 +130,7 @@ def test_a_start_up_hook_of_the_user_runs_too(tmp_path):
     seen = tmp_path / "seen"
     (hooks / "sitecustomize.py").write_text(
         f"import sys\nif 'train' in ' '.join(sys.orig_argv[-2:]):\n"
-        f"    open({str(seen)!r}, 'a').write(f'mine {{\"tracing/start\" in str(sys.path)}}\\n')\n"
+        f"    open({str(seen)!r}, 'a').write(f'mine {{\"tracer/start\" in str(sys.path)}}\\n')\n"
     )
     _, report = traced(tmp_path, sys.executable, script(tmp_path, TRAINING), "4", PYTHONPATH=str(hooks))
     assert seen.read_text().splitlines()[-1] == "mine False", "and sees a module path without ours"
