@@ -114,7 +114,7 @@ def test_csv_cells_compute_nothing(text):
     ("command", "short"),
     [
         ("python -m x", "python -m x"),
-        ("/opt/venv/bin/python -P -m package.of.some.programs --network auto", "python -P -m package.of.some.programs -…"),
+        ("/opt/venv/bin/python -P -m package.of.programs --network auto", "python -P -m package.of.programs --netw…"),
         ("/usr/bin/python -u /home/somebody/projects/llama/train.py --lr 1", "python -u …/train.py --lr 1"),
         ("python /a/t.py --data /b", "python /a/t.py --data /b"),
         ("python --data=/mnt/x/yyyyyyyyyyyyyyyyyy s3://bucket/zzzzzzzzzz", "python --data=/mnt/x/yyyyyyyyyyyyyyyyyy…"),
