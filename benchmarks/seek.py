@@ -88,6 +88,6 @@ def long_session(run: Run) -> Path:
 def _fingerprint() -> str:
     root = Path(memtui.__file__).parent
     folders = [root / "session", root / "analysis", root / "recording/recorder"]
-    sources = [root / "pageset.py", root / "samples.py", Path(synthetic.__file__)]
+    sources = [root / "core/page_set.py", root / "core/samples.py", Path(synthetic.__file__)]
     sources += sorted(p for folder in folders for p in folder.iterdir() if p.suffix in (".py", ".sql"))
     return hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()[:12]

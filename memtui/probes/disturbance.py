@@ -6,7 +6,7 @@ in ``memory.stat`` of the memory cgroup (version 2: Documentation/admin-guide/cg
 machine in ``/proc/vmstat``. Version 1 counts how often a limit was hit (``memory.failcnt``).
 
 Not a disturbance: ``thp_split_pmd``, which a program causes itself when it unmaps a part of a huge page. Not seen: who
-writes to ``clear_refs`` (see ``rivals.py``), and MGLRU's aging when it is ordered through debugfs.
+writes to ``clear_refs`` (see ``competing_observers.py``), and MGLRU's aging when it is ordered through debugfs.
 """
 
 from __future__ import annotations

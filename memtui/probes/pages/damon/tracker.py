@@ -1,7 +1,7 @@
 """The damon tracker: an estimate of working sets, by the kernel's DAMON, without holding the target still.
 
-Taken only when asked for. The kernel has one interface to DAMON for the whole machine (``damon_interface.py``), and a
-process of its own holds it (``damon_worker.py``). What comes from there are regions of which one page, drawn at random,
+Taken only when asked for. The kernel has one interface to DAMON for the whole machine (``sysfs.py``), and a
+process of its own holds it (``worker.py``). What comes from there are regions of which one page, drawn at random,
 was touched in an interval; their sizes add up to the working set.
 """
 

@@ -2,7 +2,7 @@
 
 The method of MemSnoop: set the idle bit of a page frame, let the process run, look whether the bit is still set. Here
 only bits of the target are set, and only those of pages that were found touched are set again: an idle page is still
-marked. The kernel clears accessed bits without flushing the TLB, so that is done on top (see ``flush.py``).
+marked. The kernel clears accessed bits without flushing the TLB, so that is done on top (see ``tlb_flush.py``).
 
 An idle bit belongs to the page frame and not to the process: of memory that processes share it tells that somebody
 touched it. It belongs to the whole of a large folio: where such a folio is mapped page by page, it tells that one of
