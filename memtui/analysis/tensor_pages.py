@@ -27,7 +27,7 @@ class TensorMap:
     """Tensors of a process by address.
 
     Attributes:
-        start, size_bytes, category: i8[n], rising by address; ``category`` counts ``step_trace.CATEGORIES``.
+        start, size_bytes, category: i8[n], rising by address; ``category`` counts ``allocation_trace.CATEGORIES``.
         names: of each, the layer it belongs to.
         parts: what each is of its layer; empty where that is not known.
     """

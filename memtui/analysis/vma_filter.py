@@ -33,7 +33,7 @@ _HELP = (
 
 
 class AddressRange(Protocol):
-    """What a filter looks at: ``samples.Vma`` and ``ranges.Row`` have it."""
+    """What a filter looks at: ``samples.Vma`` and ``vma_merger.Row`` have it."""
 
     @property
     def start(self) -> int: ...

@@ -200,7 +200,7 @@ def size(text: str) -> int:
 
 
 def timings(text: str) -> tuple[str, ...]:
-    """``--mode`` of memtui place: ways of timing, in the order of ``choices.TIMINGS``."""
+    """``--mode`` of memtui place: ways of timing, in the order of ``options.TIMINGS``."""
     words = [word.strip() for word in text.split(",")]
     if wrong := [word for word in words if word not in TIMINGS]:
         raise argparse.ArgumentTypeError(f"there is no way of timing {wrong[0]!r}: name some of {', '.join(TIMINGS)}")

@@ -3,7 +3,7 @@
 Every name carries its unit (``_ns``, ``_bytes``, ``_w``, ``_j``). A value that could not be measured is ``None``
 and the sample that lacks it carries a ``status`` other than ``"ok"`` and a ``reason`` in plain words. Times are
 ``CLOCK_MONOTONIC`` nanoseconds. Address ranges are half open, in bytes. No module of memtui is imported here but
-``pageset``, so every layer can speak these words.
+``page_set``, so every layer can speak these words.
 """
 
 from __future__ import annotations
@@ -334,7 +334,7 @@ class TensorRanges:
     Attributes:
         pid: the process.
         t_ns: from when on.
-        columns: i8[3, n]: address, size in bytes, and number of the category (``step_trace.CATEGORIES``).
+        columns: i8[3, n]: address, size in bytes, and number of the category (``allocation_trace.CATEGORIES``).
         names: of the n tensors: the layer they belong to.
         parts: what they are of it: "weight", "weight exp_avg".
     """

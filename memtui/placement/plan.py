@@ -14,7 +14,7 @@ OPTIMAL, FEASIBLE, BASELINE = STATUSES = ("optimal", "feasible", "baseline")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of ops during which a storage (``model.Storage``) lies in one pool.
+    """A stretch of ops during which a storage (``graph.Storage``) lies in one pool.
 
     Attributes:
         storage: its name.
@@ -90,7 +90,7 @@ class Plan:
         fast: the pool with the limit.
         slow: the other one.
         emulated: the slow pool is emulated: its figures check the solver, and tell nothing of a machine.
-        mode: of ``measured.MODES``: which samples it rests upon.
+        mode: of ``profile.MODES``: which samples it rests upon.
         limit_bytes: of fast memory.
         spans: of every storage that was placed, without a gap from its first op to its last.
         moves: in the order of ops.

@@ -57,7 +57,7 @@ class Database:
         return ", ".join(self._instead.get(name, name) for name in names)
 
     def _all(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
-        """The rows of an answer, checked against the kinds of its columns (``checks.check_rows``)."""
+        """The rows of an answer, checked against the kinds of its columns (``validation.check_rows``)."""
         try:
             rows = read_all(self._open(), self.path, query, values)
             check_rows(rows, kinds)

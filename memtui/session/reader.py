@@ -231,7 +231,7 @@ class SessionReader(ProcessReader):
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Touched bytes by VMA row in an inclusive range of samples: (samples, row ids, bytes), each i8[n].
 
-        Bytes of -1 (``codec.UNKNOWN_BYTES``): the tracker cannot know them.
+        Bytes of -1 (``blobs.UNKNOWN_BYTES``): the tracker cannot know them.
         """
         rows = self._touched.between(*_span(first_sample, last_sample), row_id(self.samples.newest + 1, 0))
         if not rows:

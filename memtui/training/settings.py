@@ -30,7 +30,7 @@ class Settings:
     """One training. The names are those of ZPP-MEM.
 
     Attributes:
-        type: the learning rule, of ``choices.LEARNING_RULES``.
+        type: the learning rule, of ``options.LEARNING_RULES``.
         dataset_name: of ``DATASETS``.
         data: folder with the files of a data set that is not shipped.
         sequence: the network: a name, or its layers.

@@ -43,7 +43,7 @@ class Wanted:
     Attributes:
         graph: of the step.
         pools: names, the fast one first.
-        modes: ways of timing, of ``measured.MODES``.
+        modes: ways of timing, of ``profile.MODES``.
         seconds: for each configuration, or arrangement of the graph.
     """
 
@@ -58,7 +58,7 @@ class Step:
     """What was found at one time.
 
     Attributes:
-        mode: of ``measured.MODES``.
+        mode: of ``profile.MODES``.
         samples: that there are now: of whole ops, and each op, configuration and mode once in all steps.
         cached: how many of them were known.
         done: sittings of all modes that are done.

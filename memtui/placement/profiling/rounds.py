@@ -87,7 +87,7 @@ def pick(
 def sittings(
     graph: Graph, pools: Sequence[str], done: Iterable[str] = (), most: int | None = None
 ) -> Iterator[Sitting]:
-    """Sittings until every op had every configuration (``enumerate.pair_configurations``) in one of them.
+    """Sittings until every op had every configuration (``configurations.pair_configurations``) in one of them.
 
     Args:
         graph: what is measured.

@@ -2,7 +2,7 @@
 
 For every op one configuration is chosen, tied to where its tensors are; the bytes in fast memory stay below the limit
 while each op runs. AutoTM has one flow per tensor through a graph of states; here that flow is written with a 0/1
-variable for each op that touches the tensor, and some for what happens between two of them (``route``). A copy out of
+variable for each op that touches the tensor, and some for what happens between two of them (``moves``). A copy out of
 fast memory is paid once, until the tensor is written again; a copy into it each time. An op takes as long as the longer
 of it and the moves that overlap it.
 """
@@ -25,7 +25,7 @@ class Program:
     """
 
     def __init__(self, problem: Problem, formulation: str, nearest: int | None = None) -> None:
-        """``nearest``: as in ``route.moving``."""
+        """``nearest``: as in ``moves.moving``."""
         self.problem, self._formulation, self._nearest = problem, formulation, nearest
         self._linear = Linear()
         self._meanwhile: list[list[tuple[int, float]]] = [[] for _ in problem.steps]  # variables of moves, and their ns

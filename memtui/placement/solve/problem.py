@@ -66,7 +66,7 @@ class Step:
     Attributes:
         name: of the op.
         items: indices of what it touches that has a choice.
-        time_ns: by whether each of these is in fast memory (``worth.counted_ns``); what was not measured is missing,
+        time_ns: by whether each of these is in fast memory (``timing_quality.counted_ns``); what was not measured is missing,
             and not allowed.
     """
 

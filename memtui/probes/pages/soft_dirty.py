@@ -1,4 +1,4 @@
-"""The flush of trackers that cannot choose pages for MADV_COLD: writing 4 to ``clear_refs`` (see ``flush.py``)."""
+"""The flush of trackers that cannot choose pages for MADV_COLD: writing 4 to ``clear_refs`` (see ``tlb_flush.py``)."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ class TensorWatch:
         return max(1, (watched_ns - plain_ns) // max(1, calls))
 
     def _usage(self, events: list[_Event], end_ns: int, step: int) -> dict[str, Seen]:
-        """Say what each storage was, from its life, and add up by device. The rules are those of ``exact``."""
+        """Say what each storage was, from its life, and add up by device. The rules are those of ``step_recorder``."""
         backward = _begins_of(events)
         born: dict[int, int] = {}  # address: row
         category = [TEMPORARIES] * len(events)

@@ -59,7 +59,7 @@ class Memory:
         wss, rss, mapped: bytes over seconds since the first window began; ``mapped``: address space.
         resident: what ``rss`` is, ``analysis.resident``: of several processes their PSS, or the sum of their RSS.
         reuse: percent of all touches that a memory of so many bytes certainly holds (LRU), first touches among them.
-        figures: numbers with units in their names, of ``present.figures``; None: not known.
+        figures: numbers with units in their names, of ``load.figures``; None: not known.
         reasons: why, by the name of a figure.
         power: of each source, as in a report: ``mean_w``, ``energy_j``.
     """

@@ -121,7 +121,7 @@ def why_not(folders: Sequence[str]) -> str:
 
 
 class _Keeper:
-    """``limit_keeper`` from outside."""
+    """``limit_holder`` from outside."""
 
     def __init__(self, swap_bytes: int, folders: Sequence[str]) -> None:
         order = {"swap_bytes": swap_bytes, "folders": list(folders), "uid": invoker().uid}

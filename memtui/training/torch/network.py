@@ -35,7 +35,7 @@ class Network(nn.Module):
     """Takes batches of examples and returns one number for each class.
 
     Args:
-        description: layers as ``sequences.layers_of`` gives them.
+        description: layers as ``network_specs.layers_of`` gives them.
         shape: of one example.
         outputs: the number of classes.
         rule: what learning needs beside the weights is made for it.

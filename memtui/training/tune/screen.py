@@ -41,7 +41,7 @@ _ORDERS: tuple[tuple[str, Callable[[GridRow], Any], bool], ...] = (
 
 
 class Source(Protocol):
-    """Where a grid is looked at (``present.grid``)."""
+    """Where a grid is looked at (``presenter``)."""
 
     def view(self) -> GridView:
         """As it is now."""

@@ -101,7 +101,7 @@ class Walk:
         resident: pages present in the page tables, when asked for.
         address_space: identity that changes with every exec.
         vmas: mappings visited.
-        mappings: u8[n, 4], rising; start, end, flags and name of all mappings (``mapping_table``); None: too many, or
+        mappings: u8[n, 4], rising; start, end, flags and name of all mappings (``maps_text``); None: too many, or
             they changed meanwhile.
         changed: blocks left out because their page table was exchanged while it was read.
         anonymous: start and end addresses of the mappings of private anonymous memory, rising: u8[n] each.
