@@ -66,8 +66,8 @@ class Step:
     Attributes:
         name: of the op.
         items: indices of what it touches that has a choice.
-        time_ns: by whether each of these is in fast memory (``timing_quality.counted_ns``); what was not measured is missing,
-            and not allowed.
+        time_ns: by whether each of these is in fast memory (``timing_quality.counted_ns``); what was not measured
+            is missing, and not allowed.
     """
 
     name: str
