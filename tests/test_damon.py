@@ -490,7 +490,7 @@ def test_a_process_that_executed_another_program_begins_anew(scripted, monkeypat
     tracker.pace(10**9)
     tracker.begin(os.getpid(), ())
     assert window_of(tracker, Status.APPROXIMATE).generation == 0
-    monkeypatch.setattr(damon.address_space, "identity", lambda pid: (b"another",))
+    monkeypatch.setattr(damon.tracker, "identity", lambda pid: (b"another",))
     window = tracker.window(os.getpid(), (), want_resident=False)
     assert (window.status, window.reason, window.generation) == (Status.FAILED, damon.FIRST, 1)
     assert window.vma_wss is None
@@ -732,7 +732,7 @@ def estimates_of(pid: int, count: int) -> list[int]:
 
 HOLDER = """
 import sys, time
-from memtui.probes.pages import damon
+from memtui.probes.pages.damon import tracker as damon
 tracker = damon.DamonTracker("off")
 tracker.pace(500_000_000)
 tracker.begin(int(sys.argv[1]), ())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from itertools import pairwise
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import pytest
 from rich.color import EIGHT_BIT_PALETTE
 from textual import events
 
-from memtui.tui import screens, terminal
+import memtui
+from memtui.tui import terminal
 from memtui.tui.screens.help import ABOUT, SECTIONS, HelpScreen, help_for, wrapped
 from memtui.tui.screens.help_texts import ALONE
 from memtui.tui.screens.keys import KEYS
@@ -130,8 +131,9 @@ def test_help_is_filled_and_goes_on_under_its_own_words(panel, width):
 
 
 def screens_of_lists() -> list[type[ListScreen]]:
-    for module in iter_modules(screens.__path__):
-        import_module(f"memtui.tui.screens.{module.name}")
+    for module in walk_packages(memtui.__path__, "memtui."):
+        if module.name.startswith("memtui.tui.screens.") or module.name.endswith(".screen"):
+            import_module(module.name)
     return [each for each in ListScreen.__subclasses__() if each.__module__.startswith("memtui.")]
 
 
