@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 # A test says what is true, and not how fast: on a machine with other work any example may take long.
+pytest.register_assert_rewrite("tests.support")
 settings.register_profile("memtui", deadline=None)
 settings.load_profile("memtui")
 
@@ -26,16 +27,29 @@ NO_BUDGET = 'max-overhead = "none"\nmax-pause = 5\n'
 LONG = os.environ.get("MEMTUI_LONG") == "1"
 LANES = ("processes", "others", "screens")
 # What a test module that starts processes imports, or takes something from.
-_PROCESSES = {"subprocess", "signal", "pty", "tests.live", "tests.pagetable_targets", "tests.terminals", "tests.users"}
-# They start programs, too, but hold no clock against them; two benches at once would refuse each other.
-_TRAINING = ("test_trace_", "test_watch.", "test_bench_", "test_predict_", "test_workloads", "test_screen_bench")
-_TRAINING += ("test_operators", "test_train_", "test_tune_", "test_learning_", "test_placement_", "test_import_")
-_TRAINING += ("test_screen_placement",)
-_SCREENS = ("test_screen_", "test_widgets_")
+_PROCESSES = {
+    "subprocess",
+    "signal",
+    "pty",
+    "tests.support.live",
+    "tests.support.pagetable_targets",
+    "tests.support.terminals",
+    "tests.support.users",
+}
+# Modules by the beginning of their path. They start programs, too, but hold no clock against them; two benches at once
+# would refuse each other.
+_TRAINING = ("bench/", "training/", "placement/", "formats/", "study/test_workloads", "study/test_numpy_network")
+_TRAINING += ("study/test_access_patterns", "recording/test_step_recorder", "recording/test_storage_monitor")
+_TRAINING += ("recording/test_context", "end_to_end/test_trace_command", "project/test_import_hygiene")
+_SCREENS = ("tui/", "widgets/")
 # These hold no clock against anybody, either, and go where there is time.
-_WITH_SCREENS = ("test_anywhere", "test_cli", "test_compare", "test_config", "test_export", "test_foreign", "test_home")
-_WITH_SCREENS += ("test_hostile_", "test_keeper", "test_placement_solve", "test_predict_models", "test_study_report")
-_WITH_SCREENS += ("test_tune_", "test_one_sampler", "test_run.", "test_running", "test_study_command", "test_ssh")
+_WITH_SCREENS = (
+    "reports/", "cli/test_main", "cli/test_config", "cli/test_home", "core/test_text", "end_to_end/test_run",
+    "end_to_end/test_anywhere", "end_to_end/test_ssh", "bench/test_configuration", "bench/test_database_file",
+    "bench/test_predict_models", "placement/test_solve", "training/test_tune_", "recording/test_pty_logger",
+    "recording/test_registry", "recording/test_target_lock", "session/test_hostile_session", "study/test_report",
+    "study/test_command", "formats/test_hostile_import",
+)  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,8 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import no module whose name says that it is in another lane."""
-    lane, name = config.getoption("lane"), collection_path.name
-    if collection_path.suffix != ".py" or not name.startswith("test_"):
+    lane, name = config.getoption("lane"), _name(collection_path)
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
     if lane == "screens":
         return None if name.startswith((*_SCREENS, *_WITH_SCREENS)) else True
@@ -65,16 +79,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
+def _name(path: Path) -> str:
+    """The path of a module below this folder."""
+    return os.path.relpath(path, Path(__file__).parent)
+
+
 def _lane(module: pytest.Module | None) -> str:
-    if module is not None and module.path.name.startswith(_WITH_SCREENS):
+    if module is None:
+        return "others"
+    name = _name(module.path)
+    if name.startswith(_WITH_SCREENS):
         return "screens"
-    if module is None or module.path.name.startswith(_TRAINING):
+    if name.startswith(_TRAINING):
         return "others"
     for value in vars(module.obj).values():
         origin = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", "")
         if origin in _PROCESSES or str(origin).startswith("memtui.probes.pages"):
             return "processes"
-    return "screens" if module.path.name.startswith(_SCREENS) else "others"
+    return "screens" if name.startswith(_SCREENS) else "others"
 
 
 @pytest.fixture(scope="session", autouse=True)

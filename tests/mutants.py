@@ -124,8 +124,8 @@ def main(words: list[str]) -> int:
 
 def _prepare(stage: Path, module: str, tests: list[str]) -> None:
     """A folder in which mutmut mutates this module alone, kept for as long as nothing changes."""
-    files = [*(ROOT / "memtui").rglob("*.py"), *(ROOT / "tests").glob("*.py")]
-    chosen = [one for one in files if not one.name.startswith("test_") or f"tests/{one.name}" in " ".join(tests)]
+    files = [*(ROOT / "memtui").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    chosen = [one for one in files if not one.name.startswith("test_") or str(one.relative_to(ROOT)) in " ".join(tests)]
     digest = hashlib.sha256(repr(tests).encode())
     for one in sorted(chosen):
         if one.name != Path(__file__).name:

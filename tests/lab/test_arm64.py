@@ -24,13 +24,13 @@ mount -t cgroup2 none /sys/fs/cgroup
 export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 """
 CHOSEN = {
-    "test_pagetable.py": (
+    "probes/test_pagetable.py": (
         "not fresh and (proves_itself or instructions or small_loop or first_window or resident_pages or huge_page or "
         "zero_page or two_thousand or growth_loses or older_kernels)"
     ),
-    "test_trackers_agree.py": "referenced",
-    "test_flush.py": "not cold and (either_flush or arm64)",
-    "test_contiguous.py": "sixteen",
+    "probes/test_trackers_agree.py": "referenced",
+    "probes/test_tlb_flush.py": "not cold and (either_flush or arm64)",
+    "probes/test_contiguous_entries.py": "sixteen",
 }
 pytestmark = [
     pytest.mark.slow,

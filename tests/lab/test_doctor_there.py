@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.doctor_truth import assert_true, kernel_config
 from tests.lab.machine import ROOT, each_kernel, machine
+from tests.support.doctor_truth import assert_true, kernel_config
 
 # A stock kernel does not tell its configuration; the packages of Debian have it beside the image.
 SCRIPT = """

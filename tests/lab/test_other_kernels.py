@@ -17,25 +17,25 @@ from tests.lab.machine import ROOT, each_kernel, machine
 
 # What depends on the kernel, and what stale translations would spoil: an emulated processor keeps very many of them.
 CHOSEN = {
-    "test_pagetable.py": (
+    "probes/test_pagetable.py": (
         "proves_itself or instructions or small_loop or first_window or resident_pages or huge_page or zero_page or "
         "made_inaccessible or two_thousand or growth_loses or older_kernels"
     ),
-    "test_direct_map.py": "two_walkers",
-    "test_split_walk.py": "leaves_out or files_are_cleared",
-    "test_flush.py": "both_flushes or either_flush or costs_the_target or longer_span",
-    "test_rearm.py": (
+    "probes/test_direct_map.py": "two_walkers",
+    "probes/test_parallel_walk.py": "leaves_out or files_are_cleared",
+    "probes/test_tlb_flush.py": "both_flushes or either_flush or costs_the_target or longer_span",
+    "probes/test_rearm.py": (
         "every_window or not_touched_again or no_list_yet or files_and_shared or cannot_be_cleared or locked or "
         "huge_page or large_folio or cheaper_way or ranges_are_all_taken"
     ),
-    "test_idle.py": "real or exact or again or touched or page or processes or generation or costs_nothing",
-    "test_trackers_agree.py": "",
-    "test_referenced.py": "counts_exactly or flush_is_proved or exec",
-    "test_kinds_of_memory.py": "hugetlb or shared",
-    "test_disturbance.py": "real_limit",
-    "test_mappings.py": "noticed or table_is or allocator or whatever_changes",
-    "test_reclaim.py": "swapped_out",
-    "test_damon.py": "real_kernel",
+    "probes/test_idle.py": "real or exact or again or touched or page or processes or generation or costs_nothing",
+    "probes/test_trackers_agree.py": "",
+    "probes/test_referenced.py": "counts_exactly or flush_is_proved or exec",
+    "end_to_end/test_kinds_of_memory.py": "hugetlb or shared",
+    "probes/test_disturbance.py": "real_limit",
+    "probes/test_window_reader.py": "noticed or table_is or allocator or whatever_changes",
+    "probes/test_reclaim.py": "swapped_out",
+    "probes/test_damon.py": "real_kernel",
 }
 LEAST_PASSED = 40
 SET_UP = """

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from memtui.session.reader import SessionReader
-from tests.live import TRACKED, start
+from tests.support.live import TRACKED, start
 
 PROGRAMS = Path(__file__).parent / "programs"
 EVERY_S = 0.02  # /proc is read so often

@@ -1,0 +1,147 @@
+"""Windows of different length: no median, mean or true interval mixes them, and what is left out is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from memtui.analysis.alike import groups, like
+from memtui.core.samples import End, Window
+from memtui.recording.sampler.commands import STOP, interval_word
+from memtui.recording.wire import Decoder
+from memtui.reports.report import build_report, format_report, report_of
+from memtui.session.reader import SessionReader
+from memtui.tui.presenters import Presenter
+from tests.support.budgets import changed
+from tests.support.live import TRACKER, pattern
+from tests.support.sessions import MS, messages, write_session
+from tests.support.streams import order_for, ordered
+
+MIB = 1 << 20
+
+
+def test_the_group_that_most_time_was_spent_at_comes_first():
+    intervals = np.array([200] * 10 + [2000] * 6)
+    first, second = groups(intervals, intervals, exact=True)
+    assert first.windows.tolist() == [False] * 10 + [True] * 6
+    assert (first.interval_ns, first.time_fraction) == ((2000, 2000), pytest.approx(12 / 14))
+    assert second.interval_ns == (200, 200)
+    assert groups(intervals[:0], intervals[:0], exact=True) == []
+
+
+def test_without_a_budget_only_the_same_interval_is_alike_and_with_one_its_order():
+    intervals = np.array([200, 220, 280, 400, 7000, 7700])
+    assert like(intervals, 0, exact=True).tolist() == [True] + [False] * 5
+    assert like(intervals, 0, exact=False).tolist() == [True, True, True, False, False, False]
+    assert groups(intervals, intervals, exact=True)[0].interval_ns == (7700, 7700)
+    found = groups(intervals, intervals, exact=False)
+    assert [g.interval_ns for g in found] == [(7000, 7700), (200, 280), (400, 400)]
+    assert sum(g.time_fraction for g in found) == pytest.approx(1)
+    assert np.sum([g.windows for g in found], axis=0).tolist() == [1] * 6  # each in one group
+
+
+@pytest.mark.parametrize("budget", [False, True])
+def test_a_report_is_about_the_windows_of_one_length_and_tells_of_the_others(budget, tmp_path):
+    path = write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS, budget=budget))
+    reader = SessionReader(path)
+    reader.samples.wss_bytes[:] = np.repeat([10.0 * MIB, 90.0 * MIB], 10)
+    report = report_of(reader, "s")
+    assert report["wss_bytes"]["median"] == report["wss_bytes"]["mean"] == 90 * MIB
+    assert report["true_interval_s"] == pytest.approx(2.0)
+    assert [(g["interval_s"], g["windows"], g["wss_median_bytes"]) for g in report["windows"]] == [
+        ([2.0, 2.0], 10, 90.0 * MIB),
+        ([0.2, 0.2], 10, 10.0 * MIB),
+    ]
+    text = format_report(report)
+    assert "figures of the working set are over the 10 of 2.0 s (90.9 % of the time, median 90.0 MiB)" in text
+    assert "windows of other lengths: 10 of 200 ms (9.1 % of the time, median 10.0 MiB)" in text
+    assert "MiB in one of" not in text
+    reader.samples.wss_bytes[3] = 100.0 * MIB  # in a short one
+    text = format_report(report_of(reader, "s"))
+    assert "max 90.0 MiB; 100 MiB in one of 200 ms" in text
+    reader.close()
+
+
+def test_resident_memory_weighs_as_long_as_it_was_there(tmp_path):
+    path = write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS))
+    reader = SessionReader(path)
+    reader.samples.rss_bytes[:] = np.repeat([10.0 * MIB, 100.0 * MIB], 10)
+    lengths = reader.samples.end_ns - reader.samples.start_ns
+    found = report_of(reader, "s")["rss_bytes"]
+    assert found["mean"] == pytest.approx(np.average(reader.samples.rss_bytes, weights=lengths))
+    assert (found["median"], found["max"]) == (100 * MIB, 100 * MIB)
+    reader.close()
+
+
+def test_an_end_that_is_in_no_window_is_told(tmp_path):
+    stream = list(changed(20, 200 * MS, 2000 * MS))
+    last_ns = max(m.end_ns for m in stream if isinstance(m, Window))
+    late = [replace(m, t_ns=last_ns + 6 * 10**9) if isinstance(m, End) else m for m in stream]
+    assert "are in no window" not in format_report(build_report(write_session(tmp_path / "a.memtui", stream)))
+    text = format_report(build_report(write_session(tmp_path / "b.memtui", late)))
+    assert "gap          the last 6.0 s are in no window" in text
+
+
+def test_reuse_is_said_of_windows_as_long_as_they_were(tmp_path):
+    """Reading may take longer than the interval that was asked for."""
+    for long_ns, said in ((203 * MS, "0.2 s"), (1200 * MS, "1.2 s")):
+        late = [
+            replace(m, asked_ns=200 * MS) if isinstance(m, Window) else m for m in messages(20, interval_ns=long_ns)
+        ]
+        reader = SessionReader(write_session(tmp_path / f"{long_ns}.memtui", late))
+        presenter = Presenter(reader, follow=False)
+        presenter.playhead.seek(float(reader.samples.end_ns[-1]))
+        assert presenter.view(5.0).reuse.interval == said
+        reader.close()
+
+
+def test_the_screen_says_the_true_interval_and_the_median_of_windows_like_the_one_it_shows(tmp_path):
+    reader = SessionReader(write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS)))
+    samples = reader.samples
+    samples.wss_bytes[:] = np.repeat([10.0 * MIB, 90.0 * MIB], 10)
+    presenter = Presenter(reader, follow=False)
+    for at, true_s, median_mib, length in (
+        (9, 0.203, 10, "200 ms"),
+        (11, 2.003, 90, "2.0 s"),
+        (19, 2.003, 90, "2.0 s"),
+    ):
+        presenter.playhead.seek(float(samples.end_ns[at]))
+        view = presenter.view(5.0)
+        assert view.header.true_s == pytest.approx(true_s)
+        assert view.graph.median_bytes == view.graph.max_bytes == median_mib * MIB
+        assert f"median, max: of windows of about {length}" in view.graph.caption
+    reader.close()
+
+
+def test_after_another_interval_was_asked_for_the_second_window_says_its_true_one(tmp_path):
+    """On a real process: the interval goes from 0.1 s to 1 s while it is recorded."""
+    with pattern("loop", "--pages", 500) as truth:
+        sampler = ordered(order_for(truth["pid"], interval_ns=100 * MS, tracker=TRACKER[1]))
+        seen, decoder = [], Decoder()
+        while (windows := sum(isinstance(message, Window) for message in seen)) < 5:
+            seen += decoder.feed(sampler.stdout.read1(1 << 16))
+        sampler.stdin.write(interval_word(1000 * MS))
+        sampler.stdin.flush()
+        while sum(isinstance(message, Window) for message in seen) < windows + 4:
+            seen += decoder.feed(sampler.stdout.read1(1 << 16))
+        sampler.stdin.write(STOP)
+        sampler.stdin.flush()
+        while chunk := sampler.stdout.read1(1 << 16):
+            seen += decoder.feed(chunk)
+        _, errors = sampler.communicate()
+    assert sampler.returncode == 0, errors
+    path = write_session(tmp_path / "s.memtui", seen)
+    reader = SessionReader(path)
+    samples = reader.samples
+    later = np.flatnonzero(samples.asked_ns == 1000 * MS)
+    assert len(later) >= 2
+    assert later[0] >= 3
+    presenter = Presenter(reader, follow=False)
+    presenter.playhead.seek(float(samples.end_ns[later[1]]))
+    header = presenter.view(5.0).header
+    assert header.asked_s == 1.0
+    assert header.true_s >= 0.9
+    reader.close()
+    assert {tuple(group["interval_s"]) for group in build_report(path)["windows"]} == {(0.1, 0.1), (1.0, 1.0)}

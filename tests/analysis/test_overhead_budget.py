@@ -1,0 +1,263 @@
+"""The budget: which interval keeps the cost of watching below a share of the time, in numbers and on a real process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.overhead_budget import RECENT, Budget, seconds
+from memtui.core.argtypes import overhead
+from memtui.core.samples import ProcessWindow, held_ns
+from memtui.reports.report import build_report, format_report
+from memtui.session.reader import SessionReader
+from memtui.tui.presenters.presenter import Presenter
+from tests.support.budgets import S, budgeted
+from tests.support.cli import memtui
+from tests.support.live import TRACKER
+from tests.support.sessions import MS, write_session
+from tests.support.streams import finish, order_for, ordered
+
+HOUR = 3600 * S
+SHARES = st.integers(1_000, 200_000)  # 0.1 to 20 %
+COSTS = st.integers(MS // 10, 3 * S)
+
+
+class Watching:
+    """A clock, a budget, and windows of which each costs what it is told."""
+
+    def __init__(self, ppm: int, asked_ns: int = 200 * MS, longest_ns: int = HOUR, standing_ppm: int = 0) -> None:
+        self.budget, self.asked_ns = Budget(ppm, longest_ns, 0, 0), asked_ns
+        self.now_ns = self.cpu_ns = self.spent_ns = 0
+        self.standing_ppm = standing_ppm  # CPU that goes on between windows
+        self.intervals: list[int] = []
+
+    def window(self, held_ns: int, cpu_ns: int = 0) -> None:
+        interval_ns = self.budget.interval_ns(self.asked_ns)
+        self.intervals.append(interval_ns)
+        elapsed_ns = interval_ns + held_ns
+        cpu_ns += elapsed_ns * self.standing_ppm // 10**6
+        self.now_ns, self.cpu_ns = self.now_ns + elapsed_ns, self.cpu_ns + cpu_ns
+        self.spent_ns += max(held_ns, cpu_ns)  # of a window; below its share is each by itself
+        self.budget.note(self.now_ns, held_ns, self.cpu_ns)
+
+    @property
+    def share_ppm(self) -> float:
+        """What was spent of all time so far."""
+        return 1e6 * self.spent_ns / self.now_ns
+
+
+@given(SHARES, COSTS, COSTS, st.integers(0, 100))
+def test_a_constant_cost_stays_below_the_budget_and_uses_it(ppm, held, cpu, standing_per_cent):
+    watching = Watching(ppm, asked_ns=MS, longest_ns=10**6 * S, standing_ppm=ppm * standing_per_cent // 200)
+    for _ in range(80):
+        watching.window(held, cpu)
+    before = watching.now_ns, watching.spent_ns
+    for _ in range(20):
+        watching.window(held, cpu)
+    settled_ppm = 1e6 * (watching.spent_ns - before[1]) / (watching.now_ns - before[0])
+    assert settled_ppm <= ppm * 1.001
+    assert watching.share_ppm <= ppm * 1.01  # and the beginning is paid back
+    assert len(set(watching.intervals[-20:])) <= 2  # it does not swing
+    if watching.intervals[-1] > 2 * MS:
+        paused = held / watching.intervals[-1]  # the pause is part of a window's time, and not of the interval
+        assert settled_ppm >= ppm * 0.85 / (1 + paused)
+
+
+@given(SHARES, st.lists(COSTS, min_size=1, max_size=60), st.integers(MS, 10 * S), st.integers(MS, HOUR))
+def test_the_interval_keeps_its_bounds(ppm, costs, asked, longest):
+    watching = Watching(ppm, asked, longest)
+    for cost in costs:
+        watching.window(cost)
+    assert all(asked <= interval <= max(asked, longest) for interval in watching.intervals)
+
+
+@given(SHARES, st.integers(10 * MS, 3 * S), st.integers(10, 1000))
+def test_a_dear_window_is_answered_at_once_and_forgotten_slowly(ppm, cost, times):
+    watching = Watching(ppm, asked_ns=MS, longest_ns=10**9 * S)
+    for _ in range(60):
+        watching.window(cost)
+    usual = watching.intervals[-1]
+    watching.window(times * cost)
+    watching.window(cost)
+    assert watching.intervals[-1] >= 0.2 * times * cost / ppm * 1e6  # of what would pay for it whole
+    watching.window(cost)
+    assert watching.intervals[-1] > usual * 1.5  # not back in one step
+    for _ in range(60):
+        watching.window(cost)
+    assert watching.intervals[-1] <= usual * 1.2
+    assert watching.share_ppm <= ppm * 1.01
+
+
+@given(SHARES, COSTS, st.integers(2, 50))
+def test_a_cost_that_stays_higher_is_paid_for(ppm, cost, times):
+    watching = Watching(ppm, asked_ns=MS, longest_ns=10**9 * S)
+    for _ in range(30):
+        watching.window(cost)
+    for _ in range(40):
+        watching.window(times * cost)
+    assert watching.share_ppm <= ppm * 1.01
+
+
+def test_a_budget_that_is_never_reached_leaves_the_interval_alone():
+    watching = Watching(10_000)
+    for _ in range(20):
+        watching.window(MS)
+    assert set(watching.intervals) == {200 * MS}
+    assert watching.budget.warning() == ""
+
+
+def test_what_was_not_spent_is_no_reason_for_a_burst():
+    watching = Watching(10_000, asked_ns=MS)
+    for _ in range(20):
+        watching.window(100 * MS)
+    usual = watching.intervals[-1]
+    watching.now_ns += HOUR  # nothing was sampled
+    for _ in range(RECENT):
+        watching.window(100 * MS)
+    assert watching.intervals[-1] >= usual
+
+
+def test_a_budget_that_cannot_be_met_says_once_which_interval_would_meet_it():
+    watching = Watching(1_000, longest_ns=10 * S)
+    watching.window(500 * MS)
+    assert watching.budget.warning() == (
+        "the budget of 0.1 % cannot be met: a window costs 500 ms, for which an interval of 500 s would do; "
+        "the longest there can be is 10 s"
+    )
+    watching.window(500 * MS)
+    assert watching.budget.warning() == ""
+    assert watching.intervals[-1] == 10 * S
+
+
+def test_a_second_window_comes_soon_and_the_first_is_no_example():
+    watching = Watching(10_000)
+    watching.window(2 * S)
+    watching.window(100 * MS)
+    assert watching.intervals[-1] == 40 * S  # a twentieth of the time, at the worst
+    watching = Watching(10_000, longest_ns=10**4 * S)
+    watching.window(200 * MS)
+    watching.window(100 * MS)
+    assert watching.intervals[-1] == 5 * S
+    for _ in range(60):
+        watching.window(100 * MS)
+    assert watching.intervals[-1] <= 11 * S
+    assert watching.share_ppm <= 10_000 * 1.01
+
+
+def test_intervals_are_said_so_that_they_can_be_asked_for():
+    assert [seconds(value) for value in (7.41e9, 0.1234e9, 123e9, 99.9e9)] == ["7.5 s", "0.13 s", "130 s", "100 s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "ppm"), [("1%", 10_000), ("1 %", 10_000), ("0.5", 5_000), ("0.01", 100), ("100", 10**6)]
+)
+def test_what_may_be_asked_for(text, ppm):
+    assert overhead(text) == ppm
+
+
+@pytest.mark.parametrize("text", ["0", "-1%", "101", "nan", "inf", "", "%", "much", "1%%", "0.001"])
+def test_bad_budgets_are_one_line(text):
+    done = memtui("record", "1", f"--max-overhead={text}")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "--max-overhead" in done.stderr
+
+
+def test_time_held_is_that_of_any_process():
+    def held(*parts: int | None, together: bool = False) -> int | None:
+        return held_ns([ProcessWindow(n, 0, 1, paused_ns=part) for n, part in enumerate(parts)], together=together)
+
+    assert held(3, 4) == 7
+    assert held(3, 4, together=True) == 4
+    assert held(3, None) is None
+    assert held() is None
+
+
+def test_asked_true_and_budgeted_are_told(tmp_path):
+    path = write_session(tmp_path / "s.memtui", budgeted(50))
+    report = build_report(path)
+    assert report["interval_s"] == 0.2
+    assert report["intervals_s"] == (0.2, 0.2)
+    assert report["budgeted_s"] == (0.2, 10.0)
+    assert report["true_interval_s"] == 10.0
+    budget = report["overhead"]["budget"]
+    assert budget["met"] is True
+    assert budget["fraction"] == report["overhead"]["paused_fraction"] + report["overhead"]["self_cpu_fraction"]
+    text = format_report(report)
+    assert "asked 200 ms, budgeted 200 ms to 10.0 s, true 10.0 s" in text
+    assert "within the budget of 1 %" in text
+    assert memtui("export", path, "--to", "html", "-o", tmp_path).returncode == 0
+    page = next(tmp_path.glob("*.html")).read_text()
+    assert "200 ms asked, budgeted 200 ms to 10.0 s, 10.0 s true" in page
+    assert "window of 0.2 s to 10 s" in page
+    reader = SessionReader(path)
+    assert not reader.events(0, 1 << 62) or all(e.kind != "interval" for e in reader.events(0, 1 << 62))
+    presenter = Presenter(reader, follow=False)
+    header = presenter.view().header
+    assert (header.asked_s, header.budgeted_s) == (0.2, 10.0)
+    assert header.true_s == pytest.approx(10, rel=0.01)
+    assert header.budget == 0.01
+    assert header.spent is not None
+    assert 0.005 < header.spent < 0.007
+    assert presenter.view().reuse.interval == "0.2-10 s"  # what a touch is of, not what was asked for
+    reader.close()
+
+
+def test_a_budget_that_was_not_kept_names_the_interval(tmp_path):
+    path = write_session(tmp_path / "s.memtui", budgeted(300))
+    budget = build_report(path)["overhead"]["budget"]
+    assert budget["met"] is False
+    assert budget["needed_interval_s"] == pytest.approx(30, rel=0.2)
+    assert "over the budget of 1 %: an interval of 3" in format_report(build_report(path))
+    reader = SessionReader(path)
+    warnings = Presenter(reader, follow=False).view().header.warnings
+    reader.close()
+    assert warnings[0].startswith("over the budget: an interval of 31 s")
+
+
+HOLD = """
+import mmap
+memory = mmap.mmap(-1, 64 << 20)
+memory[::4096] = b"1" * len(memory[::4096])
+print("ready", flush=True)
+while True:
+    memory[: 4096 * 64 : 4096] = b"2" * 64
+"""
+
+
+def test_the_interval_of_a_real_recording_is_stretched_to_its_budget(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE) as target:
+        try:
+            assert target.stdout is not None
+            target.stdout.readline()
+            path = tmp_path / "s.memtui"
+            words = ("--interval", 0.03, "--max-overhead", "5%", "--duration", 8, "-o", path, *TRACKER)
+            done = memtui("record", target.pid, *words)
+        finally:
+            target.kill()
+    assert done.returncode == 0, done.stderr
+    assert "budget of 5 %" in done.stderr
+    samples = SessionReader(path).samples
+    assert (samples.asked_ns == 30 * MS).all()
+    assert (samples.next_ns[1:] > 60 * MS).all()  # even here a window costs more than 3 ms
+    assert len(samples) < 8 * S / (60 * MS)
+    if len(samples) < 6:
+        pytest.skip(f"the machine is too busy: {len(samples)} windows in 8 s are too few to say more")
+    budget = json.loads(memtui("report", path, "--json").stdout)["overhead"]["budget"]
+    assert budget["fraction"] <= 0.05 * 1.4  # what the first windows cost is not wholly paid back yet
+
+
+def test_the_recorders_words_bring_no_window_before_its_time():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as target:
+        try:
+            order = order_for(target.pid, tracker="rss", interval_ns=S, duration_ns=5 * S // 2)
+            found = finish(ordered(order, b"".join(b"recorder %d\n" % n for n in range(1000))))
+        finally:
+            target.kill()
+    assert found.returncode == 0
+    assert 2 <= len(found.windows) <= 3

@@ -1,0 +1,191 @@
+"""Pages by the tensors that lie in them: against a naive count, as rows, and on a session whose truth is known."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.core.page_set import PageSet
+from memtui.core.samples import TensorRanges
+from memtui.reports.export.writers import export
+from memtui.reports.report import build_report, format_report
+from memtui.reports.tensor_summary import by_category
+from memtui.reports.traced_windows import TracedWindows, told_by_process
+from memtui.session.file_format import SessionError
+from memtui.session.reader import SessionReader
+from memtui.session.records.tensors import decode_map, encode_map
+from tests.support import sessions
+from tests.support.tensor_maps import made, maps, session
+from tests.support.told_steps import step
+
+WEIGHTS, INPUTS = CATEGORIES.index("weights"), CATEGORIES.index("inputs")
+
+
+@given(maps(), st.frozensets(st.integers(0, 60), max_size=40))
+def test_each_tensor_counts_its_own_part_of_a_touched_page(tensors, touched):
+    expected = [0] * len(CATEGORIES)
+    for page in touched:
+        for start, size, category in tensors.columns.T.tolist():
+            expected[category] += max(min(start + size, (page + 1) * 4096) - max(start, page * 4096), 0)
+    pages = PageSet.from_pages(sorted(touched))
+    assert tensors.touched_bytes(pages).tolist() == expected
+    assert sum(expected) <= pages.size_bytes
+    assert (tensors.touched_each(pages) <= tensors.size_bytes).all()
+
+
+@given(maps())
+def test_a_map_as_a_blob(tensors):
+    found = decode_map(encode_map(tensors))
+    assert np.array_equal(found.columns, tensors.columns)
+    assert found.names == tensors.names
+    assert found.exists_bytes().sum() == tensors.size_bytes.sum()
+
+
+def test_a_part_of_a_large_page():
+    pages = PageSet.from_blocks([], np.empty((0, 8)), huge=[1])
+    tensors = made((2 << 20, 4096, WEIGHTS), ((2 << 20) + 8192, 4096, INPUTS))
+    assert tensors.touched_bytes(pages)[[WEIGHTS, INPUTS]].tolist() == [4096, 4096]
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([(-4096, 10, 0)], "outside of memory"),
+        ([(1 << 60, 10, 0)], "outside of memory"),
+        ([(4096, 0, 0)], "outside of memory"),
+        ([(4096, 10, 0), (4100, 10, 0)], "on top of each other"),
+        ([(4096, 10, 99)], "no known category"),
+    ],
+)
+def test_what_cannot_be_is_refused(rows, why):
+    with pytest.raises(ValueError, match=why):
+        made(*rows)
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", encode_map(made((0, 10, 0)))[:-4]])
+def test_a_damaged_blob(data):
+    with pytest.raises(ValueError, match=r"."):
+        decode_map(data)
+
+
+def told(sample: int, *rows: tuple[int, int, int]) -> TensorRanges:
+    columns = np.array(rows, np.int64).reshape(-1, 3).T
+    return TensorRanges(4242, sample * 203 * sessions.MS, columns, tuple("abc"[: len(rows)]), ("weight",) * len(rows))
+
+
+# In every window the first 1024 pages of the heap are touched, and 2048 of 16384 of the data.
+HOT = (sessions.HEAP, 3 << 20, WEIGHTS)
+DATA_SET = (sessions.DATA, 64 << 20, INPUTS)
+
+
+def test_the_working_set_by_category(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET)))
+    reader = SessionReader(path)
+    found = by_category(reader)
+    total = np.mean([reader.page_set(n, 1).size_bytes for n in range(2, 20) if n != 7])
+    reader.close()
+    assert found["pid"] == 4242
+    parts = {part["category"]: part for part in found["parts"]}
+    assert parts["weights"]["touched_bytes"] == parts["weights"]["exists_bytes"] == 3 << 20
+    later = 12 / found["windows"]  # of the windows that know of the data set
+    assert parts["inputs"]["touched_bytes"] == pytest.approx((8 << 20) * later)
+    assert parts["inputs"]["exists_bytes"] == pytest.approx((64 << 20) * later)
+    assert found["rest_bytes"] + sum(p["touched_bytes"] for p in parts.values()) == pytest.approx(total, rel=1e-3)
+    text = format_report(build_report(path))
+    assert "by tensor    touched in a window, of what there is: weights 3.00 MiB of 3.00 MiB" in text
+    assert "\nby layer     b " in text
+    assert "\nhot tensors  b.weight inputs 8.00 MiB of 64.0 MiB, a.weight weights 3.00 MiB of 3.00 MiB" in text
+    assert "\ncold tensors b.weight inputs 8.00 MiB of 64.0 MiB\n" in text
+    rest = {part["part"]: part["touched_bytes"] for part in found["rest"]}
+    assert sum(rest.values()) == pytest.approx(found["rest_bytes"])
+    assert rest["stack"] == 8 * 4096
+    assert rest["libraries and files"] == 0, "code is left out at capture"
+    assert rest["no known range"] == 0
+
+
+def test_parts_add_up_to_the_stored_pages_of_each_window(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET)))
+    reader = SessionReader(path)
+    (of_process,) = told_by_process(reader)
+    counted = TracedWindows(reader, of_process)
+    windows = list(counted.count(range(20)))
+    assert {window.sample for window in windows} == set(range(2, 20)), "nothing was known before"
+    for window in windows:
+        pages = reader.page_set(window.sample, 1)
+        assert window.touched_bytes.sum() + window.rest_bytes.sum() == pages.size_bytes
+    reader.close()
+
+
+def test_the_table_of_tensors(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET, (sessions.DATA + (64 << 20), 4096, 5))))
+    export(path, "csv", tmp_path / "out")
+    with open(tmp_path / "out" / "tensors.csv") as file:
+        rows = {row["name"]: row for row in csv.DictReader(file)}
+    assert rows["a"] == {
+        "pid": "4242", "name": "a", "category": "weights", "size_bytes": str(3 << 20),
+        "touched_bytes": str(3 << 20), "windows": "18", "touched_share": "1.0", "last_sample": "19",
+        "part": "weight",
+    }  # fmt: skip
+    assert (rows["b"]["touched_bytes"], rows["b"]["windows"]) == (str(8 << 20), "12")
+    assert (rows["c"]["touched_share"], rows["c"]["last_sample"]) == ("0.0", "")
+    export(path, "csv", tmp_path / "redacted", redact=True)
+    with open(tmp_path / "redacted" / "tensors.csv") as file:
+        hidden = list(csv.DictReader(file))
+    assert [row["name"] for row in hidden] == [f"layer-{n + 1}" for n in range(len(rows))]
+    plain = [{**row, "name": ""} for row in rows.values()]
+    assert [{**row, "name": ""} for row in hidden] == plain, "sums of pages, at true addresses, tell none"
+
+
+def test_what_was_told_as_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    export(session(tmp_path, (2, told(2, HOT)), (3, step())), "parquet", tmp_path / "out")
+    (row,) = parquet.read_table(tmp_path / "out" / "tensors.parquet").to_pylist()
+    assert (row["name"], row["category"], row["touched_share"]) == ("a", "weights", 1.0)
+    rows = parquet.read_table(tmp_path / "out" / "allocations.parquet").to_pylist()
+    assert {row["layer"] for row in rows} == {"", "features.0"}
+
+
+def test_without_pages_it_says_why(tmp_path):
+    path = session(tmp_path, (19, told(30, HOT)))
+    assert "by tensor    n/a: no pages are stored of a window in which" in format_report(build_report(path))
+    path.unlink()
+    assert build_report(session(tmp_path))["by_category"] is None
+
+
+def test_tensors_that_cannot_be_are_left_out_with_a_word(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT, (HOT[0] + 5, 100, WEIGHTS))))
+    report = build_report(path)
+    assert report["by_category"] is None
+    assert any("process 4242 tells of its tensors is left out: two tensors lie" in text for text in report["warnings"])
+
+
+def test_a_tampered_session(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT)))
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE tensor_ranges SET data = x'00'")
+    connection.commit()
+    connection.close()
+    reader = SessionReader(path)
+    with pytest.raises(SessionError, match="is damaged: places of tensors"):
+        reader.tensor_maps()
+    reader.close()
+
+
+def test_small_tensors_are_never_touched_more_than_they_are(tmp_path):
+    """Running means of 36 bytes in pages of their own: what is beyond them is told as rounding."""
+    small = [(sessions.HEAP + n * 8192 + 64, 36, WEIGHTS) for n in range(3)]
+    path = session(tmp_path, (2, told(2, *small)))
+    reader = SessionReader(path)
+    found = by_category(reader)
+    reader.close()
+    (weights,) = found["parts"]
+    assert weights["touched_bytes"] == weights["exists_bytes"] == 3 * 36
+    rest = {part["part"]: part["touched_bytes"] for part in found["rest"]}
+    assert rest["page rounding"] == 3 * (4096 - 36)
+    assert "weights 108 B of 108 B" in format_report(build_report(path))

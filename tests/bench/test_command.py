@@ -1,0 +1,270 @@
+"""``memtui bench`` as it is typed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pytest
+
+from memtui.bench import window_length
+from memtui.bench.configuration import make
+from memtui.bench.jobs import from_environment, part
+from memtui.bench.operators import CATALOGUE
+from memtui.bench.store import Database
+from memtui.cli.main import main
+from memtui.core.errors import UserError
+from memtui.core.file_lock import lock_holder
+from memtui.probes.power.energy_source import WHOLE_MACHINE
+from tests.support.bench_database import add, row
+from tests.support.cli import memtui
+
+COMMAND = (sys.executable, "-m", "memtui")
+FAST = ("--windows", "2", "--seconds", "0.05", "--threads", "1", "--cache", "warm", "--warm-up", "0.1")
+
+
+def rows_in(path) -> list[dict]:
+    with closing(Database(path)) as database:
+        return list(database.rows())
+
+
+def test_operators_are_listed():
+    found = memtui("bench", "list")
+    assert found.returncode == 0
+    assert all(name in found.stdout for name in CATALOGUE)
+    plain = json.loads(memtui("bench", "list", "--json").stdout)
+    assert {one["name"] for one in plain["operators"]} == set(CATALOGUE)
+    assert plain["operators"][0]["parameters"]["cin"] == 64
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("conv3d",), "there is no operator conv3d; did you mean conv2d"),
+        (("zzz",), "there is no operator zzz; memtui bench list names them"),
+        (("relu", "more"), "'more' is one word too many"),
+        (("relu", "--grid", "cin=3"), "relu has no parameter cin; it has elements"),
+        (("relu", "--grid", "elements"), "not of the form key=value"),
+        (("conv2d", "--grid", "h=2,56", "--grid", "k=7", "--grid", "p=0"), "a kernel of 7 does not fit"),
+        (("relu", "--grid", "elements=5", "--space", "small"), "one of them"),
+        (("gelu", "--space", "resnet50"), "the space resnet50 has no gelu; it has conv2d"),
+        (("relu", "--dtype", "tf32"), "tf32 is a type of CUDA devices"),
+        (("relu", "--device", "gpu"), "must be cpu or cuda:N, not 'gpu'"),
+        (("relu", "--shard", "4/4"), "shard 4 is out of range: of 4 they are 0 to 3"),
+        (("relu", "--shard", "one"), "'one' is not of the form i/n"),
+        (("relu", "--shard", "3/4"), "shard 3/4 has none of 1 configurations"),
+        (("relu", "--windows", "0"), "must be a whole number from 1 to 1000"),
+        (("relu", "--assume-watts", "-3"), "must be above 0 watts"),
+        (
+            ("relu", "--config", "/nowhere.toml"),
+            "/nowhere.toml: cannot be read: No such file or directory; check the name",
+        ),
+        (("resolution",), "name an operator: memtui bench resolution conv2d"),
+        (("resolution", "conv3d"), "there is no operator conv3d; did you mean conv2d"),
+        (("resolution", "relu", "--grid", "elements=1,2"), "of one configuration, not of 2"),
+        (("resolution", "relu", "--seconds", "3"), "--seconds has no meaning"),
+        (("resolution", "relu", "--windows", "1"), "two windows of each length"),
+        (("resnet50", "--mode", "forward-backward"), "resnet50 has no backward pass"),
+        (("compare", "a.db"), "name two databases"),
+        (("db", "shrink"), "bench db info, bench db merge FILE"),
+        (("db", "info", "--db", "/nowhere.db"), "/nowhere.db: No such file"),
+    ],
+)
+def test_bad_input_is_one_line(words, said):
+    found = memtui("bench", *words)
+    assert found.returncode == 2
+    assert found.stdout == ""
+    assert said in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_malformed_toml_names_the_line(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text("[relu.grid]\nelements = [1,\n\nx = ]\n")
+    found = memtui("bench", "relu", "--config", path)
+    assert found.returncode == 2
+    assert "line 4" in found.stderr
+
+
+def test_a_foreign_database_is_refused(tmp_path):
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE t(x)")
+    found = memtui("bench", "relu", "--db", path)
+    assert (found.returncode, "is not a database of memtui bench" in found.stderr) == (2, True)
+
+
+class TestMeasured:
+    """With torch."""
+
+    @pytest.fixture(autouse=True)
+    def torch(self):
+        pytest.importorskip("torch", reason="torch is not installed")
+
+    def test_rows_are_printed_and_kept(self, tmp_path):
+        path = tmp_path / "bench.db"
+        words = ("bench", "relu", "--grid", "elements=1000,2000", *FAST, "--db", path, "--assume-watts", "50")
+        found = memtui(*words, timeout=120)
+        assert found.returncode == 0, found.stderr
+        lines = found.stdout.splitlines()
+        assert lines[0].split()[:8] == ["time", "+-", "IQR", "watts", "J/call", "TFLOP/s", "GB/s", "configuration"]
+        assert lines[0].endswith("configuration (all: cache=warm)"), "what is the same in all rows is told once"
+        assert sum("relu elements=" in line for line in lines) == 2
+        assert any("~ is an estimate" in line for line in lines)
+        assert len(rows_in(path)) == 2
+
+        again = memtui(*words, timeout=120)
+        assert "2 configurations were measured before" in again.stdout
+        assert len(rows_in(path)) == 2
+
+        plain = json.loads(memtui(*words, "--json", "--again", timeout=120).stdout)
+        assert len(plain["rows"]) == 2
+        one = plain["rows"][0]
+        assert one["call_ns"] > 0
+        assert one["parameters"]["elements"] in (1000, 2000)
+        assert (one["energy_j"] is None) == (one["energy_status"] == "unavailable")
+        assert one["energy_status"] != "unavailable" or one["energy_reason"]
+
+    @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
+    def test_what_is_finished_survives_and_is_not_repeated(self, tmp_path, how):
+        path = tmp_path / "bench.db"
+        grid = "elements=" + ",".join(str(1000 * n) for n in range(1, 7))
+        words = [*COMMAND, "bench", "relu", "--grid", grid, *FAST, "--db", str(path)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+            seen = 0
+            while seen < 3:  # the head and two rows
+                assert bench.stdout.readline()
+                seen += 1
+            bench.send_signal(how)
+            rest = bench.communicate(timeout=20)[0]
+        assert ("left before its end: " in rest) == (how == signal.SIGINT)
+        before = {r["configuration"] for r in rows_in(path)}
+        assert 2 <= len(before) < 6
+        assert bench.returncode == (130 if how == signal.SIGINT else -how)
+        end = time.monotonic() + 10
+        while True:  # the worker of a killed one ends by itself, and the lock was the dead one's
+            found = subprocess.run(words, capture_output=True, text=True)
+            if found.returncode == 0 or time.monotonic() > end:
+                break
+        assert found.returncode == 0, found.stderr
+        assert f"{len(before)} configurations were measured before" in found.stdout
+        after = rows_in(path)
+        assert len(after) == len({r["configuration"] for r in after}) == 6
+
+    def test_a_log_hears_of_a_sweep_with_json(self, tmp_path):
+        words = ["bench", "relu", *FAST, "--db", str(tmp_path / "a.db"), "--seconds", "60", "--json"]
+        with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+            try:
+                said = iter(bench.stderr.readline, "")
+                line = next(line for line in said if "measuring" in line)
+            finally:
+                bench.send_signal(signal.SIGINT)
+            out, _ = bench.communicate(timeout=20)
+        assert re.match(
+            r"memtui bench: measuring: 1 of 1, visit 1 of 2, (data|warm-up|window 1 of 1), relu elements=\d+", line
+        )
+        assert out == "", "standard output is for the document"
+
+    def test_a_second_bench_on_the_device_names_the_first(self, tmp_path):
+        words = [*COMMAND, "bench", "relu", *FAST, "--db", str(tmp_path / "a.db"), "--seconds", "20"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
+            try:
+                fd = os.open(WHOLE_MACHINE, os.O_RDONLY)
+                end = time.monotonic() + 60
+                while lock_holder(fd) != first.pid:
+                    assert time.monotonic() < end
+                    time.sleep(0.01)
+                os.close(fd)
+                found = memtui("bench", "relu", *FAST, "--db", tmp_path / "b.db")
+                assert found.returncode == 1
+                assert f"cpu is being measured by process {first.pid}: wait" in found.stderr.splitlines()[-1]
+            finally:
+                first.kill()
+
+    def test_a_study_of_windows(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setattr(window_length, "QUICK_LENGTHS_S", (0.02, 0.05, 0.2))
+        words = (
+            "bench",
+            "resolution",
+            "relu",
+            "--quick",
+            *FAST[:2],
+            *FAST[4:],
+            "--db",
+            str(tmp_path / "x.db"),
+            "--json",
+        )
+        assert main(list(words)) == 0
+        points = json.loads(capsys.readouterr().out)["points"]
+        assert [point["seconds"] for point in points] == [0.02, 0.05, 0.2]
+        assert points[-1]["time"]["error"] == 0
+        assert all(abs(point["time"]["error"]) < 1 for point in points)
+
+
+def test_databases_are_merged_and_told_of(tmp_path):
+    paths = [tmp_path / "a.db", tmp_path / "b.db"]
+    for path, m in zip(paths, (1, 2), strict=True):
+        with closing(Database(path)) as database:
+            add(database, row(make("linear", {"m": m})))
+    found = memtui("bench", "db", "merge", paths[1], "--db", paths[0])
+    assert (found.returncode, "1 new rows" in found.stdout) == (0, True)
+    lines = memtui("bench", "db", "info", "--db", paths[0]).stdout.splitlines()
+    assert [lines[0], *(line.partition(":")[0] for line in lines[1:])] == [str(paths[0]), "rows", "measured"]
+    plain = json.loads(memtui("bench", "db", "info", "--db", paths[0], "--json").stdout)
+    assert plain["measurements"] == {"linear": 2}
+    out = tmp_path / "rows.csv"
+    assert memtui("bench", "db", "export", out, "--db", paths[0]).returncode == 0
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [r["p_m"] for r in rows] == ["1", "2"]
+    assert float(rows[0]["energy_j"]) == pytest.approx(0.25, rel=0.01)
+    refused = memtui("bench", "db", "export", out, "--db", paths[0])
+    assert (refused.returncode, "--force" in refused.stderr) == (2, True)
+
+
+def test_shards_are_disjoint_and_whole():
+    configurations = [make("relu", {"elements": n}) for n in range(1, 12)]
+    parts = [part(configurations, (i, 4)) for i in range(4)]
+    assert sorted(c.key for p in parts for c in p) == sorted(c.key for c in configurations)
+    assert {len(p) for p in parts} == {2, 3}
+    assert part(list(reversed(configurations)), (1, 4)) == parts[1], "the order in which they were said is nothing"
+
+
+@pytest.mark.parametrize(
+    ("environment", "shard"),
+    [
+        ({"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_COUNT": "4", "SLURM_ARRAY_TASK_MIN": "5"}, (2, 4)),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "RANK": "5", "WORLD_SIZE": "6"}, (1, 2)),
+        ({"RANK": "5", "WORLD_SIZE": "6"}, (5, 6)),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, None),
+        ({"RANK": "3"}, None),
+        ({}, None),
+    ],
+)
+def test_schedulers_say_which_part(environment, shard):
+    assert from_environment(environment) == shard
+
+
+@pytest.mark.parametrize("rank", ["6", "-1", "x"])
+def test_schedulers_that_say_nonsense(rank):
+    with pytest.raises(UserError, match=r"RANK=.*is no part of the whole; --shard"):
+        from_environment({"RANK": rank, "WORLD_SIZE": "6"})
+
+
+def test_every_machine_keeps_its_own_database(tmp_path, monkeypatch):
+    from argparse import Namespace
+
+    from memtui.bench.request import database_path
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert database_path(Namespace(db=None), None).name == "bench.db"
+    assert database_path(Namespace(db=None), (1, 4)).name == "bench-1-of-4.db"
+    assert os.fspath(database_path(Namespace(db=tmp_path / "x"), (1, 4))).endswith("/x")

@@ -1,0 +1,111 @@
+"""``--engine submitit``: the parts of a sweep as jobs, with submitit's own executor for one machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from memtui.core.file_lock import lock_holder
+from memtui.probes.power.energy_source import WHOLE_MACHINE
+from tests.support import slurm_stub
+from tests.support.bench_jobs import FAST, GRID, keys_in
+from tests.support.cli import memtui
+from tests.support.live import wait_until
+
+WORDS = ("bench", "relu", *GRID, *FAST, "--engine", "submitit")
+
+
+def test_without_submitit_it_says_what_to_install(tmp_path):
+    code = "import sys; sys.modules['submitit'] = None; from memtui.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", code, *WORDS, "--db", str(tmp_path / "x.db")]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (1, "", 1)
+    assert "pip install 'memtui[submitit]'" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("relu", "--shard", "0/2"), "--shard is one part"),
+        (("resnet50",), "are for configurations of an operator"),
+        (("resolution", "relu"), "are for configurations of an operator"),
+        (("relu", "--engine", "ray"), "invalid choice: 'ray'"),
+        (("relu", "--db", "/proc/none/x.db"), "/proc/none/x.db: cannot be used"),
+    ],
+)
+def test_bad_input_is_one_line(words, said):
+    found = memtui("bench", "--engine", "submitit", *words)
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+    assert said in found.stderr
+
+
+class TestRun:
+    """With submitit and torch."""
+
+    @pytest.fixture(autouse=True)
+    def needed(self):
+        pytest.importorskip("submitit", reason="submitit is not installed")
+        pytest.importorskip("torch", reason="torch is not installed")
+
+    @pytest.fixture
+    def here(self):
+        """An environment in which no Slurm is found."""
+        return {**os.environ, "PATH": os.path.dirname(sys.executable)}
+
+    def test_parts_run_and_are_merged(self, tmp_path, here):
+        path = tmp_path / "x y.db"
+        words = (*WORDS, "--jobs", "2", "--db", path)
+        found = memtui(*words, timeout=240, env=here)
+        assert (found.returncode, found.stderr) == (0, "")
+        assert found.stdout.splitlines()[:2] == ["part 0 of 2: 2 new rows", "part 1 of 2: 1 new rows"]
+        assert f"3 new rows in {path}" in found.stdout
+        parts = [tmp_path / f"x y-{number}-of-2.db" for number in range(2)]
+        assert [len(keys_in(part)) for part in parts] == [2, 1]
+        assert keys_in(path) == sorted(key for part in parts for key in keys_in(part))
+        assert (tmp_path / "x y-jobs").stat().st_mode & 0o777 == 0o700
+
+        plain = json.loads(memtui(*words, "--json", timeout=240, env=here).stdout)
+        assert [(part["number"], part["rows"], part["reason"]) for part in plain["parts"]] == [(0, 0, ""), (1, 0, "")]
+        assert len(keys_in(path)) == 3, "what was measured is not measured again"
+
+    def test_a_failed_part_is_a_line_and_the_others_stay(self, tmp_path, here):
+        (tmp_path / "x-0-of-2.db").write_text("this is no database")
+        found = memtui(*WORDS, "--jobs", "2", "--db", tmp_path / "x.db", timeout=240, env=here)
+        assert found.returncode == 1
+        assert found.stderr.count("\n") == 1
+        assert "part 0 of 2: " in found.stderr
+        assert "x-0-of-2.db: cannot be read: file is not a database" in found.stderr
+        assert "part 1 of 2: 1 new rows" in found.stdout
+        assert len(keys_in(tmp_path / "x.db")) == 1
+
+    def test_on_slurm_they_are_an_array(self, tmp_path):
+        """A stand-in for it: what is submitted asks for a node of its own, and results come back."""
+        path, slurm = tmp_path / "x.db", tmp_path / "slurm"
+        found = memtui(*WORDS, "--jobs", "2", "--db", path, timeout=240, env=slurm_stub.install(slurm))
+        assert (found.returncode, found.stderr) == (0, "")
+        assert found.stdout.splitlines()[:2] == ["part 0 of 2: 2 new rows", "part 1 of 2: 1 new rows"]
+        assert len(keys_in(path)) == 3
+        options = (slurm / "submitted.sh").read_text()
+        assert "#SBATCH --array=0-1" in options
+        assert "#SBATCH --exclusive\n" in options
+        assert "#SBATCH --time=3\n" in options, "if all windows are disturbed"
+        assert "#SBATCH --job-name=memtui-relu\n" in options
+
+    def test_an_interrupt_ends_the_jobs(self, tmp_path, here):
+        words = [sys.executable, "-m", "memtui", *WORDS, "--jobs", "2", "--seconds", "30", "--db", tmp_path / "x.db"]
+        with subprocess.Popen(words, env=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
+            fd = os.open(WHOLE_MACHINE, os.O_RDONLY)
+            try:
+                wait_until(lambda: lock_holder(fd), 60, 0.02)
+                assert lock_holder(fd) != bench.pid, "a job is a process of its own"
+                bench.send_signal(signal.SIGINT)  # to it alone: a terminal would tell the job, too
+                assert bench.wait(20) == 130
+                wait_until(lambda: not lock_holder(fd), 60, 0.02)
+            finally:
+                os.close(fd)
+                bench.kill()

@@ -1,0 +1,452 @@
+"""The home screen: what it finds, how it is moved about in, and that it opens what was chosen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from memtui.cli.home import Home
+from memtui.core.procfs import PROC, read_stat
+from memtui.recording import targets as candidates
+from memtui.recording.targets import Candidates, is_own
+from memtui.session.file_format import SessionError
+from memtui.session.reader import SessionReader
+from memtui.session.summary import summarize
+from memtui.tui.screens.home import REFRESH_S, HomeApp
+from memtui.widgets.views.home import HomeView, ProcessRow, SessionRow
+from tests.support.cli import memtui
+from tests.support.live import needs_tracker
+from tests.support.screen_text import screen_lines, screen_text
+from tests.support.sessions import messages, write_session
+from tests.support.terminals import Terminal
+
+EVIL = "\x1b]52;c;AAAA\x07[red]\u202e"
+VIEW = HomeView(
+    "server",
+    (
+        ProcessRow(4242, "ada", ("torch", "GPU"), 9 << 30, 7200.0, "/usr/bin/python3 train.py --lr 3"),
+        ProcessRow(17, "bob", ("python",), 300 << 20, 5.0, f"python {EVIL}", recording="abcd"),
+        ProcessRow(99, "root", (), 2 << 30, 86_400.0, "postgres"),
+    ),
+    (
+        SessionRow("/s/17.memtui", time.time() - 60, 60.0, 300, 1 << 20, "python other.py", "recording", pid=17),
+        SessionRow("/s/old.memtui", 1.6e9, 3600.0, 18_000, 70 << 20, "python train.py", "duration"),
+        SessionRow("/s/bad.memtui", 1.6e9, None, None, 12, "", "unreadable", "is truncated"),
+    ),
+    user="ada",
+)
+
+
+@asynccontextmanager
+async def running(view: HomeView = VIEW, size=(120, 36), **how):
+    app = HomeApp(lambda: view, **how)
+    async with app.run_test(size=size) as pilot:
+        for _ in range(200):
+            await pilot.pause(0.01)
+            if "looking ..." not in screen_text(app):
+                break
+        yield app, pilot
+
+
+async def test_it_shows_what_runs_and_what_was_recorded():
+    async with running() as (app, _):
+        shown = screen_text(app)
+    for words in ("running processes  3", "torch GPU", "9.00 GiB", "python3 train.py --lr 3", "recorded abcd", "2 h"):
+        assert words in shown
+    for words in ("sessions  3", "recording", "18000", "01:00:00", "bad.memtui: is truncated", "70.0 MiB"):
+        assert words in shown
+    assert "\x1b" not in shown
+    assert "\\x1b]52;c;AAAA\\x07[red]<U+202E>" in shown
+
+
+@pytest.mark.parametrize("size", [(210, 60), (120, 36), (80, 24), (60, 16)])
+@pytest.mark.parametrize("how", [{}, {"color": "16"}, {"color": "none", "ascii_only": True}])
+async def test_every_line_is_as_wide_as_the_screen(size, how):
+    async with running(size=size, **how) as (app, _):
+        lines = screen_lines(app)
+        assert {len(line) for line in lines} == {size[0]}
+        assert len(lines) == size[1]
+        if how.get("ascii_only"):
+            assert all(line.isascii() for line in lines)
+
+
+async def test_too_small_says_what_it_needs():
+    async with running(size=(50, 12)) as (app, pilot):
+        assert "memtui needs 60x16 cells" in screen_text(app)
+        await pilot.resize_terminal(100, 30)
+        await pilot.pause(0.1)
+        assert "running processes" in screen_text(app)
+
+
+async def test_typing_filters_both_lists():
+    async with running() as (app, pilot):
+        await pilot.press(*"train")
+        shown = screen_text(app)
+        assert "running processes  1, 2 without that text" in shown
+        assert "sessions  1, 2 without that text" in shown
+        await pilot.press(*" zz")
+        assert "no running process has that text" in screen_text(app)
+        await pilot.press("backspace", "backspace", "backspace")
+        assert "running processes  1" in screen_text(app)
+        await pilot.press("escape")
+        assert "running processes  3" in screen_text(app)
+        await pilot.press(*"q", "ctrl+u")
+        assert "running processes  3" in screen_text(app)
+
+
+@pytest.mark.parametrize(
+    ("keys", "chosen"),
+    [
+        (["enter"], ("attach", "4242")),
+        (["down", "down", "down", "up", "enter"], ("attach", "17")),
+        (["tab", "enter"], ("attach", "17")),  # it is recorded now
+        (["tab", "down", "enter"], ("replay", "/s/old.memtui")),
+        (["tab", "pagedown", "pageup", "tab", "enter"], ("attach", "4242")),
+        ([*"postgres", "enter", "enter"], ("attach", "99")),
+        (["down", "enter"], ("attach", "17")),  # of another user, and recorded already
+        ([*"nothing of this kind", "enter", "escape", "escape"], None),
+        (["escape"], None),
+        (["ctrl+c"], None),
+    ],
+)
+async def test_enter_opens_what_is_chosen(keys, chosen):
+    async with running() as (app, pilot):
+        await pilot.press(*keys)
+        await pilot.pause(0.05)
+        assert not app.is_running
+        assert app.return_value == chosen
+
+
+async def test_a_click_chooses_and_a_second_one_opens():
+    async with running() as (app, pilot):
+        lines = screen_lines(app)
+        y = next(i for i, line in enumerate(lines) if "old.memtui" in line or "18000" in line)
+        await pilot.click(offset=(20, y))
+        assert app.is_running
+        await pilot.click(offset=(20, y))
+        await pilot.pause(0.05)
+        assert app.return_value == ("replay", "/s/old.memtui")
+
+
+async def test_a_process_of_somebody_else_is_asked_about_once():
+    async with running() as (app, pilot):
+        await pilot.press(*"postgres", "enter")
+        assert "process 99 belongs to root: Enter once more watches it" in screen_text(app)
+        await pilot.press("escape", "up", "up", "down", "down", "enter")
+        assert "process 99 belongs to root" in screen_text(app), "what was moved away from is asked about anew"
+        assert app.return_value is None
+        await pilot.press("enter")
+    assert app.return_value == ("attach", "99")
+
+
+async def test_a_row_that_a_text_hides_is_selected_again_when_it_is_back():
+    async with running() as (app, pilot):
+        await pilot.press(*"postgres")
+        assert app.screen.processes.selected == ("attach", "99")
+        await pilot.press("escape")
+        assert app.screen.processes.selected == ("attach", "4242")
+        await pilot.press(*"postgres", "down", "escape")
+        assert app.screen.processes.selected == ("attach", "99"), "unless another one was chosen meanwhile"
+
+
+async def test_the_chosen_row_stays_chosen_when_others_come():
+    views = [VIEW]
+    app = HomeApp(lambda: views[0])
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause(0.2)
+        await pilot.press("down")
+        more = ProcessRow(1000, "eve", ("torch",), 99 << 30, 1.0, "bigger")
+        app.screen._view = HomeView("server", (more, *VIEW.processes), VIEW.sessions)
+        app.screen.fill()
+        await pilot.press("enter")
+        await pilot.pause(0.05)
+        assert app.return_value == ("attach", "17")
+
+
+async def test_a_session_that_cannot_be_opened_says_why_and_the_list_stays():
+    async with running() as (app, pilot):
+        await pilot.press("tab", "down", "down", "enter")
+        await pilot.pause(0.05)
+        assert app.return_value is None
+        assert "it cannot be opened: is truncated" in screen_text(app)
+
+
+# -- what changes while it is looked at
+
+
+def hungry(folder, name: str, mib: int) -> subprocess.Popen[str]:
+    """A real process with so much memory, which takes as much again for every line it reads."""
+    code = (
+        "import sys\n"
+        f"b = [bytearray({mib} << 20)]; print(flush=True)\n"
+        f"for _ in sys.stdin: b.append(bytearray({mib} << 20)); print(flush=True)\n"
+    )
+    script = folder / f"{name}.py"
+    script.write_text(code)
+    child = subprocess.Popen(
+        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child
+
+
+@asynccontextmanager
+async def real(folder):
+    """The screen on the processes of this machine, with those of this test in sight."""
+    app = HomeApp(Home(folder / "state", folder / "state" / "sessions").look)
+    async with app.run_test(size=(150, 60)) as pilot:
+        app.screen._words = str(folder)
+        await until(pilot, lambda: "looking ..." not in screen_text(app))
+        app.screen.fill()
+        yield app, pilot
+
+
+async def until(pilot, holds, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come"
+        await pilot.pause(0.05)
+
+
+def line_of(app, words: str) -> int | None:
+    return next((y for y, line in enumerate(screen_lines(app)) if words in line), None)
+
+
+def size_in(app, words: str) -> str:
+    return next((line.partition(" MiB")[0].split()[-1] for line in screen_lines(app) if words in line), "")
+
+
+async def test_sizes_change_and_programs_come_and_go_and_the_chosen_row_stays_where_it_is(tmp_path):
+    small, middle = hungry(tmp_path, "small", 40), hungry(tmp_path, "middle", 60)
+    try:
+        async with real(tmp_path) as (app, pilot):
+            await until(pilot, lambda: line_of(app, "small.py") is not None and line_of(app, "middle.py") is not None)
+            assert line_of(app, "middle.py") < line_of(app, "small.py"), "the largest comes first"
+            await pilot.press("down")
+            assert app.screen.processes.selected == ("attach", str(small.pid))
+            line, size = line_of(app, "small.py"), size_in(app, "small.py")
+            assert size
+            # It becomes the larger one, and a third one that is larger still begins.
+            for _ in range(2):
+                small.stdin.write("more\n")
+                small.stdout.readline()
+            large = hungry(tmp_path, "large", 200)
+            try:
+                await until(pilot, lambda: line_of(app, "large.py") is not None)
+                await until(pilot, lambda: float(size_in(app, "small.py")) >= float(size) + 80)
+                assert line_of(app, "small.py") == line
+                assert line_of(app, "middle.py") < line
+                assert line_of(app, "large.py") > line
+                assert "1 new at the end" in screen_text(app)
+                # What ends above the cursor, and under it, keeps its place, and Enter opens no neighbour.
+                middle.kill()
+                small.kill()
+                await until(pilot, lambda: screen_text(app).count("ended") == 2)
+                assert line_of(app, "small.py") == line
+                await pilot.press("enter")
+                assert app.return_value is None
+                assert "the process has ended; choose another row" in screen_text(app)
+                # The next key makes the order anew.
+                await pilot.press(" ")
+                assert line_of(app, "small.py") is None
+                assert app.screen.processes.selected == ("attach", str(large.pid))
+            finally:
+                large.kill()
+                large.communicate()
+    finally:
+        for child in (small, middle):
+            child.kill()
+            child.communicate()
+
+
+async def test_a_question_stays_while_the_screen_is_refreshed():
+    views = [VIEW]
+    app = HomeApp(lambda: views[0])
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "postgres" in screen_text(app))
+        await pilot.press("down", "down", "enter")
+        for _ in range(2):
+            app.screen.post_message(type(app.screen).Seen(VIEW))
+            await pilot.pause(0.05)
+            assert "process 99 belongs to root: Enter once more watches it" in screen_text(app)
+        await pilot.press("enter")
+    assert app.return_value == ("attach", "99")
+
+
+async def test_a_recording_that_ends_keeps_its_row_and_is_then_replayed():
+    app = HomeApp(lambda: VIEW)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "postgres" in screen_text(app))
+        await pilot.press("tab")
+        line = line_of(app, "python other.py")
+        newer = SessionRow("/s/new.memtui", time.time(), 1.0, 3, 1 << 20, "python new.py", "recording", pid=18)
+        ended = replace(VIEW.sessions[0], state="stopped", pid=None)
+        view = replace(VIEW, sessions=(newer, ended, *VIEW.sessions[1:]))
+        app.screen.post_message(type(app.screen).Seen(view))
+        await until(pilot, lambda: line_of(app, "python new.py") is not None)
+        assert line_of(app, "python other.py") == line
+        await pilot.press("enter")
+    assert app.return_value == ("replay", "/s/17.memtui")
+
+
+def test_it_is_refreshed_within_two_seconds_and_reads_one_file_of_a_process_that_is_known(monkeypatch):
+    assert REFRESH_S < 2
+    looks = Candidates()
+    read, opened = [], []
+    monkeypatch.setattr(candidates, "read_stat", lambda pid, proc=PROC: read.append(pid) or read_stat(pid, proc))
+    before = os.open
+    monkeypatch.setattr(os, "open", lambda path, *more: opened.append(str(path)) or before(path, *more))
+    with subprocess.Popen(["sleep", "60"]) as child:
+        looks.look()
+        assert child.pid in read
+        read.clear()
+        opened.clear()
+        looks.look()
+        assert child.pid not in read
+        assert [path for path in opened if path.startswith(f"/proc/{child.pid}/")] == [f"/proc/{child.pid}/statm"]
+        child.kill()
+
+
+def test_a_number_that_is_another_process_now_is_looked_at_anew(tmp_path):
+    numbers = " ".join(["S", "1", "1", "1", "0", "0", "0", *["0"] * 10, "1", "0", "{start}", "0"])
+
+    def put(name: str, start: int) -> None:
+        folder = tmp_path / f"{name}.new"
+        folder.mkdir()
+        (folder / "stat").write_text(f"{os.getppid()} ({name}) {numbers.format(start=start)}\n")
+        (folder / "statm").write_text(f"{1 << 20} {1 << 18} 0 0 0 0 0\n")
+        (folder / "maps").write_text("libtorch\n")
+        if (tmp_path / str(pid)).exists():
+            (tmp_path / str(pid)).rename(tmp_path / "old")
+        folder.rename(tmp_path / str(pid))
+
+    with subprocess.Popen(["sleep", "60"]) as child:
+        pid = child.pid
+        put("first", 100)
+        looks = Candidates(tmp_path)
+        assert [(c.pid, c.start_ticks) for c in looks.look()] == [(pid, 100)]
+        put("second", 200)
+        assert [(c.pid, c.start_ticks) for c in looks.look()] == [(pid, 200)]
+        child.kill()
+
+
+# -- what it finds
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ("python -m memtui attach 1", True),
+        ("/srv/venv/bin/memtui record 1", True),
+        ("python -P -m memtui.recording.sampler", True),
+        ("python -m memtui.study.workloads.cnn --epochs 3", False),
+        ("python /home/ada/memtui-runs/train.py", False),
+    ],
+)
+def test_memtui_itself_is_no_candidate_and_what_it_trains_is(command, own):
+    assert is_own(command) == own
+
+
+def test_processes_are_known_by_what_they_have_mapped(tmp_path):
+    library = tmp_path / "libtorch_cpu.so"
+    library.write_bytes(bytes(4096))
+    code = (
+        "import mmap, sys, time\n"
+        f"file = open({str(library)!r}, 'rb'); keep = mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ)\n"
+        "big = bytearray(48 << 20); print(flush=True); time.sleep(60)"
+    )
+    secret = "--api-key=hunter2"
+    with subprocess.Popen([sys.executable, "-c", code, secret], stdout=subprocess.PIPE) as child:
+        try:
+            child.stdout.readline()
+            found = {c.pid: c for c in Candidates().look()}
+            mine = found[child.pid]
+            assert mine.kinds == ("torch",)
+            assert mine.rss_bytes >= 48 << 20
+            assert 0 <= mine.age_s < 60
+            assert "hunter2" not in mine.command
+            assert os.getpid() not in found
+            assert os.getppid() not in found, "pausing it would stop memtui"
+        finally:
+            child.kill()
+
+
+def test_what_ended_is_forgotten():
+    candidates = Candidates()
+    with subprocess.Popen(
+        [sys.executable, "-c", "b = bytearray(64 << 20); print(flush=True); input()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as child:  # fmt: skip
+        child.stdout.readline()
+        assert child.pid in {c.pid for c in candidates.look()}
+        child.kill()
+    assert child.pid not in {c.pid for c in candidates.look()}
+    assert child.pid not in candidates._known
+
+
+def test_a_summary_says_what_the_session_says(tmp_path):
+    path = write_session(tmp_path / "s.memtui", messages(30))
+    found = summarize(path)
+    reader = SessionReader(path)
+    samples = reader.samples
+    assert found.command == reader.hello.target.command
+    assert found.samples == 30
+    assert found.duration_s == (samples.end_ns[-1] - samples.start_ns[0]) / 1e9
+    assert found.end == reader.end.kind
+    assert found.began_s == reader.hello.clock.wall_ns / 1e9
+    reader.close()
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(SessionError, match="truncated"):
+        summarize(path)
+
+
+def test_sessions_are_looked_into_once(tmp_path, monkeypatch):
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    write_session(folder / "good.memtui", messages(5))
+    (folder / "bad.memtui").write_bytes(b"SQLite format 3\0" + bytes(50))
+    home = Home(tmp_path, folder)
+    calls = []
+    monkeypatch.setattr("memtui.cli.home.summarize", lambda path: calls.append(path) or summarize(path))
+    for _ in range(3):
+        rows = {os.path.basename(row.path): row for row in home.look().sessions}
+    assert len(calls) == 2
+    assert (rows["good.memtui"].samples, rows["good.memtui"].trouble) == (5, "")
+    assert (rows["bad.memtui"].samples, rows["bad.memtui"].trouble) == (None, "is truncated")
+
+
+def test_without_a_terminal_it_is_the_help():
+    done = memtui()
+    assert done.returncode == 0
+    assert "commands:" in done.stdout
+
+
+@needs_tracker
+def test_from_home_to_a_process_and_back(tmp_path, monkeypatch):
+    """The whole program on a terminal: typed, found, attached, left."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    code = "b = bytearray(40 << 20)\nwhile True: b[:: 4096] = b[:: 4096]"
+    with subprocess.Popen([sys.executable, "-c", code, "unmistakable"]) as child:
+        terminal = Terminal(module="memtui")
+        try:
+            terminal.read(20, until=str(child.pid))
+            terminal.send("unmistak")
+            terminal.read(5, until="filter: unmistak")
+            terminal.send("\r")
+            terminal.read(30, until="LIVE")
+            terminal.send("q")
+            assert terminal.end() == 0
+            assert terminal.restored()
+            assert "session: " in terminal.text
+            assert child.poll() is None
+        finally:
+            terminal.close()
+            child.kill()

@@ -1,0 +1,354 @@
+"""State found is state left: stopped targets, debuggers, a shell with job control, programs that mind interruptions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from memtui.probes.pause.pauser import Pauser
+from tests.conftest import LONG
+from tests.support.blocking_calls import CALLS
+from tests.support.live import needs_root, needs_tracker, start, stop, wait_until
+from tests.support.paused import Counter, state, tasks, tracer
+from tests.support.repository import ROOT
+from tests.support.streams import sample
+
+ROUNDS = 1000 if LONG else 100  # windows of the programs that mind interruptions
+JOB_SECONDS = 60 if LONG else 4
+README = ROOT / "README.md"
+# What the kernel does not restart after a pause (nor after SIGSTOP and SIGCONT): see signal(7).
+INTERRUPTED = {"epoll_wait", "epoll_pwait", "semtimedop", "sigtimedwait", "io_getevents", "recv with SO_RCVTIMEO"}
+
+
+@pytest.fixture
+def counter():
+    counter = Counter(2)
+    yield counter
+    counter.close()
+
+
+@needs_root
+@pytest.mark.parametrize("call", CALLS)
+def test_which_calls_are_interrupted(call):
+    words = [sys.executable, "-m", "tests.support.blocking_calls", call]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=README.parent)
+    try:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.1)
+        with Pauser() as pauser:
+            while state(child.pid) not in "ZX":
+                try:
+                    with pauser.paused(child.pid):
+                        pass
+                except ProcessLookupError:
+                    break
+                time.sleep(0.02)
+        assert child.communicate(timeout=20)[0] == ("EINTR\n" if call in INTERRUPTED else "ok\n")
+    finally:
+        child.kill()
+
+
+def test_the_readme_names_the_calls_that_are_interrupted():
+    text = README.read_text()
+    assert all(f"`{call.split()[-1]}`" in text for call in INTERRUPTED if call != "epoll_pwait")
+
+
+@needs_root
+def test_stopped_and_continued_during_a_pause(counter):
+    with Pauser() as pauser:
+        for _ in range(5):
+            with pauser.paused(counter.pid):
+                os.kill(counter.pid, signal.SIGSTOP)
+            assert os.waitpid(counter.pid, os.WUNTRACED)[1] == signal.SIGSTOP << 8 | 0x7F, "its parent is told"
+            assert state(counter.pid) == "T"
+            with pauser.paused(counter.pid) as pause:
+                assert pause.stopped
+                os.kill(counter.pid, signal.SIGCONT)
+            counter.assert_runs()
+            with pauser.paused(counter.pid) as pause:
+                assert not pause.stopped
+
+
+@needs_tracker
+def test_a_stopped_target_stays_stopped_through_windows(counter):
+    os.kill(counter.pid, signal.SIGSTOP)
+    os.waitpid(counter.pid, os.WUNTRACED)
+    before = counter.counts()
+    stream = sample(counter.pid, 1)
+    wait_until(lambda: state(counter.pid) == "T")  # when it is let go, it goes back to its stop by itself
+    assert counter.counts() == before, "it ran"
+    assert len(stream.windows) > 10
+    os.kill(counter.pid, signal.SIGCONT)
+    counter.assert_runs()
+
+
+def traces(pid: int) -> bool:
+    return all(tracer(task) != "0" for task in tasks(pid))
+
+
+@needs_tracker
+@pytest.mark.parametrize("program", ["strace", "gdb"])
+def test_a_debugger_keeps_its_hold(program, counter):
+    if not shutil.which(program):
+        pytest.skip(f"{program} is not installed")
+    words = {
+        "strace": ["strace", "-f", "-o", "/dev/null", "-p", str(counter.pid)],
+        "gdb": ["gdb", "-q", "-nx", "-p", str(counter.pid)],
+    }[program]
+    debugger = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: traces(counter.pid))
+        if program == "gdb":
+            counter.assert_stands()
+        stream = sample(counter.pid, 1)
+        assert traces(counter.pid), "it lost its hold"
+        if program == "gdb":
+            counter.assert_stands()
+        else:
+            counter.assert_runs()
+        windows = stream.of_pid(counter.pid)
+        assert windows
+        assert {w.status for w in windows} == {"denied"}
+        assert all(f"process {debugger.pid} traces it already" in w.reason for w in windows)
+        assert all(w.pages is None for w in windows)
+    finally:
+        debugger.kill()
+        debugger.communicate()
+    wait_until(lambda: tracer(counter.pid) == "0")
+    counter.assert_runs()
+    assert "ok" in {w.status for w in sample(counter.pid, 1).of_pid(counter.pid)}, "afterwards it is observed again"
+
+
+@needs_tracker
+@pytest.mark.skipif(shutil.which("py-spy") is None, reason="py-spy is not installed")
+def test_a_profiler_that_pauses_nobody_and_memtui_do_not_mind_each_other(tmp_path):
+    program = "import time\nend = time.monotonic() + 8\n"
+    program += "while time.monotonic() < end: sum(range(10_000))\nprint('whole')"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as target:
+        flames = tmp_path / "flames.txt"
+        words = ["py-spy", "record", "--nonblocking", "-d", "3", "-r", "100", "-f", "raw", "-o", flames]
+        with subprocess.Popen([*words, "-p", str(target.pid)], stderr=subprocess.DEVNULL) as profiler:
+            stream = sample(target.pid, 2)
+            profiler.wait(30)
+        assert target.stdout is not None
+        assert target.stdout.readline() == "whole\n"
+    assert target.returncode == 0
+    assert flames.read_text()
+    statuses = [window.status for window in stream.of_pid(target.pid)]
+    assert statuses.count("ok") == len(statuses) > 0
+
+
+# A sampling profiler (py-spy and others) stops its target for a moment, many times a second.
+_PROFILER = """
+import ctypes, os, sys, time
+libc, pid, taken, refused = ctypes.CDLL(None, use_errno=True), int(sys.argv[1]), 0, 0
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+if os.geteuid() == 0:
+    os.nice(-20)  # other tests do not keep it from a CPU while it holds the target
+print("ready", flush=True)
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    if libc.ptrace(16, pid, None, None) == 0:
+        os.waitpid(pid, 0x40000000); time.sleep(0.001); libc.ptrace(17, pid, None, None); taken += 1
+    else:
+        refused += 1
+    time.sleep(0.009)
+print(taken, refused, flush=True)
+"""
+
+
+@needs_tracker
+def test_beside_a_sampling_profiler():
+    counter = Counter(1)
+    words = [sys.executable, "-c", _PROFILER, str(counter.pid), "3"]
+    profiler = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        profiler.stdout.readline()
+        windows = sample(counter.pid, 2).of_pid(counter.pid)
+        taken, refused = map(int, profiler.communicate(timeout=20)[0].split())
+        assert taken > 5 * refused
+        # The first says that its marks could not be cleared before, if the profiler was there just then.
+        assert {w.status for w in windows} <= {"ok", "denied", "not paused", "failed"}
+        assert sum(w.status == "failed" for w in windows) <= 1
+        assert sum(w.status == "ok" for w in windows) > len(windows) / 2
+        wait_until(lambda: tracer(counter.pid) == "0")
+        counter.assert_runs()
+    finally:
+        profiler.kill()
+        counter.close()
+
+
+class Tmux:
+    """An interactive bash in a terminal of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._words = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self._run("new-session", "-d", "-x", "160", "-y", "50", "bash --norc --noprofile -i")
+
+    def _run(self, *words: str) -> str:
+        return subprocess.run([*self._words, *words], capture_output=True, text=True, check=True, timeout=20).stdout
+
+    def type(self, text: str) -> None:
+        self._run("send-keys", "-l", text)
+        self._run("send-keys", "Enter")
+
+    def press(self, key: str) -> None:
+        self._run("send-keys", key)
+
+    @property
+    def text(self) -> str:
+        return self._run("capture-pane", "-p")
+
+    @property
+    def shell(self) -> int:
+        return int(self._run("display-message", "-p", "#{pane_pid}"))
+
+    def foreground(self) -> int:
+        """The process group that has the terminal."""
+        return int(Path(f"/proc/{self.shell}/stat").read_text().rpartition(")")[2].split()[5])
+
+    def close(self) -> None:
+        subprocess.run([*self._words, "kill-server"], check=False, capture_output=True, timeout=20)
+
+
+_JOB = """
+import mmap, sys, threading, time
+threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()
+file = open(sys.argv[1], "r+b")
+count = memoryview(mmap.mmap(file.fileno(), 8)).cast("Q")
+while True: count[0] += 1
+"""
+
+
+@needs_tracker
+def test_a_foreground_job_of_a_shell(tmp_path):
+    if not shutil.which("tmux"):
+        pytest.skip("tmux is not installed")
+    job, session = tmp_path / "job.py", tmp_path / "s.memtui"
+    job.write_text(_JOB)
+    count = tmp_path / "count"
+    count.write_bytes(bytes(8))
+    tmux = Tmux(tmp_path)
+    recording = None
+    try:
+        wait_until(lambda: "$" in tmux.text or "#" in tmux.text)
+        tmux.type(f"{sys.executable} {job} {count}")
+        wait_until(lambda: tmux.foreground() != tmux.shell)
+        pid = tmux.foreground()
+        recording = start("record", pid, "-o", session, "--interval", "0.02")
+        end = time.monotonic() + JOB_SECONDS
+        while time.monotonic() < end:
+            assert tmux.foreground() == pid, "the shell took the terminal back"
+            assert state(pid) != "T"
+            time.sleep(0.01)
+        assert "Stopped" not in tmux.text
+
+        tmux.press("C-z")
+        wait_until(lambda: "Stopped" in tmux.text)
+        before = count.read_bytes()
+        time.sleep(1)
+        assert count.read_bytes() == before, "it was woken"
+        tmux.type("bg")
+        wait_until(lambda: count.read_bytes() != before)
+        assert tmux.foreground() == tmux.shell
+        time.sleep(0.5)
+        before = count.read_bytes()
+        wait_until(lambda: count.read_bytes() != before)
+        tmux.type("fg")
+        wait_until(lambda: tmux.foreground() == pid)
+        time.sleep(0.5)
+        tmux.press("C-c")
+        wait_until(lambda: "KeyboardInterrupt" in tmux.text)
+        tmux.type("echo exit-$?")
+        wait_until(lambda: "exit-130" in tmux.text)
+        assert tmux.text.count("Stopped") == 1
+        recording.communicate(timeout=30)
+        assert recording.returncode == 0, "the end of the target ends the recording"
+    finally:
+        if recording is not None and recording.poll() is None:
+            stop(recording)
+        tmux.close()
+
+
+_GLOO = """
+import os, sys, time, torch, torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(sys.argv[2]), world_size=2)
+x, n = torch.ones(50_000), 0
+go = torch.ones(1)
+while True:
+    dist.all_reduce(x); x.mul_(0.5); n += 1
+    assert torch.all(x == 1).item(), "a wrong sum"
+    go[0] = 0 if sys.argv[2] == "0" and os.path.exists(sys.argv[3]) else 1
+    dist.all_reduce(go, op=dist.ReduceOp.MIN)
+    if n == 1 and sys.argv[2] == "0": print("ready", flush=True)
+    if go.item() == 0: break
+print(n, flush=True)
+dist.destroy_process_group()
+"""
+_LOADER = """
+import os, sys, torch
+from torch.utils.data import DataLoader, Dataset
+torch.set_num_threads(1)
+class Numbers(Dataset):
+    def __len__(self): return 1000
+    def __getitem__(self, i): return torch.full((500,), float(i))
+n = 0
+while not os.path.exists(sys.argv[1]):
+    seen = sum(batch[:, 0].sum().item() for batch in DataLoader(Numbers(), batch_size=20, num_workers=2))
+    assert seen == 499500, seen
+    n += 1
+    if n == 1: print("ready", flush=True)
+print(n, flush=True)
+"""
+_BOTH_RANKS = """
+import subprocess, sys
+ranks = [subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2], str(r), sys.argv[3]]) for r in (0, 1)]
+sys.exit(max(r.wait() for r in ranks))
+"""
+
+
+@needs_tracker
+@pytest.mark.parametrize(("what", "together"), [
+    pytest.param("gloo", False, id="gloo"),
+    pytest.param("gloo", True, id="gloo, together", marks=pytest.mark.slow),
+    pytest.param("DataLoader", False, id="DataLoader", marks=pytest.mark.slow),
+    pytest.param("DataLoader", True, id="DataLoader, together", marks=pytest.mark.slow),
+])  # fmt: skip
+def test_training_survives(what, together, tmp_path):
+    """1,000 windows with MEMTUI_LONG=1, a hundred otherwise."""
+    pytest.importorskip("torch")
+    enough = tmp_path / "enough"
+    words = {
+        "gloo": [_BOTH_RANKS, _GLOO, str(tmp_path / "meet"), str(enough)],
+        "DataLoader": [_LOADER, str(enough)],
+    }[what]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    child = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment,
+    )  # fmt: skip
+    try:
+        assert child.stdout.readline() == "ready\n", child.stderr.read()
+        windows, held, end = 0, 0, time.monotonic() + 600
+        while windows < ROUNDS:
+            stream = sample(child.pid, 2.5 if not LONG else 10, interval_ns=10_000_000, together=together)
+            assert stream.returncode == 0, stream.errors
+            windows += len(stream.windows)
+            held += sum(w.status == "ok" for one in stream.windows for w in one.processes)
+            assert child.poll() is None, child.stderr.read()
+            assert time.monotonic() < end
+        enough.touch()
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0, err
+        assert int(out.split()[-1]) > 1
+        assert held > windows, "several processes were held in most windows"
+    finally:
+        child.kill()
+        child.communicate()

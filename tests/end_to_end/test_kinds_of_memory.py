@@ -1,0 +1,196 @@
+"""Windows of the whole program on memory of every kind: hugetlb, shared, forked, of many threads, in many VMAs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memtui.probes.competing_observers import other_observers
+from memtui.session.blobs import UNKNOWN_BYTES
+from memtui.session.reader import SessionReader
+from tests.support.cli import memtui
+from tests.support.live import needs_tracker
+from tests.support.pagetable_targets import within
+from tests.support.streams import sample
+
+_POOL = Path("/proc/sys/vm/nr_hugepages")
+PAGE = 4096
+
+
+@pytest.fixture
+def run():
+    """Starts a program that prints where it has touched what, and then goes on touching it."""
+    children = []
+
+    def start(code: str) -> tuple[int, list[int]]:
+        words = [sys.executable, "-c", _HEAD + code]
+        child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        children.append(child)
+        return child.pid, [int(word) for word in child.stdout.readline().split()]
+
+    yield start
+    for child in children:
+        os.killpg(child.pid, signal.SIGKILL)  # its children hold the pipe, too
+        child.communicate()
+
+
+_HEAD = """
+import ctypes, mmap, os, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_size_t]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+def map_(pages, flags=0x22):
+    a = libc.mmap(None, pages * 4096, 3, flags, -1, 0)
+    assert a != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
+    libc.madvise(ctypes.c_void_p(a), ctypes.c_size_t(pages * 4096), 15)
+    return a
+def write(a, pages):
+    for page in pages: ctypes.memset(a + page * 4096, 1, 1)
+def touch(a, pages):
+    while True:
+        write(a, pages)
+        time.sleep(0.001)
+"""
+
+
+@pytest.fixture
+def huge_pages():
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    before = int(_POOL.read_text())
+    _POOL.write_text(str(before + 4))
+    try:
+        if int(_POOL.read_text()) < before + 2:
+            pytest.skip("this kernel gives no hugetlb pages")
+        yield
+    finally:
+        _POOL.write_text(str(before))
+
+
+def assert_nearly(seen: list[int], touched: range, *, shared: bool = False) -> None:
+    """None too many. DAMON, where it runs, may take a page's mark away before memtui knows the page.
+
+    Of a page that processes share it leaves one note, which says somebody's touch, and not whose.
+    """
+    others = sorted(set(seen) - set(touched))
+    assert len(others) <= (2 if shared and other_observers() else 0), others
+    assert len(seen) >= 0.99 * len(touched), sorted(set(touched) - set(seen))[:20]
+
+
+@needs_tracker
+def test_of_hugetlb_nothing_is_known(run, huge_pages, tmp_path):
+    """Nobody can clear its marks: its row is n/a in the session, the export and the report, and not 0."""
+    pid, (address,) = run("a = map_(1024, 0x40022); print(a, flush=True); touch(a, range(1024))")
+    path = tmp_path / "s.memtui"
+    assert memtui("record", pid, "-o", path, "--duration", 1.5, "--interval", 0.2).returncode == 0
+    reader = SessionReader(path)
+    (row,) = [vma.id for vma in reader.vma_rows() if vma.start == address]
+    _, ids, touched = reader.vma_wss(0, len(reader.samples.wss_bytes))
+    assert set(touched[ids == row].tolist()) == {UNKNOWN_BYTES}
+    assert (touched[ids != row] > 0).all()
+    pages = reader.page_set(2, 1)
+    assert address >> 21 not in pages.huge.tolist()
+    reader.close()
+    assert memtui("export", path, "--to", "csv", "-o", tmp_path / "csv").returncode == 0
+    (line,) = [one for one in (tmp_path / "csv/vmas.csv").read_text().splitlines() if f",{address}," in one]
+    assert line.endswith(f",,{4 << 20}"), "no working set, and all of it resident"
+
+
+@needs_tracker
+def test_shared_memory_between_two_processes(run):
+    """Each has marks of its own: what the child touches, the parent has not."""
+    pid, (address,) = run(
+        "a = map_(600, 0x21); write(a, range(600)); child = os.fork()\n"
+        "if child == 0: touch(a, range(0, 600, 3))\n"
+        "print(a, flush=True); touch(a, range(1, 600, 3))"
+    )
+    stream = sample(pid, 2, interval_ns=200_000_000)
+    windows = {}
+    for window in stream.windows[1:-1]:
+        for one in window.processes:
+            if one.pages is not None:  # the child came into the tree in this window
+                windows.setdefault(one.process, []).append(within(one.pages, address, 600))
+    firsts = {Counter(page % 3 for page in seen[0]).most_common(1)[0][0]: seen for seen in windows.values()}
+    assert sorted(firsts) == [0, 1]
+    for first, seen in firsts.items():
+        for pages in seen:
+            assert_nearly(pages, range(first, 600, 3), shared=True)
+
+
+@needs_tracker
+def test_memory_shared_since_a_fork(run):
+    """Parent and child share the pages until one of them writes; each touch counts where it was made."""
+    pid, (address,) = run(
+        "a = map_(600); write(a, range(600)); child = os.fork()\n"
+        "def read(pages):\n"
+        "    while True:\n"
+        "        for page in pages: ctypes.string_at(a + page * 4096, 1)\n"
+        "        time.sleep(0.001)\n"
+        "if child == 0: read(range(0, 600, 2))\n"
+        "print(a, flush=True); read(range(1, 600, 2))"
+    )
+    stream = sample(pid, 2, interval_ns=200_000_000)
+    firsts = set()
+    for window in stream.windows[1:-1]:
+        for one in window.processes:
+            if one.pages is None:
+                continue
+            pages = within(one.pages, address, 600)
+            first = Counter(page % 2 for page in pages).most_common(1)[0][0]
+            firsts.add(first)
+            assert_nearly(pages, range(first, 600, 2), shared=True)
+    assert firsts == {0, 1}
+
+
+@pytest.mark.slow
+@needs_tracker
+def test_five_hundred_threads(run):
+    """Each touches pages of its own."""
+    pid, (address,) = run(
+        "threading.stack_size(1 << 17); a = map_(1000); write(a, range(1000)); go = threading.Event()\n"
+        "def work(page):\n"
+        "    go.wait()\n"
+        "    while True: write(a, [page]); time.sleep(0.05)\n"
+        "for i in range(500): threading.Thread(target=work, args=(2 * i,), daemon=True).start()\n"
+        "go.set(); print(a, flush=True); time.sleep(1000)"
+    )
+    stream = sample(pid, 8, interval_ns=1_000_000_000)
+    windows = [one for window in stream.windows[1:-1] for one in window.processes]
+    assert len(windows) >= 2
+    for one in windows:
+        assert (one.status, one.threads) == ("ok", 501), one.reason
+        assert_nearly(within(one.pages, address, 1000), range(0, 1000, 2))
+        assert one.paused_ns < 300_000_000
+
+
+@needs_tracker
+def test_two_thousand_vmas(run, tmp_path):
+    """Neighbours with different rights do not merge. Rows do not multiply, and each has its own working set."""
+    pid, (address,) = run(
+        "a = map_(4000); write(a, range(4000))\n"
+        "for i in range(0, 4000, 2): libc.mprotect(a + i * 4096, 4096, 1)\n"
+        "print(a, flush=True)\n"
+        "touch(a, range(1, 4000, 4))"
+    )
+    path = tmp_path / "s.memtui"
+    assert memtui("record", pid, "-o", path, "--duration", 3, "--interval", 0.5, "--filter", "none").returncode == 0
+    reader = SessionReader(path)
+    rows = {vma.start: vma.id for vma in reader.vma_rows() if address <= vma.start < address + 4000 * PAGE}
+    assert len(rows) == 4000
+    wanted = sorted(rows[address + page * PAGE] for page in range(1, 4000, 4))
+    numbers, ids, touched = reader.vma_wss(1, len(reader.samples.wss_bytes) - 1)
+    ours = np.isin(ids, list(rows.values()))
+    for number in np.unique(numbers):
+        here = ours & (numbers == number)
+        assert set(ids[here].tolist()) <= set(wanted)
+        assert here.sum() >= 0.99 * len(wanted)  # see assert_nearly
+        assert set(touched[here].tolist()) == {PAGE}
+    reader.close()

@@ -1,0 +1,23 @@
+"""Memory whose page tables come and go: no wrong page, no complaint of the kernel, an unharmed target."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from benchmarks.stress import MODES, stress
+from tests.conftest import LONG
+from tests.support.pagetable_targets import need_pagetable
+
+SECONDS = 600 if LONG else 33  # every mode once
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is installed")
+def test_nothing_is_wrong_while_page_tables_come_and_go():
+    need_pagetable()
+    found = stress(SECONDS)
+    assert found.wrong == []
+    assert found.compared > 50
+    assert {line.split(":")[0] for line in found.windows} == set(MODES)
+    assert found.rounds > 1000

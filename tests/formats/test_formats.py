@@ -1,0 +1,464 @@
+"""What each format of other tools says, and that no file, however odd, gives more than a result or one error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES
+from memtui.formats.detect import import_bytes, import_file
+from memtui.formats.imported import Imported, NotImportable
+from memtui.formats.zpp import zpp_lines
+from tests.support.memory_logs import A1, A1_ANALYSIS, MIB, ZPP, mxnet_log, zpp_text
+
+
+def only(found: Imported):
+    (part,) = found.parts
+    return part.trace
+
+
+def back(data: bytes) -> bytes:
+    return "".join(zpp_lines(only(import_bytes(data)))).encode()
+
+
+def kinds(trace) -> dict[str, int]:
+    held = trace.by_category()[trace.peak_row].tolist()
+    return {name: size for name, size in zip(CATEGORIES, held, strict=True) if size}
+
+
+# MXNet
+
+
+def test_an_mxnet_log_has_an_order_and_no_clock():
+    found = import_bytes(mxnet_log())
+    trace = only(found)
+    assert [(trace.name(op), size) for op, size in zip(trace.op.tolist(), trace.delta_bytes.tolist(), strict=True)] == [
+        *A1
+    ]
+    assert trace.t_ns.tolist() == list(range(3, 33, 3))  # numbers of lines
+    assert found.about.clock == "lines"
+    assert found.about.driver
+    assert any(text.startswith("frees: ") for text in found.about.absent)
+    assert [(mark.t_ns, mark.text) for mark in found.marks] == [(2, "In InitGraph."), (33, "Finished binding.")]
+    assert found.driver[0] == (4, 12195 * MIB - MIB, 12196 * MIB)
+    assert len(found.driver) == 10
+    assert kinds(trace) == {
+        "weights": 1048608,
+        "gradients": 1048608,
+        "activations": 2097312,
+        "optimiser state": 1048608,
+        "inputs": 160,
+        "buffers": 544,
+        "temporaries": 4194336,
+        "unknown": 96,
+    }
+
+
+def test_an_allocation_in_mb_is_one_and_is_marked():
+    found = import_bytes(mxnet_log(in_mb=(("mask_workspace", 3),)))
+    trace = only(found)
+    assert int(trace.delta_bytes[-1]) == 3145728
+    assert CATEGORIES[int(trace.category[-1])] == "temporaries"
+    assert found.about.coarse == ("mask_workspace",)
+
+
+def test_a_line_that_was_cut_is_told_and_the_rest_counts():
+    data = mxnet_log() + b"[mem] Allocate 4194"
+    found = import_bytes(data)
+    assert len(only(found)) == 10
+    last = data.count(b"\n") + 1
+    assert found.about.warnings == (f"line {last} is no whole allocation",)
+
+
+# The analysis of MXNet logs
+
+
+def test_an_analysis_knows_sums():
+    found = import_bytes(json.dumps(A1_ANALYSIS, indent=2).encode())
+    assert found.about.sums == {key: (total, tuple(tags)) for key, (total, tags) in A1_ANALYSIS.items()}
+    assert int(only(found).peak_bytes) == 9_438_208
+    assert found.about.clock == "none"
+
+
+@pytest.mark.parametrize(
+    ("plain", "why"),
+    [
+        ({"in_arg": [0.5, []]}, "no whole number"),
+        ({"in_arg": [-1.0, []]}, "no number of bytes"),
+        ({"in_arg": ["1", []]}, "no number of bytes"),
+        ({"in_arg": [1.0, [3]]}, "no list of texts"),
+        ({"in_arg": [1.0, []], "x": 3}, "not a total and a list"),
+        ({"in_arg": [1e300, []]}, "no number of bytes"),
+    ],
+)
+def test_a_damaged_analysis(plain, why):
+    with pytest.raises(NotImportable, match=why):
+        import_bytes(json.dumps(plain).encode())
+
+
+# ZPP-MEM
+
+
+def test_zpp_begins_with_what_was_in_use():
+    trace = only(import_bytes(ZPP.encode()))
+    assert trace.start_bytes == 215296
+    assert trace.usage_bytes.tolist()[trace.existing :] == [215296, 235520, 235520]
+    assert trace.delta_bytes.tolist()[trace.existing :] == [0, 20224, 0]
+    assert trace.peak_bytes == 235520
+    assert trace.name(int(trace.op[trace.peak_row])) == "forward/DFA_fully_connected_layer_8/Add"
+    assert int(trace.t_ns[0]) == 1560104632231000_000
+
+
+def test_zpp_comes_back_to_the_byte():
+    assert back(ZPP.encode()) == ZPP.encode()
+    text = zpp_text(2000).encode()
+    assert back(text) == text
+    trace = only(import_bytes(text))
+    assert int(trace.usage_bytes[-1]) == 0
+
+
+def test_a_wrong_usage_is_told_by_its_line():
+    found = import_bytes(ZPP.replace("235520 20224", "235521 20224").encode())
+    assert [line.partition(" says")[0] for line in found.about.warnings] == ["line 2"]
+    assert only(found).peak_bytes == 235520
+
+
+def test_commas_and_carriage_returns_are_taken():
+    odd = ZPP.replace(" ", ", ").replace("\n", "\r\n").encode()
+    assert back(odd) == ZPP.encode()
+
+
+def test_kinds_are_what_became_of_a_block():
+    rows = [(0, 8, "forward/a"), (1, 4, "forward/b"), (2, -4, "forward/b"), (3, 2, "gradients/c"), (4, -8, "forward/a")]
+    usage, lines = 0, []
+    for t, change, op in rows:
+        usage += change
+        lines.append(f"{t} {usage} {change} {op}\n")
+    trace = only(import_bytes("".join(lines).encode()))
+    assert [CATEGORIES[c] for c in trace.category.tolist()] == [
+        *("activations", "temporaries", "temporaries", "unknown", "activations")
+    ]
+    assert [PHASES[p] for p in trace.phase.tolist()] == ["forward", "forward", "forward", "backward", "forward"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("1 1 1 a\n0 2 1 b\n", "line 2 is earlier than line 1"),
+        ("1 1 1 a\n2 2 1", r"line 2 is not four words.*cut off"),
+        ("1 1 1 a\nhello\n3 3 1 b\n", "line 2 is not four words: time"),
+        ("1 5 5 a\n2 -1 -6 a\n", "line 2 frees 6 bytes where fewer are held"),
+        ("1 1 2 a\n", "line 1 allocates more than"),
+    ],
+)
+def test_a_damaged_zpp_text_is_told_by_its_line(text, why):
+    with pytest.raises(NotImportable, match=why):
+        import_bytes(text.encode())
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 99), st.integers(-300, 300), st.sampled_from("abc")), min_size=1),
+    st.integers(0, 500),
+)
+def test_usage_is_that_of_the_text_whatever_is_freed(changes, base):
+    t_us, usage, lines = 10**15, base, []
+    for later, change, op in changes:
+        change = max(change, -usage)
+        t_us, usage = t_us + later, usage + change
+        lines.append(f"{t_us} {usage} {change} gradients/{op}\n")
+    trace = only(import_bytes("".join(lines).encode()))
+    # A free may have been of several blocks: then several rows have its time, the last of them its usage.
+    seen = {int(t): int(used) for t, used in zip(trace.t_ns, trace.usage_bytes, strict=True)}
+    said = {int(line.split()[0]) * 1000: int(line.split()[1]) for line in lines}
+    assert seen == said or {**seen, int(trace.start_ns): said[int(trace.start_ns)]} == said
+    assert int(trace.usage_bytes[-1]) == usage
+    assert trace.check() == []
+
+
+# PyTorch's own files are made and read in test_import_torch; here are their forms.
+
+
+def memory(ts, size, address, total=0, device=(0, -1)):
+    args = {"Bytes": size, "Addr": address, "Total Allocated": total, "Device Type": device[0], "Device Id": device[1]}
+    return {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, "args": args}
+
+
+def span(name, ts, dur, cat="cpu_op"):
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+
+
+def chrome(*events, base=10**18) -> bytes:
+    return json.dumps({"baseTimeNanoseconds": base, "traceEvents": events}).encode()
+
+
+def test_a_memory_event_belongs_to_what_runs_around_it():
+    found = import_bytes(
+        chrome(
+            span("nn.Module: Net_0", 0, 50, "python_function"),
+            span("aten::linear", 1, 20),
+            span("aten::addmm", 2, 5),
+            memory(3.5, 64, 7, 64),
+            memory(10, 32, 8, 96),
+            span("autograd::engine::evaluate_function: AddmmBackward0", 60, 10),
+            memory(61, -64, 7, 32),
+            memory(62, 8, 11, 40),
+            span("Optimizer.step#SGD.step", 80, 10, "user_annotation"),
+            memory(82, 16, 9, 48),
+        )
+    )
+    trace = only(found)
+    assert [trace.name(op) for op in trace.op.tolist()] == [
+        "aten::linear/aten::addmm",
+        "aten::linear",
+        "autograd::engine::evaluate_function: AddmmBackward0",
+        "autograd::engine::evaluate_function: AddmmBackward0",
+        "Optimizer.step#SGD.step",
+    ]
+    assert [PHASES[p] for p in trace.phase.tolist()] == ["forward", "forward", "backward", "backward", "optimiser"]
+    assert trace.name(int(trace.layer[0])) == "Net_0"
+    assert [CATEGORIES[c] for c in trace.category.tolist()] == ["activations"] * 3 + ["gradients", "unknown"]
+    assert int(trace.t_ns[0]) == 10**18 + 3500
+
+
+def test_memory_from_before_the_trace_is_there_when_it_is_freed():
+    trace = only(import_bytes(chrome(memory(1, 10, 1, 110), memory(2, -30, 99, 80), memory(3, -10, 1, 70))))
+    assert trace.start_bytes == 100
+    assert trace.usage_bytes.tolist()[trace.existing :] == [110, 80, 70]
+
+
+def test_each_device_is_a_part():
+    found = import_bytes(chrome(memory(1, 10, 1), memory(2, 20, 1, device=(1, 3))))
+    assert [(part.device, int(part.trace.peak_bytes)) for part in found.parts] == [("cpu", 10), ("cuda:3", 20)]
+
+
+def test_profiler_steps_cut_the_trace():
+    steps = [span(f"ProfilerStep#{n}", n * 10, 9, "user_annotation") for n in (4, 5)]
+    (part,) = import_bytes(chrome(*steps, memory(41, 1, 1), memory(51, 1, 2))).parts
+    assert [number for _, number in part.begins] == [4, 5]
+
+
+def test_a_trace_without_memory_says_how_to_get_it():
+    with pytest.raises(NotImportable, match="profile_memory=True"):
+        import_bytes(chrome(span("aten::mm", 1, 2)))
+
+
+def snapshot(events, blocks=()) -> bytes:
+    address, found = 1000, []
+    for size, state in blocks:
+        found.append({"address": address, "size": size, "requested_size": size, "state": state, "frames": []})
+        address += size
+    segments = [{"device": 0, "address": 1000, "total_size": address - 1000, "blocks": found}] if found else []
+    return pickle.dumps({"segments": segments, "device_traces": [list(events)]})
+
+
+def traced(action, address, size, time_us, frames=()):
+    return {"action": action, "addr": address, "size": size, "stream": 0, "time_us": time_us, "frames": list(frames)}
+
+
+FRAMES = (
+    {"name": "_conv_forward", "filename": "/venv/torch/nn/modules/conv.py", "line": 456},
+    {"name": "forward", "filename": "/home/me/model.py", "line": 42},
+)
+
+
+def test_a_snapshot_frees_when_the_free_is_completed():
+    t = 1_700_000_000_000_000
+    found = import_bytes(
+        snapshot(
+            [
+                traced("segment_alloc", 1000, 4096, t),
+                traced("alloc", 1000, 512, t + 1, FRAMES),
+                traced("free_requested", 1000, 512, t + 2),
+                traced("alloc", 2000, 256, t + 3),
+                traced("free_completed", 1000, 512, t + 4),
+                traced("free_completed", 3000, 64, t + 5),  # from before the trace
+                {"action": "oom", "size": 1 << 30, "device_free": 1 << 20, "stream": 0, "time_us": t + 6, "frames": []},
+            ],
+            [(1024, "inactive"), (512, "active_allocated")],
+        )
+    )
+    (part,) = found.parts
+    trace = part.trace
+    assert part.device == "cuda:0"
+    # At 2024 the segments have a block that the trace never named: it was there all the time.
+    assert trace.start_bytes == 64 + 512
+    assert trace.usage_bytes.tolist()[trace.existing :] == [576 + 512, 576 + 768, 576 + 256, 576 + 192]
+    assert trace.name(int(trace.op[trace.existing])) == "forward (model.py:42)"
+    assert [mark.text for mark in found.marks] == ["out of memory: 1.00 GiB asked for, 1.00 MiB were free"]
+
+
+class Hostile:
+    def __reduce__(self):
+        return print, ("it ran",)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_pickle_that_wants_to_run_runs_nothing(protocol, capsys):
+    with pytest.raises(NotImportable, match="of more than data") as raised:
+        import_bytes(pickle.dumps({"segments": [], "device_traces": [Hostile()]}, protocol))
+    assert "\n" not in str(raised.value)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\x80\x04K\x01r\xff\xff\xff\x7f.", "no CUDA memory snapshot"),  # a place far out in the table of what is kept
+        (b"\x80\x04" + b"]" * 200_000 + b".", "no CUDA memory snapshot"),
+        (b"\x80\x04cos\nsystem\nX\x04\x00\x00\x00truetR.", "of more than data"),
+        (b"\x80\x04h\x09.", "damaged"),
+        (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f", "damaged"),
+        (pickle.dumps({"device_traces": [[{"action": "alloc"}]]}), "no snapshot of CUDA memory"),
+        (pickle.dumps({"device_traces": [], "segments": []}), "neither blocks nor a trace"),
+        (snapshot([traced("alloc", 1, 1, 5)])[:-9], "damaged"),
+    ],
+)
+def test_damaged_pickles(data, why):
+    with pytest.raises(NotImportable, match=why):
+        import_bytes(data)
+
+
+# All of them
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\0\1\2" * 100, "is binary and of no format that is known: an MXNet log"),
+        (b"hello\n", "is text, but of no format"),
+        (b"[trace] In InitGraph.\n[mem] Release GPU memory.\n", "is text, but of no format.*MXNet log with"),
+        (b'{"a": 1}', "is JSON, but of no format"),
+        (b'{"traceEvents": [', "is damaged JSON"),
+        (b'{"traceEvents": [{"name": "[memory]"}]}', "an event of its trace is damaged"),
+        (b"[" * 100_000, "is JSON that is nested without end"),
+        (b'{"in_arg": [NaN, []]}', "NaN is no number"),
+        (b"SQLite format 3\0" + b"\0" * 100, "is a database"),
+        (b"[[1, 2], [[0, 1]]]", "are not 9 whole numbers"),
+        (b"[" + b"[1, 1, 3, 4]," * 100 + b"[1, 2]]", "differ in length"),
+        (b"[[1, 9, 3, 4]]", "an action of its timeline is none"),
+    ],
+)
+def test_what_is_no_log_is_told_in_one_line(data, why):
+    with pytest.raises(NotImportable, match=why) as raised:
+        import_bytes(data)
+    assert "\n" not in str(raised.value)
+
+
+GOOD = (
+    mxnet_log(),
+    json.dumps(A1_ANALYSIS).encode(),
+    ZPP.encode(),
+    chrome(span("aten::mm", 0, 9), memory(1, 64, 7, 64), memory(5, -64, 7)),
+    b"[[5, 6, 7], [[0,1,2,3,4,5,6,7,8],[0,2,2,3,4,5,6,7,0],[0,1,0,3,4,5,6,7,8]]]",
+    b"[[-1, 1, 128, 0], [1000, 2, 256, 4], [1500, 3, -128, 0], [1500, 3, 128, 5], [2000, 4, -256, 4]]",
+    snapshot(
+        [traced("alloc", 1000, 512, 5, FRAMES), traced("free_completed", 1000, 512, 9)], [(64, "active_allocated")]
+    ),
+)
+
+
+@pytest.mark.parametrize("data", GOOD)
+def test_the_good_ones_are_good(data):
+    for part in import_bytes(data).parts:
+        assert part.trace.check() == []
+
+
+@given(st.sampled_from(GOOD), st.data())
+def test_a_damaged_file_gives_a_result_or_one_error(good, data):
+    raw = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        match data.draw(st.integers(0, 3)):
+            case 0:
+                raw[at] = data.draw(st.integers(0, 255))
+            case 1:
+                del raw[at : at + data.draw(st.integers(1, 20))]
+            case 2:
+                raw[at:at] = data.draw(st.binary(max_size=8))
+            case _:
+                raw[at:at] = data.draw(st.sampled_from([b"9" * 30, b"-", b"null", b"[]", b'"x"', b"1e400", b"\n"]))
+        raw = raw or bytearray(b"x")
+    took_in_or_refused(bytes(raw))
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(raw):
+    took_in_or_refused(raw)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["traceEvents", "a", "args"]), inner),
+    max_leaves=12,
+)
+
+
+@given(json_values)
+def test_any_json_gives_a_result_or_one_error(plain):
+    took_in_or_refused(json.dumps(plain).encode())
+
+
+@given(json_values)
+def test_any_pickle_of_data_gives_a_result_or_one_error(plain):
+    took_in_or_refused(pickle.dumps({"segments": plain, "device_traces": [plain]}))
+
+
+def took_in_or_refused(raw: bytes) -> None:
+    try:
+        found = import_bytes(raw)
+    except NotImportable:
+        return
+    for part in found.parts:
+        assert part.trace.check() == []
+
+
+def test_files_are_unpacked_within_limits(tmp_path, monkeypatch):
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(ZPP.encode()))
+    assert import_file(path).about.file == "log.gz"
+    path.write_bytes(gzip.compress(ZPP.encode())[:-20])
+    with pytest.raises(NotImportable, match="damaged gzip"):
+        import_file(path)
+    path.write_bytes(gzip.compress(b"1 1 1 a\n" * 100))
+    monkeypatch.setattr("memtui.formats.input_file.MOST_BYTES", 100)
+    with pytest.raises(NotImportable, match="has more than 100 B"):
+        import_file(path)
+    path.write_bytes(b"")
+    with pytest.raises(NotImportable, match="is empty"):
+        import_file(path)
+
+
+def test_names_that_are_no_text_can_be_stored():
+    trace = only(import_bytes(b"[mem] Allocate 64 bytes GPU memory (in_arg:\xff\x1b[2J).\n"))
+    assert trace.names == ("in_arg:\\xff\x1b[2J",)
+    assert replace(trace).check() == []
+    assert np.all(trace.delta_bytes == 64)
+
+
+@given(st.lists(st.lists(st.integers(0, 50), min_size=8, max_size=8), min_size=1, max_size=12))
+def test_sums_of_a_timeline_stay_what_they_are(rows):
+    plain = [list(range(5, 5 + len(rows))), [[0, *row] for row in rows]]
+    trace = only(import_bytes(json.dumps(plain).encode()))
+    order = (
+        "weights",
+        "optimiser state",
+        "inputs",
+        "temporaries",
+        "activations",
+        "gradients",
+        "temporaries",
+        "unknown",
+    )
+    held = trace.by_category()
+    for at, row in enumerate(rows):
+        places = np.flatnonzero(trace.t_ns <= (5 + at) * 1000)
+        found = dict(zip(CATEGORIES, held[places[-1]].tolist(), strict=True)) if len(places) else {}
+        for kind in set(order):
+            assert found.get(kind, 0) == sum(size for name, size in zip(order, row, strict=True) if name == kind)

@@ -1,0 +1,375 @@
+"""``memtui place`` on profiles: what it prints, keeps and refuses."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memtui.cli.main import main
+from memtui.core.options import PLACE
+from memtui.placement import text
+from memtui.placement.configurations import configuration
+from memtui.placement.graph import Configuration
+from memtui.placement.plan import Plan
+from memtui.placement.profile import Pool, Profile, Samples
+from memtui.placement.run import Ran, lines
+from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.solver import Ask, find, mode_of
+from memtui.placement.store import ProfileFile
+from tests.support.placement_cases import STATIC_CASE, SYNC_CASE
+from tests.support.placements import SLOW
+
+Capture = pytest.CaptureFixture[str]
+PAGE = 4096
+
+
+def in_pages(profile: Profile) -> Profile:
+    """The same with tensors of whole pages, timed in two ways of which one takes 1.5 times as long."""
+    plain = profile.to_plain()
+    for tensor in plain["graph"]["tensors"]:
+        tensor["size_bytes"] *= PAGE
+    for pool in plain["pools"]:
+        pool["emulated"] = pool["name"] == SLOW
+        for way in ("read", "write", "async_read", "async_write"):
+            if pool[f"{way}_bytes_per_s"]:
+                pool[f"{way}_bytes_per_s"] *= PAGE
+    base = list(plain["samples"])
+    plain["samples"] = [{**s, "mode": "single"} for s in base]
+    plain["samples"] += [{**s, "mode": "simultaneous", "time_ns": [1.5 * s["time_ns"][0]]} for s in base]
+    return Profile.from_plain(plain)
+
+
+def kept(path: Path, profile: Profile) -> Path:
+    made = ProfileFile.create(path, profile.graph, profile.pools, profile.resolution_ns)
+    made.add(profile.samples)
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return kept(tmp_path / "p.memtui", in_pages(STATIC_CASE))
+
+
+def refused(capsys: Capture, *words: str | Path) -> str:
+    """The one line on stderr."""
+    try:
+        code = main([*map(str, words), "--no-config"])
+    except SystemExit as left:  # argparse's own
+        code = left.code  # type: ignore[assignment]
+    assert code == 2
+    out, error = capsys.readouterr()
+    assert not out
+    assert error.count("\n") == 1
+    return error
+
+
+def said(capsys: Capture, *words: str | Path) -> str:
+    assert main([*map(str, words), "--no-config"]) == 0
+    out, error = capsys.readouterr()
+    assert not error
+    return out
+
+
+def test_solve_says_what_may_live_in_slow_memory_and_what_it_costs(file: Path, capsys: Capture) -> None:
+    out = said(capsys, "place", "solve", file, "--limit", str(5 * PAGE))
+    assert "slow is emulated" in out
+    assert "static, at most 20.0 KiB (20480 bytes) in dram of 36.0 KiB alive" in out
+    times = {line.split("  ")[1]: line.split("  ", 2)[2].split()[:2] for line in out.splitlines() if " ns " in line}
+    assert times == {"all in dram": ["40.0", "ns"], "static plan": ["45.0", "ns"], "first touch": ["53.0", "ns"]}
+    assert "+12.5 %" in out
+    assert "no placement of this kind is faster" in out
+    assert "may live in slow: 1 of 3 tensors that may be placed, 16.0 KiB" in out
+    assert "16.0 KiB  0-2 (always)    t1" in out
+    assert "single times" in out
+
+
+def test_solve_as_json(file: Path, capsys: Capture) -> None:
+    found = json.loads(said(capsys, "place", "solve", file, "--ratio", "4:5", "--json"))
+    assert found["emulated"] == [SLOW]
+    assert found["plan"]["emulated"] is True
+    assert (found["plan"]["limit_bytes"], found["peak_bytes"]) == (5 * PAGE, 9 * PAGE)
+    assert (found["plan"]["predicted_ns"], found["all_fast_ns"], found["first_touch_ns"]) == (45, 40, 53)
+    assert found["plan"]["status"] == "optimal"
+    assert {(s["storage"], s["pool"]) for s in found["plan"]["spans"]} == {("t1", SLOW), ("t2", "dram"), ("t3", "dram")}
+
+
+def test_a_plan_can_be_added_up_from_json(tmp_path: Path, capsys: Capture) -> None:
+    profile = in_pages(SYNC_CASE)
+    slow = replace(profile.pools[1], read_fixed_ns=0.25, write_fixed_ns=0.5)
+    profile = Profile(
+        profile.graph, (profile.fast, slow), profile.samples, about={"slow read": 2e9, "slow written": 1e9}
+    )
+    made = ProfileFile.create(tmp_path / "p.memtui", profile.graph, profile.pools, 0.0, dict(profile.about))
+    made.add(profile.samples)
+    found = json.loads(
+        said(capsys, "place", "solve", made.path, "--limit", str(7 * PAGE), "--formulation", "sync", "--json")
+    )
+    plan = Plan.from_plain(found["plan"])
+    times = {(t["op"], Configuration.from_plain(t["configuration"])): t for t in found["times"]}
+    total = sum(move.time_ns for move in plan.moves)
+    for at, op in enumerate(profile.graph.ops):
+        placed = configuration(profile.graph, op, lambda s, at=at: plan.pool_of(s, at) if s in SYNC_NAMES else "dram")
+        total += times[op.name, placed]["counted_ns"]
+        assert times[op.name, placed]["samples"] == 1
+    assert total == pytest.approx(found["plan"]["predicted_ns"])
+    assert len(plan.moves) == 2
+    pool = found["pools"][1]
+    assert pool["read_bytes_per_s"] == pool["bandwidth_bytes_per_s"]["copy_out"]
+    assert pool["write_bytes_per_s"] == pool["bandwidth_bytes_per_s"]["copy_in"]
+    assert (pool["bandwidth_bytes_per_s"]["read"], pool["bandwidth_bytes_per_s"]["written"]) == (2e9, 1e9)
+    assert (pool["fixed_ns"]["copy_out"], pool["fixed_ns"]["copy_in"]) == (0.25, 0.5)
+    assert found["peak_bytes_in_pages"] == found["peak_bytes"]
+
+
+SYNC_NAMES = {s.name for s in SYNC_CASE.graph.storages.values() if s.counted}
+
+
+def test_a_profile_without_fixed_times_of_moves_is_read_and_told_of(tmp_path: Path, capsys: Capture) -> None:
+    profile = in_pages(SYNC_CASE)
+    file = kept(tmp_path / "p.memtui", profile)
+    with closing(sqlite3.connect(file)) as db:  # as an older memtui wrote it
+        (text,) = db.execute("SELECT value FROM meta WHERE key = 'pools'").fetchone()
+        pools = [
+            {k: v for k, v in pool.items() if "_fixed_" not in k and "start" not in k} for pool in json.loads(text)
+        ]
+        db.execute("UPDATE meta SET value = ? WHERE key = 'pools'", (json.dumps(pools),))
+        db.commit()
+    assert ProfileFile(file).profile() == profile
+    words = ("place", "solve", file, "--limit", str(7 * PAGE), "--formulation")
+    note = "its moves have no fixed time, so those of a few KiB seem to be free"
+    assert note in said(capsys, *words, "sync")
+    assert note not in said(capsys, *words, "static")
+
+
+def sampled(profile: Profile, count: int, spread: float, mode: str = "single", factor: float = 1.0) -> list[Samples]:
+    """Its samples, so many of each, so far apart."""
+    return [
+        Samples(
+            s.op,
+            s.configuration,
+            mode,
+            tuple(factor * s.time_ns[0] * (1 + spread * (n % 2 * 2 - 1)) for n in range(count)),
+            tuple(range(count)),
+        )
+        for s in profile.samples
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "spread", "words"),
+    [
+        (20, 0.01, "single times: 20 samples or more of each, spread 1.0 %"),
+        (20, 0.4, "single times are worth little: spread 41.0 % (more than 20.0 %)"),
+        (4, 0.01, "single times are worth little: 4 samples of some (fewer than 6)"),
+    ],
+)
+def test_solve_says_what_the_times_are_worth(
+    count: int, spread: float, words: str, tmp_path: Path, capsys: Capture
+) -> None:
+    profile = Profile(STATIC_CASE.graph, STATIC_CASE.pools, tuple(sampled(STATIC_CASE, count, spread)))
+    file = kept(tmp_path / "p.memtui", profile)
+    assert words in said(capsys, "place", "solve", file, "--ratio", "1:1")
+    found = json.loads(said(capsys, "place", "solve", file, "--ratio", "1:1", "--json"))["times_worth"]
+    assert found["least_samples"] == count
+    assert bool(found["doubts"]) == ("worth little" in words)
+
+
+def test_solve_says_when_two_ways_of_timing_contradict_each_other(tmp_path: Path, capsys: Capture) -> None:
+    single = sampled(STATIC_CASE, 20, 0.01)
+    mixed = [s.time_ns for s in reversed(single)]
+    other = [
+        Samples(s.op, s.configuration, "isolated", tuple(ns * (1 + 9 * (at % 2)) for ns in times), s.run)
+        for at, (s, times) in enumerate(zip(single, mixed, strict=True))
+    ]
+    file = kept(tmp_path / "p.memtui", Profile(STATIC_CASE.graph, STATIC_CASE.pools, (*single, *other)))
+    assert "neither times nor their order" in said(capsys, "place", "compare", file)
+    words = "times are worth little: compare with {} says neither times nor order can be relied upon"
+    assert "single " + words.format("isolated") in said(capsys, "place", "solve", file, "--ratio", "1:1")
+    out = said(capsys, "place", "solve", file, "--ratio", "1:1", "--mode", "isolated")
+    assert "isolated " + words.format("single") in out
+
+
+def test_a_plan_rests_upon_single_times_where_there_are_as_many(tmp_path: Path, capsys: Capture) -> None:
+    two = (*sampled(STATIC_CASE, 9, 0, "isolated", 0.5), *sampled(STATIC_CASE, 9, 0, "single"))
+    profile = Profile(STATIC_CASE.graph, STATIC_CASE.pools, two)
+    assert mode_of(profile, SLOW) == "single"
+    assert mode_of(Profile(profile.graph, profile.pools, two[:-1]), SLOW) == "isolated"
+
+
+def test_moves_are_listed(tmp_path: Path, capsys: Capture) -> None:
+    file = kept(tmp_path / "p.memtui", in_pages(SYNC_CASE))
+    out = said(capsys, "place", "solve", file, "--limit", str(7 * PAGE), "--formulation", "sync")
+    assert "2 moves, 32.0 KiB; ops wait 5.00 ns for them" in out
+    assert "16.0 KiB  before op 2     t1: dram to slow, 3.00 ns" in out
+
+
+def test_first_touch_is_a_baseline(file: Path, capsys: Capture) -> None:
+    out = said(capsys, "place", "solve", file, "--limit", str(5 * PAGE), "--formulation", "first-touch")
+    assert "a baseline: nothing was optimised" in out
+    assert "static plan" not in out
+
+
+def test_plans_and_curves_stay_in_the_profile(file: Path, capsys: Capture) -> None:
+    out = said(capsys, "place", "solve", file, "--ratio", "1:1", "--pareto")
+    assert "o static plan, x first touch, # both, . all in dram" in out
+    assert out.count("\n") > 30
+    said(capsys, "place", "solve", file, "--ratio", "1:1", "--formulation", "first-touch")
+    said(capsys, "place", "solve", file, "--ratio", "1:1")
+    assert [plan.formulation for plan in ProfileFile(file).plans()] == ["static", "first-touch"]
+    ((key, points),) = ProfileFile(file).curves().items()
+    assert key == ("static", SLOW, "single")
+    assert len(points) == 9
+    assert points[-1].predicted_ns == 40
+    assert ProfileFile(file).profile() == in_pages(STATIC_CASE)
+
+
+def test_the_curve_alone(file: Path, capsys: Capture) -> None:
+    found = json.loads(said(capsys, "place", "solve", file, "--pareto", "--json"))
+    assert found["plan"] is None
+    assert [point["limit_bytes"] for point in found["pareto"]] == [n * 9 * PAGE // 8 for n in range(9)]
+
+
+def test_compare(file: Path, capsys: Capture) -> None:
+    out = said(capsys, "place", "compare", file)
+    assert "simultaneous against single: 16 of 16 pairs judged" in out
+    assert "ranking reliable, absolute times not: 0.0 % of the times are within 20 %" in out
+    assert "least 1.50   quartile 1.50   median 1.50   quartile 1.50   most 1.50" in out
+    assert "output  median 1.30" in out
+    found = json.loads(said(capsys, "place", "compare", file, "--json"))
+    assert found["comparisons"][0]["log_correlation"] == pytest.approx(1)
+    assert found["comparisons"][0]["verdict"] == "ranking reliable, absolute times not"
+    assert found["slow_down"][SLOW]["output"]["measured"] == 3
+
+
+def test_bad_input_is_one_line(file: Path, tmp_path: Path, capsys: Capture) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("x" * 200)
+    solve = ("place", "solve")
+    assert "say how much fast memory there is: --limit 8GiB" in refused(capsys, *solve, file)
+    assert "no slow pool numa:7; it has slow" in refused(capsys, *solve, file, "--limit", "1", "--slow", "numa:7")
+    assert "is no size" in refused(capsys, *solve, file, "--limit", "much")
+    for wrong in ("1:x", "-1:2", "1:-2"):
+        assert "is no ratio of slow to fast memory" in refused(capsys, *solve, file, "--ratio", wrong)
+    assert "not allowed with" in refused(capsys, *solve, file, "--ratio", "1:1", "--limit", "1")
+    assert "no such file" in refused(capsys, *solve, tmp_path / "none", "--limit", "1")
+    assert "is not a memtui placement profile" in refused(capsys, *solve, other, "--limit", "1")
+    assert "there is no command 'guess'" in refused(capsys, "place", "guess", file)
+    assert "has no isolated sample" in refused(capsys, *solve, file, "--limit", "1", "--mode", "isolated")
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "where"),
+    [
+        (("solve", "-o", "x"), "-o", "memtui place profile"),
+        (("solve", "--pools", "dram"), "--pools", "memtui place profile"),
+        (("compare", "--mode", "isolated,single"), "--mode", "memtui place profile and memtui place solve"),
+        (("show", "--run"), "--run", "memtui place solve"),
+        (("compare", "--ascii"), "--ascii", "memtui place profile and memtui place show"),
+    ],
+)
+def test_an_option_of_another_of_its_commands_is_told(
+    words: tuple[str, ...], flag: str, where: str, file: Path, capsys: Capture
+) -> None:
+    verb, *more = words
+    error = refused(capsys, "place", verb, file, *more)
+    assert error.startswith(f"memtui place {verb}: {flag} is an option of {where}; see memtui place {verb} --help")
+
+
+def test_each_of_its_commands_has_its_own_help(capsys: Capture) -> None:
+    pages = {}
+    for verb in PLACE:
+        with pytest.raises(SystemExit):
+            main(["place", verb, "--help"])
+        pages[verb] = capsys.readouterr().out
+    assert [verb for verb in PLACE if "--ratio" in pages[verb]] == ["solve"]
+    assert [verb for verb in PLACE if "--pools" in pages[verb]] == ["profile"]
+    assert [verb for verb in PLACE if "--theme" in pages[verb]] == ["profile", "show"]
+
+
+@pytest.mark.parametrize("words", [("replay",), ("place", "show")])
+def test_without_a_terminal_it_is_said_what_prints_it(words: tuple[str, ...], file: Path, capsys: Capture) -> None:
+    error = refused(capsys, *words, file)
+    assert "use `memtui place compare` or `memtui place solve`, which print what is in a profile" in error
+
+
+@pytest.mark.parametrize("words", [("report",), ("export", "--to", "csv", "-o", "x"), ("compare",)])
+def test_it_is_no_session(words: tuple[str, ...], file: Path, capsys: Capture) -> None:
+    error = refused(capsys, *words, file, *([file] if words == ("compare",) else []))
+    assert "p.memtui: is a placement profile, and not a memtui session: memtui place compare, solve and show" in error
+
+
+def test_a_limit_below_what_must_stay_is_told(tmp_path: Path, capsys: Capture) -> None:
+    profile = in_pages(STATIC_CASE)
+    plain = profile.to_plain()
+    plain["graph"]["tensors"][1]["pools"] = ["dram"]
+    name = plain["graph"]["tensors"][1]["name"]
+    plain["samples"] = [s for s in plain["samples"] if not _has(plain, s, name)]
+    file = kept(tmp_path / "p.memtui", Profile.from_plain(plain))
+    words = refused(capsys, "place", "solve", file, "--limit", "8KiB")
+    assert "the limit of 8.00 KiB is below what must stay in dram: 16.0 KiB (16384 bytes) while" in words
+
+
+def _has(plain: dict, sample: dict, tensor: str) -> bool:  # type: ignore[type-arg]
+    """Whether a sample has the tensor in slow memory."""
+    op = next(op for op in plain["graph"]["ops"] if op["name"] == sample["op"])
+    names, pools = (*op["inputs"], *op["outputs"]), (*sample["configuration"][0], *sample["configuration"][1])
+    return (tensor, SLOW) in zip(names, pools, strict=True)
+
+
+def test_compare_needs_two_ways(tmp_path: Path, capsys: Capture) -> None:
+    one = kept(tmp_path / "one.memtui", STATIC_CASE)
+    assert "only isolated times are in it: to compare" in refused(capsys, "place", "compare", one)
+    none = ProfileFile.create(tmp_path / "none.memtui", STATIC_CASE.graph, STATIC_CASE.pools).path
+    assert "no times are in it" in refused(capsys, "place", "compare", none)
+    assert "profile it to its end first" in refused(capsys, "place", "solve", none, "--limit", "1")
+
+
+def test_a_profile_that_cannot_be_written_is_solved_all_the_same(
+    file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        from memtui.core.errors import UserError
+
+        raise UserError("disk full")
+
+    monkeypatch.setattr(ProfileFile, "keep_plan", full)
+    assert main(["place", "solve", str(file), "--limit", "20KiB", "--no-config"]) == 0
+    out, error = capsys.readouterr()
+    assert "may live in slow" in out
+    assert error == "memtui place: the plan is not kept for memtui place show: disk full\n"
+
+
+def test_what_a_pool_is_noted_for_is_told(tmp_path: Path, capsys: Capture) -> None:
+    made = STATIC_CASE.graph
+    pools = (Pool("dram"), Pool(SLOW, note="lies in the page cache"))
+    two = [
+        Samples(s.op, s.configuration, mode, s.time_ns, s.run)
+        for s in STATIC_CASE.samples
+        for mode in ("single", "isolated")
+    ]
+    file = kept(tmp_path / "p.memtui", Profile(made, pools, tuple(two)))
+    assert "slow: lies in the page cache" in said(capsys, "place", "compare", file)
+
+
+def test_an_executed_plan_says_which_way_it_is_off() -> None:
+    plan = find(in_pages(STATIC_CASE), Ask(5 * PAGE, "static"))
+    assert plan.predicted_ns == 45
+    for actual_ns, words in (
+        (67.5, "executed: 67.5 ns, predicted 45.0 ns: it took 1.50 times as long as predicted"),
+        (30.0, "executed: 30.0 ns, predicted 45.0 ns: it was 1.50 times as fast as predicted"),
+    ):
+        assert lines(Ran(plan, actual_ns, 0.0, True, True, 0.0, 0, 0, {}), None)[0] == words
+
+
+def test_all_in_fast_memory_is_a_line_of_the_curve() -> None:
+    points = [Point(0, 30.0, 0.0, 30.0), Point(4, 20.0, 0.0, 25.0), Point(8, 10.0, 0.0, 10.0)]
+    drawn = [line for line in text.curve(points, "static", "dram", 10.0) if "|" in line]
+    assert drawn[0].endswith("|#")
+    assert drawn[-1].endswith("." * 20 + "#")
+    assert not any("." in line.partition("|")[2] for line in drawn[:-1])
+    assert "all in dram" not in next(text.curve(points, "static", "dram", None))

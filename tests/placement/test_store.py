@@ -1,0 +1,182 @@
+"""A profile's file: what comes back from it, what it survives, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from memtui.core.errors import UserError
+from memtui.placement.file_header import is_profile
+from memtui.placement.plan import Plan
+from memtui.placement.profile import Profile, Samples
+from memtui.placement.solve.pareto import Point
+from memtui.placement.store import ProfileFile
+from tests.support.placement_profiles import CASE, written
+from tests.support.placements import SLOW, plans, profiles, slow_pool
+
+
+@given(profiles())
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_profile_comes_back(tmp_path: Path, profile: Profile) -> None:
+    assert written(tmp_path / "p.memtui", profile).profile() == profile
+
+
+@given(plans())
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_plan_comes_back(tmp_path: Path, plan: Plan) -> None:
+    made = written(tmp_path / "p.memtui")
+    made.keep_plan(plan)
+    made.keep_plan(plan)
+    assert made.plans() == [plan]
+
+
+def test_a_curve_comes_back(tmp_path: Path) -> None:
+    made = written(tmp_path / "p.memtui")
+    points = [Point(0, 5.0, 0.0, None), Point(4, 4.0, None, 4.5)]
+    made.keep_curve("static", SLOW, "single", points)
+    assert made.curves() == {("static", SLOW, "single"): points}
+
+
+def test_samples_add_up_round_by_round(tmp_path: Path) -> None:
+    made = ProfileFile.create(tmp_path / "p.memtui", CASE.graph, CASE.pools)
+    first = CASE.samples[0]
+    made.add([first])
+    made.add([Samples(first.op, first.configuration, first.mode, (11.0, 12.0), (1, 2))])
+    (found,) = made.profile().samples
+    assert (found.time_ns, found.run) == ((10.0, 11.0, 12.0), (0, 1, 2))
+    assert made.measured() == {(first.op, first.configuration, first.mode)}
+
+
+def test_an_op_that_is_measured_anew_is_of_one_sitting(tmp_path: Path) -> None:
+    made = written(tmp_path / "p.memtui")
+    first, *others = CASE.samples
+    of_op = [Samples(s.op, s.configuration, s.mode, (11.0,), (0,)) for s in CASE.samples if s.op == first.op]
+    made.replace(of_op)
+    found = made.profile().times
+    assert {found[s.op, s.configuration, s.mode].time_ns for s in of_op} == {(11.0,)}
+    assert all(found[s.op, s.configuration, s.mode] == s for s in others if s.op != first.op)
+
+
+def test_a_renewed_profile_has_new_bandwidths_and_nothing_else(tmp_path: Path) -> None:
+    made = written(tmp_path / "p.memtui")
+    made.keep_curve("static", SLOW, "single", [])
+    made.renew((CASE.fast, slow_pool(3, 4, fixed_ns=5)), 7.0, {"seed": 1})
+    assert made.profile() == Profile(CASE.graph, (CASE.fast, slow_pool(3, 4, fixed_ns=5)), (), 7.0, {"seed": 1})
+    assert (made.plans(), made.curves()) == ([], {})
+
+
+def test_the_file_is_one_private_file(tmp_path: Path) -> None:
+    path = tmp_path / "p.memtui"
+    written(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["p.memtui"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert is_profile(path)
+
+
+def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "p.memtui"
+    written(path)
+    with pytest.raises(UserError, match="exists already; --force overwrites it"):
+        ProfileFile.create(path, CASE.graph, CASE.pools)
+    other = tmp_path / "thesis.txt"
+    other.write_text("years of work")
+    with pytest.raises(UserError, match="is there, and no profile"):
+        ProfileFile.create(other, CASE.graph, CASE.pools, force=True)
+    assert other.read_text() == "years of work"
+
+
+def test_a_file_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "p.memtui"
+    path.parent.mkdir()
+    made = written(path)
+    path.chmod(0o400)
+    path.parent.chmod(0o500)
+    try:
+        assert made.profile() == CASE
+        if os.geteuid():
+            with pytest.raises(UserError, match="cannot be written"):
+                made.add(CASE.samples)
+    finally:
+        path.parent.chmod(0o700)
+
+
+def test_a_writer_that_is_killed_leaves_whole_rounds(tmp_path: Path) -> None:
+    path = tmp_path / "p.memtui"
+    ProfileFile.create(path, CASE.graph, CASE.pools)
+    program = (
+        "import sys; from pathlib import Path; from tests.support.placement_profiles import CASE\n"
+        "from memtui.placement.store import ProfileFile\n"
+        "made = ProfileFile(Path(sys.argv[1]))\n"
+        "while True:\n    made.add(CASE.samples); print(flush=True)\n"
+    )
+    for rounds in (1, 2, 3, 5, 8):
+        with subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            for _ in range(rounds):
+                child.stdout.readline()
+            child.send_signal(signal.SIGKILL)
+        counts = {len(samples.time_ns) for samples in ProfileFile(path).profile().samples}
+        assert len(counts) == 1, "a round is there as a whole or not at all"
+        assert counts.pop() >= rounds
+    ProfileFile(path).add(CASE.samples)
+
+
+def _edit(path: Path, *queries: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for query in queries:
+            connection.execute(query)
+        connection.commit()
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda p: p.unlink(), "no such file"),
+        (lambda p: p.write_bytes(b""), "is empty, not a placement profile"),
+        (lambda p: p.write_text("hello" * 40), "is not a memtui placement profile"),
+        (lambda p: p.write_bytes(p.read_bytes()[:50]), "is truncated"),
+        (lambda p: p.write_bytes(p.read_bytes()[:5000]), "cannot be read"),
+        (lambda p: _edit(p, "PRAGMA application_id=7"), "is an SQLite file, but not a placement profile"),
+        (lambda p: _edit(p, "PRAGMA user_version=99"), "has format 99, and this memtui knows 1"),
+        (lambda p: _edit(p, "CREATE TRIGGER t AFTER INSERT ON plan BEGIN DELETE FROM meta; END"), "its tables are not"),
+        (lambda p: _edit(p, "DELETE FROM meta WHERE key = 'graph'"), "is damaged: graph is missing"),
+        (lambda p: _edit(p, "UPDATE meta SET value = '{'"), "is damaged: it holds what is no profile"),
+        (lambda p: _edit(p, "UPDATE meta SET value = 7"), "is damaged"),
+        (lambda p: _edit(p, "UPDATE sample SET op = 'none'"), "an op that the graph has not: none"),
+        (lambda p: _edit(p, "UPDATE sample SET time_ns = x'00'"), "is damaged"),
+        (lambda p: _edit(p, "UPDATE sample SET time_ns = 'text'"), "is damaged"),
+        (lambda p: _edit(p, "UPDATE sample SET time_ns = x'000000000000f87f'"), "time_ns is no number from 0"),
+        (lambda p: _edit(p, f"UPDATE meta SET value = '{'[' * 100_000}'"), "is damaged"),
+    ],
+)
+def test_foreign_and_damaged_files_are_one_line(tmp_path: Path, harm: Callable[[Path], object], words: str) -> None:
+    path = tmp_path / "p.memtui"
+    made = written(path)
+    harm(path)
+    with pytest.raises(UserError, match=words) as found:
+        made.profile()
+    assert "\n" not in str(found.value)
+    assert str(path) in str(found.value)
+
+
+def test_damaged_plans_are_one_line(tmp_path: Path) -> None:
+    made = written(tmp_path / "p.memtui")
+    made.keep_curve("static", SLOW, "single", [])
+    for text in ("{}", "[1]", json.dumps({"limit_bytes": -1}), "null", "7"):
+        _edit(made.path, f"INSERT OR REPLACE INTO plan VALUES ('static', 'slow', 'single', 1, 1, '{text}')")
+        _edit(made.path, f"UPDATE curve SET text = '{text}'")
+        with pytest.raises(UserError, match="is damaged"):
+            made.plans()
+        with pytest.raises(UserError, match="is damaged"):
+            made.curves()

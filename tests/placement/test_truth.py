@@ -1,0 +1,71 @@
+"""The whole way on a clock of the test's own: what a plan is predicted to take is what it takes."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from memtui.placement.configurations import pair_configurations
+from memtui.placement.plan import FIRST_TOUCH, STATIC, SYNC
+from memtui.placement.profile import ISOLATED, Pool, Profile, Samples
+from memtui.placement.solve.solver import Ask, find
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("scipy")
+from memtui.placement.pool_specs import parse_pool  # noqa: E402
+from memtui.placement.torch import pools  # noqa: E402
+from memtui.placement.torch.capture import capture  # noqa: E402
+from memtui.placement.torch.execution import execute  # noqa: E402
+from memtui.placement.torch.models import build  # noqa: E402
+from memtui.placement.torch.placed_step import Machine  # noqa: E402
+from memtui.placement.torch.timers import Measuring  # noqa: E402
+from tests.support.placement_machine import SEED, Told  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread_of_torch")
+FAST, SLOW = "dram", "emulated:29,12"
+OP_NS = 2000  # of every op, wherever its tensors lie
+
+
+class Ticking(Told):
+    """Every second look ends an op: so much later than the look before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def now_ns(self) -> int:
+        self.looks += 1
+        self.ns += OP_NS * (self.looks % 2 == 0)
+        return round(self.ns)
+
+
+@pytest.mark.parametrize("name", ["conv", "transformer"])
+def test_half_in_emulated_memory_beats_first_touch_by_the_factor_that_was_predicted(name: str) -> None:
+    captured = capture(build(name, 32, SEED), name)
+    graph = captured.graph
+    machine = Machine(captured, [pools.Pool(parse_pool(pool)) for pool in (FAST, SLOW)], Ticking())
+    measuring = Measuring(machine, SEED, lambda: None)
+    wanted: dict[str, list] = {}
+    for op, made in pair_configurations(graph, (FAST, SLOW)):
+        wanted.setdefault(op.name, []).append(made)
+    samples = [
+        Samples(op, made, ISOLATED, tuple(times), (*range(len(times)),))
+        for op, found in wanted.items()
+        for made, times in zip(found, measuring.isolated(op, found, 0), strict=True)
+    ]
+    slow = Pool(SLOW, True, "", 29e9, 12e9)
+    profile = Profile(graph, (Pool(FAST), slow), tuple(samples))
+    half = graph.peak_bytes // 2
+    plans = [find(profile, Ask(half, formulation, time_limit_s=10)) for formulation in (STATIC, SYNC, FIRST_TOUCH)]
+    ran = execute(machine, plans, 3, SEED, lambda: None)["plans"]
+    times = [median(each["times_ns"]) for each in ran]
+    for plan, each, took in zip(plans, ran, times, strict=True):
+        assert each["equal"]
+        stops = len({move.op for move in plan.moves})  # each of them is two looks at the clock
+        assert took - stops * OP_NS == pytest.approx(plan.predicted_ns, rel=1e-3)
+        assert each["fast_bytes"] <= half
+    static, _, touched = times
+    assert static < touched
+    assert touched / static == pytest.approx(plans[2].predicted_ns / plans[0].predicted_ns, rel=1e-3)
+    print(name, [(plan.formulation, plan.predicted_ns, took) for plan, took in zip(plans, times, strict=True)])

@@ -1,0 +1,165 @@
+"""Who else clears accessed bits: found in sysfs, and made good for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from memtui.core.samples import Status
+from memtui.probes.competing_observers import other_observers
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.pagetable.walk import Walker
+from tests.support.live import needs_tracker
+from tests.support.pagetable_targets import Observer, Target, need_pagetable, within
+from tests.support.streams import sample
+
+DAMON = Path("/sys/kernel/mm/damon/admin/kdamonds")
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n")
+
+
+def test_nobody(tmp_path):
+    assert other_observers(tmp_path) == ()
+    put(tmp_path / "kernel/mm/damon/admin/kdamonds/0/state", "off")
+    put(tmp_path / "module/damon_stat/parameters/enabled", "N")
+    assert other_observers(tmp_path) == ()
+
+
+def test_damon_in_all_its_forms(tmp_path):
+    put(tmp_path / "kernel/mm/damon/admin/kdamonds/0/state", "off")
+    put(tmp_path / "kernel/mm/damon/admin/kdamonds/1/state", "on")
+    put(tmp_path / "module/damon_stat/parameters/enabled", "Y")
+    put(tmp_path / "module/damon_reclaim/parameters/enabled", "N")
+    assert other_observers(tmp_path) == ("DAMON (damon_stat)", "DAMON (kdamond 1)")
+
+
+def test_the_user_is_told_once_per_change(monkeypatch):
+    need_pagetable()
+    found: list[tuple[str, ...]] = [(), (), ("DAMON (kdamond 0)",), ("DAMON (kdamond 0)",), ()]
+    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.other_observers", lambda: found.pop(0))
+    with PageTableTracker("soft-dirty") as tracker:
+        told = [tracker.notice() for _ in range(5)]
+    assert [bool(text) for text in told] == [False, False, True, False, True]
+    assert "kdamond 0" in told[2]
+
+
+@pytest.fixture
+def target():
+    with Target() as target:
+        yield target
+
+
+def test_pages_that_another_observer_took_are_read_back(target, monkeypatch):
+    """Against the DAMON of this machine: with the second look nothing is missing; that it answers at all is counted."""
+    need_pagetable()
+    if not other_observers():
+        pytest.skip("no DAMON runs on this machine")
+    pages = 60_000
+    address = target.touch_for_ever(pages, pages, seed=3)
+    with PageTableTracker("auto") as tracker:
+        observer, given_back = Observer(tracker), []
+        real = Walker.noted
+
+        def counting(walker, pid, asked):
+            answer = real(walker, pid, asked)
+            given_back.append(answer.page_count)
+            return answer
+
+        monkeypatch.setattr(Walker, "noted", counting)
+        observer.begin(target.pid)
+        for count in range(200):
+            if count >= 40 and sum(given_back):  # DAMON looks at this process when it comes to it
+                break
+            target.let_run(0.1)
+            window = observer.window(target.pid)
+            assert within(window.pages, address, pages) == list(range(pages))
+        assert tracker._walker.knows_page_frames
+        observer.close()
+    assert sum(given_back) > 0
+
+
+def test_pages_of_a_larger_folio_that_another_observer_took_are_a_doubt(target, monkeypatch):
+    """Against the DAMON of this machine, which comes after the last touch of many windows."""
+    need_pagetable()
+    if not other_observers():
+        pytest.skip("no DAMON runs on this machine")
+    blocks = 48
+    address = target.do(
+        f"a = anonymous({blocks * 512}, advice=14, align=2 << 20); v = view(a, {blocks * 512}); v[:] = 1; answer = a"
+    )
+    # Without its first page, each huge page is mapped page by page. It stays one folio.
+    target.do(f"for b in range({blocks}): libc.madvise(a + b * (2 << 20), 4096, 4)")
+    places = [page for page in range(blocks * 512) if page % 512]
+    target.do(f"p = np.flatnonzero(np.arange({blocks * 512}) % 512)")
+    doubts, real = [], PageTableTracker._taken_by_others
+
+    def counting(tracker, walk, pages):
+        doubts.append(walk.in_doubt)
+        return real(tracker, walk, pages)
+
+    monkeypatch.setattr(PageTableTracker, "_taken_by_others", counting)
+    missed = 0
+    with PageTableTracker("auto") as tracker:
+        observer = Observer(tracker)
+        observer.begin(target.pid)
+        target.do("v[p] += 1")  # what was not touched lately is not asked for
+        observer.window(target.pid)
+        for _ in range(60):
+            target.do("v[p] += 1")
+            time.sleep(0.2)
+            window = observer.window(target.pid)
+            whole = [page for page in places if (address // 4096 + page) // 512 in window.pages.huge]  # collapsed again
+            missing = len(places) - len(whole) - len(within(window.pages, address, blocks * 512))
+            assert missing <= doubts[-1]
+            if missing > len(places) // 50:
+                missed += 1
+                assert window.status is Status.APPROXIMATE
+                assert "more may have been touched" in window.reason
+            if missed == 3:
+                break
+        observer.close()
+    if not missed:
+        pytest.skip("the DAMON of this machine took no accessed bits of this process")
+
+
+# Parent and child each read one half of huge pages that they share since a fork.
+HALVES = """
+import mmap, os, sys, time
+SIZE = 64 << 20
+memory = mmap.mmap(-1, SIZE + (2 << 20), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_HUGEPAGE)
+memory[:: 4096] = b"1" * len(memory[:: 4096])
+parent = os.getpid()
+half = 0 if os.fork() else SIZE // 2 + (2 << 20)
+if not half:
+    import ctypes
+    print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)
+while os.getppid() == parent or not half:
+    for at in range(half, half + SIZE // 2, 4096):
+        memory[at]
+"""
+
+
+@needs_tracker
+def test_a_huge_page_that_another_process_touches_is_not_this_ones():
+    with subprocess.Popen([sys.executable, "-c", HALVES], stdout=subprocess.PIPE, text=True) as target:
+        try:
+            assert target.stdout is not None
+            start = int(target.stdout.readline())
+            stream = sample(target.pid, 6, children=False, interval_ns=500_000_000)
+        finally:
+            target.kill()
+    others = range((start >> 21) + 18, (start + (66 << 20)) >> 21)  # without those at its ends
+    windows = [window for window in stream.of_pid(target.pid) if window.pages is not None]
+    assert len(windows) >= 5
+    if not any(len(window.pages.huge) for window in windows):
+        pytest.skip("this kernel gave no huge pages")
+    for window in windows:
+        assert not [block for block in window.pages.huge.tolist() if block in others]

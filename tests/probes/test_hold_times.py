@@ -1,0 +1,245 @@
+"""Nobody is held for longer than ``--max-pause``: what would take longer is read, or cleared, while it runs."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.core.procfs import read_stat
+from memtui.probes import proc_maps, window_reader
+from memtui.probes.pages.pagetable.maps_text import GONE, MappingTable
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.tracker import HoldTooLong
+from memtui.probes.pause import hold_times
+from memtui.probes.pause.hold_times import HoldTimes
+from memtui.probes.proc_maps import MANY, MOST_MAPPINGS, TooManyMappings, parse_maps, read_maps
+from memtui.probes.window_reader import Lost, PageReader, Reading, Subject
+from tests.support.live import needs_tracker, pattern, start
+from tests.support.pagetable_targets import Observer, Target, assert_exactly, need_pagetable
+from tests.support.streams import sample
+
+PAGES = 20_000
+MS = 10**6
+
+
+@pytest.fixture
+def sizes(monkeypatch):
+    """What the kernel says of the page tables of a process."""
+    found = {1: 400}
+    monkeypatch.setattr(hold_times, "page_tables_kb", lambda pid: found.get(pid, 0))
+    return found
+
+
+def test_the_first_window_is_judged_by_the_size_of_a_process(sizes):
+    times = HoldTimes()
+    assert times.expected_ns(1, 0) == 100 * 512 * hold_times._PAGE_NS
+    assert times.expected_ns(1, 1000) - times.expected_ns(1, 0) == 1000 * hold_times._MAPPING_NS
+    assert times.expected_ns(2, None) == 0, "it has ended"
+
+
+def test_others_by_what_the_last_ones_took_and_how_it_has_grown(sizes):
+    times = HoldTimes()
+    times.expected_ns(1, 100)
+    times.note(1, 10 * MS)
+    assert times.expected_ns(1, 100) == 10 * MS
+    assert times.expected_ns(1, 300) == 30 * MS
+    sizes[1] *= 5
+    assert times.expected_ns(1, 300) == 50 * MS
+    sizes[1] //= 50
+    assert times.expected_ns(1, 10) == 10 * MS, "one that shrank may still touch as much as before"
+    for _ in range(20):
+        times.note(1, MS)
+    assert times.expected_ns(1, 10) == MS, "long windows are forgotten"
+    times.note(1, 20 * MS)
+    times.note(1, MS)
+    assert times.expected_ns(1, 10) == 16 * MS, "but not at once"
+    times.forget(1)
+    assert times.expected_ns(1, 0) != MS
+
+
+def table(folder, lines: int) -> None:
+    (folder / "7").mkdir(exist_ok=True)
+    line = b"00001000-00002000 rw-p 00000000 00:00 0".ljust(73) + b"[heap]\n"
+    (folder / "7" / "maps").write_bytes(line * lines)
+
+
+def test_a_table_is_read_up_to_as_many_mappings_as_a_process_may_have(tmp_path):
+    table(tmp_path, MOST_MAPPINGS)
+    assert read_maps(7, tmp_path).count(b"\n") == MOST_MAPPINGS
+    table(tmp_path, MOST_MAPPINGS + 1)
+    with pytest.raises(TooManyMappings, match="more than 65,536"):
+        read_maps(7, tmp_path)
+
+
+def row(n: int, named: bool) -> tuple[np.ndarray, bytes]:
+    """A mapping as a walk meets it, and its line."""
+    line = b"%08x-%08x rw-p 00000000 00:00 0 " % (n << 12, (n + 1) << 12)
+    mapping = np.array([n << 12, (n + 1) << 12, 3, 77 if named else 0], np.uint64)
+    return mapping, (line.ljust(73) + b"/lib/x.so" if named else line) + b"\n"
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40), st.booleans())
+def test_what_is_read_later_gives_names_and_nothing_else(mappings, vsyscall):
+    """Each is ``(it has a name, it is there still when the table is read)``; some are new in the table."""
+    rows = [row(2 * n + 1, named) for n, (named, _) in enumerate(mappings)]
+    later = [line for (_, line), (_, there) in zip(rows, mappings, strict=True) if there]
+    later.append(row(1000, True)[1])
+    rest = b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n" if vsyscall else b""
+    made = MappingTable()
+    text = made.learn_later(np.array([mapping for mapping, _ in rows]), b"".join(later) + rest)
+    assert text.endswith(rest)
+    found = parse_maps(text)
+    assert [(v.start, v.end) for v in found] == [(int(m[0]), int(m[1])) for m, _ in rows]
+    names = ["/lib/x.so" if there else GONE.decode() for _, there in mappings]
+    assert [v.name for v in found] == [name if named else "" for (named, _), name in zip(mappings, names, strict=True)]
+    assert made.knows(np.array([mapping for mapping, _ in rows]))
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """A process that touches 2000 of its pages, its tracker, and where they lie."""
+    need_pagetable()
+    with Target() as target, PageTableTracker(rearm="full") as tracker:
+        address = target.touch_for_ever(PAGES, 2000, 3)
+        yield target, tracker, address
+
+
+def subject_of(pid: int) -> Subject:
+    return Subject(pid, None, read_stat(pid).start_ticks)
+
+
+def test_marks_that_would_take_too_long_to_clear_are_cleared_while_it_runs(held):
+    target, tracker, address = held
+    touched = np.sort(np.random.default_rng(3).choice(PAGES, 2000, replace=False))
+    observer = Observer(tracker)
+    with closing(observer):
+        observer.begin(target.pid)
+        target.let_run(0.05)
+        tracker.hold_until_ns = time.monotonic_ns()
+        with pytest.raises(HoldTooLong) as raised:
+            observer.window(target.pid)
+        window = raised.value.finish()
+        assert_exactly(window.pages, address, PAGES, touched)
+        target.let_run(0.05)
+        tracker.hold_until_ns = None
+        again = observer.window(target.pid)
+        assert again.status == "ok"
+        assert_exactly(again.pages, address, PAGES, touched)
+        assert target.pid not in tracker.running
+
+
+def test_a_reader_goes_on_with_it_and_says_so(held):
+    target, tracker, _ = held
+    with closing(PageReader(tracker, pause=True, max_pause_ns=5 * 10**9)) as reader:
+        subject = subject_of(target.pid)
+        reader.begin(subject)
+        tracker.begin_round(1)
+        (one,) = reader.read([subject], want_resident=False)
+        assert isinstance(one, Reading)
+        assert (one.running, reader.long) == ("", 0)
+        reader._max_pause_ns = 1  # and what is expected, is less
+        reader._times.expected_ns = lambda pid, mappings: 0
+        (one,) = reader.read([subject], want_resident=False)
+        assert isinstance(one, Reading)
+        assert one.running.startswith("its marks were cleared while it ran")
+        assert one.paused_ns > 0
+        assert one.end_ns < one.resumed_ns
+        assert one.window.pages is not None
+        assert one.window.pages.page_count >= 1900
+        assert reader.long == target.pid
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_would_take_longer_is_not_held_at_all(held, together):
+    target, tracker, _ = held
+    with Target() as other, closing(PageReader(tracker, pause=True, together=together, max_pause_ns=50 * MS)) as reader:
+        both = [subject_of(target.pid), subject_of(other.pid)]
+        for subject in both:
+            reader.begin(subject)
+        reader._times.expected_ns = lambda pid, mappings: 30 * MS
+        outcomes = reader.read(both, want_resident=False)
+        assert all(isinstance(one, Reading) for one in outcomes)
+        # Held at once they are held for the sum of their times, so there is room for one.
+        assert [one.paused_ns > 0 for one in outcomes] == [True, not together]
+        assert [one.running != "" for one in outcomes] == [False, together]
+        reader._times.expected_ns = lambda pid, mappings: 51 * MS
+        outcomes = reader.read(both, want_resident=False)
+        assert [one.paused_ns for one in outcomes] == [0, 0]
+        assert all(one.running == "holding it would take longer than --max-pause (50.0 ms)" for one in outcomes)
+        reader._times.expected_ns = lambda pid, mappings: 10 * MS
+        outcomes = reader.read(both, want_resident=False)
+        assert all(one.paused_ns > 0 and not one.running for one in outcomes), "held again where it is short again"
+
+
+def test_a_process_of_too_many_mappings_is_neither_held_nor_read(held, monkeypatch):
+    target, tracker, _ = held
+    with closing(PageReader(tracker, pause=True)) as reader:
+        subject = subject_of(target.pid)
+        reader.begin(subject)
+        count = read_maps(target.pid).count(b"\n") - 1  # without the kernel's page
+        assert tracker.mappings(target.pid) == count
+        monkeypatch.setattr(window_reader, "MOST_MAPPINGS", count - 1)
+        monkeypatch.setattr(PageTableTracker, "window", None)
+        (one,) = reader.read([subject], want_resident=False)
+        assert isinstance(one, Lost)
+        assert (str(one.error), one.paused_ns) == (MANY, 0)
+
+
+@needs_tracker
+def test_on_the_command_line(tmp_path):
+    """With 5 ms for a hundred thousand pages that are all touched; the memory is the program's to grow."""
+    with pattern("loop", "--pages", 150_000) as truth:
+        path = tmp_path / "s.memtui"
+        words = ("record", truth["pid"], "-o", path, "--duration", 4, "--interval", 0.2, "--max-pause", 0.005)
+        child = start(*words)
+        _, err = child.communicate(timeout=60)
+        assert child.returncode == 0, err
+        report = start("report", path, "--json").communicate(timeout=60)[0]
+        assert "(--max-pause)" in report
+
+
+@needs_tracker
+def test_numbers_stay_near_the_truth():
+    """A window that is not held misses what is touched between reading and clearing, and nothing else."""
+    with pattern("loop", "--pages", 150_000) as truth:
+        stream = sample(truth["pid"], 3, interval_ns=200 * MS, max_pause_ns=5 * MS)
+    windows = [w for w in stream.of_pid(truth["pid"])[1:] if w.pages is not None]
+    assert {w.status for w in windows} == {"approximate"}
+    assert any(w.pages.page_count > 149_000 for w in windows)
+    assert all(w.paused_ns < 50 * MS for w in windows)
+
+
+def test_a_growing_table_is_read_outside_of_the_pause(held, monkeypatch):
+    """What a long table says is of the moment of the walk, but for names."""
+    target, tracker, _ = held
+    observer = Observer(tracker)
+    with closing(observer):
+        observer.begin(target.pid)
+        target.close()
+    with Target() as many:
+        many.do("b = libc.mmap(None, 6000 * 4096, 3, 0x22, -1, 0)")
+        many.do("[libc.mprotect(b + n * 4096, 4096, 1) for n in range(0, 6000, 2)]")
+        observer = Observer(tracker)
+        with closing(observer):
+            observer.begin(many.pid)
+            read_while_held = []
+            whole = proc_maps.read_maps
+            monkeypatch.setattr(
+                "memtui.probes.pages.pagetable.tracker.read_maps",
+                lambda pid: read_while_held.append("t" in read_stat(pid).state.lower()) or whole(pid),
+            )
+            tracker.begin_round(1)
+            window = observer.window(many.pid, want_resident=True)
+            assert read_while_held == []
+            text = window.maps()
+            assert read_while_held == [False]
+            assert text == read_maps(many.pid)
+            many.do("libc.munmap(ctypes.c_void_p(b + 8192), ctypes.c_size_t(4096))")
+            window = observer.window(many.pid)
+            assert window.maps() == read_maps(many.pid), "what the allocator does is not read"
+            assert read_while_held == [False]

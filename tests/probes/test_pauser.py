@@ -1,0 +1,293 @@
+"""The pause: real, short, invisible, and over whatever happens."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from memtui.probes.pause.pauser import NotPaused, Pauser, PauseRefused
+from memtui.probes.pause.ptrace import BUSY, Seizure
+from tests.support.pagetable_targets import need_root
+from tests.support.paused import Counter, VforkParent, state, tasks, tracer
+
+
+@pytest.fixture
+def pauser():
+    need_root()
+    with Pauser() as pauser:
+        yield pauser
+
+
+@pytest.fixture(params=[1, 4], ids=["one thread", "four threads"])
+def counter(request):
+    counter = Counter(request.param)
+    yield counter
+    counter.close()
+
+
+def test_it_stands_still_and_goes_on(pauser, counter):
+    for _ in range(20):
+        with pauser.paused(counter.pid) as held:
+            counter.assert_stands()
+            assert held.paused_ns is None
+            assert held.start_ns <= time.monotonic_ns()
+        counter.assert_runs()
+        assert held.paused_ns >= 20_000_000
+        assert held.threads == counter._threads
+        assert not held.stopped
+    assert tracer(counter.pid) == "0"
+
+
+def test_many_threads(pauser):
+    code = (
+        "import threading, time\nthreading.stack_size(1 << 17)\n"
+        "for _ in range(499): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+        "print('ready', flush=True); time.sleep(1000)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        process.stdout.readline()
+        with pauser.paused(process.pid) as held:
+            assert held.threads == 500
+            assert {state(task) for task in tasks(process.pid)} == {"t"}
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_threads_that_come_and_go_meanwhile(pauser):
+    code = (
+        "import threading\nprint('ready', flush=True)\n"
+        "while True:\n t = [threading.Thread(target=int) for _ in range(8)]\n"
+        " for x in t: x.start()\n for x in t: x.join()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        process.stdout.readline()
+        for _ in range(100):
+            with pauser.paused(process.pid):
+                assert {state(task) for task in tasks(process.pid)} <= {"t", "Z", "X"}
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_an_error_in_the_block_frees_the_target(pauser, counter):
+    with pytest.raises(ZeroDivisionError), pauser.paused(counter.pid):
+        _ = 1 / 0
+    counter.assert_runs()
+    with pauser.paused(counter.pid):
+        counter.assert_stands()
+    counter.assert_runs()
+
+
+def test_the_parent_hears_nothing(pauser):
+    """A shell with job control asks with WUNTRACED, and would take the terminal back."""
+    need_root()
+    counter = Counter()
+    try:
+        for _ in range(10):
+            with pauser.paused(counter.pid):
+                assert os.waitpid(counter.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED) == (0, 0)
+            assert os.waitpid(counter.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED) == (0, 0)
+    finally:
+        counter.close()
+
+
+def test_a_stopped_process_stays_stopped(pauser, counter):
+    os.kill(counter.pid, signal.SIGSTOP)
+    os.waitpid(counter.pid, os.WUNTRACED)
+    with pauser.paused(counter.pid) as held:
+        assert held.stopped
+    time.sleep(0.02)
+    assert state(counter.pid) == "T"
+    counter.assert_stands()
+    os.kill(counter.pid, signal.SIGCONT)
+    counter.assert_runs()
+
+
+def test_signals_arrive_all_the_same(pauser):
+    """Also those that were on their way when the pause began."""
+    code = (
+        "import os, signal, time\ncount = [0]\n"
+        # not print: the next signal can come while the handler still writes, and print is not reentrant
+        "def handler(*_): count[0] += 1; os.write(1, b'%d\\n' % count[0])\n"
+        "signal.signal(signal.SIGUSR1, handler)\nprint('ready', flush=True)\nwhile True: time.sleep(0.001)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        process.stdout.readline()
+        for n in range(1, 51):
+            os.kill(process.pid, signal.SIGUSR1)
+            with pauser.paused(process.pid):
+                pass
+            assert process.stdout.readline() == f"{n}\n"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_sleep_and_a_blocked_read_go_on(pauser):
+    code = "import sys, time\nprint('ready', flush=True)\ntime.sleep(.3)\nprint(sys.stdin.readline(), flush=True)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    for _ in range(60):
+        with pauser.paused(process.pid):
+            pass
+        time.sleep(0.01)
+    assert process.communicate("hello\n")[0].strip() == "hello"
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("with_thread", [False, True], ids=["alone", "and a busy thread"])
+def test_what_cannot_stop_in_time_is_let_go(tmp_path, with_thread):
+    """The kernel frees a thread that never stopped when the tracing thread ends; the others are let go at once."""
+    need_root()
+    target = VforkParent(tmp_path, with_thread)
+    try:
+        with Pauser(deadline_s=0.05) as pauser:
+            for _ in range(3):
+                with pytest.raises(NotPaused, match="vfork"), pauser.paused(target.pid):
+                    pytest.fail("the block was entered")
+                end = time.monotonic() + 5
+                while any(tracer(task) != "0" for task in tasks(target.pid)):
+                    assert time.monotonic() < end, "it is still traced"
+                    time.sleep(0.001)
+                assert state(target.pid) == "D"
+                if with_thread:
+                    target.assert_computes()
+            target.go_on()
+            assert target.process.stdout.readline() == "on\n"  # not stopped afterwards by what was asked in vain
+            with pauser.paused(target.pid):
+                assert {state(task) for task in tasks(target.pid)} == {"t"}
+    finally:
+        target.close()
+
+
+def test_a_traced_process_is_refused_with_its_tracer(pauser):
+    need_root()
+    counter = Counter()
+    code = (
+        "import sys; from memtui.probes.pause.pauser import Pauser\n"
+        "with Pauser().paused(int(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(counter.pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        other.stdout.readline()
+        with pytest.raises(PauseRefused, match=r"process \d+ traces it already"), pauser.paused(counter.pid):
+            pytest.fail("the block was entered")
+        other.communicate()
+        counter.assert_runs()
+        with pauser.paused(counter.pid):
+            counter.assert_stands()
+    finally:
+        other.kill()
+        other.wait()
+        counter.close()
+
+
+def test_a_process_that_ended(pauser):
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(ProcessLookupError), pauser.paused(process.pid):
+        pytest.fail("the block was entered")
+    assert process.wait() == 0  # its exit status was left for its parent
+    with pytest.raises(ProcessLookupError), pauser.paused(process.pid):
+        pytest.fail("the block was entered")
+
+
+def test_a_process_that_is_killed_during_the_pause(pauser):
+    need_root()
+    counter = Counter()
+    with pauser.paused(counter.pid):
+        counter.process.kill()
+    assert counter.process.wait() == -signal.SIGKILL
+    counter.close()
+
+
+def test_a_busy_tracing_thread_is_given_up(monkeypatch, counter):
+    """Seizing may block, for example while the target executes another program from a slow disk."""
+    need_root()
+    stop = Seizure.stop
+
+    def slow(seizure):
+        found = stop(seizure)
+        time.sleep(1.5)
+        return found
+
+    monkeypatch.setattr(Seizure, "stop", slow)
+    with Pauser(deadline_s=0.01) as pauser:
+        with pytest.raises(NotPaused, match="exec"), pauser.paused(counter.pid):
+            pytest.fail("the block was entered")
+        monkeypatch.setattr(Seizure, "stop", stop)
+        with pytest.raises(NotPaused, match=f"exec|{BUSY}"), pauser.paused(counter.pid):
+            pytest.fail("a thread still holds it")
+        counter.assert_runs()
+        monkeypatch.setattr(pauser, "_deadline_s", 1.0)  # 10 ms are little on a machine with other work
+        with pauser.paused(counter.pid):
+            counter.assert_stands()
+    counter.assert_runs()
+
+
+_PAUSES_FOR_EVER = """
+import sys, time
+from memtui.probes.pause.pauser import Pauser
+pauser, pid = Pauser(), int(sys.argv[1])
+print("ready", flush=True)
+while True:
+    with pauser.paused(pid):
+        time.sleep(0.002)
+"""
+
+
+@pytest.mark.parametrize("stops", [True, False], ids=["it had stopped", "it did not stop"])
+def test_an_answer_that_comes_late_is_believed(monkeypatch, counter, stops):
+    """A tracing thread that had no CPU for a while is not taken for one that an exec holds up."""
+    original = Seizure.stop
+
+    def late(self):
+        time.sleep(0.2)
+        if stops:
+            monkeypatch.setattr(self, "_deadline_ns", time.monotonic_ns() + 10**9)
+            return original(self)
+        raise NotPaused("1 of its threads did not stop")
+
+    monkeypatch.setattr(Seizure, "stop", late)
+    monkeypatch.setattr("memtui.probes.pause.pauser._END_S", 5.0)
+    with Pauser() as pauser:
+        why = "too busy" if stops else "1 of its threads did not stop"
+        with pytest.raises(NotPaused, match=why), pauser.paused(counter.pid):
+            pytest.fail("the block was entered")
+        counter.assert_runs()
+        monkeypatch.setattr(Seizure, "stop", original)
+        with pauser.paused(counter.pid):
+            counter.assert_stands()
+
+
+def test_kill_9_at_any_moment_frees_the_target():
+    need_root()
+    counter = Counter(4)
+    chance = random.Random(5)
+    try:
+        for _ in range(30):
+            victim = subprocess.Popen(
+                [sys.executable, "-c", _PAUSES_FOR_EVER, str(counter.pid)], stdout=subprocess.PIPE
+            )
+            victim.stdout.readline()
+            time.sleep(chance.random() * 0.02)
+            victim.kill()
+            victim.communicate()
+            counter.assert_runs()
+            assert state(counter.pid) in "RS"
+            assert tracer(counter.pid) == "0"
+    finally:
+        counter.close()

@@ -1,0 +1,126 @@
+"""Probes on recorded /proc trees and on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+
+from memtui.core.procfs import children_of, command_of, read_stat
+from memtui.core.samples import Vma
+from memtui.probes.host import read_clock, read_host
+from memtui.probes.proc_maps import MapsParser, parse_maps, read_maps
+from memtui.probes.process_tree import ProcessTree
+from memtui.probes.usage import UsageProbe
+from tests.support.proc_trees import write_process
+
+MAPS = b"""\
+55d0c8a00000-55d0c8a01000 r--p 00000000 fe:00 123      /usr/bin/python3.11
+55d0c9000000-55d0c9100000 rw-p 00000000 00:00 0        [heap]
+7f0000000000-7f0000021000 rw-p 00000000 00:00 0
+7f0000021000-7f0004000000 ---p 00000000 00:00 0
+7f1000000000-7f1000001000 rw-s 00000000 00:01 9        /memfd:a b (deleted)
+7f2000000000-7f2000001000 r--p 00000000 fe:00 9        /tmp/\xff.so
+7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0        [stack]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0  [vsyscall]
+"""
+
+
+def test_maps_with_every_kind_of_name():
+    vmas = parse_maps(MAPS)
+    assert vmas[0] == Vma(0x55D0C8A00000, 0x55D0C8A01000, "r--p", "/usr/bin/python3.11")
+    assert [v.name for v in vmas[1:]] == [
+        "[heap]",
+        "",
+        "",
+        "/memfd:a b (deleted)",
+        "/tmp/\\xff.so",
+        "[stack]",
+    ]
+    assert vmas[3].size_bytes == 0x7F0004000000 - 0x7F0000021000
+
+
+def test_own_maps_are_sorted_and_disjoint():
+    vmas = parse_maps(read_maps(os.getpid()))
+    assert len(vmas) > 10
+    assert all(a.end <= b.start for a, b in pairwise(vmas))
+
+
+def test_stat_of_a_name_with_brackets_and_spaces(tmp_path):
+    write_process(tmp_path, 7, "a) S 1 (b", 3, 99, flags=0x00200040)
+    stat = read_stat(7, tmp_path)
+    assert (stat.state, stat.parent_pid, stat.start_ticks) == ("S", 3, 99)
+    assert (stat.minor_faults, stat.major_faults, stat.kernel_thread) == (11, 13, True)
+
+
+def test_no_such_process(tmp_path):
+    with pytest.raises(ProcessLookupError):
+        read_stat(7, tmp_path)
+    with pytest.raises(ProcessLookupError):
+        read_maps(7, tmp_path)
+    assert children_of(7, tmp_path) == []
+
+
+def test_tree_follows_births_deaths_and_reused_pids(tmp_path, monkeypatch):
+    monkeypatch.setattr("memtui.probes.process_tree.command_of", lambda pid: f"command {pid}")
+    write_process(tmp_path, 10, "root", 1, 100, children=(11, 12))
+    write_process(tmp_path, 11, "child", 10, 101, children=(13,))
+    write_process(tmp_path, 12, "child", 10, 102)
+    write_process(tmp_path, 13, "grandchild", 11, 103)
+    tree = ProcessTree(10, proc=tmp_path)
+    new, gone = tree.refresh()
+    assert [(p.key, p.pid) for p in new] == [(1, 10), (2, 11), (3, 12), (4, 13)]
+    assert [p.role for p in new] == ["target", "child", "child", "child"]
+    assert gone == []
+    assert tree.refresh() == ([], [])
+
+    (tmp_path / "12" / "stat").write_text((tmp_path / "12" / "stat").read_text().replace(" 102 ", " 500 "))
+    (tmp_path / "11" / "task" / "11" / "children").write_text("")
+    new, gone = tree.refresh()
+    assert [(p.key, p.pid) for p in new] == [(5, 12)], "a reused pid is another process"
+    assert sorted(p.key for p in gone) == [3, 4]
+
+    assert tree.new_generation(10).key == 6
+    assert tree.processes[0].generation == 1
+    assert ProcessTree(10, children=False, proc=tmp_path).refresh()[0][0].pid == 10
+
+    (tmp_path / "10" / "stat").unlink()
+    with pytest.raises(ProcessLookupError):
+        tree.refresh()
+
+
+def test_real_children_usage_and_command():
+    words = [sys.executable, "-c", "import sys; x = b'1' * (64 << 20); print('up', flush=True); sys.stdin.read()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"up\n"
+        assert child.pid in children_of(os.getpid())
+        assert "64 << 20" in command_of(child.pid)
+        usage = UsageProbe().read(child.pid)
+        assert usage.rss_bytes > 64 << 20
+        assert usage.minor_faults > (64 << 20) // 4096
+        assert usage.threads == 1
+        child.communicate()
+    with pytest.raises(ProcessLookupError):
+        UsageProbe().read(child.pid)
+
+
+def test_host_and_clock():
+    host, clock = read_host(), read_clock()
+    assert host.memory_bytes > 1 << 28
+    assert host.cpu_count >= 1
+    assert clock.wall_ns > 1.7e18
+    assert len(clock.boot_id) == 36
+
+
+def test_a_table_that_changed_keeps_what_it_had():
+    parser = MapsParser()
+    before = parser.parse(MAPS)
+    lines = MAPS.split(b"\n")
+    after = parser.parse(b"\n".join([lines[0], b"7f0000000000-7f0000001000 rw-p 00000000 00:00 0 ", *lines[2:]]))
+    assert after == parse_maps(b"\n".join([lines[0], b"7f0000000000-7f0000001000 rw-p 00000000 00:00 0 ", *lines[2:]]))
+    assert after[0] is before[0]
+    assert before == parser.parse(MAPS) == parse_maps(MAPS)

@@ -1,0 +1,202 @@
+"""A sampler that is stopped or frozen while it holds its target is killed by the kernel, and the target goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from memtui.probes.pause.watchdog import LONGEST_S
+from memtui.recording.supervisor.launch import SAMPLER_KILLED
+from memtui.session.reader import SessionReader
+from tests.support.cgroups import freezer
+from tests.support.live import gone, needs_root, needs_tracker, part, pattern, start, wait_for_samples, wait_until
+from tests.support.paused import Counter, state, tracer
+from tests.support.terminals import Terminal
+from tests.support.users import NO_PASSWORD, temporary_user
+
+_HOLDS = """
+import os, sys, time
+from memtui.probes.pause.pauser import Pauser
+from memtui.probes.pause.watchdog import Watchdog
+os.setpriority(os.PRIO_PROCESS, 0, -20)  # as the sampler has it
+pid, hold_s, longest_s = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+with Pauser(watchdog=Watchdog(longest_s=longest_s)) as pauser:
+    print("ready", flush=True)
+    while True:
+        with pauser.paused(pid):
+            time.sleep(hold_s)
+        print("let go", flush=True)
+"""
+TRIES = 12
+
+
+def holder(pid: int, hold_s: float, longest_s: float = LONGEST_S) -> subprocess.Popen[bytes]:
+    """Holds a process again and again, with a watchdog."""
+    words = [sys.executable, "-c", _HOLDS, str(pid), str(hold_s), str(longest_s)]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+    return child
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    counter = Counter(4)
+    yield counter
+    counter.close()
+
+
+def is_held(pid: int) -> bool:
+    return state(pid) == "t" and tracer(pid) != "0"
+
+
+def stop_while_it_holds(sampler: int, pid: int) -> None:
+    """SIGSTOP to a sampler at a moment when it holds this process."""
+    while True:
+        wait_until(lambda: is_held(pid))
+        os.kill(sampler, signal.SIGSTOP)
+        wait_until(lambda: state(sampler) in "TZ")
+        if is_held(pid):
+            return
+        os.kill(sampler, signal.SIGCONT)
+
+
+@needs_root
+def test_a_stopped_holder_is_killed_and_its_target_goes_on(counter):
+    chance, held = random.Random(7), 0
+    for _ in range(TRIES):
+        child = holder(counter.pid, 0.002)
+        time.sleep(chance.random() * 0.05)
+        child.send_signal(signal.SIGSTOP)
+        wait_until(lambda child=child: state(child.pid) in "TZ")
+        if is_held(counter.pid):
+            held += 1
+            wait_until(lambda: not is_held(counter.pid), 5)
+            assert child.wait(5) == -signal.SIGKILL
+        counter.assert_runs()
+        child.kill()  # one that held nobody stays stopped, as was asked for
+        child.communicate()
+        assert tracer(counter.pid) == "0"
+    assert held > TRIES / 3
+
+
+@needs_root
+@pytest.mark.parametrize("too", [False, True], ids=["alone", "with its target"])
+def test_a_frozen_holder_is_killed(counter, too):
+    """By the freezer of version 2, which lets nobody in the same cgroup look after it."""
+    with freezer(2) as (folder, switch, (off, on)):
+        child = holder(counter.pid, 3600)
+        wait_until(lambda: is_held(counter.pid))
+        for pid in [child.pid, counter.pid][: 1 + too]:
+            (folder / "cgroup.procs").write_text(str(pid))
+        switch.write_text(on)
+        assert child.wait(5) == -signal.SIGKILL
+        if too:
+            counter.assert_stands()
+            switch.write_text(off)
+        counter.assert_runs()
+        child.communicate()
+
+
+@needs_root
+def test_a_long_hold_is_no_reason_but_one_without_end_is(counter):
+    child = holder(counter.pid, 1.0)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"let go\n", "it lived, three times as long as without a sign of life"
+    child.kill()
+    child.communicate()
+    child = holder(counter.pid, 3600, longest_s=0.5)
+    assert child.wait(10) == -signal.SIGKILL
+    counter.assert_runs()
+    child.communicate()
+
+
+@needs_tracker
+def test_the_user_is_told_in_one_line(tmp_path):
+    path = tmp_path / "s.memtui"
+    with pattern("loop", "--pages", 3000) as truth:
+        child = start("record", truth["pid"], "-o", path, "--interval", "0.02", "--max-overhead", "none")
+        wait_for_samples(path, 3).close()
+        stop_while_it_holds(part(child.pid, "memtui.recording.sampler").pid, truth["pid"])
+        out, err = child.communicate(timeout=20)
+        assert (child.returncode, out) == (1, "")
+        assert err.splitlines()[-1] == f"memtui record: {SAMPLER_KILLED}"
+        wait_until(lambda: not is_held(truth["pid"]), 1)
+    reader = SessionReader(path)
+    assert len(reader.samples) >= 3
+    assert reader.end is not None
+    assert reader.end.kind == "interrupted"
+    reader.close()
+
+
+@needs_tracker
+def test_the_program_that_was_started_runs_on_and_its_pid_is_told(tmp_path):
+    path = tmp_path / "s.memtui"
+    child = start("record", "-o", path, "--interval", "0.1", "--", sys.executable, "-c", "import time; time.sleep(60)")
+    try:
+        wait_for_samples(path, 2).close()
+        part(child.pid, "memtui.recording.sampler").kill()
+        assert child.wait(20) == 1
+        reader = SessionReader(path)
+        target = psutil.Process(reader.hello.target.pid)
+        reader.close()
+        assert target.is_running()
+        target.kill()  # it writes to the same terminal
+        _, err = child.communicate(timeout=20)
+        assert err.splitlines()[-1] == (
+            f"memtui record: {SAMPLER_KILLED}; the program that was started runs on as PID {target.pid}"
+        )
+    finally:
+        child.kill()
+
+
+@needs_tracker
+def test_the_user_is_told_where_sudo_stands_between():
+    """A sudo whose command is stopped stops itself."""
+    with temporary_user(NO_PASSWORD) as user, pattern("loop", "--pages", 3000) as truth:
+        path = user.home / "s.memtui"
+        words = ("record", truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
+        child = user.start(sys.executable, "-m", "memtui", *words)
+        wait_for_samples(path, 3).close()
+        sampler = part(child.pid, "memtui.recording.sampler")
+        above = sampler.parent()
+        assert above is not None
+        assert above.name() == "sudo"
+        stop_while_it_holds(sampler.pid, truth["pid"])
+        wait_until(lambda: not is_held(truth["pid"]), 5)
+        _, err = child.communicate(timeout=30)
+        assert child.returncode == 1
+        assert err.splitlines()[-1] == f"memtui record: {SAMPLER_KILLED}"
+        assert gone(above), "it is stopped still"
+
+
+@needs_tracker
+def test_the_user_is_told_behind_a_screen():
+    """There sudo stops all that is in the foreground, and the shell has it go on."""
+    with temporary_user(NO_PASSWORD) as user, pattern("loop", "--pages", 3000) as truth:
+        path = user.home / "s.memtui"
+        words = ("attach", truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
+        screen = Terminal(*words, module="memtui", before=user.words())
+        try:
+            screen.read(30, until="LIVE")
+            sampler = part(screen.process.pid, "memtui.recording.sampler")
+            stop_while_it_holds(sampler.pid, truth["pid"])
+            wait_until(lambda: not is_held(truth["pid"]), 5)
+            assert gone(sampler)
+            screen.read(2)
+            os.killpg(screen.process.pid, signal.SIGCONT)  # fg
+            screen.read(30, until="ended")
+            screen.send("q")
+            assert screen.end(30) == 1
+            said = " ".join(screen.output.decode().replace("\r\n", " ").split())
+            assert f"memtui attach: {SAMPLER_KILLED}" in said
+        finally:
+            screen.close()

@@ -1,0 +1,161 @@
+"""The table of mappings is read when it has changed, and only then."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from memtui.core.page_set import PageSet
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Capability
+from memtui.probes import window_reader
+from memtui.probes.pages.pagetable import tracker as pagetable
+from memtui.probes.pages.pagetable.maps_text import MappingTable
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.tracker import PageWindow
+from memtui.probes.proc_maps import read_maps
+from memtui.probes.window_reader import PageReader, Reading, Subject
+from tests.support.pagetable_targets import Target, need_pagetable
+
+CHANGES = {
+    "mapped": "m = mmap.mmap(-1, 1 << 20)",
+    "made read-only": "a = anonymous(16); libc.mprotect(a + 4096, 4096, 1)",
+    "made accessible again": "libc.mprotect(a + 4096, 4096, 3)",
+    "unmapped": "m.close()",
+    "a longer heap": "libc.sbrk(1 << 20)",
+    "a shorter heap": "libc.sbrk(-(1 << 20))",
+    "a file": "f = open('/proc/self/exe', 'rb'); m = mmap.mmap(f.fileno(), 4096, prot=1); f.close()",
+    # At the address of what was there: start, end and rights stay. Flags: MAP_PRIVATE | MAP_FIXED.
+    "another file in its place": (
+        "f = open('/etc/passwd', 'rb'); g = open('/etc/group', 'rb'); b = libc.mmap(None, 4096, 1, 2, f.fileno(), 0)"
+    ),
+    "and another one": "libc.mmap(b, 4096, 1, 0x12, g.fileno(), 0)",
+}
+
+
+@pytest.fixture
+def target():
+    need_pagetable()
+    with Target() as made:
+        yield made
+
+
+def test_every_change_of_the_mappings_is_noticed(target):
+    walker = Walker()
+    try:
+        target.do("libc.sbrk.argtypes = [ctypes.c_long]")
+        for what, change in CHANGES.items():
+            before, text = walker.walk(target.pid).mappings, read_maps(target.pid)
+            assert np.array_equal(walker.walk(target.pid).mappings, before), "nothing has changed"
+            target.do(change)
+            assert read_maps(target.pid) != text, f"{what}: this changes nothing"
+            assert not np.array_equal(walker.walk(target.pid).mappings, before), what
+    finally:
+        walker.close()
+
+
+def test_a_name_that_was_given_is_noticed(target):
+    target.do("a = anonymous(16)")
+    text = read_maps(target.pid)
+    target.do("libc.prctl(0x53564d41, 0, ctypes.c_ulong(a), ctypes.c_ulong(65536), b'weights')")  # PR_SET_VMA
+    if read_maps(target.pid) == text:
+        pytest.skip("this kernel names no anonymous memory (CONFIG_ANON_VMA_NAME)")
+    walker = Walker()
+    try:
+        before = walker.walk(target.pid).mappings
+        target.do("libc.prctl(0x53564d41, 0, ctypes.c_ulong(a), ctypes.c_ulong(65536), b'gradients')")
+        assert not np.array_equal(walker.walk(target.pid).mappings, before)
+    finally:
+        walker.close()
+
+
+def test_the_table_is_that_of_the_window_whether_it_was_read_or_not(target, monkeypatch):
+    reads = itertools.count()
+    monkeypatch.setattr(pagetable, "read_maps", lambda pid: (next(reads), read_maps(pid))[1])
+    with PageTableTracker() as tracker:
+        reader = PageReader(tracker, pause=True)
+        subject = Subject(target.pid, None, read_stat(target.pid).start_ticks, ())
+        reader.begin(subject)
+
+        def window(*, want_resident: bool = False) -> bytes:
+            (outcome,) = reader.read([subject], want_resident=want_resident)
+            assert isinstance(outcome, Reading), outcome
+            return outcome.maps
+
+        for _ in range(3):
+            assert window() == read_maps(target.pid)
+        assert next(reads) == 1
+        target.do("m = mmap.mmap(-1, 1 << 24)")
+        for _ in range(3):
+            assert window() == read_maps(target.pid)
+        assert next(reads) == 3
+        assert window(want_resident=True) == read_maps(target.pid)
+        assert next(reads) == 5, "with the residents it is read all the same: a file may have been renamed"
+
+
+OF_THE_ALLOCATOR = (
+    "a = libc.mmap(None, 1 << 20, 3, 0x22, -1, 0)",
+    "b = libc.mmap(None, 1 << 16, 0, 0x22, -1, 0)",
+    "libc.mprotect(a + 8192, 4096, 5)",  # three where there was one
+    "libc.mprotect(a + 8192, 4096, 3)",
+    "libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(4096))",
+    "libc.mmap(a + (1 << 19), 4096, 7, 0x32, -1, 0)",  # MAP_FIXED, in the middle of it
+    "libc.sbrk(1 << 20)",
+    "libc.sbrk(-(1 << 20))",
+)
+
+
+def test_memory_of_the_allocator_comes_and_goes_without_the_kernels_text(target):
+    walker, table = Walker(), MappingTable()
+    try:
+        target.do("libc.sbrk.argtypes = [ctypes.c_long]")
+        assert not table.knows(walker.walk(target.pid).mappings)
+        table.learn(walker.walk(target.pid).mappings, read_maps(target.pid))
+        for change in OF_THE_ALLOCATOR:
+            target.do(change)
+            mappings, text = walker.walk(target.pid).mappings, read_maps(target.pid)
+            assert table.knows(mappings), change
+            assert table.text(mappings) == text, change
+    finally:
+        walker.close()
+
+
+def test_whatever_changes_the_text_is_the_kernels(target):
+    walker, table = Walker(), MappingTable()
+    try:
+        target.do("libc.sbrk.argtypes = [ctypes.c_long]")
+        table.learn(walker.walk(target.pid).mappings, read_maps(target.pid))
+        for what, change in CHANGES.items():
+            target.do(change)
+            mappings, text = walker.walk(target.pid).mappings, read_maps(target.pid)
+            if not table.knows(mappings):
+                table.learn(mappings, text)
+            assert table.text(mappings) == text, what
+            assert table.knows(mappings), what
+    finally:
+        walker.close()
+
+
+def test_a_table_of_which_not_every_line_is_known_is_never_put_together():
+    table, mappings = MappingTable(), np.array([[4096, 8192, 3, 0]], np.uint64)
+    two = b"00001000-00002000 rw-p 00000000 00:00 0 \n00003000-00004000 rw-p 00000000 00:00 0 \n"
+    assert table.learn(mappings, two) == two
+    assert not table.knows(mappings)
+
+
+def test_a_tracker_that_knows_no_table_costs_a_reading_every_time(monkeypatch):
+    class Blind:
+        name, flush, rearm, reads_running = "blind", "off", "off", True
+        wss = pages = Capability("wss", True)
+
+        def window(self, pid, vmas, *, want_resident):
+            return PageWindow(PageSet.empty())
+
+    texts = iter((b"one", b"two"))
+    monkeypatch.setattr(window_reader, "read_maps", lambda pid: next(texts))
+    reader = PageReader(Blind(), pause=False)
+    found = [reader._look(Subject(1, None, 0, ()), False)[1]() for _ in range(2)]
+    assert found == [b"one", b"two"]

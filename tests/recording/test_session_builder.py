@@ -1,0 +1,242 @@
+"""A tree in which thousands of processes begin and end: held is what is there, or in sight."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memtui.analysis.access_counts import TouchTally
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Process, ProcessWindow, Status, Vma, VmaTable, Window
+from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.session.reader import SessionReader
+from memtui.session.writer import SessionWriter
+from memtui.tui.presenters import Presenter
+from memtui.tui.presenters.presenter import Room
+from tests.support.sessions import MS, hello
+from tests.support.streams import sample as sample_process
+
+CHILDREN, EACH, LIVES = 5000, 5, 1  # children, how many begin in a window, windows that each is there
+INTERVAL_NS = 100 * MS
+BASE = 0x7F00_0000_0000
+RANGES = 6
+PAGES = 32
+FORKER = """
+import os, time
+memory = bytearray(1 << 20)
+while True:
+    for _ in range(4):
+        if os.fork() == 0:
+            memory[::4096] = b"x" * 256
+            time.sleep(0.15)
+            os._exit(0)
+    time.sleep(0.1)
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]: pass
+    except ChildProcessError: pass
+"""
+
+
+def vmas(process: int) -> tuple[Vma, ...]:
+    return tuple(Vma(BASE + (n << 24), BASE + (n << 24) + (64 << 12), "rw-p", f"/lib/{n}.so") for n in range(RANGES))
+
+
+def window(process: int, sample: int) -> ProcessWindow:
+    pages = PageSet.from_pages(np.arange(PAGES, dtype=np.uint64) + np.uint64(BASE >> 12))
+    start_ns = sample * INTERVAL_NS
+    return ProcessWindow(
+        process,
+        start_ns,
+        start_ns + INTERVAL_NS,
+        paused_ns=MS,
+        walk_ns=MS,
+        rearm_ns=MS,
+        flush="cold",
+        status=Status.OK,
+        reason="",
+        pages=pages,
+        resident=pages if sample % 10 == 0 else None,
+        rss_bytes=4 << 20,
+        cpu_ns=sample * MS,
+        threads=1,
+        minor_faults=0,
+        major_faults=0,
+    )
+
+
+class Following:
+    """A recording that is written and watched at the same time."""
+
+    def __init__(self, path: Path) -> None:
+        self.writer = SessionWriter(path)
+        self.builder = SessionBuilder(self.writer)
+        self.builder.take(hello())
+        self._begin(1)
+        self.sample, self.alive = 0, {1: 1 << 62}
+        self.next_key = 2
+
+    def _begin(self, key: int) -> None:
+        self.builder.take(Process(key, 4242 if key == 1 else 5000 + key, 4242, key, 0, f"child {key}", "child"))
+        self.builder.take(VmaTable(key, 0 if key == 1 else self.sample, vmas(key)))
+
+    def step(self) -> None:
+        for _ in range(EACH):
+            self._begin(self.next_key)
+            self.alive[self.next_key] = self.sample + LIVES
+            self.next_key += 1
+        self.alive = {key: until for key, until in self.alive.items() if until > self.sample}
+        windows = tuple(window(key, self.sample) for key in self.alive)
+        start_ns = self.sample * INTERVAL_NS
+        self.builder.take(Window(self.sample, start_ns, start_ns + INTERVAL_NS, INTERVAL_NS, 0, windows))
+        self.sample += 1
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """(the recording, what the recorder held and what the viewer held: at the most, early and late)."""
+    path = tmp_path_factory.mktemp("many") / "s.memtui"
+    recording = Following(path)
+    recording.step()
+    recording.writer.commit()
+    reader = SessionReader(path)
+    presenter = Presenter(reader, follow=True)
+    presenter.room = Room(60, 20)
+    presenter.playhead.recording = presenter.playhead.follow = True
+    held: dict[str, list[int]] = {}
+    while recording.next_key <= CHILDREN:
+        for _ in range(50):
+            recording.step()
+        recording.writer.commit()
+        presenter.refresh()
+        presenter.view()
+        for name, count in {
+            "observed": len(recording.builder._observed),
+            "rows": len(presenter.ranges._rows),
+            "most": len(presenter.ranges._most),
+            "held rows": len(reader._held_vmas),
+            "processes": len(presenter._log._kept),
+            "groups": len(presenter.heat._groups),
+        }.items():
+            held.setdefault(name, []).append(count)
+    recording.builder.take(End(recording.sample * INTERVAL_NS, "target exited"))
+    recording.writer.commit()
+    reader.close()
+    recording.writer.close()
+    return path, held
+
+
+def test_recorder_holds_the_processes_that_are_there(followed):
+    _, held = followed
+    assert max(held["observed"]) <= 1 + EACH * (LIVES + 2)
+
+
+@pytest.mark.parametrize("what", ["rows", "most", "held rows", "processes", "groups"])
+def test_viewer_holds_what_is_in_sight(followed, what):
+    _, held = followed
+    counts = held[what]
+    most = {"processes": 1024, "groups": 512}.get(what, (64 + 2 * 48 * EACH) * RANGES)
+    assert max(counts) <= most
+    later = counts[len(counts) // 2 :]
+    assert max(later) <= 1.1 * max(counts[: len(counts) // 2])
+
+
+def test_viewer_reads_the_rows_of_an_ended_process_once(tmp_path):
+    recording = Following(tmp_path / "s.memtui")
+    for _ in range(50):
+        recording.step()
+    recording.writer.commit()
+    reader = SessionReader(tmp_path / "s.memtui")
+    wanted = {process.key for process in reader.processes()}
+    every = reader.vma_rows_of(wanted)
+    assert sum(not row.open for row in every) > 200 * RANGES
+    read: list[int] = []
+    ask = reader._held_vmas._read
+    reader._held_vmas._read = lambda *which: [read.append(row.process) or row for row in ask(*which)]
+    assert reader.vma_rows_of(wanted) == every == reader.vma_rows()
+    assert set(read) == {row.process for row in every if row.open}
+    for _ in range(LIVES + 2):  # those that lived have ended
+        recording.step()
+    recording.writer.commit()
+    assert reader.vma_rows_of(wanted) == [row for row in reader.vma_rows() if row.process in wanted]
+    reader.close()
+    recording.writer.close()
+
+
+def test_what_ended_processes_did_is_stored_whole(followed):
+    path, _ = followed
+    reader = SessionReader(path)
+    processes = reader.processes()
+    assert len(processes) > CHILDREN
+    one = processes[1777]
+    samples = [s for s in range(len(reader.samples)) if reader.page_set(s, one.key) is not None]
+    assert len(samples) == LIVES
+    tally = TouchTally()
+    for sample in samples:
+        tally.add(reader.page_set(sample, one.key))
+    expected = tally.take()
+    for level in range(4):  # of each level, the sum is there, and it is all that there is
+        found = reader.touch_sums_of(level, 0, reader.samples.newest)[one.key]
+        assert found.windows == expected.windows
+        assert found.touches.sum() == expected.touches.sum()
+    rows = reader.vma_rows(one.key)
+    assert len(rows) == RANGES
+    assert {(row.first_sample, row.last_sample, row.open) for row in rows} == {(samples[0], samples[-1], False)}
+    reader.close()
+
+
+def test_cursor_on_processes_that_ended_shows_their_ranges(followed):
+    path, _ = followed
+    reader = SessionReader(path)
+    every = reader.vma_rows()
+    presenter = Presenter(reader, follow=False)
+    presenter.room = Room(60, 20)
+    for sample in (reader.samples.newest, 40, 900, 41):
+        presenter.playhead.seek(int(reader.samples.end_ns[sample]))
+        view = presenter.view()
+        mapped = {row.id for row in every if row.first_sample <= sample and (row.open or sample <= row.last_sample)}
+        assert {row.key for row in view.table.rows} == mapped
+        assert view.header.others == len(reader.processes_in(sample, sample)) - 1
+    reader.close()
+
+
+def test_process_that_comes_back_after_a_window_goes_on_where_it_was(tmp_path):
+    recording = Following(tmp_path / "s.memtui")
+    for sample in range(6):
+        keys = (1, 2) if sample in (0, 1, 3) else (1,)
+        if sample == 0:
+            recording._begin(2)
+        start_ns = sample * INTERVAL_NS
+        windows = tuple(window(key, sample) for key in keys)
+        recording.builder.take(Window(sample, start_ns, start_ns + INTERVAL_NS, INTERVAL_NS, 0, windows))
+        assert (2 in recording.builder._observed) == (sample < 5)
+    recording.builder.take(End(6 * INTERVAL_NS, "target exited"))
+    recording.writer.close()
+    reader = SessionReader(tmp_path / "s.memtui")
+    assert len(reader.vma_rows(2)) == RANGES
+    assert reader.touch_sums_of(0, 0, 5)[2].windows == 3
+    assert sum(one.first_touches for _, process, one in reader.reuse_between(0, 5) if process == 2) == PAGES
+    reader.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="reads page tables of another process: needs root")
+def test_children_of_a_real_process_are_let_go(tmp_path):
+    parent = subprocess.Popen([sys.executable, "-c", FORKER], start_new_session=True)
+    try:
+        stream = sample_process(parent.pid, 3.0, interval_ns=100 * MS)
+    finally:
+        parent.kill()
+        parent.wait()
+    writer = SessionWriter(tmp_path / "s.memtui")
+    builder = SessionBuilder(writer)
+    most, there = 0, [0]
+    for message in stream.messages:
+        builder.take(message)
+        if isinstance(message, Window):
+            there.append(len(message.processes))
+            most = max(most, len(builder._observed) - sum(there[-3:]))
+    writer.discard()
+    assert sum(isinstance(message, Process) for message in stream.messages) > 15
+    assert most <= 0

@@ -1,0 +1,159 @@
+"""What a target loses by being watched: the estimate in numbers, and the default budget on a real process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.target_loss import recent_loss
+from memtui.core.accessed_bits import SetCost
+from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.samples import ProcessWindow
+from memtui.probes.pages import accessed_bit_cost
+from memtui.probes.pages.accessed_bit_cost import measure_set_cost
+from memtui.recording.sampler.slowdown_estimate import Machine, estimate, pages_set_again
+from memtui.session.reader import SessionReader
+from tests.support.budgets import budgeted
+from tests.support.cli import memtui
+from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_samples
+from tests.support.sessions import MS, write_session
+
+COUNTS = st.integers(0, 1 << 20)
+TWO_CPUS = Machine(2, SetCost(250.0, 250.0))
+
+
+def window(pages: int, *, faults: int | None = 0, faulted_in: int = 0, key: int = 1, huge: int = 0) -> ProcessWindow:
+    touched = PageSet.from_pages(np.arange(pages, dtype=np.uint64))
+    touched = replace(touched, huge=np.arange(1000, 1000 + huge, dtype=np.uint64))
+    return ProcessWindow(
+        key, 0, 1, pages=touched, minor_faults=faults, faulted_in_bytes=faulted_in * PAGE_BYTES, status="ok"
+    )
+
+
+def loss(*windows: ProcessWindow, machine: Machine = TWO_CPUS, held_ns=0, own_cpu_ns=0, busy=1.0, clears=True):
+    before = {w.process: 0 for w in windows}
+    return estimate(windows, before, machine, held_ns=held_ns, own_cpu_ns=own_cpu_ns, busy_cpus=busy, clears=clears)
+
+
+@given(st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 500), st.integers(0, 50))
+def test_pages_that_a_fault_brought_are_not_set_again(pages, faults, faulted_in, huge):
+    found = pages_set_again(window(pages, faults=100 + faults, faulted_in=faulted_in, huge=huge), 100)
+    assert found == max(pages + huge - faults - faulted_in, 0)
+    assert pages_set_again(window(pages, faults=None), None) == pages
+
+
+def test_a_tracker_that_counts_by_mapping_counts_in_pages():
+    by_vma = ProcessWindow(1, 0, 1, vma_wss_bytes=((0, 3 * PAGE_BYTES), (1 << 20, None)), minor_faults=1)
+    assert pages_set_again(by_vma, 0) == 2
+
+
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=4), st.floats(0, 64), COUNTS, COUNTS)
+def test_a_loss_is_the_sum_of_its_parts_and_grows_with_each(counts, busy, held_ns, own_cpu_ns):
+    windows = [window(count, key=key) for key, count in enumerate(counts)]
+    found = loss(*windows, held_ns=held_ns, own_cpu_ns=own_cpu_ns, busy=busy)
+    assert found.set_again_ns is not None
+    assert found.lost_ns == held_ns + found.set_again_ns + found.displaced_ns
+    assert found.set_again_ns == pytest.approx(sum(counts) * 250 / max(busy, 1), abs=1)
+    more = loss(*windows, window(1000, key=99), held_ns=held_ns + 1, own_cpu_ns=own_cpu_ns + 1, busy=busy)
+    assert more.lost_ns is not None
+    assert more.lost_ns > found.lost_ns
+
+
+def test_memtui_displaces_only_a_program_that_leaves_no_cpu_free():
+    assert loss(window(0), own_cpu_ns=5 * MS, busy=1.0).displaced_ns == 0
+    assert loss(window(0), own_cpu_ns=5 * MS, busy=1.9).displaced_ns == 5 * MS
+    assert loss(window(0), own_cpu_ns=-1, busy=2.0).displaced_ns == 0  # all of it was inside the pause
+
+
+def test_a_tracker_that_clears_nothing_costs_no_bits_and_an_unknown_cost_is_none():
+    assert loss(window(1000), clears=False).set_again_ns == 0
+    unknown = loss(window(1000), machine=Machine(2, None), held_ns=7)
+    assert (unknown.set_again_ns, unknown.lost_ns) == (None, None)
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=20), st.integers(1, 10**9))
+def test_windows_are_paid_for_by_what_follows_them(lost, next_ns):
+    ends = np.cumsum(np.arange(1, len(lost) + 1) * 1000)
+    found = recent_loss(np.array(lost, float), ends, next_ns)
+    assert found == pytest.approx(sum(lost) / (ends[-1] - ends[0] + next_ns))
+    assert recent_loss(np.array([*lost[1:], np.nan]), ends, next_ns) is None
+
+
+def test_a_session_without_the_estimate_keeps_the_budget_it_had(tmp_path):
+    path = write_session(tmp_path / "s.memtui", budgeted(50))
+    overhead = json.loads(memtui("report", path, "--json").stdout)["overhead"]
+    assert overhead["lost_fraction"] is None
+    assert overhead["budget"]["fraction"] == overhead["paused_fraction"] + overhead["self_cpu_fraction"]
+
+
+@needs_root
+def test_what_a_bit_costs_is_measured_here():
+    costs = [cost for _ in range(5) if (cost := measure_set_cost()) is not None]
+    assert len(costs) == 5
+    # A store into page tables is neither free nor as long as a page fault.
+    assert 2 < np.median([cost.near_ns for cost in costs]) <= np.median([cost.far_ns for cost in costs]) < 20_000
+
+
+def test_what_a_bit_costs_is_not_known_where_memory_has_no_room(monkeypatch):
+    monkeypatch.setattr(accessed_bit_cost, "APART", 1 << 28)
+    assert measure_set_cost() is None
+
+
+@given(COUNTS, COUNTS)
+def test_a_bit_among_many_costs_more_than_one_among_few(some, others):
+    cost = SetCost(50.0, 350.0)
+    fewer, more = sorted((some, others))
+    assert cost.of_ns(fewer) <= cost.of_ns(more)
+    assert 50 * more <= cost.of_ns(more) <= 350 * more
+    assert cost.of_ns(SetCost.FEW_PAGES) == 50 * SetCost.FEW_PAGES
+    assert cost.of_ns(SetCost.MANY_PAGES) == 350 * SetCost.MANY_PAGES
+    assert cost.of_ns(1 << 14) == pytest.approx(200 * (1 << 14))  # half of the way
+
+
+RANDOM_WRITES = """
+import numpy as np
+memory = np.zeros(256 << 20, np.uint8)
+pages = np.random.default_rng(1).permutation(len(memory) // 4096) * 4096
+print("ready", flush=True)
+while True:
+    memory[pages] += 1
+"""
+
+
+@needs_tracker
+@pytest.mark.usefixtures("default_options")
+def test_the_defaults_keep_a_hot_program_within_one_per_cent(tmp_path):
+    path = tmp_path / "s.memtui"
+    with subprocess.Popen([sys.executable, "-c", RANDOM_WRITES], stdout=subprocess.PIPE) as target:
+        try:
+            assert target.stdout is not None
+            target.stdout.readline()
+            recorder = start("record", target.pid, "-o", path)
+            wait_for_samples(path, 1).close()
+            time.sleep(20)
+            code, _, errors = stop(recorder)
+        finally:
+            target.kill()
+    assert code == 0, errors
+    reader = SessionReader(path)
+    samples = reader.samples
+    assert reader.hello.options.max_overhead_ppm == 10_000
+    reader.close()
+    assert np.isfinite(samples.lost_ns).all()
+    assert (samples.set_again_ns[1:] > 0).all()
+    assert (samples.lost_ns >= samples.paused_ns + samples.set_again_ns).all()
+    # Every window after the tenth second is paid for by the interval that follows it.
+    late = samples.end_ns >= samples.start_ns[0] + 10 * 10**9
+    assert late.any() or samples.next_ns[-1] > 5 * 10**9
+    paid = (samples.lost_ns <= 0.0101 * samples.next_ns)[late]
+    assert paid.mean() >= 0.5  # a dear one is paid by several
+    share = samples.lost_ns[late].sum() / max(samples.next_ns[late].sum(), 1)
+    assert share <= 0.0101 * 1.2

@@ -1,0 +1,71 @@
+"""Tensors of no model and no optimiser have a name: type, shape, and the data set that has them."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import torch
+from torch.utils.data import TensorDataset
+
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
+from memtui.recording.tracer.tensor_registry import LastingTensors, known_of, located
+from memtui.reports.allocation_summary import most_words
+from memtui.reports.report import format_report
+from tests.support.traced_programs import script, traced
+
+WEIGHTS = CATEGORIES.index("weights")
+
+
+def test_the_data_set_that_has_a_tensor():
+    data = TensorDataset(torch.zeros(1000, 64, dtype=torch.int64), torch.zeros(1000))
+    alone = torch.zeros(500, 3)
+    lasting = LastingTensors()
+    lasting.now()
+    holders = lasting.holders()
+    known = known_of((), (), others=[*data.tensors, alone], holders=holders)
+    assert known.others[located(data.tensors[0])[1]].part == "int64[1000, 64] of TensorDataset.tensors"
+    assert known.others[located(alone)[1]].part == "float32[500, 3]"
+    del data
+    assert not [name for name in lasting.holders().values() if name == "TensorDataset.tensors"]
+
+
+def test_a_category_is_named_after_what_most_of_it_is():
+    def made(*sizes: int) -> TensorMap:
+        columns = np.array(
+            [[n << 20, size, UNKNOWN] for n, size in enumerate(sizes)] + [[99 << 20, 1 << 19, WEIGHTS]]
+        ).T
+        return TensorMap.of(columns, ("",) * (len(sizes) + 1), tuple(f"part {n}" for n in range(len(sizes) + 1)))
+
+    assert made(5000, 70_000, 8000).most_of(UNKNOWN) == ("part 1", 70_000)
+    assert made(5000, 5000, 5000).most_of(UNKNOWN) is None
+    assert made().most_of(UNKNOWN) is None
+    assert most_words({"part": "int64[9]", "size_bytes": 72}) == " (72 B of it int64[9])"
+    assert most_words(None) == ""
+
+
+PROGRAM = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+data = TensorDataset(torch.randint(0, 50, (200000, 64)))
+model = nn.Sequential(nn.Embedding(50, 32), nn.Flatten(), nn.Linear(64 * 32, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step, (batch,) in zip(range(60), DataLoader(data, batch_size=16)):
+    loss = model(batch).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_the_data_of_a_loader_is_named_in_the_report(tmp_path):
+    done, report = traced(tmp_path, sys.executable, script(tmp_path, PROGRAM), every=10)
+    assert done.returncode == 0, done.stderr
+    most = report["allocations"]["at_peak"]["most_unknown"]
+    assert most == {"part": "int64[200000, 64] of TensorDataset.tensors", "size_bytes": 200000 * 64 * 8}
+    assert "(97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)" in format_report(report)

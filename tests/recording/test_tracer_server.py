@@ -1,0 +1,211 @@
+"""What programs tell the recorder of their allocations: taken from anybody, believed from nobody."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from memtui.core.samples import AllocationStep, End, Event
+from memtui.recording.recorder import tracer_server as traced_module
+from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.recording.recorder.tracer_server import Traced
+from memtui.recording.wire import Decoder, encode
+from memtui.reports.report import build_report, format_report
+from memtui.session.file_format import SessionError
+from memtui.session.reader import SessionReader
+from memtui.session.records.allocations import decode_step, recorded_step, step_row, trace_of
+from memtui.session.writer import SessionWriter
+from memtui.tui.presenters.markers import MarkLog
+from tests.support import sessions
+from tests.support.told_steps import step
+
+
+@pytest.fixture
+def listening():
+    """A recorder's ear, and a way to connect to it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind("")  # a name the kernel makes
+    listener.listen(8)
+    name = listener.getsockname()
+    traced = Traced(listener.detach())
+    made = []
+
+    def connect():
+        made.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        made[-1].connect(name)
+        made[-1].setblocking(False)
+        return made[-1]
+
+    yield traced, connect
+    traced.close()
+    for one in made:
+        one.close()
+
+
+def heard(traced: Traced, seconds: float = 0.3) -> list:
+    found, end = [], time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        ready = select.select(traced.fds, [], [], left)[0]
+        found += traced.read(ready, 42)
+    return found
+
+
+def same(one: AllocationStep, other: AllocationStep) -> bool:
+    names = [name for name in AllocationStep.__dataclass_fields__ if name not in ("columns", "pid")]
+    alike = all(getattr(one, name) == getattr(other, name) for name in names)
+    return alike and np.array_equal(one.columns, other.columns)
+
+
+def test_a_step_as_a_frame():
+    (found,) = Decoder().feed(encode(step()))
+    assert same(found, step())
+    assert found.columns.dtype == np.int64
+
+
+def test_steps_of_several_programs_at_once(listening):
+    traced, connect = listening
+    first, second = connect(), connect()
+    data = encode(step(1)) + encode(step(2))
+    for at in range(0, len(data), 100):  # in pieces, in turn
+        first.send(data[at : at + 100])
+        second.send(data[at : at + 100])
+    found = heard(traced)
+    assert sorted(message.step for message in found) == [1, 1, 2, 2]
+    assert all(same(message, step(message.step)) for message in found)
+    assert {message.pid for message in found} == {os.getpid()}, "the kernel says who it is, not the message"
+
+
+def test_what_was_sent_before_the_end_is_heard(listening):
+    traced, connect = listening
+    connection = connect()
+    connection.send(encode(step(3)))
+    connection.close()
+    assert [message.step for message in traced.rest(0)] == [3]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "not a memtui stream"),
+        (encode(End(1, "stopped")), "may not send a End"),
+        (encode(Event(1, "mark", "x")), "may not send a Event"),
+        (encode(step())[:16] + b"}" * 4000, "damaged"),
+    ],
+)
+def test_a_stream_of_something_else_is_closed_with_a_word(listening, data, why):
+    traced, connect = listening
+    bad, good = connect(), connect()
+    bad.send(data)
+    good.send(encode(step(5)))
+    found = heard(traced)
+    (warning,) = (message for message in found if isinstance(message, Event))
+    assert warning.kind == "warning"
+    assert why in warning.text
+    assert f"process {os.getpid()}" in warning.text
+    assert [message.step for message in found if isinstance(message, AllocationStep)] == [5], "the other one goes on"
+    bad.setblocking(True)
+    with pytest.raises(ConnectionError):
+        bad.sendall(b"x" * 1_000_000)
+
+
+def test_a_message_without_end_takes_no_memory(listening, monkeypatch):
+    monkeypatch.setattr(traced_module, "MAX_PENDING_BYTES", 10_000)
+    traced, connect = listening
+    connection = connect()
+    connection.send(encode(step(1, columns=np.zeros((7, 5000), np.int64)))[:50_000])
+    (warning,) = heard(traced)
+    assert "more than" in warning.text
+    assert len(traced.fds) == 1
+
+
+def test_no_more_connections_than_it_can_hold(listening, monkeypatch):
+    monkeypatch.setattr(traced_module, "CONNECTIONS", 2)
+    traced, connect = listening
+    for _ in range(5):
+        connect()
+    heard(traced)
+    assert len(traced.fds) == 2
+
+
+def test_a_row_holds_the_step():
+    row = step_row(4, step())
+    scalars = recorded_step(row[:-1])
+    assert (scalars.id, scalars.step, scalars.start_bytes, scalars.peak_bytes, scalars.rows) == (4, 7, 1000, 1464, 5)
+    assert (scalars.peak_op, scalars.peak_layer) == ("aten::relu", "features.0")
+    assert scalars.peak_parts == {"weights": 1000, "activations": 400, "temporaries": 64}
+    trace = decode_step(scalars, row[-1])
+    assert np.array_equal(trace.to_columns(), trace_of(step()).to_columns())
+    assert trace.names == step().names
+
+
+@pytest.mark.parametrize("cut", [0, 1, 10, -1])
+def test_a_damaged_row_says_so(cut):
+    row = step_row(4, step())
+    with pytest.raises(ValueError, match=r"cut short|too short|length|header|incomplete"):
+        decode_step(recorded_step(row[:-1]), row[-1][:cut])
+
+
+def test_a_session_with_steps(tmp_path):
+    stream = list(sessions.messages(6))
+    stream[8:8] = [step(20), step(40, columns=step().columns * np.array([[1], [-1], [1], [1], [1], [1], [1]]))]
+    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    (recorded,) = reader.allocation_steps()
+    assert recorded.step == 20
+    assert reader.step_trace(recorded).peak_bytes == 1464
+    (mark,) = (event for event in reader.events(0, 1 << 62) if event.kind == "step")
+    assert (mark.t_ns, mark.text) == (150, "step 20, every allocation recorded")
+    marks = MarkLog()
+    marks.update(reader, int(reader.samples.end_ns[-1]))
+    assert "step" in {one.kind for one in marks.drawn(0, int(reader.samples.end_ns[-1]))}, "a tick of the timeline"
+    (warning,) = (event.text for event in reader.events(0, 1 << 62) if event.kind == "warning")
+    assert warning.startswith("what process 1 tells of its tensors is left out: "), "its memory would be below 0"
+    reader.close()
+
+
+def test_a_session_whose_step_was_tampered_with(tmp_path):
+    writer = SessionWriter(tmp_path / "s.memtui")
+    builder = SessionBuilder(writer)
+    for message in sessions.messages(3):
+        builder.take(message)
+    row = step_row(0, step())
+    writer.insert("allocation_step", [(*row[:-1], b"nonsense")])
+    writer.insert("allocation_step", [(1, *row[1:9], '{"gold": 5}', *row[10:])])
+    writer.close()
+    reader = SessionReader(tmp_path / "s.memtui")
+    with pytest.raises(SessionError, match="is damaged: the parts of a peak are none"):
+        reader.allocation_steps()
+    with pytest.raises(SessionError, match="is damaged: allocations of step 7"):
+        reader.step_trace(recorded_step(row[:-1]))
+    reader.close()
+
+
+def test_steps_of_a_gpu_are_told_from_those_of_main_memory(tmp_path):
+    stream = list(sessions.messages(4))
+    stream[9:9] = [step(5), step(5, device="cuda:0"), step(6, device="cuda:1")]
+    path = sessions.write_session(tmp_path / "s.memtui", stream)
+    reader = SessionReader(path)
+    assert [(found.step, found.device) for found in reader.allocation_steps()] == [
+        (5, "cpu"),
+        (5, "cuda:0"),
+        (6, "cuda:1"),
+    ]
+    assert [event.kind for event in reader.events(0, 1 << 62)].count("step") == 1
+    reader.close()
+    report = build_report(path)
+    assert report["allocations"]["steps"] == 1
+    assert {device: found["steps"] for device, found in report["device_allocations"].items()} == {
+        "cuda:0": 1,
+        "cuda:1": 1,
+    }
+    assert "cuda:0       1 training step recorded: peak" in format_report(report)
+
+
+@pytest.mark.parametrize("device", [5, None, "x" * 65])
+def test_a_step_of_no_device_is_refused(device):
+    with pytest.raises(ValueError, match="a device has no name"):
+        step_row(0, step(device=device))

@@ -1,0 +1,268 @@
+"""``memtui breakdown``: the numbers of the original on a log whose answers are known, and our own."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.formats.mxnet_tags import COMPAT, PADDING_BYTES, compat_key, kind_of_tag, raw_tag, tag_for
+from memtui.reports.breakdown.rules import COMPAT_RULES, OWN_RULES, Item, break_down
+from memtui.reports.figures.pdf import PdfDrawing
+from tests.support.allocation_screen import step
+from tests.support.in_process import run
+from tests.support.memory_logs import A1, A1_ANALYSIS, ZPP, mxnet_log
+from tests.support.sessions import messages, write_session
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("rnn.log").write_bytes(mxnet_log())
+    return tmp_path
+
+
+def found(capsys, *words: str) -> dict:
+    code, out, err = run(capsys, "breakdown", *words, "--json")
+    assert (code, err) == (0, "")
+    (one,) = json.loads(out)["files"]
+    return one
+
+
+def sizes(one: dict) -> dict[str, int]:
+    return {bar["key"]: bar["bytes"] for bar in one["categories"]}
+
+
+def test_compat_has_the_results_of_the_original(capsys):
+    one = found(capsys, "rnn.log", "--rules", "compat")
+    assert sizes(one) == {key: int(total) for key, (total, _) in A1_ANALYSIS.items()}
+    assert one["totals"] == {
+        "bytes": 9_438_208,
+        "allocations": 9,
+        "weights_bytes": 2_097_216,
+        "unknown_bytes": 96,
+        "forward_bytes": 9_438_208 - 2_097_216 - 96,
+    }
+    assert one["totals"]["bytes"] / MIB == 9.0009765625
+    assert one["totals"]["weights_bytes"] / MIB == 2.00006103515625
+    assert sizes(one)["att"] == 64  # flatten0: what the original gets wrong
+    assert one["dropped"] == [{"tag": "forward_features:zzz9", "bytes": 64, "allocations": 1}]
+    assert one["what"] == "allocated from the driver"
+
+
+def test_our_rules_drop_nothing(capsys):
+    one = found(capsys, "rnn.log", "--subtract-padding")
+    assert one["totals"] == {"bytes": 9_438_272 - 10 * PADDING_BYTES, "allocations": 10}
+    assert sizes(one) == {
+        "temporaries": 4_194_304,
+        "activations": 2_097_312 - 3 * PADDING_BYTES,
+        "weights": MIB,
+        "gradients": MIB,
+        "optimiser state": MIB,
+        "buffers": 512,
+        "inputs": 128,
+        "unknown": 64,
+    }
+    assert found(capsys, "rnn.log")["totals"] == {"bytes": 9_438_272, "allocations": 10}
+    assert one["dropped"] == []
+
+
+def test_an_allocation_in_mb_counts_and_is_marked(capsys):
+    Path("mb.log").write_bytes(mxnet_log(in_mb=(("mask_workspace", 3),)))
+    one = found(capsys, "mb.log", "--rules", "compat")
+    assert sizes(one)["workspace"] == 4_194_336 + 3_145_728
+    assert one["mb_precision"] == ["mask_workspace"]
+    assert sizes(found(capsys, "mb.log", "--subtract-padding"))["temporaries"] == 4_194_304 + 3_145_728
+    assert "of MB precision in the log: mask_workspace" in run(capsys, "breakdown", "mb.log")[1]
+
+
+def test_a_log_without_allocations_is_bad_input(capsys):
+    Path("none.log").write_text("[trace] In InitGraph.\n")
+    code, out, err = run(capsys, "breakdown", "none.log")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "none.log: is text, but of no format that is known: an MXNet log with [mem] lines" in err
+
+
+def test_fraction_hides_what_is_not_more_than_that(capsys):
+    one = found(capsys, "rnn.log", "--rules", "compat", "--fraction", "12")
+    shown = [(bar["name"], round(bar["share"] * 100, 2)) for bar in one["categories"] if bar["shown"]]
+    assert shown == [("Workspace", 44.44), ("RNN Layer", 22.22)]
+    _, out, _ = run(capsys, "breakdown", "rnn.log", "--rules", "compat", "--fraction", "12%", "--title", "Sockeye")
+    assert out.splitlines()[0] == "Sockeye"
+    assert [line.split("  ")[1].strip() for line in out.splitlines() if "█" in line] == ["Workspace", "RNN Layer"]
+    assert "7 more of 12 % or less each" in out
+
+
+def test_the_same_from_log_analysis_and_session(capsys):
+    run(capsys, "import", "rnn.log", "-o", "s.memtui")
+    run(capsys, "export", "s.memtui", "--to", "analysis", "-o", "out")
+    first = found(capsys, "rnn.log", "--rules", "compat")
+    for path in ("s.memtui", "out/s_ANALYSIS"):
+        one = found(capsys, path, "--rules", "compat")
+        assert one["categories"] == first["categories"]
+        assert one["totals"] == first["totals"]
+    own = found(capsys, "out/s_ANALYSIS", "--subtract-padding")
+    assert sizes(own)["weights"] == MIB
+    assert own["totals"]["allocations"] == 9  # the original dropped one
+
+
+def test_both_steps_of_the_seed_in_the_order_of_its_readme(capsys):
+    """Logs -> analysis -> one graph a file, or all in one."""
+    Path("logs").mkdir()
+    Path("logs/rnn_1g").write_bytes(mxnet_log())
+    Path("logs/conv_1g").write_bytes(mxnet_log(A1[:3]))
+    assert run(capsys, "import", "logs", "-o", "memory_analysis")[0] == 0
+    for name in ("rnn_1g", "conv_1g"):
+        session = f"memory_analysis/{name}.memtui"
+        assert run(capsys, "export", session, "--to", "analysis", "-o", "memory_analysis")[0] == 0
+    given = ["memory_analysis/rnn_1g_ANALYSIS", "memory_analysis/conv_1g_ANALYSIS"]
+    for form in ("svg", "pdf"):
+        for words, names in (
+            ((), {f"rnn_1g_ANALYSIS.{form}", f"conv_1g_ANALYSIS.{form}"}),
+            (("--all", "--title", "Sockeye"), {f"breakdown.{form}"}),
+        ):
+            out = Path(f"graphs-{form}{len(words)}")
+            code, said, _ = run(capsys, "breakdown", *given, "--rules", "compat", "--to", form, "-o", str(out), *words)
+            assert code == 0
+            assert {Path(line).name for line in said.split()} == {path.name for path in out.iterdir()} == names
+    texts = svg_texts(Path("graphs-svg3/breakdown.svg"))
+    assert "Sockeye" in texts
+    assert {"Workspace", "RNN Layer", "Weights"} <= texts
+    assert "44.44 %, 4.00 MiB" in texts
+
+
+def svg_texts(path: Path) -> set[str]:
+    return {element.text for element in ET.parse(path).getroot().iter("{http://www.w3.org/2000/svg}text")}
+
+
+def widths(path: Path) -> list[float]:
+    rects = ET.parse(path).getroot().iter("{http://www.w3.org/2000/svg}rect")
+    return [float(one.get("width")) for one in rects if one.get("class") == "fill-wss"]
+
+
+def test_all_files_share_one_scale(capsys):
+    Path("half.log").write_bytes(mxnet_log([(tag, size // 2) for tag, size in A1]))
+    run(capsys, "breakdown", "rnn.log", "half.log", "--all", "--to", "svg", "-o", "one")
+    run(capsys, "breakdown", "rnn.log", "half.log", "--to", "svg", "-o", "each")
+    together = widths(Path("one/breakdown.svg"))
+    assert together[8] == pytest.approx(together[0] / 2, abs=0.02)
+    assert widths(Path("each/rnn.log.svg"))[0] == pytest.approx(widths(Path("each/half.log.svg"))[0], abs=0.02)
+    _, out, _ = run(capsys, "breakdown", "rnn.log", "half.log", "--all")
+    bars = [line.count("█") for line in out.splitlines() if "temporaries" in line]
+    assert bars == [32, 16]
+
+
+def test_a_pdf_is_whole(capsys):
+    run(capsys, "breakdown", "rnn.log", "--to", "pdf", "-o", "out", "--title", "a (b) \\ é 漢")
+    data = Path("out/rnn.log.pdf").read_bytes()
+    assert data.startswith(b"%PDF-1.4\n")
+    assert data.endswith(b"%%EOF\n")
+    table = int(re.search(rb"startxref\n(\d+)\n", data)[1])
+    assert data[table:].startswith(b"xref\n0 7\n")
+    places = [int(line.split()[0]) for line in data[table:].splitlines()[3:9]]
+    for number, place in enumerate(places, 1):
+        assert data[place:].startswith(b"%d 0 obj\n" % number)
+    length, begin = re.search(rb"/Length (\d+) >>\nstream\n", data)[1], data.index(b"stream\n") + 7
+    assert data[begin + int(length) :].startswith(b"\nendstream")
+    assert b"(a \\050b\\051 \\134 \\351 ?) Tj" in data
+
+
+def test_text_of_a_pdf_ends_where_it_should():
+    drawing = PdfDrawing(100, 50, "t", "d")
+    drawing.text(90, 10, "AAA", size=10, anchor="end")
+    assert "69.99 40 Td (AAA) Tj" in drawing.pdf().decode("latin-1")  # each is 0.667 em wide
+
+
+def test_of_a_traced_training_it_is_what_was_held_at_the_peak(capsys):
+    stream = list(messages(6))
+    stream[9:9] = [step(20), step(40, extra=30)]
+    path = write_session(Path("s.memtui"), stream)
+    one = found(capsys, str(path))
+    _, out, _ = run(capsys, "report", str(path), "--json")
+    most = json.loads(out)["allocations"]
+    assert one["what"] == "held at the peak of step 40"
+    assert sizes(one) == most["at_peak"]["bytes"]
+    assert one["totals"]["bytes"] == most["peak_bytes"]["max"]
+    assert sum(sizes(found(capsys, str(path), "--rules", "compat")).values()) <= one["totals"]["bytes"]
+    code, _, err = run(capsys, "breakdown", str(path), "--subtract-padding")
+    assert code == 0
+    assert "have no padding; nothing is subtracted" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["nope"], "nope: no such file"),
+        (["rnn.log", "--to", "svg"], "figures need both a form and a folder"),
+        (["rnn.log", "-o", "out"], "figures need both a form and a folder"),
+        (["rnn.log", "--to", "svg", "-o", "out", "--json"], "not both"),
+        (["rnn.log", "--rules", "mine"], "invalid choice"),
+        (["rnn.log", "--fraction", "101"], "from 0 to 100 per cent"),
+        (["nope", "nope2"], "none of 2 files; the first: nope: no such file"),
+        (["rnn.log", "--to", "svg", "-o", "rnn.log"], "rnn.log: cannot be written"),
+    ],
+)
+def test_bad_input_is_one_line(words, why, capsys, folder):
+    before = sorted(folder.rglob("*"))
+    code, out, err = run(capsys, "breakdown", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert why in err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_bad_file_is_a_line_and_the_others_go_on(capsys):
+    Path("x.txt").write_text(ZPP)
+    code, out, err = run(capsys, "breakdown", "rnn.log", "nope", "x.txt")
+    assert code == 2
+    assert out.count("rules memtui") == 2
+    assert err == "memtui breakdown: nope: no such file\n"
+    run(capsys, "breakdown", "rnn.log", "--to", "svg", "-o", "out")
+    code, _, err = run(capsys, "breakdown", "x.txt", "rnn.log", "--to", "svg", "-o", "out")
+    assert code == 2
+    assert "out/rnn.log.svg: exists already" in err
+    assert [path.name for path in Path("out").iterdir()] == ["rnn.log.svg"]
+
+
+def test_a_title_is_nothing_that_a_terminal_would_act_on(capsys):
+    title = "\x1b]0;x\x07\x1b[2Jours"
+    code, out, err = run(capsys, "breakdown", "rnn.log", "--title", title)
+    assert (code, err) == (0, "")
+    assert out.startswith("\\x1b]0;x\\x07\\x1b[2Jours\n")
+    for form in ("svg", "pdf"):
+        assert run(capsys, "breakdown", "rnn.log", "--title", title, "--to", form, "-o", form)[0] == 0
+        assert b"\x1b" not in next(Path(form).iterdir()).read_bytes().partition(b"stream")[0]
+    assert any("ours" in text for text in svg_texts(next(Path("svg").iterdir())))
+
+
+@given(st.integers(0, len(CATEGORIES) - 1), st.text(max_size=8), st.text(max_size=8))
+def test_tags_that_are_made_are_one_word_of_their_kind(category, layer, op):
+    tag = tag_for(category, layer, op)
+    assert f"x {raw_tag(tag)}".split(" ") == ["x", raw_tag(tag)]
+    assert len(tag.split()) == 1
+    assert CATEGORIES[kind_of_tag(tag)] == CATEGORIES[category]
+
+
+@given(st.lists(st.tuples(st.text("abcnrt_:()", max_size=9), st.integers(0, 7), st.integers(0, 99))))
+def test_nothing_gets_lost(rows):
+    items = [Item(tag, kind, size, 1) for tag, kind, size in rows]
+    own, compat = (break_down(items, rules) for rules in (OWN_RULES, COMPAT_RULES))
+    total = sum(item.bytes for item in items)
+    assert own.total_bytes == total
+    assert own.dropped == ()
+    assert compat.total_bytes + sum(item.bytes for item in compat.dropped) == total
+
+
+def test_the_first_of_the_substrings_counts():
+    order = list(COMPAT)
+    for key in order:
+        assert order.index(compat_key(key)) <= order.index(key)
+    assert compat_key("(forward_features:flatten0).\n") == "att"
+    assert compat_key("(forward_features:zzz9).\n") is None

@@ -1,0 +1,93 @@
+"""A session that is moved, deleted or replaced while it is recorded: said at once, and what was moved is whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from memtui.session.file_format import SessionError
+from memtui.session.reader import SessionReader
+from memtui.session.writer import SessionWriter
+from tests.support.live import start
+
+
+def samples_in(path: Path) -> int:
+    """How many are committed."""
+    try:
+        with closing(SessionReader(path)) as reader:
+            return len(reader.samples)
+    except SessionError:
+        return 0
+
+
+def moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+def replaced(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_text("not ours")
+    other.rename(path)
+
+
+def folder_moved(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize(
+    ("displace", "says"),
+    [
+        (moved, "was moved or deleted"),
+        (deleted, "was moved or deleted"),
+        (replaced, "another file took its place"),
+        (folder_moved, "was moved or deleted"),
+    ],
+)
+def test_a_recording_ends_at_once_and_says_why(displace: Callable[[Path], None], says: str, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = folder / "s.memtui"
+    with subprocess.Popen(["sleep", "120"]) as target:
+        recording = start("record", target.pid, "--tracker", "rss", "--interval", "0.1", "-o", path)
+        try:
+            while samples_in(path) < 3:
+                assert recording.poll() is None
+                time.sleep(0.2)
+            displace(path)
+            out, err = recording.communicate(timeout=30)  # it would go on for two minutes
+        finally:
+            recording.kill()
+            target.kill()
+    assert recording.returncode == 1
+    assert err.count("\n") == 1, err
+    assert f"{path}: {says} while it was recorded" in err
+    assert out == ""
+    left = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file())
+    if displace is deleted:
+        assert left == []
+    elif displace is replaced:
+        assert path.read_text() == "not ours"
+    else:
+        (name,) = [name for name in left if not name.endswith(("-wal", "-shm"))]
+        with closing(SessionReader(tmp_path / name)) as reader:
+            assert len(reader.samples) >= 3
+            assert reader.end is not None
+            assert reader.end.kind == "displaced"
+
+
+def test_a_session_in_its_place_is_left_alone(tmp_path):
+    writer = SessionWriter(tmp_path / "s.memtui")
+    assert writer.displaced() == ""
+    os.link(tmp_path / "s.memtui", tmp_path / "another name")
+    assert writer.displaced() == ""
+    writer.discard()

@@ -1,0 +1,535 @@
+"""Session files: what the recorder stores is what the reader gives back; a damaged file is one line and exit 2."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+import os
+import sqlite3
+import tempfile
+import threading
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memtui.analysis.working_set import select
+from memtui.core.page_set import PageSet
+from memtui.core.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.reports.export import export
+from memtui.reports.report import build_report, report_of
+from memtui.session.file_format import JOURNAL_MAGIC, SessionError, check_file, row_id, split_row_id
+from memtui.session.reader import SessionReader
+from memtui.session.writer import SessionWriter
+from tests.support import sessions
+from tests.support.sessions import CODE, DATA, HEAP, STACK, messages, touched, write_session
+from tests.support.strategies import same_pages
+
+SAMPLES = 150
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_session(tmp_path_factory.mktemp("session") / "s.memtui", messages(SAMPLES))
+
+
+@pytest.fixture
+def reader(path):
+    reader = SessionReader(path)
+    yield reader
+    reader.close()
+
+
+def test_file_is_private_and_alone(path):
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(path.parent) == [path.name]
+    SessionReader(path).close()
+    assert os.listdir(path.parent) == [path.name], "a folded session stays one file when it is read"
+
+
+def test_scalars(reader):
+    table = reader.samples
+    assert len(table) == SAMPLES
+    assert table.wss_bytes.tolist() == [touched(s).size_bytes for s in range(SAMPLES)]
+    assert set(table.paused_ns) == {3e6}
+    assert set(table.status) == {"ok"}
+    assert reader.end == End(SAMPLES * 203_000_000, "target exited")
+    assert reader.hello == sessions.hello()
+    assert not reader.alive
+
+
+def kept(sample: int) -> PageSet:
+    starts, ends = [HEAP, DATA, CODE, STACK], [v.end for v in sessions.VMAS]
+    return select(touched(sample), starts, ends, [True, True, False, True])
+
+
+def test_page_sets_are_what_the_default_filter_kept(reader):
+    for sample in (0, 1, 64, SAMPLES - 1):
+        stored = reader.page_set(sample, 1)
+        assert same_pages(stored, kept(sample))
+        assert reader.samples.stored_bytes[sample] == stored.size_bytes
+    assert reader.page_set(SAMPLES, 1) is None
+    assert reader.page_set(0, 2) is None
+
+
+def test_address_ranges(reader):
+    rows = reader.vma_rows()
+    assert [(r.start, r.name, r.filtered, r.pid) for r in rows] == [
+        (HEAP, "[heap]", "", 4242),
+        (DATA, "", "", 4242),
+        (CODE, "/usr/lib/libtorch_cpu.so", "exec", 4242),
+        (STACK, "[stack]", "", 4242),
+    ]
+    assert {(r.first_sample, r.last_sample) for r in rows} == {(0, SAMPLES - 1)}
+    names = {r.id: r.name for r in rows}
+    samples, ids, values = reader.vma_wss(10, 11)
+    assert samples.tolist() == [10] * 4 + [11] * 4
+    got = {names[i]: v for i, v in zip(ids[:4].tolist(), values[:4].tolist(), strict=True)}
+    assert got == {"[heap]": 4 << 20, "": 8 << 20, "/usr/lib/libtorch_cpu.so": 300 * 4096, "[stack]": 8 * 4096}
+    rss = {names[i]: v for i, v in reader.vma_rss(13).items()}
+    assert rss["[heap]"] == 4 << 20
+    assert reader.vma_rss(-1) == {}
+
+
+def test_reuse_is_the_same_from_checkpoints_exact_rows_and_page_sets(reader):
+    from memtui.analysis.reuse_distance import ReuseTracker
+    from memtui.analysis.reuse_histogram import ReuseHistogram
+
+    tracker, expected = ReuseTracker(), ReuseHistogram()
+    for sample in range(SAMPLES):
+        found = tracker.touch(kept(sample))
+        expected.add(found)
+        if sample in (0, 62, 63, 64, 65, 127, 128, SAMPLES - 1):
+            assert reader.reuse_until(sample) == expected
+    exact = reader.reuse_between(SAMPLES - 1, SAMPLES - 1)[0][2]
+    assert exact.counts.tolist() == found.counts.tolist()
+    assert exact.upper_bytes.tolist() == found.upper_bytes.tolist()
+    assert exact.first_touches == found.first_touches
+
+
+def test_power_and_events(reader):
+    readings = reader.power(0, 2**62)
+    assert Counter(r.device for r in readings) == {"CPU": 1, "GPU 0": 30}
+    absent = next(r for r in readings if r.device == "CPU")
+    assert (absent.power_w, absent.reason) == (None, "no RAPL zone")
+    assert {r.device for r in reader.power(20_000_000_000, 2**62)} == {"GPU 0"}
+    assert [e.text for e in reader.events(0, 2**62)] == ["epoch 1", "target ended"]
+
+
+def test_a_lost_window_has_no_value_and_a_reason(tmp_path):
+    def stream():
+        yield from [sessions.hello(), Process(1, 1, 0, 0, 0, "c", "target"), VmaTable(1, 0, sessions.VMAS)]
+        yield Window(0, 0, 1, 1, 0, (ProcessWindow(1, 0, 1, pages=touched(0), rss_bytes=5),))
+        yield Window(1, 1, 2, 1, 0, (ProcessWindow(1, 1, 2, status="not paused", reason="vfork", rss_bytes=5),))
+        yield End(3, "stopped")
+
+    reader = SessionReader(write_session(tmp_path / "s.memtui", stream()))
+    assert np.isnan(reader.samples.wss_bytes[1])
+    assert reader.samples.rss_bytes[1] == 5
+    assert (reader.samples.status[1], reader.samples.reason[1]) == ("not paused", "vfork")
+    assert np.isnan(reader.samples.paused_ns).all()
+
+
+def test_no_page_is_told_outside_the_mappings_of_a_target_that_ran_on(tmp_path):
+    pages = PageSet.from_pages([0x100, 0x1FF, 0x200, 0x300])
+    vmas = (Vma(0x100_000, 0x200_000, "rw-p", ""),)
+
+    def stream():
+        yield sessions.hello()
+        yield Process(1, 4242, 1, 777, 0, "python", "target")
+        yield VmaTable(1, 0, vmas)
+        yield Window(0, 0, 1, 1, 0, (ProcessWindow(1, 0, 1, status="approximate", pages=pages, paused_ns=0),))
+        yield End(3, "stopped")
+
+    reader = SessionReader(write_session(tmp_path / "s.memtui", stream()))
+    assert reader.page_set(0, 1).pages().tolist() == [0x100, 0x1FF]
+    assert reader.samples.wss_bytes[0] == 2 * 4096
+    reader.close()
+
+
+def test_reading_while_it_grows_and_folding_afterwards(tmp_path):
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    recorder = SessionBuilder(writer)
+    stream = messages(20)
+    for _ in range(8):
+        recorder.take(next(stream))
+    writer.commit()
+    reader = SessionReader(path)
+    before = len(reader.samples)
+    assert before > 0
+    assert not reader.refresh()
+    for message in stream:
+        recorder.take(message)
+    assert not reader.refresh(), "what is not committed is not there"
+    writer.commit()
+    assert reader.refresh()
+    assert len(reader.samples) == 20
+    assert reader.end is not None
+    reader.release()
+    assert writer.close()
+    assert os.listdir(tmp_path) == ["s.memtui"]
+    assert reader.page_set(0, 1) is not None, "a released reader opens the file again"
+    reader.close()
+
+
+def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
+    """It keeps the file open while it grows, and lets go of it at the first look after the end."""
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    recorder = SessionBuilder(writer)
+    *before, end = messages(20)
+    for message in before:
+        recorder.take(message)
+    writer.commit()
+    reader = SessionReader(path)
+    reader.give_way()
+    assert reader._connection is not None, "the recording goes on: the file stays open"
+    recorder.take(end)
+    looked = threading.Event()
+
+    def look() -> None:
+        while not looked.wait(0.1):
+            reader.refresh()
+            reader.page_set(3, 1)
+            reader.give_way()
+
+    viewer = threading.Thread(target=look)
+    viewer.start()
+    try:
+        assert writer.close()
+        assert os.listdir(tmp_path) == ["s.memtui"]
+    finally:
+        looked.set()
+        viewer.join()
+    reader.refresh()
+    reader.give_way()
+    assert reader._connection is not None, "a folded file may stay open: nobody waits for it"
+    reader.close()
+
+
+def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr("memtui.session.file_format.LET_GO_S", 0.1)
+    path = write_session(tmp_path / "s.memtui", messages(3))
+    writer = SessionWriter(path, overwrite=True)
+    recorder = SessionBuilder(writer)
+    for message in messages(20):
+        recorder.take(message)
+    writer.commit()
+    with closing(SessionReader(path)) as asleep:
+        assert not writer.close()
+        assert len(asleep.samples) == 20
+    with closing(SessionReader(path)) as later:
+        assert len(later.samples) == 20
+        assert later.end is not None
+
+
+@given(st.lists(st.integers(0, SAMPLES - 1), min_size=1, max_size=12))
+@settings(max_examples=25, deadline=None)
+def test_what_a_reader_keeps_changes_no_answer(path, asked):
+    """Asked forwards, backwards and again, it says what a new one says."""
+    with closing(SessionReader(path)) as kept:
+        for sample in asked:
+            with closing(SessionReader(path)) as new:
+                assert kept.vma_rss(sample) == new.vma_rss(sample)
+                for mine, theirs in zip(kept.vma_wss(sample - 5, sample), new.vma_wss(sample - 5, sample), strict=True):
+                    assert mine.tolist() == theirs.tolist()
+
+
+def test_what_a_reader_keeps_is_bounded(path, monkeypatch):
+    monkeypatch.setattr("memtui.session.row_cache.KEEP_ROWS", 10)
+    with closing(SessionReader(path)) as reader:
+        for sample in range(0, SAMPLES, 3):
+            reader.vma_wss(sample, sample + 2)
+            assert 0 < len(reader._touched) <= 10
+        reader.vma_wss(0, SAMPLES)
+        assert len(reader._touched) == 0
+
+
+def kill_a_recorder(path: Path, pages_in_memory: int | None = None) -> None:
+    """It commits 50 messages, takes 30 more and is killed; SQLite keeps so many changed pages in memory."""
+    child = os.fork()
+    if child == 0:
+        writer = SessionWriter(path)
+        recorder = SessionBuilder(writer)
+        if pages_in_memory:
+            writer._connection.execute(f"PRAGMA cache_size={pages_in_memory}")
+        for i, message in enumerate(messages(100)):
+            recorder.take(message)
+            if i == 50:
+                writer.commit()
+            if i == 80:
+                os.kill(os.getpid(), 9)
+    os.waitpid(child, 0)
+
+
+def test_a_killed_recorder_leaves_what_it_committed(tmp_path):
+    path = tmp_path / "s.memtui"
+    kill_a_recorder(path)
+    reader = SessionReader(path)
+    assert 30 < len(reader.samples) < 60
+    assert reader.end is None
+    last = int(reader.samples.sample[-1])
+    assert same_pages(reader.page_set(last, 1), kept(last))
+    reader.close()
+
+
+def damaged(path, tmp_path, name):
+    copy = tmp_path / f"{name}.memtui"
+    data = path.read_bytes()
+    match name:
+        case "empty":
+            data = b""
+        case "truncated":
+            data = data[: len(data) // 2]
+        case "stub":
+            data = data[:50]
+        case "foreign":
+            data = b"\x89PNG" + data
+        case "garbage":
+            data = data[:100] + os.urandom(len(data) - 100)
+        case "newer":
+            data = data[:60] + (99).to_bytes(4, "big") + data[64:]
+        case "sqlite":
+            connection = sqlite3.connect(copy)
+            connection.execute("CREATE TABLE t(x)")
+            connection.commit()
+            connection.close()
+            return copy
+        case "missing":
+            return copy
+        case "folder":
+            copy.mkdir()
+            return copy
+    copy.write_bytes(data)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("empty", "is empty"),
+        ("truncated", "is truncated"),
+        ("stub", "is truncated"),
+        ("foreign", "is not a memtui session"),
+        ("sqlite", "but not a memtui session"),
+        ("newer", "newer memtui"),
+        ("missing", "no such file"),
+        ("folder", "is a directory"),
+        ("garbage", "cannot be read"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(path, tmp_path, name, says):
+    bad = damaged(path, tmp_path, name)
+    with pytest.raises(SessionError, match=says) as caught:
+        SessionReader(bad)
+    assert "\n" not in str(caught.value)
+    assert str(bad) in str(caught.value)
+
+
+def test_a_session_without_a_beginning(tmp_path):
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    writer.commit()
+    check_file(path)
+    with pytest.raises(SessionError, match="holds no recording"):
+        SessionReader(path)
+    writer.close()
+
+
+def test_reads_from_a_place_where_nothing_can_be_written(path):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copy = folder / "s.memtui"
+        copy.write_bytes(path.read_bytes())
+        copy.chmod(0o444)
+        folder.chmod(0o555)
+        child = os.fork()
+        if child == 0:
+            if os.getuid() == 0:
+                os.setuid(65534)
+            try:
+                code = 0 if len(SessionReader(copy).samples) == SAMPLES else 3
+            except BaseException:
+                code = 4
+            os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        folder.chmod(0o755)
+    assert code == 0
+
+
+def test_an_existing_file_is_refused_and_force_replaces_it(path, tmp_path):
+    copy = tmp_path / "s.memtui"
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(FileExistsError):
+        SessionWriter(copy)
+    SessionWriter(copy, overwrite=True).close()
+    assert json.dumps(check_file(copy)) == "null"
+
+
+def test_row_ids_rise_with_time():
+    assert split_row_id(row_id(18_000, 77)) == (18_000, 77)
+    assert row_id(1, 0) > row_id(0, (1 << 20) - 1)
+
+
+class WithoutWal(sqlite3.Connection):
+    """What SQLite answers on NFS: the journal stays what it was."""
+
+    def execute(self, sql, *values):
+        return super().execute(sql.replace("journal_mode=WAL", "journal_mode=DELETE"), *values)
+
+
+@pytest.fixture
+def no_wal(monkeypatch):
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=WithoutWal))
+
+
+def test_where_wal_is_refused_it_records_and_replays(no_wal, tmp_path):
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    assert not writer.wal
+    recorder = SessionBuilder(writer)
+    reader = None
+    for message in messages(20):
+        recorder.take(message)
+        writer.commit()
+        if recorder.samples == 5 and reader is None:
+            reader = SessionReader(path)
+    assert reader is not None
+    assert reader.refresh(), "read while it grew"
+    assert len(reader.samples) == 20
+    reader.close()
+    assert writer.close()
+    assert os.listdir(tmp_path) == ["s.memtui"]
+    reader = SessionReader(path)
+    assert same_pages(reader.page_set(19, 1), kept(19))
+    reader.close()
+    assert build_report(path)["samples"] == 20
+
+
+def killed_without_wal(path: Path) -> None:
+    """A recorder that dies in the middle of a write: the file is half new, the journal has the old half."""
+    kill_a_recorder(path, pages_in_memory=4)  # so that a commit is not awaited to write
+    assert path.with_name(path.name + "-journal").stat().st_size > 0
+
+
+def test_a_killed_recorder_without_wal_leaves_what_it_committed(no_wal, tmp_path):
+    path = tmp_path / "s.memtui"
+    killed_without_wal(path)
+    reader = SessionReader(path)
+    assert 30 < len(reader.samples) < 60
+    last = int(reader.samples.sample[-1])
+    assert same_pages(reader.page_set(last, 1), kept(last))
+    reader.close()
+
+
+def test_a_journal_that_names_another_file_is_not_followed(no_wal, tmp_path):
+    path, victim = tmp_path / "s.memtui", tmp_path / "victim"
+    killed_without_wal(path)
+    victim.write_text("precious")
+    name = os.fsencode(victim)
+    with open(path.with_name(path.name + "-journal"), "ab") as journal:
+        number = (0x3FFFFFFF // 8192 + 1).to_bytes(4, "big")
+        tail = len(name).to_bytes(4, "big") + sum(name).to_bytes(4, "big") + JOURNAL_MAGIC
+        journal.write(number + name + tail)
+    with pytest.raises(SessionError, match="middle of a write"):
+        SessionReader(path)
+    assert victim.read_text() == "precious"
+
+
+def neighbours():
+    """Two files mapped side by side, one of which goes at half time."""
+    first = Vma(DATA, DATA + (4 << 20), "r--p", "/a")
+    second = Vma(DATA + (4 << 20), DATA + (8 << 20), "r--p", "/b")
+    pages = (DATA >> 12) + np.arange(2048)
+    yield sessions.hello(options=Options(200, filter="none"))
+    yield Process(1, 1, 0, 0, 0, "c", "target")
+    yield VmaTable(1, 0, (first, second))
+    for sample in range(4):
+        if sample == 2:
+            yield VmaTable(1, 2, (first,))
+        seen = PageSet.from_pages(pages if sample < 2 else pages[:1024])
+        window = ProcessWindow(1, sample, sample + 1, pages=seen, resident=seen, rss_bytes=1)
+        yield Window(sample, sample, sample + 1, 1, 0, (window,))
+    yield End(9, "stopped")
+
+
+def test_exported_runs_stop_at_the_borders_of_ranges(tmp_path):
+    export(write_session(tmp_path / "s.memtui", neighbours()), "csv", tmp_path)
+    with open(tmp_path / "pages.csv") as file:
+        runs = [(int(r["sample"]), int(r["start"]) - DATA, int(r["end"]) - DATA) for r in csv.DictReader(file)]
+    border = 4 << 20
+    assert runs == [
+        *((s, *r) for s in (0, 1) for r in ((0, border), (border, 2 * border))),
+        (2, 0, border),
+        (3, 0, border),
+    ]
+    with open(tmp_path / "vmas.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[8:] == ["wss_bytes", "rss_bytes"]
+    assert [(r["name"], r["wss_bytes"], r["rss_bytes"]) for r in rows] == [
+        ("/a", str(border), str(border)),
+        ("/b", str(border), str(border)),
+    ]
+
+
+def test_runs_are_the_same_in_parts():
+    pages = PageSet.from_pages((DATA >> 12) + np.arange(2048 * 512 * 2 + 5))
+    assert len(list(pages.runs())) == 1
+    border = DATA + 2048 * (2 << 20)
+    assert [start for start, _, _ in pages.runs([border, DATA + 4096])] == [DATA, DATA + 4096, border]
+
+
+@pytest.mark.parametrize("version", [9, 8, 7, 6])
+def test_a_session_of_a_format_before_is_read(version, tmp_path):
+    """It lacks tables and columns, and knows nothing of what they are about."""
+    path = write_session(tmp_path / "s.memtui", messages(5))
+    since = {6: "allocation_step tensor_ranges", 7: "training_progress allocation_device"}
+    since |= {8: "progress_device driver_memory learning learning_about", 9: "vma_state"}
+    gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
+    connection = sqlite3.connect(path)
+    columns = [
+        ("sample", name)
+        for name in ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns")
+    ]
+    columns += [("process_sample", name) for name in ("pss_bytes", "pss_ns", "pss_reason")]
+    connection.executescript(
+        "".join(f"DROP TABLE {table};" for table in gone)
+        + "".join(f"ALTER TABLE {table} DROP COLUMN {name};" for table, name in columns)
+        + f"PRAGMA user_version={version};"
+    )
+    connection.close()
+    reader = SessionReader(path)
+    assert len(reader.samples) == 5
+    assert np.isnan(reader.samples.pss_bytes).all()
+    assert np.isnan(reader.samples.processes).all()
+    assert {(row["pss_bytes"], row["pss_reason"]) for row in reader.process_samples(0, 4)} == {(None, "")}
+    report = report_of(reader, "old")
+    assert report["touched_fraction"]["of"] == "RSS"  # of one process, as its table of processes tells
+    assert report["pss_bytes"]["mean"] is None
+    assert np.isnan(reader.samples.lost_ns).all()
+    assert reader.allocation_steps() == []
+    assert reader.tensor_maps() == []
+    assert reader.training() == []
+    assert reader.training_devices() == ["cpu"]
+    assert reader.driver_memory() == []
+    assert reader.imported() is None
+    assert reader.learning() == []
+    assert reader.trainings() == []
+    reader.close()
+    connection = sqlite3.connect(path)
+    connection.executescript("DROP TABLE gpu_memory;")
+    connection.close()
+    with pytest.raises(SessionError, match=f"its tables are not those of format {version}"):
+        SessionReader(path)
+    connection = sqlite3.connect(path)
+    connection.executescript("PRAGMA user_version=5;")
+    connection.close()
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 10\)"):
+        SessionReader(path)

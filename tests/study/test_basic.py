@@ -1,0 +1,38 @@
+"""The study of what training touches: which windows of a program that sleeps are its sleep."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from memtui.study.recorded_run import Trace
+from memtui.study.studies.basic import asleep
+from tests.support.live import TRACKER, start
+
+
+def test_what_an_interpreter_does_at_its_end_is_no_sleep(tmp_path):
+    """It works for 1.5 s after its sleep: as long as large frameworks take to come down."""
+    path = tmp_path / "s.memtui"
+    code = (
+        "import atexit, time\n"
+        "def end():\n"
+        "    until, memory = time.monotonic() + 1.5, bytearray(40 << 20)\n"
+        "    while time.monotonic() < until: memory[::4096] = b'x' * (len(memory) // 4096)\n"
+        "atexit.register(end)\n"
+        "time.sleep(4)\n"
+    )
+    words = ("record", "-o", path, "--interval", 0.2, *TRACKER, "--", sys.executable, "-S", "-c", code)
+    recording = start(*words)
+    _, errors = recording.communicate(timeout=60)
+    assert recording.returncode == 0, errors
+    trace = Trace(path, {})
+    sleeping, busy = asleep(trace), trace.cpu_shares > 0.2
+    assert sleeping.sum() >= 5
+    assert busy.sum() >= 3
+    assert not (sleeping & busy).any()
+    late = trace.seconds[-1] - trace.seconds < 1.0
+    assert not sleeping[late].any()
+    if trace.hello.wss.ok:
+        assert np.nanmax(trace.samples.wss_bytes[sleeping]) < 4 << 20 < np.nanmax(trace.samples.wss_bytes)
+    trace.close()

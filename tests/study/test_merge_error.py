@@ -1,0 +1,230 @@
+"""The error of merged windows, from runs whose windows are fine and coarse in turn."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from memtui.analysis.working_set import select
+from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.samples import Window
+from memtui.session.reader import SessionReader
+from memtui.study.plan import ALTERNATE, Run
+from memtui.study.recorded_run import Trace
+from memtui.study.runs import container
+from memtui.study.runs.runner import perform
+from memtui.study.studies.base import Setting
+from memtui.study.studies.sample_time.alternating import conclude_turns, keeps, turns
+from memtui.study.studies.sample_time.merge_error import Stretch, is_as_long, merge_error, stretches_of
+from tests.support.live import needs_tracker
+from tests.support.sessions import MS, messages, write_session
+
+COUNT = 5
+
+
+def window(first: int, last: int) -> PageSet:
+    return PageSet.from_pages(np.arange(first, last, dtype=np.uint64))
+
+
+def ring(moments: range) -> PageSet:
+    """What is touched at these moments: 10 pages each, going round 80."""
+    return PageSet.from_pages(np.unique([moment % 8 * 10 + page for moment in moments for page in range(10)]))
+
+
+def pair_of(number: int, *, lost: int = 0) -> list[Stretch]:
+    """Blocks of 15 moments; a coarse window misses the first ``lost`` of its moments, as memory given back."""
+    fine = [ring(range(at, at + 1)) for at in range(number, number + 15)]
+    coarse = [ring(range(at + lost, at + COUNT)) for at in range(number, number + 15, COUNT)]
+    return [Stretch(number, True, fine), Stretch(number, False, coarse)]
+
+
+def test_on_a_deterministic_pattern_merged_windows_are_the_coarse_ones():
+    found = merge_error([one for number in range(6) for one in pair_of(number)], COUNT)
+    assert found is not None
+    assert (found.beyond.median, found.beyond.low, found.beyond.high) == (0, 0, 0)
+    assert found.coarse_bytes == found.merged_bytes == 50 * PAGE_BYTES
+    assert (found.coarse_windows, found.merged_windows) == (18, 18)
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_what_a_coarse_window_misses_is_the_error(lost):
+    found = merge_error([one for number in range(9) for one in pair_of(number, lost=lost)], COUNT)
+    assert found is not None
+    assert found.beyond.median == pytest.approx(-lost / COUNT)
+    assert found.beyond.count == 9
+
+
+def test_fewer_than_six_pairs_give_no_interval_and_none_no_error():
+    found = merge_error(pair_of(0), COUNT)
+    assert found is not None
+    assert found.beyond.low is None
+    assert merge_error([pair_of(0)[0], pair_of(1)[1]], COUNT) is None, "blocks of different pairs are not compared"
+    assert merge_error([], COUNT) is None
+
+
+def test_a_window_that_does_not_count_takes_its_group_with_it():
+    fine, coarse = pair_of(0)
+    holed = replace(fine, windows=[*fine.windows[:7], None, *fine.windows[8:]])
+    found = merge_error([holed, replace(coarse, windows=[None, *coarse.windows[1:]])], COUNT)
+    assert found is not None
+    assert (found.coarse_windows, found.merged_windows) == (2, 2)
+    assert found.beyond.median == 0
+    assert merge_error([replace(fine, windows=[None] * 15), coarse], COUNT) is None
+
+
+def test_windows_are_those_of_their_block_as_long_as_asked_and_undisturbed(tmp_path):
+    """Windows of 100 ms, each 103 ms after the one before: in one block taken as fine, in the other as coarse."""
+    stream = []
+    for message in messages(40, interval_ns=100 * MS):
+        if isinstance(message, Window) and message.sample == 4:
+            message = replace(message, disturbed="somebody")
+        stream.append(message)
+    trace = Trace(write_session(tmp_path / "a.memtui", stream), {"first_step_ns": 0, "last_step_ns": 3_700 * MS})
+    blocks = [
+        {"pair": 0, "observed": True, "begin_s": 0.15, "end_s": 1.03},
+        {"pair": 0, "observed": False, "begin_s": 1.2, "end_s": 2.0},
+        {"pair": 1, "observed": True, "begin_s": 3.4, "end_s": 4.0},
+    ]
+    (fine, coarse, late), left_out = stretches_of(trace, blocks, 0.1, 0.2)
+    assert [pages is not None for pages in fine.windows] == [True, True, False, True, True, True, True, True]
+    assert (fine.windows[0].pages() == trace.pages[2].pages()).all()
+    assert len(coarse.windows) == 7
+    assert all(pages is None for pages in coarse.windows), "half as long as asked"
+    assert [pages is not None for pages in late.windows] == [True, False, False, False], "after the last step"
+    assert left_out == 1 + 7 + 3
+    trace.close()
+
+
+def point(median, low, high, interval_s=0.5, malloc_keeps=False):
+    beyond = {"median": median, "low": low, "high": high, "confidence": 0.96, "count": 9}
+    return {"interval_s": interval_s, "finest_s": 0.1, "beyond": beyond, "words": f"{median:+.0%}"} | {
+        "malloc_keeps": malloc_keeps
+    }
+
+
+@pytest.mark.parametrize(
+    ("points", "says"),
+    [
+        ([point(0.01, -0.04, 0.03)], "a fine trace can stand for the others"),
+        ([point(0.01, -0.04, 0.03), point(-0.02, -0.05, 0.05, 1.0)], "a fine trace can stand for the others"),
+        ([point(-0.15, -0.2, -0.06)], "its windows see more than a long one"),
+        ([point(0.0, -0.01, 0.01), point(0.15, 0.06, 0.2, 1.0)], "its windows see less than a long one"),
+        ([point(-0.15, -0.2, -0.04)], "cannot be told"),
+        ([point(0.01, -0.01, 0.01), point(0.01, -0.1, 0.01)], "cannot be told"),
+        ([point(0.01, None, None)], "cannot be told"),
+        ([{"beyond": None, "malloc_keeps": False}], "is not known"),
+        ([], "is not known"),
+    ],
+)
+def test_the_verdict_comes_out_every_way(points, says):
+    (sentence,) = conclude_turns(points, 1)
+    assert says in sentence
+    assert sentence.count("fine trace can") <= 1
+
+
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [
+        (point(0.0, -0.05, 0.05, 1.0, True), "is seen by the short ones alone"),
+        (point(-0.1, -0.2, -0.01, 1.0, True), "is not shown to make a difference"),
+        (point(0.0, None, None, 1.0, True), "is not shown to make a difference"),
+    ],
+)
+def test_what_is_left_where_no_memory_is_given_back_is_held_against_the_ordinary_run(kept, says):
+    first, second = conclude_turns([point(-0.15, -0.19, -0.14, 1.0), kept], 1)
+    assert "cannot stand" in first
+    assert says in second
+    assert len(conclude_turns([point(-0.15, -0.19, -0.14, 0.5), kept], 1)) == 1, "other intervals are not compared"
+
+
+@pytest.mark.parametrize(("quick", "threads", "lengths"), [(True, 1, 2), (True, 2, 1), (False, 1, 4), (False, 2, 4)])
+def test_there_are_pairs_enough_for_an_interval_and_windows_in_each_block(quick, threads, lengths):
+    runs = turns(Setting(quick, 2), threads, 0.1)
+    assert len(runs) == lengths
+    assert sum(map(keeps, runs)) == (lengths > 1)
+    for run in runs:
+        assert run.kind == ALTERNATE
+        assert run.pairs >= 9
+        assert run.block_s >= 3 * run.other_interval_s
+        assert run.program[run.program.index("--epochs") + 1] == "0", "it is ended after the last block"
+        assert run.key([]) != replace(run, other_interval_s=4.0).key([])
+    if quick:
+        assert runs[0].expected_s < 42
+
+
+def error_of(tmp_path, words, pages: int, run: Run):
+    """The error within the program's own mapping of so many pages, and what a long window gave back (median)."""
+    run = replace(run, program=(sys.executable, *words))
+    told = perform(run, tmp_path / "turns", sorted(os.sched_getaffinity(0)), container.means(), lambda word: None)
+    assert len(told["blocks"]) == 2 * run.pairs
+    trace = Trace(tmp_path / "turns.memtui", told)
+    reader = SessionReader(tmp_path / "turns.memtui")
+    (row,) = [row for row in reader.vma_rows(trace.main.key) if row.end - row.start == pages * PAGE_BYTES]
+    reader.close()
+    stretches, _ = stretches_of(trace, told["blocks"], run.interval_s, run.other_interval_s)
+    assert {round(length, -8) for length in trace.samples.asked_ns.tolist()} == {100 * MS, 400 * MS}
+    given_back = float(np.nanmedian(trace.given_back_bytes[trace.training & is_as_long(trace, run.other_interval_s)]))
+    trace.close()
+    inside = [
+        replace(one, windows=[None if p is None else select(p, [row.start], [row.end], [True]) for p in one.windows])
+        for one in stretches
+    ]
+    return merge_error(inside, 4), given_back
+
+
+TURNS = Run("turns", (), 20.0, interval_s=0.1, other_interval_s=0.4, kind=ALTERNATE, pairs=6, block_s=1.4)
+
+# Touches a quarter after the other and tells of its steps; with --lose it gives one back before it takes the next.
+QUARTERS = """
+import mmap, sys, time
+size = 4 << 20
+memory = mmap.mmap(-1, size)
+memory.madvise(mmap.MADV_NOHUGEPAGE)
+step = 0
+while True:
+    begin = step % 4 * (size // 4)
+    end = time.monotonic() + 0.1
+    while time.monotonic() < end:
+        for at in range(begin, begin + size // 4, 4096):
+            memory[at] = 1
+    if "--lose" in sys.argv:
+        memory.madvise(mmap.MADV_DONTNEED, begin, size // 4)
+    step += 1
+    print("step", step)
+"""
+
+
+@needs_tracker
+def test_in_one_run_the_union_of_fine_windows_is_the_coarse_one(tmp_path):
+    """A ring of 1000 pages in 0.1 s: a union of four windows goes round it, and so does one of 0.4 s."""
+    order = ("cyclic", "--pages", "1000", "--per-step", "250", "--pause-seconds", "0.02")
+    words = ("-m", "memtui.study.workloads.known_accesses", *order)
+    found, given_back = error_of(tmp_path, words, 1000, TURNS)
+    assert found is not None
+    assert found.beyond.median == 0
+    assert found.coarse_bytes == pytest.approx(1000 * PAGE_BYTES, rel=0.02)
+    assert given_back < 1 << 18
+
+
+@needs_tracker
+@pytest.mark.slow
+@pytest.mark.parametrize("lose", [False, True])
+def test_memory_that_is_given_back_is_seen_by_fine_windows_alone(tmp_path, lose):
+    """A turn takes 0.4 s. Without giving back both see all four quarters; with it a coarse one sees one or two."""
+    path = tmp_path / "quarters.py"
+    path.write_text(QUARTERS)
+    words = (str(path), *(["--lose"] if lose else []))
+    # An interval takes six whole pairs, and a busy machine spoils some.
+    found, given_back = error_of(tmp_path, words, 1024, replace(TURNS, pairs=9))
+    assert found is not None
+    if lose:
+        assert found.beyond.median < -0.3
+        assert found.beyond.high < -0.05
+        assert given_back > 2 << 20
+    else:
+        assert abs(found.beyond.median) < 0.15
+        assert given_back < 1 << 18

@@ -1,0 +1,189 @@
+"""Reports of studies from made-up sessions: whole, self-contained, and with nothing of a stranger's that could act."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="figures need matplotlib")
+
+from memtui.core.errors import UserError
+from memtui.core.samples import Options
+from memtui.reports.charts import matplotlib_svg
+from memtui.reports.charts.model import Chart, HeatChart, Line
+from memtui.study import report
+from memtui.study.plan import Run
+from memtui.study.recorded_run import Trace
+from memtui.study.studies import STUDIES
+from memtui.study.studies.base import Observed, Setting
+from tests.support.pages import EVIL, Page
+from tests.support.sessions import MS, hello, messages, write_session
+from tests.support.study_reports import MACHINE, SAMPLES, assert_harmless, inline_figures, told
+
+SETTING = Setting(quick=True, cpus=2)
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory):
+    """A session for each interval."""
+    folder, made = tmp_path_factory.mktemp("study"), {}
+
+    def session(interval_s: float) -> Path:
+        if interval_s not in made:
+            stream = messages(SAMPLES, interval_ns=round(interval_s * 1e9))
+            made[interval_s] = write_session(folder / f"{interval_s}.memtui", stream)
+        return made[interval_s]
+
+    return session
+
+
+def observed(study, setting, sessions) -> list[Observed]:
+    runs = [run for repeat in study.runs(setting) for run in repeat]
+    return [Observed(run, told(run), sessions(run.interval_s)) for run in runs]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_report_has_all_that_it_needs_and_fetches_nothing(name, sessions, tmp_path):
+    study = STUDIES[name]
+    plain = report.write(study, SETTING, observed(study, SETTING, sessions), MACHINE, tmp_path, redact=False)
+    text = (tmp_path / f"{name}.html").read_text("utf-8")
+    page = Page(text)
+    assert_harmless(page)
+    words = "".join(page.words)
+    assert study.title in words
+    assert all(sentence in words for sentence in [*plain["conclusion"], *study.original, *study.method])
+    assert "lab-host" in words
+    assert plain["conclusion"]
+    figures = inline_figures(page)
+    assert len(figures) >= 1
+    assert len(list((tmp_path / "figures").glob(f"{name}-*.svg"))) == len(figures), "each has a name of its own"
+    assert json.loads((tmp_path / f"{name}.json").read_text()) == json.loads(json.dumps(plain))
+    assert oct((tmp_path / f"{name}.html").stat().st_mode)[-3:] == "600"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_figure_of_reuse_names_its_interval(name, sessions):
+    study = STUDIES[name]
+    found = study.find(SETTING, observed(study, SETTING, sessions))
+    for chart in found.charts:
+        if "reuse" in chart.name or "locality" in chart.name:
+            assert "windows of" in chart.title or "by window" in chart.title
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_program_whose_steps_leave_no_window_of_training_is_reported_all_the_same(name, sessions, tmp_path):
+    study = STUDIES[name]
+    found = [
+        replace(one, told=one.told | {"first_step_ns": 1, "last_step_ns": 2, "step_times_ns": [1, 2]})
+        for one in observed(study, SETTING, sessions)
+    ]
+    report.write(study, SETTING, found, MACHINE, tmp_path, redact=False)
+    plain = json.loads((tmp_path / f"{name}.json").read_text(), parse_constant=pytest.fail)
+    assert plain["conclusion"]
+
+
+def test_a_machine_that_had_other_things_to_do_is_told(sessions, tmp_path):
+    study = STUDIES["cpus"]
+    quiet = observed(study, SETTING, sessions)
+    busy = [replace(one, told=one.told | {"others_cpus": 0.9}) for one in quiet]
+    for runs, says in ((quiet, False), (busy, True)):
+        plain = report.write(study, SETTING, runs, MACHINE, tmp_path, redact=False)
+        assert any("other programs took 0.9 of 2 CPUs" in text for text in plain["doubts"]) is says
+
+
+def test_the_same_chart_is_drawn_with_the_same_bytes():
+    chart = Chart("a", "A", "x", "y", [Line("l", [1, 2], [3, 4])])
+    assert matplotlib_svg.svg(chart) == matplotlib_svg.svg(chart)
+
+
+def test_hostile_names_are_text(sessions, tmp_path):
+    study = STUDIES["cpus"]
+    setting = replace(SETTING, command=("python", EVIL))
+    machine = MACHINE | {"hostname": EVIL, "cpu": EVIL}
+    report.write(study, setting, observed(study, setting, sessions), machine, tmp_path, redact=False)
+    page = Page((tmp_path / "cpus.html").read_text("utf-8"))
+    assert_harmless(page)
+    assert not page.named("b")
+    assert EVIL in "".join(page.words)
+    chart = Chart("a", EVIL, EVIL, "$\\frac{", [Line(EVIL, [1, 2], [3, 4]), Line("x", [1], [1])])
+    root = ET.fromstring(matplotlib_svg.svg(chart))
+    assert not [e for e in root.iter() if e.tag.rpartition("}")[2] in ("script", "img", "b")]
+
+
+def test_redacted_it_tells_neither_host_nor_command_nor_path(sessions, tmp_path):
+    study = STUDIES["cpus"]
+    setting = replace(SETTING, command=("python", "/home/ann/secret-train.py"))
+    machine = MACHINE | {"kernel": "6.18.0-annbuilt"}
+    report.write(study, setting, observed(study, setting, sessions), machine, tmp_path, redact=True)
+    for name in ("cpus.html", "cpus.json"):
+        text = (tmp_path / name).read_text("utf-8")
+        for secret in ("lab-host", "annbuilt", "/home/ann", "secret-train", str(tmp_path), "0.5.memtui"):
+            assert secret not in text, (name, secret)
+        assert "6.18.0" in text
+
+
+def test_a_tracker_without_pages_is_one_line(tmp_path):
+    session = write_session(tmp_path / "rss.memtui", messages(10, tracked=False))
+    study = STUDIES["filters"]
+    runs = [run for repeat in study.runs(SETTING) for run in repeat]
+    with pytest.raises(UserError, match="saw no pages"):
+        study.find(SETTING, [Observed(run, told(run), session) for run in runs])
+
+
+def test_windows_of_training_lie_between_the_first_and_the_last_step(sessions):
+    run = Run("x", ("x",), 1.0)
+    trace = Trace(sessions(0.2), told(run))
+    at = np.flatnonzero(trace.training)
+    steps = told(run)["step_times_ns"]
+    assert trace.by_steps
+    assert trace.samples.start_ns[at[0]] >= steps[0]
+    assert trace.samples.end_ns[at[-1]] <= steps[-1]
+    assert len(trace.wss()) == len(at)
+    trace.close()
+    without = Trace(sessions(0.2), {"first_step_ns": None, "last_step_ns": None})
+    assert not without.by_steps
+    assert without.training.sum() == SAMPLES - SAMPLES // 10
+    without.close()
+
+
+def test_a_filter_takes_the_ranges_that_it_names_and_no_others(tmp_path):
+    stream = messages(SAMPLES)
+    next(stream)
+    everything = hello(options=Options(200 * MS, filter="none"))
+    session = write_session(tmp_path / "s.memtui", chain([everything], stream))
+    trace = Trace(session, told(Run("x", ("x",), 1.0)))
+    whole = trace.training_pages()
+    without_code = trace.filtered("exec")
+    for pages, kept in zip(whole, without_code, strict=True):
+        assert pages.size_bytes - kept.size_bytes == 300 * 4096  # what the made-up program touches of its code
+    assert [p.size_bytes for p in trace.filtered("noaccess")] == [p.size_bytes for p in whole]
+    trace.close()
+
+
+def test_long_heat_maps_are_averaged_and_short_ones_are_not():
+    share = np.tile(np.array([[0.0, 1.0]], np.float32), (2, 2000))
+    matplotlib_svg.svg(HeatChart("h", "H", "x", "y", share, marks=(3.0,)))
+    fewer = matplotlib_svg._fewer(share, 1000)
+    assert fewer.shape == (2, 1000)
+    np.testing.assert_allclose(fewer, 0.5)
+    assert matplotlib_svg._fewer(share, 5000) is share
+
+
+def test_which_container_it_was_and_which_it_was_not(sessions, tmp_path):
+    study = STUDIES["basic"]
+    machine = MACHINE | {"container_why": "docker: cannot connect to unix:///home/alice/docker.sock"}
+    for redact in (False, True):
+        plain = report.write(study, SETTING, observed(study, SETTING, sessions), machine, tmp_path, redact=redact)
+        method = " ".join(plain["about"]["method"])
+        assert "A container here is: own PID namespaces." in method
+        assert ("Not used for it: docker: cannot connect" in method) is not redact
+        assert ("alice" in json.dumps(plain)) is not redact
+    study = STUDIES["cpus"]
+    plain = report.write(study, SETTING, observed(study, SETTING, sessions), machine, tmp_path, redact=False)
+    assert "container" not in " ".join(plain["about"]["method"]), "it has no runs in one"

@@ -1,0 +1,98 @@
+"""A session that was made of another tool's file opens on its allocations; goldens as in ``test_screen_goldens``."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from memtui.formats.detect import import_file
+from memtui.formats.session_writer import write
+from memtui.session.reader import SessionReader
+from memtui.tui.session_app import MemtuiApp
+from tests.support.allocation_screen import title, until
+from tests.support.goldens import compare
+from tests.support.memory_logs import ZPP, mxnet_log, zpp_text
+from tests.support.screen_text import screen_lines, screen_text
+
+
+@asynccontextmanager
+async def opened(tmp_path, name: str, data: bytes | str, size=(120, 36), **how):
+    source = tmp_path / name
+    source.write_bytes(data.encode() if isinstance(data, str) else data)
+    write(import_file(source), tmp_path / "s.memtui")
+    reader = SessionReader(tmp_path / "s.memtui")
+    reader.release()
+    app = MemtuiApp(lambda: reader, live=False, imported=True, **how)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: name in screen_lines(app)[0])
+        yield app, pilot
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+async def test_a_log_is_the_picture(tmp_path, size):
+    async with opened(tmp_path, "rnn.log", mxnet_log(), size) as (app, pilot):
+        for key, name in (("2", "events"), ("4", "breakdown")):
+            await pilot.press(key)
+            await pilot.pause()
+            compare(f"imported-{name}-{size[0]}x{size[1]}", screen_text(app))
+
+
+async def test_an_order_is_shown_as_lines_and_marks_by_what_they_follow(tmp_path):
+    async with opened(tmp_path, "rnn.log", mxnet_log()) as (app, pilot):
+        head = screen_lines(app)[0]
+        assert "rnn.log (MXNet log) on cuda   allocated from the driver 9.00 MiB" in head
+        assert 'after "In InitGraph."' in head
+        assert "not known: times: the log has none" in screen_lines(app)[-2]
+        await pilot.press("2")
+        await pilot.pause()
+        rows = screen_text(app)
+        assert "line 3" in rows
+        assert " ms" not in rows
+        assert "between" not in rows
+
+
+async def test_bars_follow_the_cursor_and_the_rules(tmp_path):
+    async with opened(tmp_path, "rnn.log", mxnet_log()) as (app, pilot):
+        await pilot.press("b")
+        await pilot.pause()
+        assert "allocated up to the cursor, rules compat  9" in title(app)
+        shown = screen_text(app)
+        assert "64 B with tags that these rules do not know are left out" in shown
+        assert "Attention Layer" in shown
+        await pilot.press("b", "home", "right")
+        await pilot.pause()
+        assert "rules memtui  2" in title(app)
+        assert [line.count("█") for line in screen_lines(app) if "50.00 %" in line] == [26, 26]
+
+
+async def test_rows_of_no_bytes_are_hidden_until_they_are_asked_for(tmp_path):
+    async with opened(tmp_path, "x.txt", ZPP) as (app, pilot):
+        await pilot.press("2")
+        await pilot.pause()
+        assert "events  2 of 4, 2 that come to nothing hidden (f)" in title(app)
+        await pilot.press("f")
+        await pilot.pause()
+        assert "events  4, those that come to nothing, too (f)" in title(app)
+        assert sum("+0 B" in line for line in screen_lines(app)) == 2
+
+
+async def test_leaving_it_ends_memtui(tmp_path):
+    async with opened(tmp_path, "x.txt", ZPP) as (app, pilot):
+        assert "q quit" in screen_lines(app)[-1]
+        await pilot.press("q")
+        await until(pilot, lambda: not app.is_running or app._exit)
+    assert app.return_code in (0, None)
+
+
+async def test_a_long_one_opens_on_its_fullest_part(tmp_path, monkeypatch):
+    monkeypatch.setattr("memtui.analysis.trace_segments.stretches.__defaults__", ((), 200))
+    async with opened(tmp_path, "x.txt", zpp_text(1000)) as (app, pilot):
+        reader = SessionReader(tmp_path / "s.memtui")
+        steps = reader.allocation_steps()
+        reader.close()
+        fullest = max(steps, key=lambda one: one.peak_bytes)
+        assert f"allocations  {steps.index(fullest) + 1} of {len(steps)}   x.txt" in screen_lines(app)[0]
+        await pilot.press("n", "n", "n", "n", "n")
+        await until(pilot, lambda: f"{len(steps)} of {len(steps)}" in screen_lines(app)[0])
+        assert " ms to " in screen_lines(app)[0]

@@ -1,0 +1,174 @@
+"""The timeline's marks and the sentence about less memory: what they say, where they lead, that they cost little."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.miss_ratio import MissRatioCurve
+from memtui.core.samples import Event
+from memtui.tui.presenters import Presenter, reuse_view
+from memtui.tui.presenters.markers import SLOTS, MarkLog
+from memtui.widgets.reuse_histogram import bounds
+from memtui.widgets.views.memory import State
+from tests.support.screen_driver import held, running
+from tests.support.screen_fakes import MIB, ORIGIN_NS, STEP_NS, FakeSession
+
+
+def troubled(count: int = 120) -> FakeSession:
+    """Gaps in windows 30 and 31, a disturbed one at 60, one that was not paused at 90, a mark in the middle of 75."""
+    session = held(count, live=False)
+    samples = session.samples
+    samples.gaps[[30, 31]] = 2
+    samples.disturbed = tuple("DAMON" if n == 60 else "" for n in range(count))
+    samples.status = tuple("not paused" if n == 90 else "ok" for n in range(count))
+    samples.reason = tuple("it waits for a disk" if n == 90 else "" for n in range(count))
+    session.events = lambda first, last: [
+        e for e in (Event(ORIGIN_NS + 75 * STEP_NS + 1000, "mark", "epoch 7"),) if first <= e.t_ns < last
+    ]
+    return session
+
+
+async def test_keys_lead_from_mark_to_mark():
+    async with running(troubled()) as d:
+        seen = []
+        for _ in range(5):
+            before = d.view.header.position_s
+            await d.press("N")
+            if len(seen) < 4:
+                await d.until(lambda before=before: d.view.header.position_s < before)
+            seen.append(round((d.view.header.position_s * 1e9 - 2e8) / STEP_NS))
+        assert seen == [90, 75, 60, 30, 30]
+        await d.press("n", "n")
+        await d.until(lambda: "mark: epoch 7" in d.text)
+        await d.press("n")
+        await d.until(lambda: "not paused: it waits for a disk" in d.text)
+        assert d.view.header.state is State.PAUSED
+
+
+async def test_the_timeline_has_a_tick_for_each_and_takes_clicks():
+    async with running(troubled(), size=(160, 40)) as d:
+        line = d.text.splitlines()[0]
+        assert (line.count("┊"), line.count("┃")) == (3, 1)
+        begin, end = line.index("━"), max(map(line.rfind, "━●─┊┃")) + 1
+        assert line.index("┃") == begin + int(75 * STEP_NS / 1e9 / d.view.header.duration_s * (end - begin))
+        await d.pilot.click(offset=((begin + end) // 2, 0))
+        await d.until(lambda: abs(d.view.header.position_s - d.view.header.duration_s / 2) < 1)
+
+
+def test_marks_of_a_long_session_are_counted_without_pages_and_thinned():
+    session = FakeSession(60_000)
+    session.samples.gaps[::2] = 1  # every other window: none is the neighbour of another
+    session.events = lambda first, last: [Event(ORIGIN_NS + 10 * STEP_NS, "mark", "here")]
+    log = MarkLog()
+    latest = int(session.samples.end_ns[-1])
+    log.update(session, latest)
+    drawn = log.drawn(ORIGIN_NS, latest)
+    assert len(drawn) <= SLOTS + 1
+    assert [m.text for m in drawn if m.kind == "mark"] == ["here"]
+    assert log.near(int(session.samples.end_ns[4]), session.samples.end_ns, 1) == session.samples.end_ns[6]
+    assert session.asked_pages == 0
+
+
+def test_marks_of_a_part_of_the_session_are_all_of_that_part():
+    session = FakeSession(60_000)
+    session.samples.gaps[::2] = 1
+    session.events = lambda first, last: []
+    log = MarkLog()
+    log.update(session, int(session.samples.end_ns[-1]))
+    ends = session.samples.end_ns
+    assert [m.t_ns for m in log.between(int(ends[20]), int(ends[26]))] == ends[[20, 22, 24, 26]].tolist()
+    assert len(log.between(int(ends[0]), int(ends[-1]))) <= SLOTS + 1
+    assert log.between(0, ORIGIN_NS) == ()
+
+
+async def test_the_graph_has_those_in_sight():
+    async with running(troubled(), size=(210, 60)) as d:
+        assert [mark.kind for mark in d.view.graph.marks] == ["gap", "disturbed", "mark", "not paused"]
+        row = next(line for line in d.text.splitlines() if "112M" in line)
+        assert "epoch 7" in row
+        assert (row.count("┃"), row.count("┊")) == (1, 3)
+        await d.press("plus", "plus")
+        await d.until(lambda: d.view.graph.axis.span_ns == 5 * 10**9)
+        assert d.view.graph.marks == ()
+        await d.press("minus")
+        await d.until(lambda: [mark.kind for mark in d.view.graph.marks] == ["disturbed", "mark", "not paused"])
+
+
+def test_trouble_that_goes_on_is_one_mark_also_while_the_session_grows():
+    session = FakeSession(50)
+    session.samples.gaps[:] = 1
+    log = MarkLog()
+    whole = session.samples
+    for until in (20, 35, 50):
+        session.samples = type(whole)(**{k: v[:until] for k, v in vars(whole).items()})
+        log.update(session, int(whole.end_ns[until - 1]))
+    assert [m.kind for m in log.drawn(ORIGIN_NS, 1)] == ["gap"]
+
+
+def test_a_mark_that_is_written_down_late_is_seen():
+    session, log = FakeSession(50), MarkLog()
+    late = Event(int(session.samples.end_ns[40]), "mark", "late")
+    session.events = lambda first, last: []
+    log.update(session, int(session.samples.end_ns[45]))
+    session.events = lambda first, last: [late] if first <= late.t_ns < last else []
+    for end in session.samples.end_ns[46:].tolist():
+        log.update(session, end)
+    assert [m.text for m in log.drawn(0, 1)] == ["late"]
+
+
+@pytest.mark.parametrize("by", [1, -1])
+def test_without_marks_the_view_stays(by):
+    one = Presenter(FakeSession(20), follow=False)
+    one.reader.events = lambda first, last: []
+    before = one.playhead.cursor_ns
+    one.to_mark(by)
+    assert one.playhead.cursor_ns == before
+
+
+async def test_the_sentence_is_about_the_size_under_the_cursor():
+    async with running(held(live=False)) as d:
+        await d.press("m")
+        widget = d.screen.reuse
+        curve = MissRatioCurve.of(FakeSession(1).reuse_until(119))
+        for _ in range(4):
+            await d.press("comma")
+        low, high = (float(v) for v in curve.miss_ratio_at(round(widget.size_bytes)))
+        size = f"{widget.size_bytes / MIB:.3g} MiB"
+        assert f"with {size}, {bounds(low, high)} of touches" in d.text
+        less = widget.size_bytes
+        await d.press("full_stop")
+        assert widget.size_bytes > less
+        await d.press("2", "down")  # chosen, the panel takes the plain arrows
+        assert widget.size_bytes == less
+        for _ in range(99):
+            widget.move(-1)
+        assert widget.size_bytes == widget.view.size_bytes[0]
+        await d.pilot.click("#reuse", offset=(30, 4))
+        assert widget.size_bytes > widget.view.size_bytes[0]
+
+
+async def test_the_sentence_says_page_and_window_where_there_is_room():
+    async with running(held(live=False), size=(210, 60)) as d:
+        await d.press("m")
+        assert "of touches per page and 0.2 s window would miss" in d.text
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_rounded_bounds_are_still_bounds(a, b):
+    low, high = sorted((a, b))
+    words = bounds(low, high).removesuffix(" %").split("-")
+    if len(words) == 2:
+        assert float(words[0]) <= low * 100 + 1e-6
+        assert float(words[1]) >= high * 100 - 1e-6
+    else:
+        assert float(words[0]) == pytest.approx(high * 100, abs=0.06)
+
+
+def test_sizes_spoken_of_are_exact_edges():
+    view = reuse_view(FakeSession(1).reuse_until(9), 0.2)
+    low, high = MissRatioCurve.of(FakeSession(1).reuse_until(9)).miss_ratio_at(view.size_bytes)
+    np.testing.assert_array_equal(view.miss_low, low)
+    np.testing.assert_array_equal(view.miss_high, high)

@@ -1,0 +1,121 @@
+"""What anonymous ranges are called: what their layout tells, of real programs, and nothing where it tells nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from types import SimpleNamespace
+
+from memtui.analysis.range_uses import uses_of
+from memtui.session.reader import SessionReader
+from memtui.tui.presenters.range_names import name_of, short_label
+from memtui.tui.presenters.ranges import RangeTable
+from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_samples
+from tests.support.screen_fakes import FakeSession
+
+KIB, MIB = 1 << 10, 1 << 20
+BASE = 0x7F00_0000_0000
+
+
+def rows(*parts: tuple[int, int, str, str], process: int = 1) -> list[SimpleNamespace]:
+    return [
+        SimpleNamespace(
+            id=number, process=process, start=BASE + start, end=BASE + end, perms=perms, name=name,
+            first_sample=0, last_sample=9,
+        )
+        for number, (start, end, perms, name) in enumerate(parts)
+    ]  # fmt: skip
+
+
+LIBC = (-MIB, 0, "r-xp", "/usr/lib/libc.so.6")
+
+
+def test_heaps_of_malloc_lie_in_64_mib_of_their_own():
+    heap, reserved = (0, 20 * MIB, "rw-p", ""), (20 * MIB, 64 * MIB, "---p", "")
+    assert uses_of(rows(LIBC, heap, reserved)) == {1: "malloc heap 1"}
+    assert uses_of(rows(heap, reserved)) == {}, "another C library has other heaps"
+    assert uses_of(rows(LIBC, heap)) == {}, "nothing is reserved behind it"
+    moved = (4096, 20 * MIB, "rw-p", ""), (20 * MIB, 64 * MIB + 4096, "---p", "")
+    assert uses_of(rows(LIBC, *moved)) == {}
+
+
+def test_a_stack_has_a_guard_and_a_size_that_was_asked_for():
+    guard = (0, 4096, "---p", "")
+    assert uses_of(rows(guard, (4096, 8 * MIB + 4096, "rw-p", ""))) == {1: "thread stack 1"}
+    assert uses_of(rows(guard, (4096, 8 * MIB, "rw-p", ""))) == {1: "thread stack 1"}
+    assert uses_of(rows(guard, (4096, 7 * MIB, "rw-p", ""))) == {}
+    assert uses_of(rows((4096, 8 * MIB + 4096, "rw-p", ""))) == {}
+    later = rows(guard, (4096, 8 * MIB + 4096, "rw-p", ""))
+    later[0].first_sample, later[0].last_sample = 20, 30
+    assert uses_of(later) == {}, "they were never there together"
+
+
+def test_shared_anonymous_memory_is_called_so_and_not_by_a_file_that_nobody_has():
+    (shared,) = rows((0, 64 * MIB, "rw-s", "/dev/zero (deleted)"))
+    assert (name_of(shared), short_label(shared)) == (f"shared anon {BASE:012x}", "shared 64M")
+    (mapped,) = rows((0, 64 * MIB, "rw-p", "/dev/zero"))
+    assert name_of(mapped) == "zero"
+
+
+def test_what_the_kernel_names_keeps_its_name():
+    named, bare = rows((0, MIB, "rw-p", "[anon:mine]"), (2 * MIB, 3 * MIB, "rw-p", ""))
+    assert name_of(named, {0: "thread stack 1"}) == f"[anon:mine] {BASE:012x}"
+    assert name_of(bare, {}) == f"anon {BASE + 2 * MIB:012x}"
+    assert (name_of(bare, {1: "malloc heap 3"}), short_label(bare, {1: "malloc heap 3"})) == (
+        "anon (malloc heap 3)",
+        "malloc heap 3",
+    )
+
+
+def test_ranks_stand_in_the_place_of_pids():
+    session = FakeSession(20, children=2)
+    table = RangeTable()
+    view = table.view(session, 10, session.processes())
+    assert {(row.pid, row.who) for row in view.rows if row.name == "[heap]"} == {
+        (4242, ""),
+        (4243, "rank 0"),
+        (4244, "rank 1"),
+    }
+    labels = {r.label for r in table.heat_ranges(session.processes(), 10)}
+    assert {"rank 0 [heap]", "rank 1 [heap]", "4242 [heap]"} <= labels
+
+
+TARGET = """
+    import threading
+    def work():
+        while True:
+            kept = [bytes(1000) for _ in range(20_000)]
+    threading.stack_size(16 << 20)
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    print("there", flush=True)
+    for thread in threads:
+        thread.join()
+"""
+
+
+@needs_root
+@needs_tracker
+def test_stacks_and_heaps_of_the_threads_of_a_program_have_names(tmp_path):
+    target = subprocess.Popen([sys.executable, "-c", textwrap.dedent(TARGET)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert target.stdout.readline() == "there\n"
+        session = tmp_path / "s.memtui"
+        recorder = start("record", target.pid, "-o", session, "--interval", "0.3", "--max-overhead", "none")
+        wait_for_samples(session, 4).close()
+        code, _, errors = stop(recorder)
+        assert code == 0, errors
+    finally:
+        target.kill()
+        target.communicate()
+    reader = SessionReader(session)
+    found = uses_of(reader.vma_rows())
+    sizes = {row.id: row.end - row.start for row in reader.vma_rows()}
+    reader.close()
+    stacks = [size for row, size in sizes.items() if found.get(row, "").startswith("thread stack")]
+    assert sum(abs(size - (16 << 20)) <= 4096 for size in stacks) == 3
+    heaps = [size for row, size in sizes.items() if found.get(row, "").startswith("malloc heap")]
+    assert len(heaps) >= 3
+    assert max(heaps) <= 64 * MIB
