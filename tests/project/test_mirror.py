@@ -1,4 +1,4 @@
-"""Where a module is tested can be told from its name: each has its test file in its room, or is listed with its place."""
+"""A module has its test file in its room, or is listed with the place that covers it; no test imports from a test."""
 
 from __future__ import annotations
 
