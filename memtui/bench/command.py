@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import os
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from memtui.bench.spaces import SPACES, resnet50_counts
 from memtui.bench.store import Database
 from memtui.bench.sweep import Request, Sweep, Tell, look_for_source
 from memtui.bench.sweep_task import SweepProcess
+from memtui.core.console import Console
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError, complain
 from memtui.core.files import ANOTHER_FILE, check_place, write_safely
 from memtui.core.privilege import Invoker, become, invoker, state_directory
@@ -44,10 +44,9 @@ from memtui.probes.power.energy_source import EnergySource, NoSource
 NETWORK = "resnet50"  # measured against its operators
 QUICK_NETWORK_S = 60.0  # a round of a quick look at it
 QUICK_WARM_UP_S, QUICK_SETTLING_NS = 1.0, 100_000_000
-Say = Callable[[str], None]
 
 
-def bench(args: argparse.Namespace, say: Say) -> int:
+def bench(args: argparse.Namespace, console: Console) -> int:
     """Run it; the exit code. Raises UserError."""
     _check_parts(args)
     if args.what == "list":
@@ -63,7 +62,7 @@ def bench(args: argparse.Namespace, say: Say) -> int:
             raise UserError(f"{args.rest[0]!r} is one word too many")
     source = None if args.print_sbatch or args.engine or args.device != "cpu" else look_for_source("cpu", "")
     become(user)  # the counters of a CPU are root's to read, and stay open; nothing else is read as root
-    how = _How(user, source, say)
+    how = _How(user, source, console)
     if resolved:
         return _resolution(args, how)
     if _is_network(args):
@@ -73,14 +72,14 @@ def bench(args: argparse.Namespace, say: Say) -> int:
         print(jobs.script(args, configurations), end="")
         return 0
     if args.engine:
-        return submitit_engine.measure(args, configurations, say)
+        return submitit_engine.measure(args, configurations, console.notify)
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
     if not mine:
         assert shard is not None  # or it would be all of them, and there is one at least
         raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
     request = Request(mine, asked.plan(args), args.device, args.threads, args.assume_watts, args.again)
-    if _wants_screen(args):
+    if console.wants_screen(args):
         return _screen(args, request, how, shard, _foot)
     rows, skipped, path = _measure(args, request, how, shard)
     if args.json:
@@ -100,7 +99,7 @@ class _How:
 
     user: Invoker
     source: EnergySource | NoSource | None
-    say: Say
+    console: Console
 
 
 def _foot(rows: list[Row]) -> list[str]:
@@ -139,7 +138,7 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
     request = Request(
         configurations, plan, args.device, args.threads, args.assume_watts, again=True, lengths_s=lengths_s
     )
-    if _wants_screen(args):
+    if how.console.wants_screen(args):
         return _screen(args, request, how, None, lambda rows: window_length.lines(window_length.study(rows)))
     rows, _, path = _measure(args, request, how, None)
     points = window_length.study(rows)
@@ -182,7 +181,7 @@ def _network(args: argparse.Namespace, how: _How) -> int:
         rounds=rounds,
         budget_s=QUICK_NETWORK_S * rounds if args.quick else None,
     )
-    if _wants_screen(args):
+    if how.console.wants_screen(args):
         conclude = partial(network_vs_operators.compose, network, counts, partial=args.quick)
         return _screen(args, request, how, None, lambda rows: network_vs_operators.lines(conclude(rows)))
     rows, _, path = _measure(args, request, how, None)
@@ -210,7 +209,7 @@ def _measure(
     """The rows, how many were measured before, and where they lie."""
     path = asked.database_path(args, shard)
     with (
-        Printer(request.configurations, how.say, rows=not args.json) as shown,
+        Printer(request.configurations, how.console.notify, rows=not args.json) as shown,
         closing(Database(path)) as database,
         Sweep(request, database, shown.tell, how.source, _references(how.user)) as sweep,
     ):
@@ -219,10 +218,6 @@ def _measure(
 
 def _references(user: Invoker) -> References:
     return References(state_directory(user) / REFERENCES)
-
-
-def _wants_screen(args: argparse.Namespace) -> bool:
-    return bool(args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty())
 
 
 def _screen(
@@ -234,9 +229,9 @@ def _screen(
 ) -> int:
     """The same with a screen; the sweep runs in a process of its own beside it. ``conclude``: what rows amount to."""
     from memtui.tui.app import run_app
-    from memtui.tui.terminal import prepare
+    from memtui.tui.arguments import prepare_screen
 
-    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
+    prepare_screen(args)
     path = asked.database_path(args, shard)
     Database(path).close()  # what is wrong with it is said without a screen
 

@@ -1,192 +1,90 @@
-"""The screen on a recording: from the start to the end, or until it is left alone; and the last words on leaving."""
+"""Commands that record with a screen: ``demo``, ``attach``, ``run``, ``trace``."""
 
 from __future__ import annotations
 
-import signal
+import argparse
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
-from memtui.core.errors import UserError, silence
-from memtui.core.text import visible
-from memtui.recording.client import Follower, ask, order
-from memtui.recording.control import SIGNALS
-from memtui.recording.registry import Running
-from memtui.recording.supervisor.background import Recording
-from memtui.recording.supervisor.launch import AlreadyRunning, Observation
-from memtui.tui import terminal
-from memtui.tui.app import run_viewer
+from memtui.core.argtypes import Parser
+from memtui.core.command import Command
+from memtui.core.console import Console
+from memtui.core.errors import UserError
+from memtui.recording.arguments import TRACE_HELP, add_keeping, add_observation, add_target, add_tracing, find_pid
+from memtui.tui.arguments import add_screen
 
-STOPPED = "the recording was stopped from elsewhere (memtui stop)"
-STOPPED_OR_QUIT = "the recording was stopped from elsewhere (memtui stop, or q on the screen that began it)"
+NETWORKS = ("auto", "torch", "numpy")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a command line asks of a recording that runs already.
-
-    ``others``: options that only a recording that begins can take.
-    """
-
-    interval_ns: int | None = None
-    others: tuple[str, ...] = ()
+def _add_demo(parser: Parser) -> None:
+    _add_how(parser)
+    add_screen(parser)
+    parser.add_argument("--network", choices=NETWORKS, default="auto", help="what trains: torch where it is installed")
 
 
-def watch(
-    observe: Callable[[], Observation],
-    prepare: Callable[[], object],
-    say: Callable[[str], object],
-    asked: Callable[[], Asked] = Asked,
-    *,
-    program: bool,
-    first: str = "",
-) -> int:
-    """Record and view; the exit code.
+def _demo(args: argparse.Namespace, console: Console) -> int:
+    from memtui.recording.supervisor.launch import Launch
+    from memtui.tui.watch import watch
 
-    Of a program that was started for this and has ended meanwhile it is the program's own. Signals are passed on to
-    such a program; once one was, the screen closes when the program ends, as nobody may be there to close it.
-
-    Args:
-        observe: starts the recording; called in its supervisor.
-        program: a program is started for this.
-        first: the screen that lies on top in the beginning, see ``app.run_viewer``.
-        prepare: makes the terminal ready for a screen.
-        say: tells the user a line that is no result.
-        asked: what is asked of a recording that runs already.
-
-    Raises:
-        UserError: nothing was recorded, or something went wrong on the way.
-    """
-    try:
-        recording = Recording(observe)
-    except AlreadyRunning as error:
-        prepare()
-        return _rejoin(error.found, error.pid, asked(), say)
-    say(recording.notice)
-    prepare()  # after sudo, if any, was undone: it looks at the user's variables
-    if not program:
-        return _view(recording, [], first)
-    with _passing_on(recording) as passed:
-        return _view(recording, passed, first)
+    words = (sys.executable, "-P", "-m", "memtui.study.workloads.demo", "--network", args.network)
+    return watch(args, console, Launch(words, name="demo", log=True, dies_with_memtui=True))
 
 
-@contextmanager
-def _passing_on(recording: Recording) -> Iterator[list[int]]:
-    """What is sent to memtui goes on to the program; the signals that did so far."""
-    passed: list[int] = []
-
-    def take(number: int, _: object) -> None:
-        passed.append(number)
-        recording.signal(number)
-
-    before = {number: signal.signal(number, take) for number in (signal.Signals[name] for name in SIGNALS)}
-    try:
-        yield passed
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _add_attach(parser: Parser) -> None:
+    add_target(parser)
+    _add_how(parser)
+    add_screen(parser)
 
 
-def _view(recording: Recording, passed: list[int], first: str) -> int:
-    """Until it ends or is left alone."""
-    left: list[str] = []
+def _attach(args: argparse.Namespace, console: Console) -> int:
+    from memtui.tui.watch import watch
 
-    def stopped() -> bool:
-        ended = recording.ended()
-        return ended is not None and bool(ended.get("asked") or passed)
-
-    try:
-        code = run_viewer(
-            recording.path,
-            live=True,
-            on_quit=left.append,
-            stopped=stopped,
-            order=partial(order, recording.path),
-            first=first,
-        )
-    except BaseException:
-        _tell_way_back(recording.pid, recording.id, recording.path)
-        raise
-    if left[-1] in (terminal.DETACHED, terminal.LOST) and recording.ended() is None:
-        _tell_way_back(recording.pid, recording.id, recording.path)
-        return code
-    failure: UserError | None = None
-    try:
-        recording.stop()
-    except UserError as error:
-        failure = error
-    ended = recording.ended() or {}
-    lines = [STOPPED] if left[-1] == terminal.STOPPED and ended.get("asked") else []
-    if why := ended.get("why"):
-        lines.append(f"the recording ended: {why}")
-    lines.append(f"session: {recording.path}")
-    if recording.log is not None:
-        lines.append(f"output of the program: {recording.log}")
-    if recording.owner_notice:
-        lines.append(recording.owner_notice)
-    _tell(*lines)
-    if failure is not None:
-        raise failure
-    if passed and ended.get("outlived"):
-        return 128 + passed[-1]  # it is nobody's child any more: this is what is known of its end
-    return code or ended.get("exit_status", 0)
+    if args.pid is None and args.rank is None:
+        raise UserError("name a process by PID, name or rank: memtui attach 4242, attach train.py, attach --rank 3")
+    return watch(args, console, find_pid(args, console))
 
 
-def _rejoin(found: Running, pid: int, asked: Asked, say: Callable[[str], object]) -> int:
-    """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone.
-
-    ``pid``: the process that was asked for, which may be any of its tree. Raises UserError.
-    """
-    said = _request(found, asked)
-    if pid != found.pid:
-        said.insert(0, f"process {pid} is recorded in the tree of process {found.pid}: recording {found.id}")
-    for line in said:
-        say(line)
-    follower = Follower(found)
-    code = run_viewer(
-        Path(found.path),
-        live=True,
-        stopped=follower.stopped,
-        order=partial(ask, found),
-        began_it=False,
-        process=pid if pid != found.pid else None,
-        said="; ".join(said),
-    )
-    if follower.stopped():
-        _tell(STOPPED_OR_QUIT, f"session: {found.path}")
-    elif follower.ended():
-        _tell(f"session: {found.path}")
-    else:
-        _tell_way_back(pid, found.id, Path(found.path))
-    return code
+def _add_run(parser: Parser) -> None:
+    _add_trace(parser)
+    parser.add_argument("--trace", action="store_true", help=TRACE_HELP)
 
 
-def _request(found: Running, asked: Asked) -> list[str]:
-    """Ask a running recording for what it can still change: a line about each thing asked. Raises UserError."""
-    said = []
-    if asked.interval_ns is not None:
-        before_ns = ask(found, "status")["interval_ns"]
-        ask(found, "interval", interval_ns=asked.interval_ns)
-        before = "" if before_ns == asked.interval_ns else f", {before_ns / 1e9:g} s before"
-        said.append(f"recording {found.id} is asked for an interval of {asked.interval_ns / 1e9:g} s{before}")
-    if asked.others:
-        said.append(
-            f"recording {found.id} runs already and keeps its options, so {', '.join(asked.others)} changed nothing; "
-            f"memtui stop {found.id} ends it, and attach then begins one with them"
-        )
-    return said
+def _run(args: argparse.Namespace, console: Console) -> int:
+    return _start(args, console, args.every if args.trace else None)
 
 
-def _tell_way_back(pid: int, name: str, path: Path) -> None:
-    _tell(f"goes on recording: memtui attach {pid} comes back, memtui stop {name} ends it, session: {path}")
+def _add_trace(parser: Parser) -> None:
+    _add_how(parser)
+    add_tracing(parser)
+    add_screen(parser)
 
 
-def _tell(*lines: str) -> None:
-    """Last words; a terminal that is gone is no error."""
-    try:
-        print("\n".join(map(visible, lines)), flush=True)
-    except OSError:
-        silence(sys.stdout)
+def _trace(args: argparse.Namespace, console: Console) -> int:
+    return _start(args, console, args.every)
+
+
+def _start(args: argparse.Namespace, console: Console, trace_every: int | None) -> int:
+    """Start the program behind ``--`` and watch it."""
+    from memtui.recording.supervisor.launch import Launch
+    from memtui.tui.watch import watch
+
+    if not args.command:
+        raise UserError(f"no program named; say: memtui {args.verb} -- python train.py")
+    return watch(args, console, Launch(tuple(args.command), log=True, trace_every=trace_every))
+
+
+def _add_how(parser: Parser) -> None:
+    add_observation(parser)
+    add_keeping(parser)
+
+
+DEMO = Command("demo", "start a small training (bundled) and watch it: the first thing to try", _add_demo, _demo)
+ATTACH = Command("attach", "watch a running process and its children", _add_attach, _attach)
+RUN = Command(
+    "run", "start a program and watch it from its first instruction: run -- CMD... (o shows its output)", _add_run, _run
+)
+TRACE = Command(
+    "trace",
+    "run, and record every tensor allocation of some training steps (PyTorch): trace -- python train.py",
+    _add_trace,
+    _trace,
+)

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from memtui.core.argtypes import leaves_of
 from memtui.core.errors import UserError
 from memtui.core.os_errors import READ, refused
 from memtui.core.small_file import read_small_bytes
@@ -26,17 +27,6 @@ _NEVER = frozenset((
 ))  # fmt: skip
 _MOST_LISTED = 30  # names in one line; more are no help
 Commands = dict[str, argparse.ArgumentParser]
-
-
-def parsers_of(parser: argparse.ArgumentParser) -> Commands:
-    """The parser of each command."""
-    tables = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]  # argparse has no public way
-    return dict(tables[0].choices) if tables else {}
-
-
-def leaves_of(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """What takes the options of a command: its parser, or those of its own commands."""
-    return [leaf for made in parsers_of(parser).values() for leaf in leaves_of(made)] or [parser]
 
 
 def apply(commands: Commands, verb: str) -> None:

@@ -1,105 +1,70 @@
-"""A recording without a screen: from the start to the end, with a line about how far it is."""
+"""``memtui record``: a recording without a screen, and what is printed of it at the end."""
 
 from __future__ import annotations
 
-import signal
-import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
+import argparse
 from pathlib import Path
-from typing import NoReturn
 
-from memtui.core.errors import FAILURE
-from memtui.core.progress_line import ProgressLine
-from memtui.core.text import visible
-from memtui.core.units import size
-from memtui.recording.supervisor.launch import Observation
-from memtui.recording.supervisor.supervisor import Supervisor
-
-REACHED = 3  # exit code of a recording that its --stop-when ended
-
-
-def record(
-    observe: Callable[[], Observation],
-    say: Callable[[str], object],
-    tell: Callable[[Path, bool], object],
-    *,
-    program: bool,
-    verb: str = "record",
-) -> int:
-    """Until it ends by itself, or somebody ends it; the exit code, which is the program's where one was started.
-
-    Args:
-        observe: starts the recording.
-        say: tells the user a line that is no result.
-        tell: prints the result: of which session, and whether its path stood on the terminal already.
-        verb: the command that this is for.
-        program: a program is started for this; SIGTERM, SIGUSR1 and SIGUSR2 are passed on to it.
-
-    Raises:
-        UserError: nothing was recorded, or something went wrong on the way.
-    """
-    began: list[Observation] = []
-    begin_s = time.monotonic()  # starting takes some seconds, in which sudo may ask and nothing else is written
-
-    def pass_on(number: int, frame: object) -> None:
-        if not began:
-            _leave(number, frame)
-        with suppress(ValueError):
-            began[0].signal(number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
-    if program:
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, pass_on)
-    observation = observe()
-    began.append(observation)
-    say(observation.notice)
-    supervisor = Supervisor(observation)
-    shows = sys.stderr.isatty()
-
-    def show() -> None:
-        line.tell(_progress(observation))
-        if shows:
-            print(f"\r{_progress(observation)}\x1b[K", end="", file=sys.stderr, flush=True)
-
-    with ProgressLine(
-        verb, "recording", wanted=not shows, silent_since_s=begin_s
-    ) as line:  # on a terminal it stands there from the first second
-        try:
-            supervisor.wait(show)
-        except KeyboardInterrupt:
-            pass  # ^C is how a recording without an end is ended
-        finally:
-            supervisor.stop()
-            if shows:
-                print(f"\r{_progress(observation)}\x1b[K", file=sys.stderr)
-    observation.finish()
-    say(observation.owner_notice)
-    tell(observation.path, shows)
-    if (ending := observation.ending) is not None:
-        from memtui.recording.recorder.limits import CONDITION
-
-        kind, why = ending
-        say(f"stopped: {why}")
-        return REACHED if kind == CONDITION else FAILURE
-    return observation.exit_status
+from memtui.core.argtypes import Parser, add_json
+from memtui.core.command import Command
+from memtui.core.console import Console
+from memtui.core.errors import UserError
+from memtui.recording.arguments import (
+    TRACE_HELP,
+    add_keeping,
+    add_observation,
+    add_stop_when,
+    add_target,
+    add_tracing,
+    find_pid,
+    observe,
+)
 
 
-def _leave(number: int, _: object) -> NoReturn:
-    """SIGTERM and SIGHUP end a recording in order, and are told on in the exit code as a shell tells them.
+def _add_arguments(parser: Parser) -> None:
+    add_target(parser)
+    add_observation(parser)
+    add_keeping(parser)
+    add_tracing(parser)
+    parser.add_argument("--trace", action="store_true", help=TRACE_HELP)
+    add_json(parser, "print the report at the end")
+    add_stop_when(parser)
 
-    SIGTERM does so where no program was started that it could be passed on to.
-    """
-    sys.exit(128 + number)
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    from memtui.recording.supervisor.foreground import record
+    from memtui.recording.supervisor.launch import Launch
+
+    if (args.pid is not None or args.rank is not None) == bool(args.command):
+        raise UserError("name either a PID or a program: memtui record 4242, memtui record -- python train.py")
+    if args.trace and not args.command:
+        raise UserError(
+            "a process that runs already cannot be traced from inside; memtui record --trace -- CMD starts one"
+        )
+    if args.command:
+        what: int | Launch = Launch(tuple(args.command), trace_every=args.every if args.trace else None)
+    else:
+        what = find_pid(args, console)
+
+    def tell(path: Path, shown: bool) -> None:
+        from memtui.cli.report import print_report
+        from memtui.reports.report import budget_line, untraced
+
+        if args.json:
+            print_report(console, path, as_json=True)
+        elif not shown or not args.output:
+            console.print(str(path))
+        if args.max_overhead is not None:
+            console.notify(budget_line(path))
+        if args.trace:
+            console.notify(untraced(path))
+
+    return record(lambda: observe(args, what), console, tell, program=bool(args.command))
 
 
-def _progress(observation: Observation) -> str:
-    progress = observation.progress
-    wss = progress.get("wss_bytes")
-    working_set = "n/a" if wss is None else size(wss)
-    on_disk = size(progress.get("file_bytes", 0))
-    path = visible(str(observation.path))
-    return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {path}"
+RECORD = Command(
+    "record",
+    "the same without a screen: record PID | record -- CMD... (exits as CMD does)",
+    _add_arguments,
+    _run,
+)

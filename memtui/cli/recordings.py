@@ -1,69 +1,109 @@
-"""The recordings that run now, as plain data and as a table."""
+"""Commands about recordings that run: ``list``, ``stop``, ``mark``."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
 
-from memtui.core.errors import UserError
-from memtui.core.shorten import text_table
-from memtui.core.text import program_first, visible
-from memtui.core.units import clock, size
-from memtui.recording.client import ask
-from memtui.recording.registry import Running
+from memtui.core.argtypes import Parser, add_json
+from memtui.core.command import Command
+from memtui.core.console import Console
+from memtui.core.errors import FAILURE, UserError
 
-NO_LIMIT = 1 << 16  # cells of a line that goes to no terminal
-
-
-def describe(found: Sequence[Running]) -> list[dict[str, Any]]:
-    """The document of ``list --json``. What a recording does not answer is None, with a reason."""
-    return [_describe(running) for running in found]
+if TYPE_CHECKING:
+    from memtui.recording.registry import Running
 
 
-def _describe(running: Running) -> dict[str, Any]:
-    progress: dict[str, Any] = {}
-    reason = ""
-    try:
-        answer = ask(running, "status")
-        progress = answer["progress"]
-    except UserError as error:
-        answer, reason = {}, str(error)
-    return {
-        "id": running.id,
-        "pid": running.pid,
-        "command": running.command,
-        "since": datetime.fromtimestamp(running.began_s).astimezone().isoformat(timespec="seconds"),
-        "duration_s": round(max(time.time() - running.began_s, 0.0), 1),
-        "samples": progress.get("samples"),
-        "wss_bytes": progress.get("wss_bytes"),
-        "rss_bytes": progress.get("rss_bytes"),
-        "file_bytes": progress.get("file_bytes"),
-        "interval_s": answer["interval_ns"] / 1e9 if "interval_ns" in answer else None,
-        "paused": answer.get("paused"),
-        "session": running.path,
-        "memtui_pid": running.memtui_pid,
-        "reason": reason,
-    }
+def _list(args: argparse.Namespace, console: Console) -> int:
+    import shutil
+
+    from memtui.recording.status import NO_LIMIT, describe, format_table
+
+    with console.progress("asking what runs"):
+        found = describe(_recordings())
+    if args.json:
+        console.print_json(found)
+    else:
+        console.print(format_table(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else NO_LIMIT))
+    return 0
 
 
-def format_table(found: Sequence[dict[str, Any]], room: int = NO_LIMIT) -> str:
-    """A line for each, or one line that says that there is none; commands share what ``room`` cells a line leave."""
-    if not found:
-        return "no recording of yours runs; memtui attach PID begins one"
-    rows = [("ID", "PID", "for", "samples", "WSS", "command", "session", "")]
-    for one in found:
-        rows.append(
-            (
-                str(one["id"]),
-                str(one["pid"]),
-                clock(one["duration_s"]),
-                "n/a" if one["samples"] is None else str(one["samples"]),
-                size(one["wss_bytes"]),
-                visible(program_first(one["command"])),
-                visible(one["session"]),
-                visible(f"({one['reason']})" if one["reason"] else "(sampling is paused)" if one["paused"] else ""),
-            )
-        )
-    return "\n".join(text_table(rows, room, right=(1, 2, 3, 4), whole=(0, 6, 7)))
+def _add_stop(parser: Parser) -> None:
+    parser.add_argument("name", metavar="ID|PID|all", help="its ID (memtui list), the PID of its target, or all")
+
+
+def _stop(args: argparse.Namespace, console: Console) -> int:
+    from memtui.recording.client import choose, stop
+
+    found = _recordings()
+    chosen = found if args.name == "all" else choose(found, args.name)
+    if not chosen:
+        console.print("none of your recordings runs")
+    failures = []
+    for running in chosen:
+        try:
+            with console.progress(f"ending {running.id}"):
+                ended = stop(running)
+            if "error" in ended:
+                raise UserError(f"recording {running.id}: {ended['error']}", FAILURE)
+            console.print(f"stopped {running.id}: {running.path}")
+        except UserError as error:
+            failures.append(error)
+    for failure in failures[1:]:
+        console.notify(str(failure))
+    if failures:
+        raise failures[0]
+    return 0
+
+
+def _add_mark(parser: Parser) -> None:
+    parser.add_argument("text", metavar="TEXT")
+    parser.add_argument(
+        "--session",
+        metavar="ID",
+        help="of which recording (default: the one that observes the caller, or the only one that runs)",
+    )
+
+
+def _mark(args: argparse.Namespace, console: Console) -> int:
+    import time
+
+    from memtui.core.options import MARK_CHARACTERS
+    from memtui.core.text import storable
+    from memtui.recording.client import ask, choices, choose, observer_of, only_one
+
+    t_ns = time.monotonic_ns()
+    text = storable(args.text)
+    if not 0 < len(text) <= MARK_CHARACTERS:
+        raise UserError(f"a mark has 1 to {MARK_CHARACTERS} characters, not {len(text)}")
+    found, notice = _recordings(), ""
+    if args.session is not None:
+        (running,) = choose(found, args.session)
+    elif (observer := observer_of(os.getpid())) is not None:
+        running = observer
+    elif (only := only_one(found)) is not None:
+        running = only
+        notice = f"marked in {only.path}, the recording of PID {only.pid}"
+    else:
+        what = "name one with --session" if found else "there is nothing to mark"
+        raise UserError(f"{what}; {choices(found)}")
+    ask(running, "mark", text=text, t_ns=t_ns)
+    console.notify(notice)
+    return 0
+
+
+def _recordings() -> list[Running]:
+    """What runs now of the user who typed the command, also where sudo is before it."""
+    from memtui.core.privilege import become, invoker, state_directory
+    from memtui.recording.registry import find_all
+
+    user = invoker()
+    become(user)
+    return find_all(state_directory(user))
+
+
+LIST = Command("list", "list your recordings that run now", add_json, _list)
+STOP = Command("stop", "stop a recording cleanly, whoever looks at it", _add_stop, _stop)
+MARK = Command("mark", "put a mark on the time axis of a recording that runs", _add_mark, _mark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -89,6 +89,45 @@ class Parser(argparse.ArgumentParser):
         if verb in _STARTS_PROGRAMS and any(not word.startswith("-") for word in unknown):
             self.error(f"a program comes after --, as in memtui {verb} -- {' '.join(unknown)}")
         return options, unknown
+
+
+def tables_of(parser: argparse.ArgumentParser) -> list[argparse._SubParsersAction[Any]]:
+    """Return what holds the commands of a parser; argparse has no public way to it."""
+    return [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+
+
+def parsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each command."""
+    return {name: made for table in tables_of(parser) for name, made in table.choices.items()}
+
+
+def leaves_of(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Return what takes the options of a command: its parser, or those of its own commands."""
+    return [leaf for made in parsers_of(parser).values() for leaf in leaves_of(made)] or [parser]
+
+
+def group_of(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
+    """Return the group of that title, which is made where there is none."""
+    return next((g for g in parser._action_groups if g.title == title), None) or parser.add_argument_group(title)
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every command has."""
+    parser.add_argument("--debug", action="store_true", help="show where an error came from")
+    parser.add_argument("--no-config", action="store_true", help="do not read your config file")
+
+
+def add_json(parser: argparse._ActionsContainer, help: str = "as one JSON document") -> None:  # noqa: A002
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help=help)
+
+
+def checked(parse: Callable[[str], Any], text: str) -> Any:
+    """Return what a parser of a feature makes of a word; its ValueError becomes an answer of argparse."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _seconds(text: str) -> float:

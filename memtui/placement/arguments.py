@@ -1,17 +1,23 @@
-"""The words of ``memtui place``."""
+"""``memtui place``: what it takes; ``command`` runs it."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from fractions import Fraction
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from memtui.core import argtypes
-from memtui.core.options import FORMULATIONS, PLACE, TIMINGS
+from memtui.core.argtypes import Parser, add_common, add_json
+from memtui.core.command import Command
+from memtui.core.console import Console
+from memtui.core.invoking_user import drop_root
+from memtui.core.options import FORMULATIONS, TIMINGS
+from memtui.core.options import PLACE as VERBS
+from memtui.tui.arguments import add_screen
 
 if TYPE_CHECKING:
-    from memtui.core.argtypes import Parser
+    from fractions import Fraction
 
 TEXTS = {
     "profile": "time a training step: every op with each of its tensors in each memory",
@@ -21,18 +27,33 @@ TEXTS = {
 }
 
 
-def add_place(made: Parser, common: Parser, screen: Parser) -> dict[str, Parser]:
-    """Everything behind ``memtui place``; the parser of each of its commands.
-
-    ``common`` and ``screen``: options of all commands, and of a screen.
-    """
-    verbs = made.add_subparsers(title="what it does", metavar="WHAT", dest="what", required=True)
+def _add_arguments(parser: Parser) -> None:
+    verbs = parser.add_subparsers(title="what it does", metavar="WHAT", dest="what", required=True)
     parsers: dict[str, Parser] = {}
-    for name in PLACE:
-        parents = [common, screen] if name in ("profile", "show") else [common]
-        parsers[name] = verbs.add_parser(name, help=TEXTS[name], description=TEXTS[name], parents=parents)
-        _ADD[name](parsers[name])
-    return parsers
+    for name in VERBS:
+        made = parsers[name] = verbs.add_parser(name, help=TEXTS[name], description=TEXTS[name])
+        add_common(made)
+        if name in ("profile", "show"):
+            add_screen(made)
+        _ADD[name](made)
+    _tell_apart(parsers)
+
+
+def _tell_apart(parsers: Mapping[str, Parser]) -> None:
+    """Let each of these commands know which options the others have."""
+    for own in parsers.values():
+        found: dict[str, list[str]] = {}
+        for other in parsers.values():
+            for flag in other._option_string_actions.keys() - own._option_string_actions:
+                found.setdefault(flag, []).append(other.prog)
+        own.elsewhere = {flag: " and ".join(names) for flag, names in found.items()}
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    from memtui.placement.command import place
+
+    drop_root()
+    return place(args, console)
 
 
 def _add_profile(made: Parser) -> None:
@@ -72,12 +93,12 @@ def _add_profile(made: Parser) -> None:
     made.add_argument(
         "--again", action="store_true", help="measure everything now: take no times from the cache or the profile"
     )
-    _add_json(made)
+    add_json(made)
 
 
 def _add_compare(made: Parser) -> None:
     _add_file(made)
-    _add_json(made)
+    add_json(made)
 
 
 def _add_solve(made: Parser) -> None:
@@ -109,7 +130,7 @@ def _add_solve(made: Parser) -> None:
     )
     made.add_argument("--run", dest="execute", action="store_true", help="execute the plan and check its results")
     made.add_argument("--model", metavar="FILE.py:function", help="that was profiled, to let its code be run")
-    _add_json(made)
+    add_json(made)
     # -1:2 is a wrong ratio, and no option: argparse knows that of whole numbers only, and has no public way to say it.
     made._negative_number_matcher = re.compile(r"-\d")
 
@@ -118,18 +139,21 @@ def _add_file(made: Parser) -> None:
     made.add_argument("file", metavar="FILE", type=argtypes.path, help="a placement profile")
 
 
-def _add_json(made: Parser) -> None:
-    made.add_argument("--json", action="store_true", help="as one JSON document")
-
-
 def _ratio(text: str) -> Fraction:
     """``--ratio``: of slow to fast memory, as the part that is fast."""
     from memtui.placement.solve.limit import parse_ratio
 
-    try:
-        return parse_ratio(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    ratio: Fraction = argtypes.checked(parse_ratio, text)
+    return ratio
 
 
 _ADD = {"profile": _add_profile, "compare": _add_compare, "solve": _add_solve, "show": _add_file}
+
+
+PLACE = Command(
+    "place",
+    "which memory each tensor should live in: place profile mlp, compare FILE, solve FILE --ratio 1:1, show FILE",
+    _add_arguments,
+    _run,
+    has_commands=True,
+)

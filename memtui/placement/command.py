@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from memtui.core import progress_line
+from memtui.core.console import Console
 from memtui.core.errors import UserError
-from memtui.core.progress_line import ProgressLine, above_line
+from memtui.core.progress_line import above_line
 from memtui.core.text import visible
 from memtui.placement import text
 from memtui.placement.configurations import all_configurations
@@ -29,24 +30,22 @@ from memtui.placement.timing_quality import counted_ns, worth
 if TYPE_CHECKING:
     from memtui.placement.run import Ran
 
-Say = Callable[[str], None]
 
-
-def place(args: argparse.Namespace, say: Say) -> int:
+def place(args: argparse.Namespace, console: Console) -> int:
     """Do it; the exit code. Raises UserError."""
     if args.what == "profile":
         from memtui.placement.profiling.command import profile
 
-        return profile(args, say)
+        return profile(args, console)
     file = ProfileFile(args.file)
     if args.what == "show":
         return show(args, file)
     doing = {"compare": f"comparing ways of timing in {args.file}", "solve": f"solving {args.file}"}
-    with ProgressLine("place", doing[args.what]):
-        return {"compare": _compare, "solve": _solve}[args.what](args, file, say)
+    with console.progress(doing[args.what]):
+        return {"compare": _compare, "solve": _solve}[args.what](args, file, console)
 
 
-def _compare(args: argparse.Namespace, file: ProfileFile, _: Say) -> int:
+def _compare(args: argparse.Namespace, file: ProfileFile, _: Console) -> int:
     profile = file.profile()
     found = comparisons(profile)
     pools = [pool.name for pool in profile.pools[1:]]
@@ -98,7 +97,7 @@ class _Asked:
     problem: Problem
 
 
-def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
+def _solve(args: argparse.Namespace, file: ProfileFile, console: Console) -> int:
     if args.limit is None and args.ratio is None and not args.pareto:
         raise UserError("say how much fast memory there is: --limit 8GiB, or --ratio 1:1 (slow to fast)")
     profile = file.profile()
@@ -110,7 +109,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, say: Say) -> int:
     asked = _Asked(profile, replace(ask, limit_bytes=limit or 0), problem)
     found = None if limit is None else find(profile, asked.ask)
     points = _points(asked) if args.pareto else []
-    _keep(file, asked, found, points, say)
+    _keep(file, asked, found, points, console)
     ran = _ran(args, asked, found) if args.execute else []
     if args.json:
         executed = {"run": [one.to_plain() for one in ran]} if ran else {}
@@ -177,7 +176,7 @@ def _points(asked: _Asked) -> list[Point]:
     return found
 
 
-def _keep(file: ProfileFile, asked: _Asked, found: Plan | None, points: list[Point], say: Say) -> None:
+def _keep(file: ProfileFile, asked: _Asked, found: Plan | None, points: list[Point], console: Console) -> None:
     """Plans stay with their profile, for the screen; where they cannot, that is said."""
     try:
         if found is not None:
@@ -185,7 +184,7 @@ def _keep(file: ProfileFile, asked: _Asked, found: Plan | None, points: list[Poi
         if points:
             file.keep_curve(asked.ask.formulation, asked.problem.slow.name, asked.problem.mode, points)
     except UserError as error:
-        say(f"the plan is not kept for memtui place show: {error}")
+        console.notify(f"the plan is not kept for memtui place show: {error}")
 
 
 def _plain(args: argparse.Namespace, asked: _Asked, found: Plan | None, points: list[Point]) -> dict[str, Any]:
@@ -232,11 +231,12 @@ def _about(profile: Profile) -> dict[str, Any]:
 def show(args: argparse.Namespace, file: ProfileFile) -> int:
     """The screens of a profile, which may still grow; also what ``memtui replay`` does with one."""
     from memtui.placement.profiling.screen import show_profile
-    from memtui.tui.terminal import prepare, require_terminal
+    from memtui.tui.arguments import prepare_screen
+    from memtui.tui.terminal import require_terminal
 
     file.profile()  # what is wrong with it is said without a screen
     require_terminal(instead="use `memtui place compare` or `memtui place solve`, which print what is in a profile")
-    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
+    prepare_screen(args)
     return show_profile(file)
 
 

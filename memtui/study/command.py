@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from memtui.core import progress_line
+from memtui.core.console import Console
 from memtui.core.errors import UserError
 from memtui.core.privilege import Invoker, groups_of, invoker, run_as, state_directory, users_environment
-from memtui.core.progress_line import ProgressLine, above_line
+from memtui.core.progress_line import above_line
 from memtui.core.secrets import mask_secrets
 from memtui.core.text import visible
 from memtui.core.units import size, span
@@ -33,18 +34,17 @@ from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Observed, Setting, Study
 from memtui.study.studies.fast_memory.study import FastMemory, sizes
 
-Say = Callable[[str], None]
 ALL, LIST = "all", "list"
 
 
-def study(args: argparse.Namespace, say: Say) -> int:
+def study(args: argparse.Namespace, console: Console) -> int:
     """Run it; the exit code. Raises UserError."""
     chosen = _chosen(args.what)
     cpus = _cpus(args.cpus)
     if args.what == LIST:
         return _list(args, cpus)
     user = invoker()
-    with ProgressLine("study", "looking at this machine") as line, _files_of(user):
+    with console.progress("looking at this machine") as line, _files_of(user):
         folder = args.output or state_directory(user) / "studies"
         setting = _setting(args, cpus)
         matplotlib_svg.check()
@@ -54,17 +54,17 @@ def study(args: argparse.Namespace, say: Say) -> int:
         swap_folders = [str(_standing(folder)), "/var/tmp", "/tmp"]
         if FastMemory.name in chosen:
             setting = replace(setting, no_limit=memory_limit.why_not(swap_folders))
-        plans, left_out = _plans(chosen, setting, say, alone=args.what != ALL)
+        plans, left_out = _plans(chosen, setting, console, alone=args.what != ALL)
         if means.reason:
-            say(f"nothing is run in a container: {means.reason}")
+            console.notify(f"nothing is run in a container: {means.reason}")
         documents = []
         with closing(State(folder)) as state:
             matplotlib_svg.load()
             wanted = [[(run, run.key(host_info.surroundings(here, run.place))) for run in plan.runs] for plan in plans]
             left = [run for of_plan in wanted for run, key in of_plan if state.row(key) is None]
-            _announce(plans, left, folder, say, setting)
+            _announce(plans, left, folder, console, setting)
             times = TimeLeft([run.expected_s for run in left])
-            doer = _Doer(user, state, means, times, say, len(left), swap_folders)
+            doer = _Doer(user, state, means, times, console, len(left), swap_folders)
             for plan, of_plan in zip(plans, wanted, strict=True):
                 observed: list[Observed] = []
                 for run, key in of_plan:
@@ -137,7 +137,7 @@ def _standing(folder: Path) -> Path:
 
 
 def _plans(
-    names: Sequence[str], setting: Setting, say: Say, *, alone: bool
+    names: Sequence[str], setting: Setting, console: Console, *, alone: bool
 ) -> tuple[list[Plan], list[tuple[Study, str]]]:
     """What can be done with this setting, and of ``all`` what cannot, with the reason. Raises UserError."""
     found, left_out = [], []
@@ -147,7 +147,7 @@ def _plans(
         except UserError as error:
             if alone:
                 raise
-            say(f"{name} is left out: {error}")
+            console.notify(f"{name} is left out: {error}")
             left_out.append((STUDIES[name], str(error)))
             continue
         found.append(Plan(STUDIES[name], interleaved(by_repeat, setting.seed)))
@@ -177,17 +177,17 @@ def _list(args: argparse.Namespace, cpus: int) -> int:
     return 0
 
 
-def _announce(plans: Sequence[Plan], left: Sequence[Run], folder: Path, say: Say, setting: Setting) -> None:
+def _announce(plans: Sequence[Plan], left: Sequence[Run], folder: Path, console: Console, setting: Setting) -> None:
     """What is going to happen, before it does."""
     total = sum(len(plan.runs) for plan in plans)
     done = f"; {total - len(left)} were done before" if len(left) < total else ""
     length = span(sum(run.expected_s for run in left))
-    say(f"{len(left)} runs, about {length} (corrected as they finish){done}; into {folder}")
+    console.notify(f"{len(left)} runs, about {length} (corrected as they finish){done}; into {folder}")
     if setting.quick and not setting.command:
         whole = [
             run.expected_s for plan in plans for runs in plan.study.runs(replace(setting, quick=False)) for run in runs
         ]
-        say(f"at full length, without --quick, it would be {len(whole)} runs, about {span(sum(whole))}")
+        console.notify(f"at full length, without --quick, it would be {len(whole)} runs, about {span(sum(whole))}")
 
 
 class _Doer:
@@ -199,11 +199,11 @@ class _Doer:
         state: State,
         means: container.Means,
         times: TimeLeft,
-        say: Say,
+        console: Console,
         count: int,
         swap_folders: Sequence[str],
     ) -> None:
-        self._user, self._state, self._means, self._times, self._say = user, state, means, times, say
+        self._user, self._state, self._means, self._times, self._console = user, state, means, times, console
         self._count, self._number = count, 0
         self._swap_folders = list(swap_folders)
         self._cpus = sorted(os.sched_getaffinity(0))
@@ -231,7 +231,7 @@ class _Doer:
         memory = self._memory(run, before)
         self._number += 1
         head = f"{name} {self._number}/{self._count}: {run.group}, repeat {run.repeat + 1}"
-        self._say(f"{head}; {span(self._times.seconds)} left")
+        self._console.notify(f"{head}; {span(self._times.seconds)} left")
         progress_line.tell("it begins", head)
         stem = self._state.folder / f"{name}-{key}"
         cpus = self._cpus[: run.cpus]

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from memtui.bench.configuration import make
 from memtui.bench.jobs import PASSED_ON, longest_minutes, part_words, script
 from memtui.bench.plan import Plan
-from memtui.cli.main import COMMANDS
 from memtui.cli.parser import build_parser
 from tests.support.bench_jobs import FAST, GRID, keys_in
 from tests.support.cli import memtui
@@ -26,7 +25,7 @@ OWN = {"what", "rest", "device", "shard", "db", "json", "tui", "print_sbatch", "
 
 
 def parsed(*words: str) -> argparse.Namespace:
-    return build_parser(COMMANDS).parse_args(["bench", *words])
+    return build_parser().parse_args(["bench", *words])
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def folder(tmp_path) -> Path:
 
 
 def test_every_option_is_passed_on_or_not_by_intention():
-    (commands,) = (a for a in build_parser(COMMANDS)._actions if isinstance(a, argparse._SubParsersAction))
+    (commands,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
     assert {action.dest for action in commands.choices["bench"]._actions} == OWN | set(PASSED_ON)
 
 

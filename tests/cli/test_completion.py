@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from memtui.cli.completion import commands_of, every
-from memtui.cli.main import COMMANDS
-from memtui.cli.parser import FORMATS, build_parser
+from memtui.cli.completion_scripts import commands_of, every
+from memtui.cli.export import FORMATS
+from memtui.cli.parser import build_parser
 from memtui.core.options import PLACE
 
 
@@ -68,7 +68,7 @@ def bash(script: Path, folder: Path, *words: str) -> list[str]:
 
 
 def test_every_command_and_option_is_offered(scripts, folder):
-    commands = commands_of(build_parser(COMMANDS))
+    commands = commands_of(build_parser())
     assert {"attach", "record", "export", "completion"} <= {command.name for command in commands}
     assert set(bash(scripts["bash"], folder, "")) == {*(c.name for c in commands), "--help", "--version"}
     for command in every(commands):

@@ -35,7 +35,7 @@ def config(tmp_path, monkeypatch):
 
 def options(*words: str):
     """What a command is called with."""
-    parser = build_parser(main.COMMANDS)
+    parser = build_parser()
     return main._with_config(parser, list(words), parser.parse_args(list(words)))
 
 

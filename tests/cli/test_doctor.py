@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from memtui.cli.doctor import examine, format_findings
+from memtui.cli.machine import examine, format_findings
 from memtui.core.samples import Capability
 from memtui.probes.pages import select
 from tests.support.cli import memtui
@@ -118,7 +118,7 @@ def test_on_another_processor_auto_takes_the_next_that_works(monkeypatch):
 
 @pytest.mark.skipif(not TRACKED.ok, reason=f"the page-table tracker is out here: {TRACKED.reason}")
 def test_where_soft_dirty_pages_are_tracked_the_price_is_told(monkeypatch):
-    monkeypatch.setattr("memtui.cli.doctor.soft_dirty_is_tracked", lambda: True)
+    monkeypatch.setattr("memtui.cli.machine.soft_dirty_is_tracked", lambda: True)
     findings = examine()
     (found,) = [f for f in findings["flushes"] if f["name"] == "soft-dirty"]
     assert found["ok"]

@@ -425,7 +425,7 @@ def test_sessions_are_looked_into_once(tmp_path, monkeypatch):
 def test_without_a_terminal_it_is_the_help():
     done = memtui()
     assert done.returncode == 0
-    assert "commands:" in done.stdout
+    assert "\nwatch:\n" in done.stdout
 
 
 @needs_tracker

@@ -153,7 +153,7 @@ def test_help_and_version():
     help_text = memtui("--help").stdout
     commands = "demo attach run record replay list stop mark report export doctor"
     for command in commands.split():
-        assert f"\n    {command} " in help_text
+        assert f"\n  {command} " in help_text
         assert memtui(command, "--help").returncode == 0
     assert memtui().stdout == help_text
 
@@ -285,12 +285,12 @@ def test_an_export_that_takes_its_time_says_so(form, files, session, tmp_path, m
         return found(*words, **options)
 
     words = ["export", str(session), "--to", form, "-o"]
-    monkeypatch.setattr(main, "SLOW_S", 60.0)
+    monkeypatch.setattr("memtui.cli.export.SLOW_S", 60.0)
     assert main.main([*words, str(tmp_path / "fast")]) == 0
     assert capsys.readouterr().err == ""
     found = export.export
     monkeypatch.setattr(export, "export", slow)
-    monkeypatch.setattr(main, "SLOW_S", 0.1)
+    monkeypatch.setattr("memtui.cli.export.SLOW_S", 0.1)
     monkeypatch.setattr(progress_line, "PLAIN_S", 0.1)
     assert main.main([*words, str(tmp_path / "slow")]) == 0
     said = capsys.readouterr()

@@ -17,15 +17,14 @@ from typing import Any
 
 import pytest
 
-from memtui.cli.config import leaves_of
-from memtui.cli.main import COMMANDS
 from memtui.cli.parser import build_parser
+from memtui.core.argtypes import leaves_of
 from memtui.core.errors import BAD_INPUT
 from tests.support.call_bench import NOBODY, Bench, fork_servers, listing
 from tests.support.users import why_not
 from tests.support.wrong_calls import base_of, close_place, generated, make_place
 
-LEAVES = [leaf.prog.removeprefix("memtui ") for leaf in leaves_of(build_parser(COMMANDS))]
+LEAVES = [leaf.prog.removeprefix("memtui ") for leaf in leaves_of(build_parser())]
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from memtui.bench.store import Database
-from memtui.cli.config import leaves_of
-from memtui.cli.main import COMMANDS
 from memtui.cli.parser import build_parser
+from memtui.core.argtypes import leaves_of
 from tests.support.bench_database import add, row
 from tests.support.call_bench import NOBODY, Bench, fork_servers, listing, wrong_with
 from tests.support.placement_profiles import written
@@ -89,7 +88,7 @@ def sleeping() -> Iterator[int]:
 def calls(place: Path, names: list[str], folders: list[str]) -> Iterator[Call]:
     """Every word and option that names what is read, and what names files in other ways."""
     paths = [str(place / name) for name in names]
-    for leaf in leaves_of(build_parser(COMMANDS)):
+    for leaf in leaves_of(build_parser()):
         command = leaf.prog.removeprefix("memtui ")
         for action in leaf._actions:
             if not is_input(command, action) or action.dest in ("output", "html"):

@@ -171,7 +171,7 @@ def test_a_process_that_runs_already_is_refused():
 @pytest.mark.parametrize("words", [("trace",), ("run", "--trace"), ("run",)])
 def test_run_can_trace_as_trace_does(monkeypatch, words):
     asked = []
-    monkeypatch.setattr(main, "_watch", lambda args, what: asked.append(what) or 0)
+    monkeypatch.setattr("memtui.tui.watch.watch", lambda args, console, what: asked.append(what) or 0)
     assert main.main([*words, "--every", "7", "--", "python", "train.py"]) == 0
     assert asked == [Launch(("python", "train.py"), log=True, trace_every=None if words == ("run",) else 7)]
 

@@ -23,9 +23,9 @@ _PRELOADED = (
     "memtui.cli.main", "memtui.bench.command", "memtui.reports.comparison.text", "memtui.reports.export",
     "memtui.training.command", "memtui.training.tune.command", "memtui.placement.command",
     "memtui.placement.profiling.command", "memtui.reports.report", "memtui.study.command", "memtui.formats.command",
-    "memtui.reports.breakdown.command", "memtui.recording.supervisor.launch", "memtui.cli.record",
+    "memtui.reports.breakdown.command", "memtui.recording.supervisor.launch", "memtui.recording.supervisor.foreground",
     "memtui.study.calibration", "memtui.recording.client", "memtui.recording.targets", "memtui.cli.config",
-    "memtui.cli.attach", "pyarrow.parquet", "tomllib", "difflib", "encodings.idna", "pwd", "grp",
+    "memtui.tui.watch", "pyarrow.parquet", "tomllib", "difflib", "encodings.idna", "pwd", "grp",
 )  # fmt: skip
 
 

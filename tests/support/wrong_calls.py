@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memtui.bench.store import Database
-from memtui.cli.config import leaves_of
-from memtui.cli.main import COMMANDS
 from memtui.cli.parser import TAKE_PROGRAMS, build_parser
 from memtui.core import argtypes
+from memtui.core.argtypes import leaves_of
 from memtui.core.text import visible
 from tests.support.bench_database import add, row
 from tests.support.memory_logs import mxnet_log
@@ -196,7 +195,7 @@ def wrong_values(command: str, action: argparse.Action, place: Path, rights: boo
 def generated(place: Path, rights: bool) -> Iterator[Call]:
     """All of them. ``place``: of ``make_place``; ``rights``: this user is refused by what ``close_place`` closed."""
     seen: set[int] = set()
-    for leaf in leaves_of(build_parser(COMMANDS)):
+    for leaf in leaves_of(build_parser()):
         command = leaf.prog.removeprefix("memtui ")
         for action in leaf._actions:
             if not isinstance(action, argparse._HelpAction | argparse._VersionAction):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from memtui.cli.recordings import format_table
+from memtui.recording.status import format_table
 from memtui.tui.screens.allocation_lists import EVENTS, LAYERS, TENSORS
 from memtui.tui.screens.home import _SESSIONS, _session_row
 from memtui.widgets.placement_matrix import PlacementMatrix

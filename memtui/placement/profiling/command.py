@@ -6,18 +6,17 @@ import argparse
 import json
 import os
 import platform
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from memtui.core.console import Console
 from memtui.core.errors import UserError
 from memtui.core.file_lock import exclusively
 from memtui.core.files import check_place
 from memtui.core.privilege import invoker, state_directory
-from memtui.core.progress_line import ProgressLine
 from memtui.core.text import visible
 from memtui.placement import memory
 from memtui.placement.builtin_models import check_model
@@ -33,12 +32,11 @@ from memtui.placement.validation import Damaged, count, positive
 from memtui.placement.worker_client import BUSY, PlacementProcess
 from memtui.probes.power.energy_source import lock_path
 
-Say = Callable[[str], None]
 CACHE = "place-cache.db"  # in the state directory
 _RATES = ("read", "written", "copied_from", "copied_to")
 
 
-def profile(args: argparse.Namespace, say: Say) -> int:
+def profile(args: argparse.Namespace, console: Console) -> int:
     """Do it; the exit code. Raises UserError."""
     pools = parse_pools(args.pools)
     _check_here(pools)
@@ -64,16 +62,16 @@ def profile(args: argparse.Namespace, say: Say) -> int:
     def work(shown: Shown) -> Profile:
         return measure(request, args.output, cache, shown, force=args.force)
 
-    if args.tui and not args.json and sys.stdin.isatty() and sys.stdout.isatty():
+    if console.wants_screen(args):
         from memtui.placement.profiling.screen import watched
 
-        return watched(args, request, lambda shown: lines(about(work(shown), args.output, shown)), say)
-    with ProgressLine("place", f"profiling {args.file}") as line:
-        shown = Shown(line.tell, begin=None if args.json or line.on_terminal else say)
+        return watched(args, request, lambda shown: lines(about(work(shown), args.output, shown)), console)
+    with console.progress(f"profiling {args.file}") as line:
+        shown = Shown(line.tell, begin=None if args.json or line.on_terminal else console.notify)
         try:
             found = work(shown)
         except KeyboardInterrupt:
-            say(broken_off(args.output, request.modes))
+            console.notify(broken_off(args.output, request.modes))
             raise
     plain = about(found, args.output, shown)
     print(json.dumps(plain, indent=2) if args.json else "\n".join(map(visible, lines(plain))))

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from memtui.core.console import Console
 from memtui.core.errors import INTERRUPTED, UserError
 from memtui.core.processes import Beside, Say
 from memtui.core.text import visible
 from memtui.placement.profiling.planner import Request, broken_off
 from memtui.placement.profiling.progress import Shown
 from memtui.placement.store import ProfileFile, is_profile
+from memtui.tui.arguments import prepare_screen
 
 _LOOK_S = 0.1
 
@@ -63,22 +65,18 @@ def show_profile(file: ProfileFile, hear: Callable[[float], tuple[str, str]] | N
     return run_app(load)
 
 
-def watched(
-    args: argparse.Namespace, request: Request, work: Callable[[Shown], list[str]], say: Callable[[str], None]
-) -> int:
+def watched(args: argparse.Namespace, request: Request, work: Callable[[Shown], list[str]], console: Console) -> int:
     """Measure and show; leaving the screen breaks it off. The exit code.
 
     Args:
         args: where the profile goes, and how the screen is to look.
         request: what is measured.
         work: measures, and returns what is to be said at the end; runs in a child, and no thread may run yet.
-        say: takes a line for the user.
+        console: takes lines for the user.
 
     Raises UserError.
     """
-    from memtui.tui.terminal import prepare
-
-    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
+    prepare_screen(args)
     output = args.output
     if args.force and is_profile(output):
         output.unlink()
@@ -95,7 +93,7 @@ def watched(
             measured.hear(_LOOK_S)
     except KeyboardInterrupt:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        say(broken_off(output, request.modes))
+        console.notify(broken_off(output, request.modes))
         raise
     finally:
         unfinished = measured.goes_on
@@ -105,7 +103,7 @@ def watched(
     for line in process.conclusion:
         print(visible(line))
     if unfinished:
-        say(broken_off(output, request.modes))
+        console.notify(broken_off(output, request.modes))
         return code or INTERRUPTED
     if not process.finished:
         raise UserError("measuring ended without a word", 1)

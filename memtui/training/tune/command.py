@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from memtui.core.console import Console
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError
 from memtui.core.processes import Beside, Say
 from memtui.core.progress_line import ProgressLine
@@ -23,14 +23,15 @@ from memtui.training.tune import text
 from memtui.training.tune.grid import Grid
 from memtui.training.tune.results import Results, Row, begin, is_results, newest, reopen
 from memtui.training.tune.runner import Interrupted, Progress, Tuning
-from memtui.tui.terminal import prepare, problem
+from memtui.tui.arguments import prepare_screen
+from memtui.tui.terminal import problem
 
 _NO_GRID = "which runs? name a grid: memtui tune GRID.toml, or memtui tune fcReLu --grid batch_size=50,100"
 
 
-def tune(args: argparse.Namespace, say: Callable[[str], None]) -> int:
+def tune(args: argparse.Namespace, console: Console) -> int:
     """Run it, or look at it; the exit code. Raises UserError."""
-    screen = bool(args.tui and not args.json and sys.stdout.isatty() and not problem())
+    screen = console.wants_screen(args) and not problem()
     if (looked_at := _looked_at(args)) is not None:
         return _look(args, looked_at, screen)
     results, resumed = _folder(args)
@@ -38,20 +39,20 @@ def tune(args: argparse.Namespace, say: Callable[[str], None]) -> int:
     if screen:
         return _run_beside_screen(args, results)
     if resumed:
-        say(f"goes on in {results.path}: {before} of {len(results.names)} runs have ended")
-    with ProgressLine("tune", "training") as line:
+        console.notify(f"goes on in {results.path}: {before} of {len(results.names)} runs have ended")
+    with console.progress("training") as line:
         shown = _Printer(results.grid, args.json, line)
         try:
             rows = Tuning(results, shown.tell, jobs=args.jobs, retry=args.retry).run()
         except Interrupted as error:
-            say(f"ended by {error}; {_how_far(results)}")
+            console.notify(f"ended by {error}; {_how_far(results)}")
             return 128 + error.number
     if args.json:
-        print(json.dumps(_document(results, rows), indent=2))
+        console.print_json(_document(results, rows))
     else:
-        print(visible(str(results.summary)))
+        console.print(str(results.summary))
     if failed := _failed(rows):
-        say(_failures(failed, rows, results))
+        console.notify(_failures(failed, rows, results))
     return FAILURE if failed == len(rows) else 0
 
 
@@ -143,7 +144,7 @@ def _show(args: argparse.Namespace, results: Results, over: Callable[[], bool] |
     """Show a grid until it is left. ``over``: whether the runs that end with the screen have ended; None: none do."""
     from memtui.tui.app import run_app
 
-    prepare(color=args.color, ascii_only=args.ascii, mouse=not args.no_mouse, theme=args.theme)
+    prepare_screen(args)
 
     def load() -> Callable[..., Any]:
         from memtui.training.tune.presenter import GridLog

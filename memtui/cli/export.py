@@ -1,0 +1,46 @@
+"""``memtui export``: a session in a form that other programs read."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from memtui.core import argtypes
+from memtui.core.argtypes import Parser
+from memtui.core.command import Command
+from memtui.core.console import Console
+from memtui.core.invoking_user import drop_root
+from memtui.reports.arguments import add_redact
+
+FORMATS = ("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", "chrome")
+SLOW_S = 1.0  # what takes longer says what it wrote
+
+
+def _add_arguments(parser: Parser) -> None:
+    add_redact(parser)
+    parser.add_argument("file", metavar="FILE", type=argtypes.path)
+    parser.add_argument("--to", choices=FORMATS, required=True, help="form")
+    parser.add_argument("-o", "--output", metavar="DIR", type=argtypes.path, required=True, help="folder to write into")
+    parser.add_argument("--force", action="store_true", help="overwrite files that are there")
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    from memtui.core.units import duration, size
+    from memtui.reports.export import export
+
+    drop_root()
+    begin_s = time.monotonic()
+    # Pages of a long session are many rows: nobody should wonder whether it still works, or fill a disk unawares.
+    with console.progress(f"writing {args.to} into {args.output}"):
+        written = export(args.file, args.to, args.output, force=args.force, redact=args.redact)
+    for path in written:
+        console.print(str(path))
+    took_s = time.monotonic() - begin_s
+    if took_s > SLOW_S:
+        files = written[0].name if len(written) == 1 else f"{len(written)} files"
+        total = size(sum(path.stat().st_size for path in written))
+        console.notify(f"wrote {files}, {total}, in {duration(took_s)}")
+    return 0
+
+
+EXPORT = Command("export", "write a session in a form that other programs read", _add_arguments, _run)

@@ -1,0 +1,39 @@
+"""``memtui replay``: a saved session, or a placement profile, on the screen."""
+
+from __future__ import annotations
+
+import argparse
+
+from memtui.core import argtypes
+from memtui.core.argtypes import Parser
+from memtui.core.command import Command
+from memtui.core.console import Console
+from memtui.core.invoking_user import drop_root
+from memtui.tui.arguments import add_screen, prepare_screen
+
+
+def _add_arguments(parser: Parser) -> None:
+    add_screen(parser)
+    parser.add_argument("file", metavar="FILE", type=argtypes.path)
+
+
+def _run(args: argparse.Namespace, _: Console) -> int:
+    from memtui.placement.file_header import is_profile
+    from memtui.session.file_format import check_file
+    from memtui.tui.app import run_viewer
+    from memtui.tui.terminal import require_terminal
+
+    drop_root()
+    if is_profile(args.file):
+        from memtui.placement.command import show
+        from memtui.placement.store import ProfileFile
+
+        return show(args, ProfileFile(args.file))
+    check_file(args.file)
+    use = "use `memtui report`, which prints its numbers, or `memtui record` to measure without a screen"
+    require_terminal(instead=use)
+    prepare_screen(args)
+    return run_viewer(args.file, live=False)
+
+
+REPLAY = Command("replay", "watch a saved session, or one that is still recorded", _add_arguments, _run)

@@ -1,0 +1,78 @@
+"""``memtui report``: the numbers of a session, as text, JSON or a page."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from memtui.core import argtypes
+from memtui.core.argtypes import Parser, add_json
+from memtui.core.command import Command
+from memtui.core.console import Console
+from memtui.core.errors import UserError
+from memtui.core.invoking_user import drop_root
+from memtui.reports.arguments import add_redact
+
+STANDARD_OUTPUT = Path("-")
+
+
+def _add_arguments(parser: Parser) -> None:
+    add_redact(parser)
+    parser.add_argument("file", metavar="FILE", type=argtypes.path, nargs="?", help="session")
+    form = parser.add_mutually_exclusive_group()
+    add_json(form)
+    form.add_argument(
+        "--html",
+        type=argtypes.path,
+        nargs="?",
+        const=STANDARD_OUTPUT,
+        metavar="PAGE",
+        help="as a page with figures, in a file, or on standard output: report FILE --html > page.html",
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite a page that is there")
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    drop_root()
+    if args.file is None and args.html not in (None, STANDARD_OUTPUT):  # report --html FILE: that is the session
+        args.file, args.html = args.html, STANDARD_OUTPUT
+    if args.file is None:
+        raise UserError("name a session: memtui report FILE")
+    if args.html is None:
+        print_report(console, args.file, as_json=args.json, redact=args.redact)
+    else:
+        _draw(args, console)
+    return 0
+
+
+def _draw(args: argparse.Namespace, console: Console) -> None:
+    from contextlib import closing
+
+    from memtui.core.files import ANOTHER_FILE, check_place, write_safely
+    from memtui.reports.export.page import page
+    from memtui.reports.redact import open_source
+
+    if args.html != STANDARD_OUTPUT:
+        check_place(args.html, force=args.force)
+    with console.progress(f"drawing {args.file}"), closing(open_source(args.file, redact=args.redact)) as source:
+        text = page(source)
+    if args.html == STANDARD_OUTPUT:
+        print(text, end="")
+    else:
+        write_safely(args.html, text, ANOTHER_FILE)
+        console.print(str(args.html))
+
+
+def print_report(console: Console, path: Path, *, as_json: bool, redact: bool = False) -> None:
+    """Print the numbers of a session. Raises UserError."""
+    from memtui.reports.report import build_report, format_report
+
+    with console.progress(f"adding up {path}"):
+        report = build_report(path, redact=redact)
+    if as_json:
+        console.print_json(report)
+    else:
+        print(format_report(report))
+
+
+REPORT = Command("report", "the numbers of a session", _add_arguments, _run)

@@ -1,0 +1,52 @@
+"""Where a command speaks: results on standard output, lines to the user and progress on standard error."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from memtui.core.errors import complain
+from memtui.core.progress_line import ProgressLine, above_line
+from memtui.core.text import visible
+
+
+class Console:
+    """The standard streams of one command.
+
+    Attributes:
+        verb: the command, as in ``memtui export``; it begins every line on standard error.
+    """
+
+    def __init__(self, verb: str) -> None:
+        self.verb = verb
+
+    @property
+    def interactive(self) -> bool:
+        """Whether somebody sits at a terminal, and results are not sent elsewhere."""
+        return sys.stdin.isatty() and sys.stdout.isatty()
+
+    def wants_screen(self, args: argparse.Namespace) -> bool:
+        """Whether a command that has ``--tui`` and ``--json`` is to draw a screen."""
+        return bool(args.tui and not args.json and self.interactive)
+
+    def print(self, text: str) -> None:
+        """Print a result; a progress line makes way. Line breaks stay, everything else becomes printable."""
+        with above_line():
+            print("\n".join(map(visible, text.split("\n"))), flush=True)
+
+    def print_json(self, document: Any) -> None:
+        """Print the one JSON document of ``--json``."""
+        with above_line():
+            print(json.dumps(document, indent=2), flush=True)
+
+    def notify(self, text: str) -> None:
+        """Print one line on standard error that is not a result; nothing for an empty text."""
+        if text:
+            with above_line():
+                complain(visible(f"memtui {self.verb}: {text}"))
+
+    def progress(self, doing: str, *, wanted: bool = True, silent_since_s: float | None = None) -> ProgressLine:
+        """Say what the command does for as long as the returned line is entered, see ``ProgressLine``."""
+        return ProgressLine(self.verb, doing, wanted=wanted, silent_since_s=silent_since_s)

@@ -1,0 +1,102 @@
+"""A recording without a screen: from the start to the end, with a line about how far it is."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from memtui.core.console import Console
+from memtui.core.errors import FAILURE
+from memtui.core.text import visible
+from memtui.core.units import size
+from memtui.recording.supervisor.launch import Observation
+from memtui.recording.supervisor.supervisor import Supervisor
+
+REACHED = 3  # exit code of a recording that its --stop-when ended
+
+
+def record(
+    observe: Callable[[], Observation],
+    console: Console,
+    tell: Callable[[Path, bool], object],
+    *,
+    program: bool,
+) -> int:
+    """Until it ends by itself, or somebody ends it; the exit code, which is the program's where one was started.
+
+    Args:
+        observe: starts the recording.
+        console: takes lines for the user, and how far it is.
+        tell: prints the result: of which session, and whether its path stood on the terminal already.
+        program: a program is started for this; SIGTERM, SIGUSR1 and SIGUSR2 are passed on to it.
+
+    Raises:
+        UserError: nothing was recorded, or something went wrong on the way.
+    """
+    began: list[Observation] = []
+    begin_s = time.monotonic()  # starting takes some seconds, in which sudo may ask and nothing else is written
+
+    def pass_on(number: int, frame: object) -> None:
+        if not began:
+            _leave(number, frame)
+        with suppress(ValueError):
+            began[0].signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    if program:
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, pass_on)
+    observation = observe()
+    began.append(observation)
+    console.notify(observation.notice)
+    supervisor = Supervisor(observation)
+    shows = sys.stderr.isatty()
+
+    def show() -> None:
+        line.tell(_progress(observation))
+        if shows:
+            print(f"\r{_progress(observation)}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    # On a terminal it stands there from the first second.
+    with console.progress("recording", wanted=not shows, silent_since_s=begin_s) as line:
+        try:
+            supervisor.wait(show)
+        except KeyboardInterrupt:
+            pass  # ^C is how a recording without an end is ended
+        finally:
+            supervisor.stop()
+            if shows:
+                print(f"\r{_progress(observation)}\x1b[K", file=sys.stderr)
+    observation.finish()
+    console.notify(observation.owner_notice)
+    tell(observation.path, shows)
+    if (ending := observation.ending) is not None:
+        from memtui.recording.recorder.limits import CONDITION
+
+        kind, why = ending
+        console.notify(f"stopped: {why}")
+        return REACHED if kind == CONDITION else FAILURE
+    return observation.exit_status
+
+
+def _leave(number: int, _: object) -> NoReturn:
+    """SIGTERM and SIGHUP end a recording in order, and are told on in the exit code as a shell tells them.
+
+    SIGTERM does so where no program was started that it could be passed on to.
+    """
+    sys.exit(128 + number)
+
+
+def _progress(observation: Observation) -> str:
+    progress = observation.progress
+    wss = progress.get("wss_bytes")
+    working_set = "n/a" if wss is None else size(wss)
+    on_disk = size(progress.get("file_bytes", 0))
+    path = visible(str(observation.path))
+    return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {path}"

@@ -1,0 +1,75 @@
+"""``memtui breakdown``: what it takes; ``command`` runs it."""
+
+from __future__ import annotations
+
+import argparse
+
+from memtui.core import argtypes
+from memtui.core.argtypes import Parser
+from memtui.core.command import Command
+from memtui.core.console import Console
+from memtui.core.errors import BAD_INPUT
+from memtui.core.invoking_user import drop_root
+from memtui.core.options import RULES
+from memtui.core.progress_line import above_line
+
+FIGURES = ("svg", "pdf")
+
+
+def _add_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "files",
+        metavar="FILE|LOG",
+        nargs="+",
+        type=argtypes.path,
+        help="a session, or anything that memtui import takes",
+    )
+    parser.add_argument(
+        "--rules",
+        choices=RULES,
+        default="memtui",
+        help="what is a category: memtui goes by the kind of tensor and drops nothing; compat does what the scripts of "
+        "MXNet's memory profiler do, with what they get wrong (memtui)",
+    )
+    parser.add_argument(
+        "--fraction", type=argtypes.percent, default=0.0, metavar="PCT", help="leave out bars of that share or less"
+    )
+    parser.add_argument("--title", default="", metavar="T", help="above everything")
+    parser.add_argument("--all", action="store_true", help="all files on one scale; of figures, in one")
+    parser.add_argument(
+        "--subtract-padding", action="store_true", help="without the 32 bytes that MXNet's pool adds to an allocation"
+    )
+    parser.add_argument("--to", choices=FIGURES, help="figures in place of text")
+    parser.add_argument("-o", "--output", metavar="DIR", type=argtypes.path, help="folder to write them into")
+    parser.add_argument("--force", action="store_true", help="overwrite figures that are there")
+    parser.add_argument("--json", action="store_true", help="as one JSON document")
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    from memtui.reports.breakdown.command import Asked, breakdown
+
+    drop_root()
+    asked = Asked(
+        args.rules,
+        args.fraction,
+        args.title,
+        args.all,
+        args.subtract_padding,
+        args.to or "",
+        args.output,
+        args.force,
+        args.json,
+    )
+    with console.progress("reading"):
+        return 0 if breakdown(args.files, asked, console.notify, _print) else BAD_INPUT
+
+
+def _print(text: str) -> None:
+    """Print a result, which was made visible line by line already."""
+    with above_line():
+        print(text, flush=True)
+
+
+BREAKDOWN = Command(
+    "breakdown", "what memory is made of: bars by category, of sessions, logs and traces", _add_arguments, _run
+)

@@ -1,0 +1,194 @@
+"""The screen on a recording: from the start to the end, or until it is left alone; and the last words on leaving."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from memtui.core.console import Console
+from memtui.core.errors import UserError, silence
+from memtui.core.text import visible
+from memtui.recording.arguments import given, observe
+from memtui.recording.client import Follower, ask, order
+from memtui.recording.control import SIGNALS
+from memtui.recording.registry import Running
+from memtui.recording.supervisor.background import Recording
+from memtui.recording.supervisor.launch import AlreadyRunning, Launch
+from memtui.tui import terminal
+from memtui.tui.app import run_viewer
+from memtui.tui.arguments import prepare_screen
+
+STOPPED = "the recording was stopped from elsewhere (memtui stop)"
+STOPPED_OR_QUIT = "the recording was stopped from elsewhere (memtui stop, or q on the screen that began it)"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command line asks of a recording that runs already.
+
+    ``others``: options that only a recording that begins can take.
+    """
+
+    interval_ns: int | None = None
+    others: tuple[str, ...] = ()
+
+
+def watch(args: argparse.Namespace, console: Console, what: int | Launch, first: str = "") -> int:
+    """Record and view; the session stays. Returns the exit code.
+
+    Of a program that was started for this and has ended meanwhile it is the program's own. Signals are passed on to
+    such a program; once one was, the screen closes when the program ends, as nobody may be there to close it.
+
+    Args:
+        args: how to record and how to draw.
+        console: takes lines for the user.
+        what: the PID of a process, or the program that is started for this.
+        first: the screen that lies on top in the beginning, see ``app.run_viewer``.
+
+    Raises:
+        UserError: nothing was recorded, or something went wrong on the way.
+    """
+    terminal.require_terminal()
+    try:
+        recording = Recording(lambda: observe(args, what))  # in its supervisor
+    except AlreadyRunning as error:
+        prepare_screen(args)
+        return _rejoin(error.found, error.pid, _asked(args), console)
+    console.notify(recording.notice)
+    prepare_screen(args)  # after sudo, if any, was undone: it looks at the user's variables
+    if isinstance(what, int):
+        return _view(recording, [], first)
+    with _passing_on(recording) as passed:
+        return _view(recording, passed, first)
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    """What the command line asks of a recording that runs already."""
+    flags = given(args)
+    others = tuple(sorted(flag for argument, flag in flags.items() if argument != "interval"))
+    return Asked(round(args.interval * 1e9) if "interval" in flags else None, others)
+
+
+@contextmanager
+def _passing_on(recording: Recording) -> Iterator[list[int]]:
+    """What is sent to memtui goes on to the program; the signals that did so far."""
+    passed: list[int] = []
+
+    def take(number: int, _: object) -> None:
+        passed.append(number)
+        recording.signal(number)
+
+    before = {number: signal.signal(number, take) for number in (signal.Signals[name] for name in SIGNALS)}
+    try:
+        yield passed
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _view(recording: Recording, passed: list[int], first: str) -> int:
+    """Until it ends or is left alone."""
+    left: list[str] = []
+
+    def stopped() -> bool:
+        ended = recording.ended()
+        return ended is not None and bool(ended.get("asked") or passed)
+
+    try:
+        code = run_viewer(
+            recording.path,
+            live=True,
+            on_quit=left.append,
+            stopped=stopped,
+            order=partial(order, recording.path),
+            first=first,
+        )
+    except BaseException:
+        _tell_way_back(recording.pid, recording.id, recording.path)
+        raise
+    if left[-1] in (terminal.DETACHED, terminal.LOST) and recording.ended() is None:
+        _tell_way_back(recording.pid, recording.id, recording.path)
+        return code
+    failure: UserError | None = None
+    try:
+        recording.stop()
+    except UserError as error:
+        failure = error
+    ended = recording.ended() or {}
+    lines = [STOPPED] if left[-1] == terminal.STOPPED and ended.get("asked") else []
+    if why := ended.get("why"):
+        lines.append(f"the recording ended: {why}")
+    lines.append(f"session: {recording.path}")
+    if recording.log is not None:
+        lines.append(f"output of the program: {recording.log}")
+    if recording.owner_notice:
+        lines.append(recording.owner_notice)
+    _tell(*lines)
+    if failure is not None:
+        raise failure
+    if passed and ended.get("outlived"):
+        return 128 + passed[-1]  # it is nobody's child any more: this is what is known of its end
+    return code or ended.get("exit_status", 0)
+
+
+def _rejoin(found: Running, pid: int, asked: Asked, console: Console) -> int:
+    """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone.
+
+    ``pid``: the process that was asked for, which may be any of its tree. Raises UserError.
+    """
+    said = _request(found, asked)
+    if pid != found.pid:
+        said.insert(0, f"process {pid} is recorded in the tree of process {found.pid}: recording {found.id}")
+    for line in said:
+        console.notify(line)
+    follower = Follower(found)
+    code = run_viewer(
+        Path(found.path),
+        live=True,
+        stopped=follower.stopped,
+        order=partial(ask, found),
+        began_it=False,
+        process=pid if pid != found.pid else None,
+        said="; ".join(said),
+    )
+    if follower.stopped():
+        _tell(STOPPED_OR_QUIT, f"session: {found.path}")
+    elif follower.ended():
+        _tell(f"session: {found.path}")
+    else:
+        _tell_way_back(pid, found.id, Path(found.path))
+    return code
+
+
+def _request(found: Running, asked: Asked) -> list[str]:
+    """Ask a running recording for what it can still change: a line about each thing asked. Raises UserError."""
+    said = []
+    if asked.interval_ns is not None:
+        before_ns = ask(found, "status")["interval_ns"]
+        ask(found, "interval", interval_ns=asked.interval_ns)
+        before = "" if before_ns == asked.interval_ns else f", {before_ns / 1e9:g} s before"
+        said.append(f"recording {found.id} is asked for an interval of {asked.interval_ns / 1e9:g} s{before}")
+    if asked.others:
+        said.append(
+            f"recording {found.id} runs already and keeps its options, so {', '.join(asked.others)} changed nothing; "
+            f"memtui stop {found.id} ends it, and attach then begins one with them"
+        )
+    return said
+
+
+def _tell_way_back(pid: int, name: str, path: Path) -> None:
+    _tell(f"goes on recording: memtui attach {pid} comes back, memtui stop {name} ends it, session: {path}")
+
+
+def _tell(*lines: str) -> None:
+    """Last words; a terminal that is gone is no error."""
+    try:
+        print("\n".join(map(visible, lines)), flush=True)
+    except OSError:
+        silence(sys.stdout)

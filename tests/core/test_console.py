@@ -1,0 +1,49 @@
+"""The streams of a command: results and lines for the user never mix, and neither acts on a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+import pytest
+
+from memtui.core.console import Console
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console("export")
+
+
+def test_results_are_on_standard_output_and_notices_are_not(console, capsys):
+    console.print("a\x1b[2J\nb")
+    console.notify("careful\n\x1b[2J")
+    console.notify("")
+    said = capsys.readouterr()
+    assert said.out == "a\\x1b[2J\nb\n"
+    assert said.err == "memtui export: careful\\n\\x1b[2J\n"
+
+
+def test_a_document_is_json_alone_also_inside_of_a_progress_line(console, capsys):
+    with console.progress("writing"):
+        console.print_json({"a": None})
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"a": None}
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("tui", "as_json", "stdin", "stdout", "wanted"),
+    [
+        (True, False, True, True, True),
+        (False, False, True, True, False),
+        (True, True, True, True, False),
+        (True, False, False, True, False),
+        (True, False, True, False, False),
+    ],
+)
+def test_a_screen_is_for_somebody_at_a_terminal(console, monkeypatch, tui, as_json, stdin, stdout, wanted):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: stdin)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: stdout)
+    assert console.wants_screen(argparse.Namespace(tui=tui, json=as_json)) is wanted
