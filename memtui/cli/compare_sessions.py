@@ -15,7 +15,7 @@ from memtui.reports.comparison.common_windows import differ, in_same_windows
 from memtui.reports.comparison.model import Recorded, SameWindows
 from memtui.reports.comparison.text import plain, read, same_windows, text
 from memtui.reports.redact import open_source
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 
 
 def compare(args: argparse.Namespace, console: Console) -> int:
@@ -79,7 +79,7 @@ def _check_page(path: Path, *, force: bool) -> None:
     matplotlib_svg.load()
 
 
-def _write_page(path: Path, sessions: Sequence[Recorded], readers: Sequence[Source]) -> None:
+def _write_page(path: Path, sessions: Sequence[Recorded], readers: Sequence[ReportSource]) -> None:
     from memtui.analysis.page_raster import picture_of
     from memtui.core.files import ANOTHER_FILE, write_safely
     from memtui.reports.charts import matplotlib_svg

@@ -12,13 +12,13 @@ from memtui.analysis.fast_numpy import median
 from memtui.analysis.tensor_pages import UNKNOWN
 from memtui.core.samples import MAIN_MEMORY
 from memtui.core.units import size
-from memtui.session.reader import SessionReader
+from memtui.reports.source import ReportSource
 from memtui.session.records.allocations import RecordedStep
 
 LARGEST = 3  # blocks that are named
 
 
-def allocations(reader: SessionReader, steps: Sequence[RecordedStep]) -> dict[str, Any] | None:
+def allocations(reader: ReportSource, steps: Sequence[RecordedStep]) -> dict[str, Any] | None:
     """What was held at the peak of some recorded steps; None where there are none.
 
     The operator at the peak is the one that came last and may have added little: ``largest`` are the largest of the
@@ -48,7 +48,7 @@ def allocations(reader: SessionReader, steps: Sequence[RecordedStep]) -> dict[st
     }
 
 
-def _blocks(reader: SessionReader, step: RecordedStep) -> dict[str, Any]:
+def _blocks(reader: ReportSource, step: RecordedStep) -> dict[str, Any]:
     """``at_begin``: whether the peak is what was there before."""
     trace = reader.step_trace(step)
     if trace.peak_row < 0:
@@ -68,7 +68,7 @@ def _blocks(reader: SessionReader, step: RecordedStep) -> dict[str, Any]:
     }
 
 
-def _most_unknown(reader: SessionReader, step: RecordedStep) -> dict[str, Any] | None:
+def _most_unknown(reader: ReportSource, step: RecordedStep) -> dict[str, Any] | None:
     """The tensor that is most of what no model and no optimiser holds, as told of the process around that step."""
     if step.device != MAIN_MEMORY or CATEGORIES[UNKNOWN] not in step.peak_parts:
         return None

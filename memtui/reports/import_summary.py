@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from memtui.core.units import size
-from memtui.session.reader import SessionReader
+from memtui.reports.source import ReportSource
 from memtui.session.records.imported import LINES, ImportedFrom
 
 SECOND_NS = 1e9
 
 
-def origin(reader: SessionReader) -> dict[str, Any] | None:
+def origin(reader: ReportSource) -> dict[str, Any] | None:
     """Where it is from, what the file does not know, what the driver said; None where memtui recorded it."""
     about = reader.imported()
     if about is None:
@@ -36,7 +36,7 @@ def origin(reader: SessionReader) -> dict[str, Any] | None:
     }
 
 
-def place(about: ImportedFrom, t_ns: int, reader: SessionReader) -> dict[str, Any]:
+def place(about: ImportedFrom, t_ns: int, reader: ReportSource) -> dict[str, Any]:
     """When: a number of seconds after the begin, or a line where the file knows no time."""
     if about.counts:
         return {"line" if about.clock == LINES else "row": t_ns}

@@ -18,15 +18,18 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.allocation_trace import StepTrace
+from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
+from memtui.core.page_set import PageSet
 from memtui.core.samples import MAIN_MEMORY, Capability, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.formats.mxnet_tags import COMPAT
+from memtui.reports.permission import Record, permitted, permitted_row
 from memtui.reports.redact_names import ModelNames
-from memtui.reports.source import Run, Source
+from memtui.reports.source import ByRow, ReportSource, Run, Source
 from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.imported import ImportedFrom
-from memtui.session.records.learning import About
+from memtui.session.records.imported import DriverMemory, ImportedFrom
+from memtui.session.records.learning import About, LearningPoint
 from memtui.session.records.training import Progress, ProgressRow
 from memtui.session.vma_row import VmaRow
 
@@ -39,56 +42,76 @@ _OWN_EVENTS = frozenset(("gap", "exec", "process", "stopped", "warning", "interv
 _TOKEN = re.compile(r"[^\s,;()'\"<>\[\]{}|]+")
 _ADDRESS = re.compile(r"(?:0x)?(?=[0-9a-f]*[0-9])[0-9a-f]{8,}(?:-(?:0x)?[0-9a-f]+)?|0x[0-9a-f]+", re.IGNORECASE)
 _PARTS = re.compile(r"[^\w-]+")
+_DEVICE = re.compile(r"[a-z]{2,8}(:[0-9]{1,3})?")
 _HARMLESS = frozenset(("n/a", "and/or", "/s"))
 
 
-class RedactedSource(Source):
-    """A session with labels in place of names and anonymous bases in place of addresses."""
+class RedactedSource:
+    """A session with labels in place of names and anonymous bases in place of addresses: a ``ReportSource``.
+
+    It is not a reader: what ``ReportSource`` gets more of has to be answered here, too, before anybody can ask. Of
+    every record only the fields pass that ``permission`` declares harmless, and those that are made anonymous here.
+    """
 
     shows_distances = False
+    title = short_title = "session"
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._rows = {row.id: row for row in super().vma_rows()}
+        """Open a session. Raises SessionError."""
+        self._source = Source(path)
+        self._rows = {row.id: row for row in self._source.vma_rows()}
         self._bases = _bases(self._rows.values())
         self._owners: dict[tuple[int, ...], _Owners] = {}
-        self._names, self._model = _Labels("file"), ModelNames()
+        self._names, self._model, self._devices = _Labels("file"), ModelNames(), _Labels("device")
         self._marks: dict[str, _Labels] = {}
         for row in self._rows.values():
             for name in (row.name, *(state.name for state in row.states)):
                 self._name(name)
-        processes = super().processes()
+        hello, samples, end = self._source.hello, self._source.samples, self._source.end
         self._commands = _Labels("command")
-        for command in (self.hello.target.command, *(process.command for process in processes)):
+        for command in (hello.target.command, *(process.command for process in self._source.processes())):
             self._commands[command]
-        self._words = _Words(self.hello, self._commands, self._names)
-        self.hello = self._without(self.hello)
-        self.samples = replace(
-            self.samples,
-            disturbed=tuple(map(self._words.scrub, self.samples.disturbed)),
-            reason=tuple(map(self._words.scrub, self.samples.reason)),
+        self._words = _Words(hello, self._commands, self._names)
+        scrub = self._words.scrub
+        self.hello = self._without(hello)
+        self.samples = permitted(
+            samples,
+            disturbed=tuple(map(scrub, samples.disturbed)),
+            reason=tuple(map(scrub, samples.reason)),
         )
-        if self.end is not None:
-            self.end = replace(self.end, kind=self._words.scrub(self.end.kind), text=self._words.scrub(self.end.text))
+        self.end = None if end is None else permitted(end, kind=scrub(end.kind), text=scrub(end.text))
 
     @property
-    def title(self) -> str:
-        return "session"
+    def path(self) -> Path:
+        return Path(self.title)
+
+    @property
+    def alive(self) -> bool:
+        return self._source.alive
+
+    @property
+    def thinned_to_bytes(self) -> int | None:
+        return self._source.thinned_to_bytes
+
+    def close(self) -> None:
+        self._source.close()
 
     def processes(self) -> list[Process]:
-        return [
-            replace(p, command=self._commands[p.command], role=self._words.scrub(p.role)) for p in super().processes()
-        ]
+        scrub = self._words.scrub
+        return [permitted(p, command=self._commands[p.command], role=scrub(p.role)) for p in self._source.processes()]
 
     def vma_rows(self, process: int | None = None) -> list[VmaRow]:
         found = []
-        for row in super().vma_rows(process):
+        for row in self._source.vma_rows(process):
             base = self._bases[row.id]
-            found.append(self._shown(row)._replace(start=base, end=base + row.end - row.start))
+            found.append(self._shown(row, base, base + row.end - row.start))
         return found
 
     def drawn_rows(self, process: int) -> list[VmaRow]:
-        return [self._shown(row) for row in super().vma_rows(process)]
+        return [self._shown(row, row.start, row.end) for row in self._source.vma_rows(process)]
+
+    def page_set(self, sample: int, process: int) -> PageSet | None:
+        return self._source.page_set(sample, process)
 
     def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[Run]:
         key = tuple(row.id for row in mapped)
@@ -96,55 +119,58 @@ class RedactedSource(Source):
             self._owners.clear()  # the next window has the same mappings, or never again
             self._owners[key] = _Owners([self._rows[i] for i in key])
         owners = self._owners[key]
-        for start, end, page_bytes in super().runs(sample, process, [self._rows[i] for i in key]):
+        for start, end, page_bytes in self._source.runs(sample, process, [self._rows[i] for i in key]):
             row = owners.of(start, end)
             if row is not None:  # in no VMA, it has no base that would mean anything
                 shift = self._bases[row.id] - row.start
                 yield start + shift, end + shift, page_bytes
 
+    def vma_wss(self, first_sample: int, last_sample: int) -> ByRow:
+        return self._source.vma_wss(first_sample, last_sample)
+
+    def vma_rss(self, sample: int) -> dict[int, int]:
+        return self._source.vma_rss(sample)
+
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
-        rows = super().process_samples(first_sample, last_sample)
-        for row in rows:
-            for name in ("reason", "status", "flush", "rearm", "pss_reason"):
-                row[name] = self._words.scrub(row[name])
-        return rows
+        scrub = self._words.scrub
+        texts = ("reason", "status", "flush", "rearm", "pss_reason")
+        rows = self._source.process_samples(first_sample, last_sample)
+        return [permitted_row(row, **{name: scrub(row[name]) for name in texts}) for row in rows]
+
+    def iterate_reuse(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, ReuseSample]]:
+        return self._source.iterate_reuse(first_sample, last_sample)
 
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
-        scrub = self._words.scrub
-        return [
-            replace(
-                r,
-                device=scrub(r.device),
-                scope=scrub(r.scope),
-                source=scrub(r.source),
-                name=scrub(r.name),
-                status=scrub(r.status),
-                reason=scrub(r.reason),
-            )
-            for r in super().power(first_ns, last_ns)
-        ]
+        texts = ("device", "scope", "source", "name", "status", "reason")
+        return [self._scrubbed(reading, texts) for reading in self._source.power(first_ns, last_ns)]
 
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:
-        scrub = self._words.scrub
-        found = super().gpu_memory(first_ns, last_ns)
-        return [replace(held, status=scrub(held.status), reason=scrub(held.reason)) for held in found]
+        return [self._scrubbed(held, ("status", "reason")) for held in self._source.gpu_memory(first_ns, last_ns)]
+
+    def _scrubbed(self, record: Record, texts: Iterable[str]) -> Record:
+        """What is harmless of a record, and these texts without secrets."""
+        return permitted(record, **{name: self._words.scrub(getattr(record, name)) for name in texts})
 
     def allocation_steps(self) -> list[RecordedStep]:
         model = self._model
         return [
-            step._replace(peak_op=model.op(step.peak_op), peak_layer=model.layer(step.peak_layer))
-            for step in super().allocation_steps()
+            permitted(
+                step,
+                peak_op=model.op(step.peak_op),
+                peak_layer=model.layer(step.peak_layer),
+                device=self._device(step.device),
+            )
+            for step in self._source.allocation_steps()
         ]
 
     def step_trace(self, step: RecordedStep) -> StepTrace:
-        return self._model.in_step(super().step_trace(step))
+        return self._model.in_step(self._source.step_trace(step))
 
     def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
-        found = super().tensor_maps()
-        return [(pid, t_ns, self._model.in_map(one)) for pid, t_ns, one in found]
+        return [(pid, t_ns, self._model.in_map(one)) for pid, t_ns, one in self._source.tensor_maps()]
 
     def imported(self) -> ImportedFrom | None:
-        found = super().imported()
+        found = self._source.imported()
         if found is None:
             return None
         op, sums = self._model.op, found.sums
@@ -153,47 +179,73 @@ class RedactedSource(Source):
                 key if key in COMPAT else op(key): (total, tuple(map(self._model.raw_tag, tags)))
                 for key, (total, tags) in sums.items()
             }
-        return replace(found, file=self._commands[found.file], coarse=tuple(map(op, found.coarse)), sums=sums)
+        return permitted(
+            found,
+            file=self._commands[found.file],
+            absent=tuple(map(self._words.scrub, found.absent)),
+            warnings=tuple(map(self._words.scrub, found.warnings)),
+            coarse=tuple(map(op, found.coarse)),
+            sums=sums,
+        )
 
     def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]:
-        scrub, found = self._words.scrub, super().training(first_ns, last_ns, device)
-        return [row._replace(view=scrub(row.view), reason=scrub(row.reason)) for row in found]
+        scrub = self._words.scrub
+        true = next((name for name in self._source.training_devices() if self._device(name) == device), device)
+        found = self._source.training(first_ns, last_ns, true)
+        return [permitted(row, view=scrub(row.view), reason=scrub(row.reason), device=device) for row in found]
+
+    def training_devices(self) -> list[str]:
+        return list(map(self._device, self._source.training_devices()))
 
     def training_progress(self, row: ProgressRow) -> Progress:
-        found = super().training_progress(row)
-        return replace(found, usage=replace(found.usage, names=tuple(map(self._model.op, found.usage.names))))
+        found = self._source.training_progress(row)
+        usage = replace(found.usage, names=tuple(map(self._model.op, found.usage.names)))
+        return permitted(found, row=row, usage=usage)
+
+    def driver_memory(self) -> list[DriverMemory]:
+        return list(map(permitted, self._source.driver_memory()))
+
+    def learning(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list[LearningPoint]:
+        return list(map(permitted, self._source.learning(first_ns, last_ns)))
 
     def trainings(self) -> list[About]:
         """Without what they are called, and where their files are."""
         layer = self._model.layer
         return [
-            one._replace(
+            permitted(
+                one,
                 network=one.network if one.network in BUNDLED_NETWORKS else "network",
                 rule=one.rule if one.rule in LEARNING_RULES else "rule",
                 settings={key: value for key, value in one.settings.items() if not isinstance(value, str | list)},
                 segments=tuple(tuple(map(layer, segment)) for segment in one.segments),
             )
-            for one in super().trainings()
+            for one in self._source.trainings()
         ]
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         found = []
-        for event in super().events(first_ns, last_ns):
+        for event in self._source.events(first_ns, last_ns):
             if event.kind in _OWN_EVENTS:
-                found.append(replace(event, text=self._words.scrub(event.text)))
+                found.append(permitted(event, kind=event.kind, text=self._words.scrub(event.text)))
             else:
                 kind = event.kind if event.kind in ("mark", "step", "epoch") else "mark"
                 labels = self._marks.setdefault(kind, _Labels(kind))
-                found.append(replace(event, kind=kind, text=labels[event.text]))
+                found.append(permitted(event, kind=kind, text=labels[event.text]))
         return found
 
-    def _shown(self, row: VmaRow) -> VmaRow:
+    def _shown(self, row: VmaRow, start: int, end: int) -> VmaRow:
         states = tuple(
-            state._replace(perms=_perms(state.perms), left_out=_terms(state.left_out), name=self._name(state.name))
+            permitted(state, perms=_perms(state.perms), left_out=_terms(state.left_out), name=self._name(state.name))
             for state in row.states
         )
-        return row._replace(
-            name=self._name(row.name), perms=_perms(row.perms), filtered=_terms(row.filtered), states=states
+        return permitted(
+            row,
+            start=start,
+            end=end,
+            name=self._name(row.name),
+            perms=_perms(row.perms),
+            filtered=_terms(row.filtered),
+            states=states,
         )
 
     def _name(self, name: str) -> str:
@@ -202,21 +254,27 @@ class RedactedSource(Source):
             return name
         return "[stack]" if name.startswith("[stack:") else self._names[name.removesuffix(" (deleted)")]
 
+    def _device(self, name: str) -> str:
+        """A device as PyTorch calls it; a label for anything else."""
+        return name if name == MAIN_MEMORY or _DEVICE.fullmatch(name) else self._devices[name]
+
     def _without(self, hello: Hello) -> Hello:
+        scrub = self._words.scrub
+
         def capability(found: Capability) -> Capability:
-            scrub = self._words.scrub
-            return replace(found, name=scrub(found.name), reason=scrub(found.reason), remedy=scrub(found.remedy))
+            return self._scrubbed(found, ("name", "reason", "remedy"))
 
         release = re.match(r"[0-9]+(\.[0-9]+){0,2}", hello.host.kernel)
         architecture = hello.host.architecture if re.fullmatch(r"[\w-]{1,16}", hello.host.architecture) else ""
-        texts = ("tracker", "flush", "rearm", "memtui_version")
-        return replace(
+        return permitted(
             hello,
-            **{name: self._words.scrub(getattr(hello, name)) for name in texts},
-            clock=replace(hello.clock, boot_id=""),
-            host=replace(hello.host, hostname="host", kernel=release[0] if release else "", architecture=architecture),
-            target=replace(hello.target, command=self._commands[hello.target.command], user="user"),
-            options=replace(hello.options, filter=_terms(hello.options.filter)),
+            **{name: scrub(getattr(hello, name)) for name in ("tracker", "flush", "rearm", "memtui_version")},
+            clock=permitted(hello.clock),
+            host=permitted(
+                hello.host, hostname="host", kernel=release[0] if release else "", architecture=architecture
+            ),
+            target=permitted(hello.target, command=self._commands[hello.target.command], user="user"),
+            options=permitted(hello.options, filter=_terms(hello.options.filter)),
             rejected=tuple(map(capability, hello.rejected)),
             wss=capability(hello.wss),
             pages=capability(hello.pages),
@@ -320,6 +378,6 @@ def _terms(expression: str) -> str:
     return ",".join(t if not t or re.fullmatch(kept, t) else f"{'!' * t.startswith('!')}name={MASK}" for t in terms)
 
 
-def open_source(path: Path, *, redact: bool = False) -> Source:
+def open_source(path: Path, *, redact: bool = False) -> ReportSource:
     """The session to export. Raises SessionError."""
     return RedactedSource(path) if redact else Source(path)

@@ -27,9 +27,9 @@ from memtui.core.units import power as watts
 from memtui.reports.allocation_summary import allocation_words, allocations, most_words
 from memtui.reports.import_summary import origin, origin_words
 from memtui.reports.redact import open_source
+from memtui.reports.source import ReportSource, Source
 from memtui.reports.tensor_summary import by_category
 from memtui.reports.training_summary import learning, learning_words, training, training_words
-from memtui.session.reader import SessionReader
 
 SECOND_NS = 1e9
 MOST_PROCESSES = 20  # in a report for people
@@ -48,7 +48,7 @@ def build_report(path: Path, *, redact: bool = False) -> dict[str, Any]:
         reader.close()
 
 
-def report_of(reader: SessionReader, title: str) -> dict[str, Any]:
+def report_of(reader: ReportSource, title: str) -> dict[str, Any]:
     """The same of a session that is open, under a title of its own. Raises SessionError."""
     hello, samples = reader.hello, reader.samples
     lengths = (samples.end_ns - samples.start_ns) / SECOND_NS
@@ -126,7 +126,7 @@ def budget_line(path: Path) -> str:
     Raises:
         SessionError: the file cannot be read.
     """
-    reader = SessionReader(path)
+    reader = Source(path)
     try:
         begin_ns, end_ns = _span(reader)
         budget = _overhead(reader, [], end_ns - begin_ns)["budget"]
@@ -138,7 +138,7 @@ def budget_line(path: Path) -> str:
 
 def untraced(path: Path) -> str:
     """Why a program that was to be traced told of no training step; empty where it did. Raises SessionError."""
-    reader = SessionReader(path)
+    reader = Source(path)
     try:
         if reader.allocation_steps() or reader.training():
             return ""
@@ -150,20 +150,20 @@ def untraced(path: Path) -> str:
     )
 
 
-def _span(reader: SessionReader) -> tuple[int, int]:
+def _span(reader: ReportSource) -> tuple[int, int]:
     if not len(reader.samples):
         return reader.hello.clock.monotonic_ns, reader.hello.clock.monotonic_ns
     return int(reader.samples.start_ns[0]), int(reader.samples.end_ns[-1])
 
 
-def _wss_reason(reader: SessionReader) -> str:
+def _wss_reason(reader: ReportSource) -> str:
     wss = reader.hello.wss
     if not wss.ok:
         return f"{wss.reason} ({wss.remedy})" if wss.remedy else wss.reason
     return next((r for r in reader.samples.reason if r), "no window was complete")
 
 
-def _approximate(reader: SessionReader) -> dict[str, Any]:
+def _approximate(reader: ReportSource) -> dict[str, Any]:
     """What to say of a working set some of which is not exact."""
     found = zip(reader.samples.status, reader.samples.reason, strict=True)
     reason = next((reason for status, reason in found if status == Status.APPROXIMATE), None)
@@ -172,7 +172,7 @@ def _approximate(reader: SessionReader) -> dict[str, Any]:
     return {} if reason is None else {"status": Status.APPROXIMATE, "reason": reason}
 
 
-def _shared_unknown(reader: SessionReader) -> bool:
+def _shared_unknown(reader: ReportSource) -> bool:
     """Whether some working set counts for each process what several share."""
     return bool((np.isnan(reader.samples.shared_bytes) & ~np.isnan(reader.samples.wss_bytes)).any())
 
@@ -191,7 +191,7 @@ def _windows(found: list[Group], wss_bytes: np.ndarray, lengths_s: np.ndarray) -
     ]
 
 
-def _shared(reader: SessionReader, alike: np.ndarray) -> dict[str, Any]:
+def _shared(reader: ReportSource, alike: np.ndarray) -> dict[str, Any]:
     """The part of the working set that several processes touched."""
     values = reader.samples.shared_bytes[alike]
     if not _shared_unknown(reader):
@@ -261,7 +261,7 @@ def _summary(values: np.ndarray, reason: str, weights: np.ndarray | None = None)
     }
 
 
-def _processes(reader: SessionReader, rows: list[dict[str, Any]], of: set[int]) -> list[dict[str, Any]]:
+def _processes(reader: ReportSource, rows: list[dict[str, Any]], of: set[int]) -> list[dict[str, Any]]:
     """Mean sizes of every process that was there for a window; of one without a working set, None.
 
     All of them are means over the samples ``of``, whose windows are alike, if the process was there in one of these.
@@ -302,7 +302,7 @@ def _processes(reader: SessionReader, rows: list[dict[str, Any]], of: set[int]) 
     ]
 
 
-def _gpu_memory(reader: SessionReader, rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+def _gpu_memory(reader: ReportSource, rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     """Mean and maximum by process over the windows in which it is known, and why it is not in the others."""
     changes: dict[int, list[GpuMemory]] = defaultdict(list)
     for held in reader.gpu_memory(0, 2**62):
@@ -330,7 +330,7 @@ def _gpu_memory(reader: SessionReader, rows: list[dict[str, Any]]) -> dict[int, 
     }
 
 
-def _reuse(reader: SessionReader) -> dict[str, Any]:
+def _reuse(reader: ReportSource) -> dict[str, Any]:
     exact = ExactReuse()
     last = int(reader.samples.sample[-1]) if len(reader.samples) else 0
     for _, _, reuse in reader.iterate_reuse(0, last):
@@ -355,7 +355,7 @@ def _reuse(reader: SessionReader) -> dict[str, Any]:
     }
 
 
-def _overhead(reader: SessionReader, rows: list[dict[str, Any]], span_ns: int) -> dict[str, Any]:
+def _overhead(reader: ReportSource, rows: list[dict[str, Any]], span_ns: int) -> dict[str, Any]:
     samples = reader.samples
     if len(samples) < 2 or span_ns <= 0:
         absent: dict[str, Any] = dict.fromkeys(("paused_fraction", "lost_fraction", "self_cpu_fraction"))
@@ -374,7 +374,7 @@ def _overhead(reader: SessionReader, rows: list[dict[str, Any]], span_ns: int) -
     return found | {"budget": _budget(reader, found)}
 
 
-def _budget(reader: SessionReader, overhead: dict[str, Any]) -> dict[str, Any] | None:
+def _budget(reader: ReportSource, overhead: dict[str, Any]) -> dict[str, Any] | None:
     """What was allowed and what it came to; which interval would have kept it, where it was not kept."""
     most, cpu = allowed(reader.hello.options.max_overhead_ppm), overhead["self_cpu_fraction"]
     if most is None:

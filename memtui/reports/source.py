@@ -1,50 +1,122 @@
-"""The session an export is made from, as it is; ``redact.RedactedSource`` is the one without what it gives away."""
+"""What reports may ask of a session, and the session that answers with what is there."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.allocation_trace import StepTrace
+from memtui.analysis.reuse_distance import ReuseSample
+from memtui.analysis.tensor_pages import TensorMap
+from memtui.core.page_set import PageSet
+from memtui.core.samples import MAIN_MEMORY, End, Event, GpuMemory, Hello, PowerReading, Process
 from memtui.session.reader import SessionReader
+from memtui.session.records.allocations import RecordedStep
+from memtui.session.records.imported import DriverMemory, ImportedFrom
+from memtui.session.records.learning import About, LearningPoint
+from memtui.session.records.training import Progress, ProgressRow
+from memtui.session.sample_table import SampleTable
 from memtui.session.vma_row import VmaRow
 
 Run = tuple[int, int, int]
 """Start and end of touched memory and the size of its pages, bytes."""
+ByRow = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Samples, ids of VMA rows, and bytes, each i8[n]."""
 
 
-class Source(SessionReader):
-    """A reader, and the few questions whose answers differ once a session is redacted."""
+class ReportSource(Protocol):
+    """Everything that reports, exports, figures and comparisons may ask of a session.
 
-    shows_distances = True  # between ranges, which tell of their addresses
+    ``Source`` answers with what is there, ``redact.RedactedSource`` without what it gives away. The methods raise
+    SessionError; those that ``SessionReader`` has, too, are described there.
+    """
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def hello(self) -> Hello: ...
+    @property
+    def samples(self) -> SampleTable: ...
+    @property
+    def end(self) -> End | None: ...
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def thinned_to_bytes(self) -> int | None: ...
+    @property
+    def shows_distances(self) -> bool:
+        """Whether distances between ranges may be shown: they tell of addresses."""
 
     @property
     def title(self) -> str:
         """What the session is called."""
-        return str(self.path)
 
     @property
     def short_title(self) -> str:
         """The same without folders, where a file goes to others."""
-        return self.title.rpartition("/")[2]
 
+    def close(self) -> None: ...
+    def processes(self) -> list[Process]: ...
+    def vma_rows(self, process: int | None = None) -> list[VmaRow]: ...
     def drawn_rows(self, process: int) -> list[VmaRow]:
-        """VMA rows for a picture: at their real addresses, with names that can be shown."""
-        return self.vma_rows(process)
+        """VMA rows at their real addresses, with names that can be shown: for pictures and sums, never as text."""
+
+    def page_set(self, sample: int, process: int) -> PageSet | None:
+        """Touched pages at their real addresses: for pictures and sums, never as text."""
 
     def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[Run]:
         """Runs of touched pages of a window, split where another of the mapped VMAs begins or ends.
 
-        ``mapped`` are those of ``vma_rows`` that were mapped in the window. Raises SessionError.
+        ``mapped`` are those of ``vma_rows`` that were mapped in the window.
         """
+
+    def vma_wss(self, first_sample: int, last_sample: int) -> ByRow: ...
+    def vma_rss(self, sample: int) -> dict[int, int]: ...
+    def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]: ...
+    def iterate_reuse(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, ReuseSample]]: ...
+    def power(self, first_ns: int, last_ns: int) -> list[PowerReading]: ...
+    def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]: ...
+    def events(self, first_ns: int, last_ns: int) -> list[Event]: ...
+    def allocation_steps(self) -> list[RecordedStep]: ...
+    def step_trace(self, step: RecordedStep) -> StepTrace: ...
+    def tensor_maps(self) -> list[tuple[int, int, TensorMap]]: ...
+    def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]: ...
+    def training_devices(self) -> list[str]: ...
+    def training_progress(self, row: ProgressRow) -> Progress: ...
+    def imported(self) -> ImportedFrom | None: ...
+    def driver_memory(self) -> list[DriverMemory]: ...
+    def learning(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list[LearningPoint]: ...
+    def trainings(self) -> list[About]: ...
+
+
+class Source(SessionReader):
+    """A session as it is."""
+
+    shows_distances = True
+
+    @property
+    def title(self) -> str:
+        return str(self.path)
+
+    @property
+    def short_title(self) -> str:
+        return self.title.rpartition("/")[2]
+
+    def drawn_rows(self, process: int) -> list[VmaRow]:
+        return self.vma_rows(process)
+
+    def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[Run]:
         pages = self.page_set(sample, process)
         if pages is not None:
             yield from pages.runs([address for row in mapped for address in (row.start, row.end)])
 
 
-def not_stored_bytes(reader: SessionReader, process: int | None = None) -> NDArray[np.int64]:
+def not_stored_bytes(reader: ReportSource, process: int | None = None) -> NDArray[np.int64]:
     """i8[n], bytes: what was touched in each window and is not stored, of one process or of all of them together.
 
     A page that several processes touched counts for each. Windows of which it is not known are left out. Raises

@@ -10,15 +10,15 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.non_tensor_pages import REST
 from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
 from memtui.analysis.tensor_sums import Grouping, TensorNumbers, TensorSums, grouped, groups
+from memtui.reports.source import ReportSource
 from memtui.reports.traced_windows import TracedWindows, told_by_process
-from memtui.session.reader import SessionReader
 
 WINDOWS = 64  # spread over the session: a page set takes a millisecond or more to decode
 COLD_SHARE = 0.5  # of a tensor touched in a window, and less: cold
 LISTED = 10  # tensors; all of them are in the table of an export
 
 
-def by_category(reader: SessionReader) -> dict[str, Any] | None:
+def by_category(reader: ReportSource) -> dict[str, Any] | None:
     """Bytes touched in a window and bytes there are, by category of tensor, means over windows; None: not traced.
 
     Of a page each tensor counts its own bytes; ``rest_bytes`` is what lies in no tensor that was told

@@ -10,7 +10,7 @@ import numpy as np
 from memtui.analysis.non_tensor_pages import Mapped, rest_bytes
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.analysis.tensor_sums import TensorNumbers, Window
-from memtui.session.reader import SessionReader
+from memtui.reports.source import ReportSource
 from memtui.session.vma_row import VmaRow
 
 
@@ -29,7 +29,7 @@ class Told:
     maps: tuple[TensorMap, ...]
 
 
-def told_by_process(reader: SessionReader) -> list[Told]:
+def told_by_process(reader: ReportSource) -> list[Told]:
     """Of every process that told of any, the one that spoke last at the end. Raises SessionError."""
     found: dict[int, list[tuple[int, TensorMap]]] = {}
     for pid, t_ns, tensors in reader.tensor_maps():
@@ -44,13 +44,13 @@ def told_by_process(reader: SessionReader) -> list[Told]:
 class TracedWindows:
     """Counts the windows of one process; those in which tensors moved, or without stored pages, are left out."""
 
-    def __init__(self, reader: SessionReader, told: Told) -> None:
+    def __init__(self, reader: ReportSource, told: Told) -> None:
         self.numbers = TensorNumbers()
         self._reader, self._told = reader, told
         self._keys = [process.key for process in reader.processes() if process.pid == told.pid]
         self._number = [self.numbers.of(tensors) for tensors in told.maps]
-        # At their true addresses, also of a session that is redacted: nothing but sums leaves here.
-        self._rows = {key: SessionReader.vma_rows(reader, key) for key in self._keys}
+        # At their true addresses, also of a session that is redacted: only sums leave this class.
+        self._rows = {key: reader.drawn_rows(key) for key in self._keys}
         self._mapped: tuple[tuple[int, ...], Mapped] | None = None  # as of the last window
 
     @property

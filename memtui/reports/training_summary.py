@@ -10,7 +10,7 @@ import numpy as np
 from memtui.analysis.peak_segment import segment_of, segment_words, telling
 from memtui.core.samples import MAIN_MEMORY
 from memtui.core.units import duration, size
-from memtui.session.reader import SessionReader
+from memtui.reports.source import ReportSource
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.learning import About, LearningPoint
 from memtui.session.records.training import ProgressRow
@@ -18,7 +18,7 @@ from memtui.session.records.training import ProgressRow
 SECOND_NS = 1_000_000_000
 
 
-def training(reader: SessionReader, recorded: Sequence[RecordedStep]) -> list[dict[str, Any]]:
+def training(reader: ReportSource, recorded: Sequence[RecordedStep]) -> list[dict[str, Any]]:
     """One entry for each process that told of steps. Its first step is not among them: when that began is not known.
 
     ``recorded`` are the steps that were recorded whole.
@@ -33,7 +33,7 @@ def training(reader: SessionReader, recorded: Sequence[RecordedStep]) -> list[di
     ]
 
 
-def _of_one(reader: SessionReader, rows: list[ProgressRow], recorded: list[RecordedStep]) -> dict[str, Any]:
+def _of_one(reader: ReportSource, rows: list[ProgressRow], recorded: list[RecordedStep]) -> dict[str, Any]:
     last = rows[-1]
     lengths = [np.diff(reader.training_progress(row).ends_ns, prepend=row.start_ns) for row in rows]
     low, median, high = np.percentile(np.concatenate(lengths), (5, 50, 95)).tolist()
@@ -53,7 +53,7 @@ def _of_one(reader: SessionReader, rows: list[ProgressRow], recorded: list[Recor
     }
 
 
-def _other_devices(reader: SessionReader, pid: int) -> list[dict[str, Any]]:
+def _other_devices(reader: ReportSource, pid: int) -> list[dict[str, Any]]:
     """The most that tensors held in memory that is not main memory, likewise."""
     peaks = {
         device: max((row.peak_bytes for row in reader.training(device=device) if row.pid == pid), default=0)
@@ -63,7 +63,7 @@ def _other_devices(reader: SessionReader, pid: int) -> list[dict[str, Any]]:
     return [{"device": device, "peak_bytes": peak_bytes} for device, peak_bytes in peaks.items() if peak_bytes]
 
 
-def learning(reader: SessionReader, recorded: Sequence[RecordedStep]) -> list[dict[str, Any]]:
+def learning(reader: ReportSource, recorded: Sequence[RecordedStep]) -> list[dict[str, Any]]:
     """One entry for each process that tells how well it learns: where it is, and what sets the peak of its memory.
 
     ``recorded`` are the steps that were recorded whole.

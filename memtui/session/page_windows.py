@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Any, Protocol, overload
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import Process
-from memtui.session.reader import SessionReader
+from memtui.core.samples import Hello, Process
+from memtui.session.sample_table import SampleTable
 
 
-def busiest(reader: SessionReader) -> Process | None:
+class PageSource(Protocol):
+    """What has page sets: a session, or what reports may see of one."""
+
+    @property
+    def hello(self) -> Hello: ...
+    @property
+    def samples(self) -> SampleTable: ...
+    def processes(self) -> list[Process]: ...
+    def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]: ...
+    def page_set(self, sample: int, process: int) -> PageSet | None: ...
+
+
+def busiest(reader: PageSource) -> Process | None:
     """The process with the most touched pages, which is the one that trains; None where no page sets are stored.
 
     Raises SessionError.
@@ -31,7 +43,7 @@ class PageWindows(Sequence[PageSet | None]):
     Raises SessionError when it is read.
     """
 
-    def __init__(self, reader: SessionReader, process: int) -> None:
+    def __init__(self, reader: PageSource, process: int) -> None:
         self._reader, self._process = reader, process
         samples = reader.samples
         self._first = int(samples.sample[0]) if len(samples) else 0

@@ -19,7 +19,7 @@ from memtui.core.page_set import PageSet
 from memtui.core.units import between, duration
 from memtui.reports.comparison.load import NOTHING, held, reuse_of
 from memtui.reports.comparison.model import Memory, SameWindows, letters
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 from memtui.session.page_windows import PageWindows, busiest
 
 MOST_TIMES = 5  # of the longest interval
@@ -44,7 +44,7 @@ def differ(memories: Sequence[Memory | None]) -> bool:
     return len({memory.interval_s for memory in memories if memory is not None}) > 1
 
 
-def in_same_windows(readers: Sequence[Source], memories: Sequence[Memory | None]) -> SameWindows:
+def in_same_windows(readers: Sequence[ReportSource], memories: Sequence[Memory | None]) -> SameWindows:
     """All sessions in windows of one length. Raises SessionError.
 
     Args:
@@ -77,7 +77,7 @@ def in_same_windows(readers: Sequence[Source], memories: Sequence[Memory | None]
     return SameWindows(length_s, found, reasons)
 
 
-def merged(reader: Source, count: int, length_s: float) -> Memory | None:
+def merged(reader: ReportSource, count: int, length_s: float) -> Memory | None:
     """The stored pages of the process with the most of them, ``count`` windows in one. Raises SessionError."""
     process = busiest(reader)
     if process is None:

@@ -23,12 +23,12 @@ from memtui.reports.comparison.model import Memory, Recorded
 from memtui.reports.comparison.training import run_of
 from memtui.reports.figures.provenance import doubts
 from memtui.reports.report import mean_power
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 
 NOTHING = Line(np.empty(0), np.empty(0))
 
 
-def recorded(reader: Source, name: str) -> Recorded:
+def recorded(reader: ReportSource, name: str) -> Recorded:
     """What is compared of a session. Raises SessionError."""
     return Recorded(
         name,
@@ -48,7 +48,7 @@ def names(paths: Sequence[Path], *, redact: bool = False) -> list[str]:
     return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
 
 
-def conditions(reader: Source) -> dict[str, str]:
+def conditions(reader: ReportSource) -> dict[str, str]:
     """How and on what it was recorded; what sessions that are held against one another should have in common."""
     hello, samples = reader.hello, reader.samples
     options, host = hello.options, hello.host
@@ -71,7 +71,7 @@ def conditions(reader: Source) -> dict[str, str]:
     }
 
 
-def memory_of(reader: Source) -> Memory | None:
+def memory_of(reader: ReportSource) -> Memory | None:
     """The memory of the whole tree, as it was recorded; None where no window was."""
     samples = reader.samples
     if not len(samples):
@@ -118,7 +118,7 @@ def memory_of(reader: Source) -> Memory | None:
     )
 
 
-def over_time(reader: Source, values: Any) -> Line:
+def over_time(reader: ReportSource, values: Any) -> Line:
     """Values of all windows over seconds since the first one began; nothing is known of windows that were lost."""
     samples = reader.samples
     lost = np.flatnonzero(np.diff(samples.sample) > 1) + 1
@@ -151,7 +151,7 @@ def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None]
     return Line(curve.sizes_bytes, 100 * curve.least), figures, reasons
 
 
-def _why_no_reuse(reader: Source) -> str:
+def _why_no_reuse(reader: ReportSource) -> str:
     for found in (reader.hello.wss, reader.hello.pages):
         if not found.ok:
             return found.reason

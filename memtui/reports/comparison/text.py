@@ -18,10 +18,10 @@ from memtui.reports.comparison.differences import FIGURES, Row, condition_rows, 
 from memtui.reports.comparison.load import names, recorded
 from memtui.reports.comparison.model import Memory, Recorded, Run, SameWindows, change_words
 from memtui.reports.comparison.training import told_apart
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 
 
-def read(readers: Sequence[Source], paths: Sequence[Path], *, redact: bool = False) -> list[Recorded]:
+def read(readers: Sequence[ReportSource], paths: Sequence[Path], *, redact: bool = False) -> list[Recorded]:
     """The sessions. Raises UserError."""
     called = names(paths, redact=redact)
     found = [recorded(reader, name) for reader, name in zip(readers, called, strict=True)]
@@ -34,7 +34,7 @@ def read(readers: Sequence[Source], paths: Sequence[Path], *, redact: bool = Fal
     return told_apart(found)
 
 
-def same_windows(sessions: Sequence[Recorded], readers: Sequence[Source]) -> SameWindows | None:
+def same_windows(sessions: Sequence[Recorded], readers: Sequence[ReportSource]) -> SameWindows | None:
     """All in windows of one length; None where they have that already. Raises SessionError."""
     memories = [session.memory for session in sessions]
     return in_same_windows(readers, memories) if differ(memories) else None

@@ -19,11 +19,11 @@ from memtui.reports.html import Cell, document, table
 from memtui.reports.import_summary import origin_words
 from memtui.reports.report import budgeted, category_words, how_it_ended, report_of, windows_words
 from memtui.reports.sentences import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS, sentences
-from memtui.reports.source import Source, not_stored_bytes
+from memtui.reports.source import ReportSource, not_stored_bytes
 from memtui.reports.training_summary import learning_words, training_words
 
 
-def page(reader: Source) -> str:
+def page(reader: ReportSource) -> str:
     """The whole document."""
     report = report_of(reader, reader.title)
     imported = report["imported"] is not None
@@ -40,7 +40,7 @@ def page(reader: Source) -> str:
     return document(f"{report['target']['command']}: memtui", "\n".join(filter(None, parts)))
 
 
-def _head(reader: Source, report: dict[str, Any]) -> str:
+def _head(reader: ReportSource, report: dict[str, Any]) -> str:
     target, host, hello = report["target"], report["host"], reader.hello
     if report["imported"] is not None:
         facts = [f"session {report['session']}", *(_told(line) for line in origin_words(report["imported"]))]
@@ -113,7 +113,7 @@ def _tile(name: str, value: str, more: str) -> str:
     return f"<div><dt>{escape(name)}</dt><dd><strong>{escape(value)}</strong>{small}</dd></div>\n"
 
 
-def _doubts(reader: Source, report: dict[str, Any]) -> str:
+def _doubts(reader: ReportSource, report: dict[str, Any]) -> str:
     """What makes the numbers less than exact, in full."""
     said = [text for text in provenance.doubts(reader) if "see its report" not in text] + report["warnings"]
     said += windows_words(report)
@@ -166,7 +166,7 @@ def _method(report: dict[str, Any]) -> str:
     return "<h2>Method</h2>\n" + "\n".join(f"<p>{escape(text)}</p>" for text in found)
 
 
-def _figures(reader: Source) -> str:
+def _figures(reader: ReportSource) -> str:
     found = "\n".join(f"<figure>{drawing.markup()}</figure>" for _, drawing in figures(reader))
     return f'<h2>Figures</h2>\n<div class="figures">\n{found}\n</div>' if found else ""
 
@@ -189,7 +189,7 @@ def _processes(report: dict[str, Any]) -> str:
     return table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "PSS#", "GPU memory#", "command"), rows)
 
 
-def _ranges(reader: Source) -> str:
+def _ranges(reader: ReportSource) -> str:
     columns, make = TABLES["vmas"]
     plain = [dict(zip(columns, row, strict=True)) for row in make(reader)]
     plain.sort(key=lambda v: (v["wss_bytes"] is None, -(v["wss_bytes"] or 0), -(v["rss_bytes"] or 0), v["start"]))

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from memtui.core.errors import UserError
 from memtui.reports.export.tables import TABLES, meta, unit_of
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 
 ROWS_AT_ONCE = 1 << 16
 _TEXTS = frozenset(
@@ -32,7 +32,7 @@ def load() -> Any:
     return pyarrow
 
 
-def write(source: Source, name: str, file: BinaryIO) -> None:
+def write(source: ReportSource, name: str, file: BinaryIO) -> None:
     """One table, a part of it in memory at a time."""
     arrow = load()
     columns, rows = TABLES[name]

@@ -18,7 +18,7 @@ from memtui.core.errors import UserError
 from memtui.core.samples import MAIN_MEMORY
 from memtui.formats.mxnet_tags import compat_key, raw_tag, tag_for
 from memtui.formats.zpp import zpp_lines
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 from memtui.session.file_format import SessionError
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import ImportedFrom
@@ -28,13 +28,13 @@ _FOREIGN = re.compile(r"[^\w-]+")
 Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
 
 
-def zpp(reader: Source) -> Files:
+def zpp(reader: ReportSource) -> Files:
     """``*_meta.txt``."""
     for name, steps in _runs(reader):
         yield f"{name}_meta.txt", partial(_write_lines, partial(_zpp, reader, steps))
 
 
-def mxnet(reader: Source) -> Files:
+def mxnet(reader: ReportSource) -> Files:
     """``*.log``: a line for each allocation, as MXNet's memory patch writes it."""
     about = reader.imported()
     if about is not None and about.sums is not None:
@@ -43,19 +43,19 @@ def mxnet(reader: Source) -> Files:
         yield f"{name}.log", partial(_write_lines, partial(_mxnet, reader, steps))
 
 
-def analysis(reader: Source) -> Files:
+def analysis(reader: ReportSource) -> Files:
     """``*_ANALYSIS``: what ``memory_analysis.py`` of tbd-tools makes of that log."""
     for name, steps in _runs(reader):
         yield f"{name}_ANALYSIS", partial(_write_lines, partial(_analysis, reader, steps))
 
 
-def chrome(reader: Source) -> Files:
+def chrome(reader: ReportSource) -> Files:
     """``*.trace.json``: an instant event for each row, as PyTorch's profiler has it, and a counter by kind."""
     for name, steps in _runs(reader):
         yield f"{name}.trace.json", partial(_write_lines, partial(_chrome, reader, steps))
 
 
-def _runs(reader: Source) -> Iterator[tuple[str, list[RecordedStep]]]:
+def _runs(reader: ReportSource) -> Iterator[tuple[str, list[RecordedStep]]]:
     """Name of a file, and the steps in it: one of a traced program, all that a file of another tool had of a device."""
     found = reader.allocation_steps()
     if not found:
@@ -71,12 +71,12 @@ def _runs(reader: Source) -> Iterator[tuple[str, list[RecordedStep]]]:
     yield from runs.items()
 
 
-def _since_epoch_ns(reader: Source) -> int:
+def _since_epoch_ns(reader: ReportSource) -> int:
     clock = reader.hello.clock
     return clock.wall_ns - clock.monotonic_ns if clock.wall_ns else 0
 
 
-def _whole(reader: Source, steps: list[RecordedStep]) -> StepTrace:
+def _whole(reader: ReportSource, steps: list[RecordedStep]) -> StepTrace:
     """One step, or what a file of another tool had, in one piece."""
     about, trace = reader.imported(), _joined(reader, steps)
     if about is None or not about.counts:
@@ -85,14 +85,14 @@ def _whole(reader: Source, steps: list[RecordedStep]) -> StepTrace:
     return replace(trace, t_ns=trace.t_ns * 1000, start_ns=trace.start_ns * 1000, end_ns=trace.end_ns * 1000)
 
 
-def _joined(reader: Source, steps: list[RecordedStep]) -> StepTrace:
+def _joined(reader: ReportSource, steps: list[RecordedStep]) -> StepTrace:
     try:
         return joined([reader.step_trace(step) for step in steps])
     except ValueError as error:
         raise SessionError(f"{reader.short_title}: is damaged: {error}") from None
 
 
-def _zpp(reader: Source, steps: list[RecordedStep]) -> Iterator[str]:
+def _zpp(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
     return zpp_lines(_whole(reader, steps), _since_epoch_ns(reader))
 
 
@@ -104,14 +104,14 @@ def tag_of(trace: StepTrace, row: int, about: ImportedFrom | None) -> str:
     return tag_for(int(trace.category[row]), trace.name(int(trace.layer[row])), op)
 
 
-def _tagged(reader: Source, steps: list[RecordedStep]) -> Iterator[tuple[int, int, str]]:
+def _tagged(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[tuple[int, int, str]]:
     """(time, bytes, tag) of every allocation, what was there before included."""
     about, trace = reader.imported(), _joined(reader, steps)
     for row in np.flatnonzero(trace.delta_bytes > 0).tolist():
         yield int(trace.t_ns[row]), int(trace.delta_bytes[row]), tag_of(trace, row, about)
 
 
-def _mxnet(reader: Source, steps: list[RecordedStep]) -> Iterator[str]:
+def _mxnet(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
     about = reader.imported()
     coarse = Counter(about.coarse if about is not None else ())
     said = _said(reader) if about is not None and about.driver else deque()
@@ -126,7 +126,7 @@ def _mxnet(reader: Source, steps: list[RecordedStep]) -> Iterator[str]:
     yield from (line for _, line in said)
 
 
-def _said(reader: Source) -> deque[tuple[int, str]]:
+def _said(reader: ReportSource) -> deque[tuple[int, str]]:
     """Lines of an imported log besides its allocations, with their numbers."""
     free = "[mem] {} MB GPU global memory free, total {} MB.\n"
     found = [(one.t_ns, free.format(one.free_bytes // MIB, one.total_bytes // MIB)) for one in reader.driver_memory()]
@@ -134,7 +134,7 @@ def _said(reader: Source) -> deque[tuple[int, str]]:
     return deque(sorted(found))
 
 
-def _analysis(reader: Source, steps: list[RecordedStep]) -> Iterator[str]:
+def _analysis(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
     """JSON by category of the original, which drops what it does not know."""
     about = reader.imported()
     found: dict[str, list[Any]] = {}
@@ -151,7 +151,7 @@ def _analysis(reader: Source, steps: list[RecordedStep]) -> Iterator[str]:
     yield json.dumps(found, indent=2)
 
 
-def _chrome(reader: Source, steps: list[RecordedStep]) -> Iterator[str]:
+def _chrome(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
     trace, device = _whole(reader, steps), steps[0].device
     base_ns = max(0, trace.start_ns + _since_epoch_ns(reader))
     number = re.search(r":(\d{1,4})$", device, re.ASCII)

@@ -13,7 +13,7 @@ import numpy as np
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.tensor_sums import TensorSums
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 from memtui.reports.traced_windows import TracedWindows, told_by_process
 from memtui.session.blobs import UNKNOWN_BYTES
 from memtui.session.vma_row import VmaRow
@@ -22,10 +22,10 @@ FIRST_TOUCH = -1
 SAMPLES_AT_ONCE = 64
 UNITS = {"*_ns": "nanoseconds, CLOCK_MONOTONIC", "*_bytes": "bytes", "*_w": "watts", "*_j": "joules"}
 Row = tuple[Any, ...]
-Table = tuple[tuple[str, ...], Callable[[Source], Iterable[Row]]]
+Table = tuple[tuple[str, ...], Callable[[ReportSource], Iterable[Row]]]
 
 
-def meta(reader: Source) -> dict[str, Any]:
+def meta(reader: ReportSource) -> dict[str, Any]:
     """The session's metadata, the wall-clock anchor and the units."""
     return {
         "format": 1,
@@ -45,7 +45,7 @@ def unit_of(column: str) -> str:
     return named.get(column) or next((unit for end, unit in UNITS.items() if column.endswith(end[1:])), "")
 
 
-def _last(reader: Source) -> int:
+def _last(reader: ReportSource) -> int:
     return int(reader.samples.sample[-1]) if len(reader.samples) else 0
 
 
@@ -53,12 +53,12 @@ def _whole(value: float) -> int | None:
     return None if np.isnan(value) else int(value)
 
 
-def _pids(reader: Source) -> dict[int, int]:
+def _pids(reader: ReportSource) -> dict[int, int]:
     """Pid by process key; a damaged session may name a process that it does not know, which is pid -1."""
     return defaultdict(lambda: -1, {p.key: p.pid for p in reader.processes()})
 
 
-def _samples(reader: Source) -> Iterator[Row]:
+def _samples(reader: ReportSource) -> Iterator[Row]:
     """A row per process and one with pid 0 for the whole tree."""
     pids = _pids(reader)
     table = reader.samples
@@ -86,7 +86,7 @@ def _samples(reader: Source) -> Iterator[Row]:
             )
 
 
-def _pages(reader: Source) -> Iterator[Row]:
+def _pages(reader: ReportSource) -> Iterator[Row]:
     """Runs of touched pages, split where another VMA begins."""
     vmas: dict[int, list[VmaRow]] = defaultdict(list)
     for v in reader.vma_rows():
@@ -99,7 +99,7 @@ def _pages(reader: Source) -> Iterator[Row]:
                 yield sample, process.pid, start, end, page_bytes
 
 
-def _vmas(reader: Source) -> Iterator[Row]:
+def _vmas(reader: ReportSource) -> Iterator[Row]:
     """With the mean of the touched bytes over the windows it was mapped in, and what was resident at its end."""
     rows = reader.vma_rows()
     means = _mean_wss(reader, rows)
@@ -116,7 +116,7 @@ def _vmas(reader: Source) -> Iterator[Row]:
         yield v.pid, v.start, v.end, v.perms, v.name, v.first_sample, v.last_sample, v.filtered, means.get(v.id), rss
 
 
-def _mean_wss(reader: Source, rows: list[VmaRow]) -> dict[int, int]:
+def _mean_wss(reader: ReportSource, rows: list[VmaRow]) -> dict[int, int]:
     """By VMA row; without rows of which no window is known."""
     sums: dict[int, float] = defaultdict(float)
     unknown: set[int] = set()
@@ -140,7 +140,7 @@ def _mean_wss(reader: Source, rows: list[VmaRow]) -> dict[int, int]:
     return means
 
 
-def _reuse(reader: Source) -> Iterator[Row]:
+def _reuse(reader: ReportSource) -> Iterator[Row]:
     """Exact distances over the session by process and bound; a first touch has distance -1."""
     pids = _pids(reader)
     exact: dict[int, ExactReuse] = defaultdict(ExactReuse)
@@ -153,7 +153,7 @@ def _reuse(reader: Source) -> Iterator[Row]:
             yield from ((pid, bound, *pair) for pair in zip(distances.tolist(), counts.tolist(), strict=True))
 
 
-def _power(reader: Source) -> Iterator[Row]:
+def _power(reader: ReportSource) -> Iterator[Row]:
     for r in reader.power(0, 2**62):
         yield (
             r.t_ns,
@@ -172,14 +172,14 @@ def _power(reader: Source) -> Iterator[Row]:
         )
 
 
-def _gpu_memory(reader: Source) -> Iterator[Row]:
+def _gpu_memory(reader: ReportSource) -> Iterator[Row]:
     """What a process held on all GPUs together; a row for each change, it holds until the process's next one."""
     pids = _pids(reader)
     for held in reader.gpu_memory(0, 2**62):
         yield held.t_ns, pids[held.process], held.gpu_bytes, held.status, held.reason
 
 
-def _allocations(reader: Source) -> Iterator[Row]:
+def _allocations(reader: ReportSource) -> Iterator[Row]:
     """Every allocation and free of the recorded training steps, with what was held after it."""
     for step in reader.allocation_steps():
         trace = reader.step_trace(step)
@@ -193,7 +193,7 @@ def _allocations(reader: Source) -> Iterator[Row]:
             yield step.pid, step.step, t_ns, delta, held, *what
 
 
-def _steps(reader: Source) -> Iterator[Row]:
+def _steps(reader: ReportSource) -> Iterator[Row]:
     """Every training step that a program told of, but its first."""
     for row in reader.training():
         begin_ns = row.start_ns
@@ -202,7 +202,7 @@ def _steps(reader: Source) -> Iterator[Row]:
             begin_ns = end_ns
 
 
-def _tensor_usage(reader: Source) -> Iterator[Row]:
+def _tensor_usage(reader: ReportSource) -> Iterator[Row]:
     """What tensors held at the fullest moment of each stretch of time, as the cheap view saw it."""
     for row in (row for device in reader.training_devices() for row in reader.training(device=device)):
         usage = reader.training_progress(row).usage
@@ -215,12 +215,12 @@ def _tensor_usage(reader: Source) -> Iterator[Row]:
             yield row.pid, start_ns, end_ns, step, names[op + 1], sum(held), *held, row.device
 
 
-def _learning(reader: Source) -> Iterator[Row]:
+def _learning(reader: ReportSource) -> Iterator[Row]:
     """Loss and accuracy (percent) over time, as a training told them."""
     yield from reader.learning()
 
 
-def _tensors(reader: Source) -> Iterator[Row]:
+def _tensors(reader: ReportSource) -> Iterator[Row]:
     """Every tensor that was told of: what was touched of it, over all windows in which its place was known."""
     for told in sorted(told_by_process(reader), key=lambda one: one.pid):
         counted = TracedWindows(reader, told)
@@ -233,7 +233,7 @@ def _tensors(reader: Source) -> Iterator[Row]:
             yield *row, *(known or (None, 0, None)), None if last < 0 else last, one.part
 
 
-def _events(reader: Source) -> Iterator[Row]:
+def _events(reader: ReportSource) -> Iterator[Row]:
     for event in reader.events(0, 2**62):
         yield event.t_ns, event.kind, event.text
 

@@ -17,7 +17,7 @@ from memtui.core.file_set import all_or_none
 from memtui.core.text import csv_cell
 from memtui.reports.export.tables import TABLES, meta
 from memtui.reports.redact import open_source
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 
 Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
 """Name of a file, and what writes it."""
@@ -32,13 +32,13 @@ def export(path: Path, form: str, folder: Path, *, force: bool = False, redact: 
         return files.finish()
 
 
-def _csv(reader: Source) -> Files:
+def _csv(reader: ReportSource) -> Files:
     for name in TABLES:
         yield f"{name}.csv", partial(_write_csv, reader, name)
     yield "meta.json", lambda file: _write_json(meta(reader), file)
 
 
-def _json(reader: Source) -> Files:
+def _json(reader: ReportSource) -> Files:
     def write(file: BinaryIO) -> None:
         tables = {
             name: [dict(zip(columns, row, strict=True)) for row in rows(reader)]
@@ -49,7 +49,7 @@ def _json(reader: Source) -> Files:
     yield "session.json", write
 
 
-def _svg(reader: Source) -> Files:
+def _svg(reader: ReportSource) -> Files:
     from memtui.reports.figures import figures
 
     if reader.imported() is not None:
@@ -58,7 +58,7 @@ def _svg(reader: Source) -> Files:
         yield f"{name}.svg", partial(_write_text, drawing.document())
 
 
-def _parquet(reader: Source) -> Files:
+def _parquet(reader: ReportSource) -> Files:
     from memtui.reports.export import parquet
 
     parquet.load()
@@ -66,19 +66,19 @@ def _parquet(reader: Source) -> Files:
         yield f"{name}.parquet", partial(parquet.write, reader, name)
 
 
-def _html(reader: Source) -> Files:
+def _html(reader: ReportSource) -> Files:
     from memtui.reports.export.page import page
 
     yield "report.html", lambda file: _write_text(page(reader), file)
 
 
-def _steps(form: str, reader: Source) -> Files:
+def _steps(form: str, reader: ReportSource) -> Files:
     from memtui.reports.export import steps
 
     return getattr(steps, form)(reader)
 
 
-FORMS: dict[str, Callable[[Source], Files]] = {
+FORMS: dict[str, Callable[[ReportSource], Files]] = {
     "csv": _csv,
     "parquet": _parquet,
     "json": _json,
@@ -88,7 +88,7 @@ FORMS: dict[str, Callable[[Source], Files]] = {
 }
 
 
-def _write_csv(reader: Source, name: str, file: BinaryIO) -> None:
+def _write_csv(reader: ReportSource, name: str, file: BinaryIO) -> None:
     columns, rows = TABLES[name]
     with io.TextIOWrapper(file, "utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")

@@ -10,11 +10,11 @@ from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.core.units import short_size
 from memtui.reports.figures import graph, heat, reuse, training
 from memtui.reports.figures.svg import Drawing
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 from memtui.session.vma_row import VmaRow
 
 
-def figures(reader: Source) -> Iterator[tuple[str, Drawing]]:
+def figures(reader: ReportSource) -> Iterator[tuple[str, Drawing]]:
     """(name, figure) of all that the session has data for."""
     found = graph.draw(reader)
     if found is not None:
@@ -42,7 +42,7 @@ def label(row: VmaRow, uses: Mapping[int, str]) -> str:
     return row.name or uses.get(row.id) or f"anon {short_size(row.end - row.start)}"
 
 
-def _reuse(reader: Source) -> ExactReuse:
+def _reuse(reader: ReportSource) -> ExactReuse:
     exact = ExactReuse()
     if len(reader.samples):
         for _, _, found in reader.iterate_reuse(0, int(reader.samples.sample[-1])):

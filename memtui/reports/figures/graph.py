@@ -15,7 +15,7 @@ from memtui.core.units import duration
 from memtui.reports.figures import provenance
 from memtui.reports.figures.axes import Frame, bytes_scale, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 from memtui.session.sample_table import SampleTable
 
 Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ _LEFT, _RIGHT, _TOP = 38.0, 8.0, 8.0
 _LABEL_PT = 14.0  # less room than this has no label
 
 
-def draw(reader: Source) -> Drawing | None:
+def draw(reader: ReportSource) -> Drawing | None:
     """The graph; None when there is no sample."""
     samples = reader.samples
     if not len(samples):

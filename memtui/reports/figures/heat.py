@@ -14,7 +14,7 @@ from memtui.core.units import size
 from memtui.reports.figures import png, provenance
 from memtui.reports.figures.axes import Frame, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
-from memtui.reports.source import Source, not_stored_bytes
+from memtui.reports.source import ReportSource, not_stored_bytes
 from memtui.session.vma_row import VmaRow
 
 ROWS, SUBROWS = 26, 12  # a row is as high as its label, a subrow is one pixel
@@ -32,7 +32,7 @@ _ANCHORS = ((240, 236, 228), (252, 214, 150), (246, 162, 78), (222, 88, 38), (15
 _PALETTE = [(255, 255, 255), *png.ramp(_ANCHORS, 255)]
 
 
-def busiest(reader: Source) -> list[Process]:
+def busiest(reader: ReportSource) -> list[Process]:
     """The processes whose touched pages are stored and worth a figure, the busiest first."""
     if not reader.hello.pages.ok or not len(reader.samples):
         return []
@@ -44,7 +44,7 @@ def busiest(reader: Source) -> list[Process]:
     return sorted(found, key=lambda p: -total[p.key])[:MOST_PROCESSES]
 
 
-def draw(reader: Source, process: Process, label: Label) -> Drawing | None:
+def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None:
     """The heat map of one process; None when no page of it was ever stored.
 
     Args:
@@ -84,7 +84,7 @@ def draw(reader: Source, process: Process, label: Label) -> Drawing | None:
     return drawing
 
 
-def _touched(reader: Source, process: Process) -> tuple[list[tuple[VmaRow, int]], NDArray[np.uint64]]:
+def _touched(reader: ReportSource, process: Process) -> tuple[list[tuple[VmaRow, int]], NDArray[np.uint64]]:
     """Every range that was ever touched, with the most of it that was in one window, and the blocks that were."""
     most: dict[int, int] = {}
     samples = reader.samples.sample
@@ -108,7 +108,7 @@ def _worth_a_row(rows: list[tuple[VmaRow, int]]) -> list[tuple[VmaRow, int]]:
     return [row for n, row in enumerate(order) if n < 3 or row[1] >= LEAST_SHARE * order[0][1]]
 
 
-def _picture(reader: Source, process: Process, layout: Layout) -> NDArray[np.float32]:
+def _picture(reader: ReportSource, process: Process, layout: Layout) -> NDArray[np.float32]:
     """Touched shares, f4[bins, COLUMNS], of the rows in use."""
     samples = reader.samples
     starts, ends = samples.start_ns.astype(np.float64), samples.end_ns.astype(np.float64)
@@ -124,7 +124,7 @@ def _picture(reader: Source, process: Process, layout: Layout) -> NDArray[np.flo
     return picture.share()[: rows * SUBROWS]
 
 
-def _left_out(reader: Source, process: Process, small: int) -> str:
+def _left_out(reader: ReportSource, process: Process, small: int) -> str:
     said = "Drawn is memory touched in the session, in rows by the square root of the most that was touched of it"
     if small:
         said += f"; not drawn: {small} range{'s' * (small > 1)} with less"

@@ -12,12 +12,12 @@ from memtui.core.options import tracker_label
 from memtui.core.samples import SHARED_UNKNOWN, Status
 from memtui.core.units import between, duration, percent, span
 from memtui.reports.figures.svg import SMALL_PT, wrap
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 
 LINES = 3  # of one sentence
 
 
-def sentences(reader: Source) -> list[str]:
+def sentences(reader: ReportSource) -> list[str]:
     """Session, program, tracker and windows; then everything that makes the numbers less than exact."""
     hello, samples = reader.hello, reader.samples
     lengths = (samples.end_ns - samples.start_ns) / 1e9
@@ -37,7 +37,7 @@ def sentences(reader: Source) -> list[str]:
     return found + doubts(reader)
 
 
-def doubts(reader: Source) -> list[str]:
+def doubts(reader: ReportSource) -> list[str]:
     """One sentence for each way in which the working set is not exact; none when it is."""
     samples = reader.samples
     found = []
@@ -63,7 +63,7 @@ def doubts(reader: Source) -> list[str]:
     return found
 
 
-def lines(reader: Source, width: float, *more: str) -> list[str]:
+def lines(reader: ReportSource, width: float, *more: str) -> list[str]:
     """The sentences, and those of the figure itself, in lines of a footnote."""
     return [line for text in (*more, *sentences(reader)) for line in wrap(text, width, SMALL_PT, LINES)]
 

@@ -11,14 +11,14 @@ from memtui.core.units import between, percent, size
 from memtui.reports.figures import provenance
 from memtui.reports.figures.axes import Frame, Scale, footnote, octave_scale, share_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 
 POINTS = 400  # of the curve
 BARS = 60
 _LEFT, _RIGHT, _TOP, _HEIGHT, _BETWEEN = 38.0, 10.0, 12.0, 62.0, 36.0
 
 
-def draw(reader: Source, exact: ExactReuse) -> Drawing | None:
+def draw(reader: ReportSource, exact: ExactReuse) -> Drawing | None:
     """Histogram above, miss-ratio curve below, on one axis of sizes; None when no page was touched twice."""
     shares = {bound: _shares(exact, bound) for bound in BOUNDS}
     used = np.flatnonzero(sum(shares.values()))
@@ -44,7 +44,7 @@ def draw(reader: Source, exact: ExactReuse) -> Drawing | None:
     return drawing
 
 
-def _notes(reader: Source, exact: ExactReuse) -> list[str]:
+def _notes(reader: ReportSource, exact: ExactReuse) -> list[str]:
     """What the reader of the figure has to know about its touches."""
     returning, first = exact.touches - exact.first_touches, exact.first_touches
     lengths = intervals_s(reader.samples.intervals_ns(), reader.hello.options.interval_ns)

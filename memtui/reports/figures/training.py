@@ -21,21 +21,21 @@ from memtui.reports.figures.axes import (
     time_scale,
 )
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
-from memtui.reports.source import Source
+from memtui.reports.source import ReportSource
 
 Floats = NDArray[np.float64]
 BINS = 420  # more points than twice this would lie on one another
 _LEFT, _RIGHT, _TOP, _HEIGHT, _APART = 38.0, 8.0, 8.0, 70.0, 12.0
 
 
-def draw(reader: Source) -> Iterator[tuple[str, Drawing]]:
+def draw(reader: ReportSource) -> Iterator[tuple[str, Drawing]]:
     """(name, figure) of all that the session tells of. Raises SessionError."""
     for name, found in (("learning", _learning(reader)), ("tensors", _tensors(reader)), ("allocations", _step(reader))):
         if found is not None:
             yield name, found
 
 
-def _learning(reader: Source) -> Drawing | None:
+def _learning(reader: ReportSource) -> Drawing | None:
     """Loss and accuracy of the first process that tells of them."""
     points = reader.learning()
     points = [point for point in points if point.pid == points[0].pid]
@@ -61,7 +61,7 @@ def _learning(reader: Source) -> Drawing | None:
     return drawing
 
 
-def _tensors(reader: Source) -> Drawing | None:
+def _tensors(reader: ReportSource) -> Drawing | None:
     """What tensors of the first process that trains hold in main memory, at the fullest moment of each stretch."""
     rows = reader.training()
     parts = [reader.training_progress(row) for row in rows if row.pid == rows[0].pid]
@@ -82,7 +82,7 @@ def _tensors(reader: Source) -> Drawing | None:
     return drawing
 
 
-def _step(reader: Source) -> Drawing | None:
+def _step(reader: ReportSource) -> Drawing | None:
     """Allocations and frees of the recorded step with the highest peak, in their order."""
     steps = [step for step in reader.allocation_steps() if step.device == MAIN_MEMORY]
     steps = steps or reader.allocation_steps()
@@ -104,7 +104,7 @@ def _step(reader: Source) -> Drawing | None:
 
 
 def _paper(
-    reader: Source, title: str, across: Scale, ups: list[Scale], notes: list[str]
+    reader: ReportSource, title: str, across: Scale, ups: list[Scale], notes: list[str]
 ) -> tuple[Drawing, list[Frame]]:
     """A drawing with a frame for each vertical scale, the title above and the notes below."""
     width = COLUMN_PT - 8
@@ -151,5 +151,5 @@ def _known(values: list[float | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def _origin_ns(reader: Source) -> int:
+def _origin_ns(reader: ReportSource) -> int:
     return int(reader.samples.start_ns[0]) if len(reader.samples) else reader.hello.clock.monotonic_ns
