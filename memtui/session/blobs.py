@@ -1,9 +1,15 @@
-"""Small numpy arrays as blobs: 64-bit integers, zlib level 1. What is decoded may be anybody's: nothing is believed."""
+"""Numbers as blobs: 64-bit integers, zlib level 1; with names as JSON, where they have any.
+
+What is decoded may be anybody's: nothing is believed.
+"""
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +18,7 @@ from memtui.analysis.access_counts import CHUNK_SHIFT, GROUP, MAX_GROUPS, TouchS
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.core.compression import inflate
 from memtui.core.page_set import ADDRESS_BITS, GIANT_SHIFT, PAGE_SHIFT
+from memtui.session.validation import parse_json
 
 UNKNOWN_BYTES = -1  # of a VMA whose touched bytes the tracker cannot know
 MAX_PAIRS = 1 << 20  # VMAs of one process
@@ -19,6 +26,57 @@ MAX_DISTANCES = 1 << 21  # distinct reuse distances of one window
 _COUNTS = struct.Struct("<qq")
 _MAX_WINDOWS = 1 << 12  # of one stored sum: its touches fit in 32 bits
 _MAX_BYTES, _MAX_TOUCHES = 1 << 62, 1 << 40  # sums of such numbers stay in 64 bits
+
+
+class Packed(NamedTuple):
+    """What ``pack`` was given: counts, names as JSON has them, and i8[n], all numbers one after another."""
+
+    counts: tuple[int, ...]
+    names: Any
+    numbers: NDArray[np.int64]
+
+
+def pack(counts: Sequence[int], names: Any, *numbers: NDArray[np.int64]) -> bytes:
+    """Pack counts, names and arrays: counts and length of the names, the names as JSON, then all numbers; zlib."""
+    text = json.dumps(names).encode()
+    head = struct.pack(f"<{len(counts) + 1}q", *counts, len(text))
+    return zlib.compress(head + text + b"".join(array.astype("<i8").tobytes() for array in numbers), 1)
+
+
+def unpack(data: bytes, counts: int, length: Callable[..., int], *, most_names_bytes: int, most_numbers: int) -> Packed:
+    """Inverse of ``pack``.
+
+    Args:
+        data: the blob.
+        counts: how many counts it begins with.
+        length: takes them and returns how many numbers there are; raises ValueError for counts that cannot be.
+        most_names_bytes: of the names as JSON.
+        most_numbers: that it may hold.
+
+    Raises:
+        ValueError: it is damaged, or holds more.
+    """
+    head_bytes = 8 * (counts + 1)
+    raw = inflate(data, head_bytes + most_names_bytes + 8 * most_numbers)
+    if len(raw) < head_bytes:
+        raise ValueError("is too short")
+    *found, names_bytes = struct.unpack_from(f"<{counts + 1}q", raw)
+    if not 0 <= names_bytes <= most_names_bytes or min(found) < 0:
+        raise ValueError("has a damaged head")
+    expected, body = length(*found), head_bytes + names_bytes
+    if not expected <= most_numbers:
+        raise ValueError("has a damaged head")
+    if len(raw) != body + 8 * expected:
+        raise ValueError("has another length than it says")
+    names = parse_json(raw[head_bytes:body].decode())
+    return Packed(tuple(found), names, np.frombuffer(raw, "<i8", expected, body).astype(np.int64))
+
+
+def list_of(names: Any) -> list[Any]:
+    """Names that are a list. Raises ValueError."""
+    if not isinstance(names, list):
+        raise ValueError("names is not a list")
+    return names
 
 
 def encode_pairs(ids: NDArray[np.int64], values: NDArray[np.int64]) -> bytes:

@@ -15,10 +15,10 @@ from memtui.core.page_set import PageSet
 from memtui.core.samples import TensorRanges
 from memtui.reports.export.writers import export
 from memtui.reports.report import build_report, format_report
+from memtui.reports.source import Source
 from memtui.reports.tensor_summary import by_category
 from memtui.reports.traced_windows import TracedWindows, told_by_process
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
 from memtui.session.records.tensors import decode_map, encode_map
 from tests.support import sessions
 from tests.support.tensor_maps import made, maps, session
@@ -86,7 +86,7 @@ DATA_SET = (sessions.DATA, 64 << 20, INPUTS)
 
 def test_the_working_set_by_category(tmp_path):
     path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET)))
-    reader = SessionReader(path)
+    reader = Source(path)
     found = by_category(reader)
     total = np.mean([reader.page_set(n, 1).size_bytes for n in range(2, 20) if n != 7])
     reader.close()
@@ -111,7 +111,7 @@ def test_the_working_set_by_category(tmp_path):
 
 def test_parts_add_up_to_the_stored_pages_of_each_window(tmp_path):
     path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET)))
-    reader = SessionReader(path)
+    reader = Source(path)
     (of_process,) = told_by_process(reader)
     counted = TracedWindows(reader, of_process)
     windows = list(counted.count(range(20)))
@@ -171,7 +171,7 @@ def test_a_tampered_session(tmp_path):
     connection.execute("UPDATE tensor_ranges SET data = x'00'")
     connection.commit()
     connection.close()
-    reader = SessionReader(path)
+    reader = Source(path)
     with pytest.raises(SessionError, match="is damaged: places of tensors"):
         reader.tensor_maps()
     reader.close()
@@ -181,7 +181,7 @@ def test_small_tensors_are_never_touched_more_than_they_are(tmp_path):
     """Running means of 36 bytes in pages of their own: what is beyond them is told as rounding."""
     small = [(sessions.HEAP + n * 8192 + 64, 36, WEIGHTS) for n in range(3)]
     path = session(tmp_path, (2, told(2, *small)))
-    reader = SessionReader(path)
+    reader = Source(path)
     found = by_category(reader)
     reader.close()
     (weights,) = found["parts"]

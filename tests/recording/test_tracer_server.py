@@ -177,7 +177,7 @@ def test_a_session_whose_step_was_tampered_with(tmp_path):
     writer.insert("allocation_step", [(1, *row[1:9], '{"gold": 5}', *row[10:])])
     writer.close()
     reader = SessionReader(tmp_path / "s.memtui")
-    with pytest.raises(SessionError, match="is damaged: the parts of a peak are none"):
+    with pytest.raises(SessionError, match="is damaged: peak_parts is not a table"):
         reader.allocation_steps()
     with pytest.raises(SessionError, match="is damaged: allocations of step 7"):
         reader.step_trace(recorded_step(row[:-1]))

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import struct
-import zlib
 from typing import NamedTuple
 
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
-from memtui.core.compression import inflate
 from memtui.core.samples import MAIN_MEMORY, AllocationStep
 from memtui.core.text import storable
+from memtui.session.blobs import list_of, pack, unpack
 from memtui.session.validation import check_device, parse_json
 
 MAX_ROWS = 1 << 22  # allocations and frees of one step
 MAX_NAMES_BYTES = 16 << 20
 COLUMNS = 7  # of a trace
 KINDS = "iiiiiiittt" + "iiii"
-_HEAD = struct.Struct("<qqq")  # rows that were there before, rows, bytes of the names
 
 
 class RecordedStep(NamedTuple):
@@ -96,35 +93,30 @@ def recorded_step(row: tuple[object, ...]) -> RecordedStep:
     found = RecordedStep(*row)  # type: ignore[arg-type]
     parts = parse_json(found.peak_parts)  # type: ignore[arg-type]
     if not isinstance(parts, dict) or not all(k in CATEGORIES and type(v) is int and v >= 0 for k, v in parts.items()):
-        raise ValueError("the parts of a peak are none")
+        raise ValueError("peak_parts is not a table of bytes by category")
     return found._replace(peak_parts=parts)
 
 
 def encode_step(trace: StepTrace) -> bytes:
-    """All rows and names; zlib. Times as differences, which are small."""
+    """All rows and names. Times as differences, which are small."""
     columns = trace.to_columns().copy()
     columns[0] = np.diff(columns[0], prepend=trace.start_ns)
-    names = json.dumps([storable(name) for name in trace.names]).encode()
-    head = _HEAD.pack(trace.existing, columns.shape[1], len(names))
-    return zlib.compress(head + names + columns.astype("<i8").tobytes(), 1)
+    return pack((trace.existing, columns.shape[1]), list(map(storable, trace.names)), columns)
 
 
 def decode_step(row: RecordedStep, data: bytes) -> StepTrace:
     """Inverse of ``encode_step``. Raises ValueError on damaged data."""
-    raw = inflate(data, _HEAD.size + MAX_NAMES_BYTES + COLUMNS * 8 * min(row.rows, MAX_ROWS))
-    if len(raw) < _HEAD.size:
-        raise ValueError("is too short")
-    existing, rows, names_bytes = _HEAD.unpack_from(raw)
-    if not 0 <= names_bytes <= MAX_NAMES_BYTES or not 0 <= rows <= MAX_ROWS:
-        raise ValueError("has a damaged head")
-    if len(raw) != _HEAD.size + names_bytes + COLUMNS * 8 * rows:
-        raise ValueError("has another length than it says")
-    names = parse_json(raw[_HEAD.size : _HEAD.size + names_bytes].decode())
-    if not isinstance(names, list):
-        raise ValueError("its names are no list")
-    numbers = np.frombuffer(raw, "<i8", COLUMNS * rows, _HEAD.size + names_bytes)
-    columns = numbers.astype(np.int64).reshape(COLUMNS, rows)
+    most = COLUMNS * min(row.rows, MAX_ROWS)
+    found = unpack(data, 2, lambda _, rows: COLUMNS * rows, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
+    existing, rows = found.counts
+    columns = found.numbers.reshape(COLUMNS, rows)
     columns[0] = row.start_ns + np.cumsum(columns[0])
     return StepTrace.from_columns(
-        columns, step=row.step, start_ns=row.start_ns, end_ns=row.end_ns, existing=existing, names=names, copy=False
+        columns,
+        step=row.step,
+        start_ns=row.start_ns,
+        end_ns=row.end_ns,
+        existing=existing,
+        names=list_of(found.names),
+        copy=False,
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,16 +10,15 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import TensorUsage
-from memtui.core.compression import inflate
 from memtui.core.samples import MAIN_MEMORY, TrainingProgress
 from memtui.core.text import storable
-from memtui.session.validation import check_device, parse_json
+from memtui.session.blobs import list_of, pack, unpack
+from memtui.session.validation import check_device
 
 MAX_STEPS = MAX_STRETCHES = 1 << 18  # of one message
 MAX_NAMES_BYTES = 1 << 20
 KINDS = "iiiiiiitti"
 _COLUMNS = 4 + len(CATEGORIES)
-_HEAD = struct.Struct("<qqq")  # steps, stretches, bytes of the names
 
 
 class ProgressRow(NamedTuple):
@@ -84,32 +80,27 @@ def _checked(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsage) -> t
 
 
 def encode_progress(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsage) -> bytes:
-    """Times as differences, which are small; zlib."""
+    """Times as differences, which are small."""
     columns = usage.columns
     columns[1] -= columns[0]
     columns[0] -= start_ns
-    names = json.dumps([storable(name) for name in usage.names]).encode()
-    ends = np.diff(ends_ns, prepend=start_ns).astype("<i8").tobytes()
-    head = _HEAD.pack(len(ends_ns), len(usage), len(names))
-    return zlib.compress(head + names + ends + columns.astype("<i8").tobytes(), 1)
+    names = list(map(storable, usage.names))
+    return pack((len(ends_ns), len(usage)), names, np.diff(ends_ns, prepend=start_ns), columns)
 
 
 def decode_progress(row: ProgressRow, data: bytes) -> Progress:
     """Inverse of ``encode_progress``. Raises ValueError on damaged data."""
-    raw = inflate(data, _HEAD.size + MAX_NAMES_BYTES + 8 * (MAX_STEPS + _COLUMNS * MAX_STRETCHES))
-    if len(raw) < _HEAD.size:
-        raise ValueError("is too short")
-    steps, many, names_bytes = _HEAD.unpack_from(raw)
-    if not (0 <= names_bytes <= MAX_NAMES_BYTES and 0 < steps <= MAX_STEPS and 0 <= many <= MAX_STRETCHES):
-        raise ValueError("has a damaged head")
-    body = _HEAD.size + names_bytes
-    if len(raw) != body + 8 * (steps + _COLUMNS * many):
-        raise ValueError("has another length than it says")
-    names = parse_json(raw[_HEAD.size : body].decode())
-    if not isinstance(names, list):
-        raise ValueError("its names are no list")
-    ends_ns = row.start_ns + np.cumsum(np.frombuffer(raw, "<i8", steps, body))
-    columns = np.frombuffer(raw, "<i8", _COLUMNS * many, body + 8 * steps).astype(np.int64).reshape(_COLUMNS, many)
+    most = MAX_STEPS + _COLUMNS * MAX_STRETCHES
+    found = unpack(data, 2, _length, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
+    steps, many = found.counts
+    ends_ns = row.start_ns + np.cumsum(found.numbers[:steps])
+    columns = found.numbers[steps:].reshape(_COLUMNS, many)
     columns[0] += row.start_ns
     columns[1] += columns[0]
-    return Progress(row, *_checked(row.start_ns, ends_ns, TensorUsage.of(columns, tuple(names))))
+    return Progress(row, *_checked(row.start_ns, ends_ns, TensorUsage.of(columns, tuple(list_of(found.names)))))
+
+
+def _length(steps: int, many: int) -> int:
+    if not 0 < steps <= MAX_STEPS or many > MAX_STRETCHES:
+        raise ValueError("has a damaged head")
+    return steps + _COLUMNS * many
