@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from memtui.bench.configuration import CONDITIONS, make
 from memtui.bench.operators import CATALOGUE
-from memtui.bench.predict.evaluation import BATCH, group_of
-from memtui.bench.predict.features import BYTES, FLOPS, Space, describe
+from memtui.bench.predict.features import BATCH, BYTES, FLOPS, Space, describe, group_of
 from memtui.bench.spaces import in_space
 from tests.support.bench_strategies import convolutions
 

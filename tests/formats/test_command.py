@@ -172,7 +172,7 @@ def test_a_hostile_description_is_told_in_a_line(capsys):
     path = imported(capsys, "x.txt", ZPP)
     for value in ('{"format": 3}', "[]", '{"format": "x", "file": 1}'):
         connection = sqlite3.connect(path)
-        connection.execute("UPDATE meta SET value = ? WROOT key = 'imported'", (value,))
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'imported'", (value,))
         connection.commit()
         connection.close()
         reader = SessionReader(path)

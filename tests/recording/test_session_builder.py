@@ -14,7 +14,7 @@ from memtui.core.samples import End, Process, ProcessWindow, Status, Vma, VmaTab
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.session.reader import SessionReader
 from memtui.session.writer import SessionWriter
-from memtui.tui.presenters import Presenter
+from memtui.tui.presenters import Presenter, heat_map
 from memtui.tui.presenters.presenter import Room
 from tests.support.sessions import MS, hello
 from tests.support.streams import sample as sample_process
@@ -23,6 +23,7 @@ CHILDREN, EACH, LIVES = 5000, 5, 1  # children, how many begin in a window, wind
 INTERVAL_NS = 100 * MS
 BASE = 0x7F00_0000_0000
 RANGES = 6
+KEEP_GROUPS = 8
 PAGES = 32
 FORKER = """
 import os, time
@@ -97,6 +98,12 @@ class Following:
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory):
     """(the recording, what the recorder held and what the viewer held: at the most, early and late)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heat_map, "KEEP_GROUPS", KEEP_GROUPS)  # or it would take an hour until some are let go
+        return follow(tmp_path_factory)
+
+
+def follow(tmp_path_factory):
     path = tmp_path_factory.mktemp("many") / "s.memtui"
     recording = Following(path)
     recording.step()
@@ -137,7 +144,7 @@ def test_recorder_holds_the_processes_that_are_there(followed):
 def test_viewer_holds_what_is_in_sight(followed, what):
     _, held = followed
     counts = held[what]
-    most = {"processes": 1024, "groups": 512}.get(what, (64 + 2 * 48 * EACH) * RANGES)
+    most = {"processes": 1024, "groups": 2 * KEEP_GROUPS + EACH}.get(what, (64 + 2 * 48 * EACH) * RANGES)
     assert max(counts) <= most
     later = counts[len(counts) // 2 :]
     assert max(later) <= 1.1 * max(counts[: len(counts) // 2])

@@ -448,3 +448,6 @@ def test_what_compiles_while_it_is_watched_is_compiled_as_ever(all_steps, trace)
     train(net, x, y, optimizer, 3)
     assert heard.of(TrainingProgress)[-1].reason == "torch.compile has compiled parts of it"
     assert tracer.torch_private.compiled_frames()
+    counters.clear()  # or no test of this process would be watched any more
+    torch._dynamo.reset()
+    assert not tracer.torch_private.compiled_frames()

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from memtui.bench.configuration import Configuration
 from memtui.bench.predict.estimator import Samples
-from memtui.bench.predict.evaluation import group_of
-from memtui.bench.predict.features import describe
+from memtui.bench.predict.features import describe, group_of
 
 NOISE = 0.05  # standard deviation of the logarithm of a time
 CALL_NS = 5_000.0  # what a call costs in any case

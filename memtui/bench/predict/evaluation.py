@@ -1,9 +1,4 @@
-"""How good the model is, beside simpler ones: on shapes it was not fitted to, and on operators it was not.
-
-A model that saw a convolution of 8 images is right about the same one of 16, and that says nothing of how it does on
-shapes it never saw. So configurations that are nearly the same are in one group, and a group is never on both sides of
-a split.
-"""
+"""How good the model is, beside simpler ones: on shapes it was not fitted to, and on operators it was not."""
 
 from __future__ import annotations
 
@@ -14,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.bench.configuration import Configuration, canonical
 from memtui.bench.predict.baselines import fit_log_linear, fit_nearest
 from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Fit, Reals, Samples
 from memtui.bench.predict.features import Space
@@ -175,21 +169,3 @@ def _predicted(known: Samples, asked: Samples) -> Answers:
 
 def _empty(count: int) -> Ranged:
     return Ranged(np.empty(count), np.empty(count), np.empty(count))
-
-
-# The parameter that only says how often the same work is repeated; None: there is none beside.
-BATCH: Mapping[str, str | None] = {
-    **dict.fromkeys(("conv2d", "batchnorm", "maxpool", "avgpool", "adaptiveavgpool", "resnet50"), "n"),
-    **dict.fromkeys(("linear", "matmul"), "m"),
-    **dict.fromkeys(("bmm", "sdpa"), "b"),
-    **dict.fromkeys(("layernorm", "softmax", "cross_entropy"), "rows"),
-    "embedding": "tokens",
-    **dict.fromkeys(("relu", "gelu", "silu", "sigmoid", "add", "dropout", "sgd", "adamw"), None),
-}
-
-
-def group_of(configuration: Configuration) -> str:
-    """Name of its group: operator and shape, whatever the batch, the type of the numbers and the other conditions."""
-    batch = BATCH.get(configuration.op)
-    shape = {key: value for key, value in configuration.parameters.items() if key != batch}
-    return canonical([configuration.op, shape])

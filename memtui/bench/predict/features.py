@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.bench.configuration import Configuration
+from memtui.bench.configuration import Configuration, canonical
 from memtui.bench.operators.base import Tensor, Value
 from memtui.bench.predict.steps import Steps, steps_of
 
@@ -150,3 +150,26 @@ def _nothing(p: Any, output: tuple[int, ...]) -> dict[str, float]:
 
 # What parameters of an operator mean together, where that is more than work and sizes.
 _FURTHER: Mapping[str, Callable[[Any, tuple[int, ...]], dict[str, float]]] = {"conv2d": _conv2d}
+
+
+# The parameter that only says how often the same work is repeated; None: there is none beside.
+BATCH: Mapping[str, str | None] = {
+    **dict.fromkeys(("conv2d", "batchnorm", "maxpool", "avgpool", "adaptiveavgpool", "resnet50"), "n"),
+    **dict.fromkeys(("linear", "matmul"), "m"),
+    **dict.fromkeys(("bmm", "sdpa"), "b"),
+    **dict.fromkeys(("layernorm", "softmax", "cross_entropy"), "rows"),
+    "embedding": "tokens",
+    **dict.fromkeys(("relu", "gelu", "silu", "sigmoid", "add", "dropout", "sgd", "adamw"), None),
+}
+
+
+def group_of(configuration: Configuration) -> str:
+    """Name of its group: operator and shape, whatever the batch, the type of the numbers and the other conditions.
+
+    A model that saw a convolution of 8 images is right about the same one of 16, and that says nothing of how it does
+    on shapes it never saw. So configurations that are nearly the same are in one group, and a group is never on both
+    sides of a split.
+    """
+    batch = BATCH.get(configuration.op)
+    shape = {key: value for key, value in configuration.parameters.items() if key != batch}
+    return canonical([configuration.op, shape])

@@ -13,8 +13,7 @@ import numpy as np
 
 from memtui.bench.configuration import Configuration, from_text
 from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Samples
-from memtui.bench.predict.evaluation import group_of
-from memtui.bench.predict.features import describe
+from memtui.bench.predict.features import describe, group_of
 from memtui.bench.result import INTEGRATED, MEASURED
 from memtui.bench.store import Database
 from memtui.core.errors import UserError

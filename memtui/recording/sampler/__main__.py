@@ -539,6 +539,7 @@ def _leave_sudos_terminal() -> None:
 
 def main() -> int:
     """Exit 0 after an orderly end; 2, or 3 for a claimed target, with one line on stderr when nothing came of it."""
+    sys.stdout.flush()  # what a sitecustomize printed comes before the first message, and not after the last one
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what ^C means
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
