@@ -277,6 +277,11 @@ class SessionReader(ProcessReader):
         except ValueError as error:
             raise self._damaged(f"sample {sample}: {error}") from None
 
+    def processes_with_pages(self, sample: int) -> frozenset[int]:
+        """The processes of which page sets of a sample are stored. Raises SessionError on damage."""
+        rows = self._all("SELECT id FROM page_set WHERE id >= ? AND id < ?", "i", *_span(sample, sample))
+        return frozenset(split_row_id(row[0])[1] for row in rows)
+
     def touch_sums(self, first_sample: int, last_sample: int) -> dict[int, TouchSum]:
         """By process, all page sets added up, as far as a stored sum of them ends in an inclusive range of samples.
 

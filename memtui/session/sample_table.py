@@ -83,11 +83,16 @@ class SampleTable:
 
 
 class Growing:
-    """A table that takes rows in without copying all that it has: there is room for as many again."""
+    """A table that takes rows in without copying all that it has: there is room for as many again.
+
+    A column of one value, as a third of them are in most sessions, is kept as that value: hours of windows are looked
+    at, and every column is eight bytes of each.
+    """
 
     def __init__(self) -> None:
-        self._columns: dict[str, NDArray[Any]] = {name: np.empty(0, np.int64) for name in INTEGERS}
-        self._columns |= {name: np.empty(0, np.float64) for name in MAYBE}
+        self._columns: dict[str, NDArray[Any]] = {}
+        self._constant: dict[str, NDArray[Any]] = {name: np.empty(0, np.int64) for name in INTEGERS}
+        self._constant |= {name: np.empty(0, np.float64) for name in MAYBE}  # one value each; none before the first row
         self._texts: dict[str, list[str]] = {name: [] for name in TEXTS}
         self.table = self._first(0)
 
@@ -101,23 +106,44 @@ class Growing:
             return self.table
         have, total = len(self.table), len(self.table) + len(rows)
         columns = dict(zip((*INTEGERS, *MAYBE, *TEXTS), zip(*rows, strict=True), strict=True))
-        for name, column in self._columns.items():
-            if total > len(column):
-                longer = np.empty(2 * total, column.dtype)
-                longer[:have] = column[:have]
-                self._columns[name] = column = longer
-            column[have:total] = np.array(columns[name], column.dtype)  # None becomes nan
+        for name in (*INTEGERS, *MAYBE):
+            self._add(name, columns[name], have, total)
         since = slice(max(have - 1, 0), total)
-        sample, end_ns = self._columns["sample"][since], self._columns["end_ns"][since]
+        sample, end_ns, start_ns = (self._column(name, total)[since] for name in ("sample", "end_ns", "start_ns"))
         # Every search in time relies on this.
         rising = (sample[1:] > sample[:-1]).all() and (end_ns[1:] > end_ns[:-1]).all()
-        if not rising or (self._columns["start_ns"][since] > end_ns).any():
+        if not rising or (start_ns > end_ns).any():
             raise ValueError("its samples are not in the order of time")
         for name, texts in self._texts.items():
             texts.extend(map(intern, columns[name]))  # the same few, thousands of times
         self.table = self._first(total)
         return self.table
 
+    def _add(self, name: str, values: Sequence[Any], have: int, total: int) -> None:
+        same = self._constant.get(name)
+        if same is not None:
+            new = np.array(values, same.dtype)  # None becomes nan
+            value = same if have else new[:1]
+            if np.array_equal(new, np.broadcast_to(value, len(new)), equal_nan=new.dtype.kind == "f"):
+                self._constant[name] = value.copy()
+                return
+            del self._constant[name]
+            column = np.empty(2 * total, new.dtype)
+            column[:have] = value
+        else:
+            column = self._columns[name]
+            new = np.array(values, column.dtype)
+            if total > len(column):
+                longer = np.empty(2 * total, column.dtype)
+                longer[:have] = column[:have]
+                column = longer
+        column[have:total] = new
+        self._columns[name] = column
+
+    def _column(self, name: str, total: int) -> NDArray[Any]:
+        same = self._constant.get(name)
+        return self._columns[name][:total] if same is None else np.broadcast_to(same, total) if total else same[:0]
+
     def _first(self, total: int) -> SampleTable:
-        plain: dict[str, Any] = {name: column[:total] for name, column in self._columns.items()}
+        plain: dict[str, Any] = {name: self._column(name, total) for name in (*INTEGERS, *MAYBE)}
         return SampleTable(**(plain | self._texts))

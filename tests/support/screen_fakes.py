@@ -261,6 +261,9 @@ class FakeSession:
     def touch_sums(self, first_sample: int, last_sample: int) -> dict:
         return {}  # as before the first of them is whole
 
+    def processes_with_pages(self, sample: int) -> frozenset[int]:
+        return frozenset(row.process for row in self.rows)
+
     def page_set(self, sample: int, process: int) -> PageSet | None:
         self.asked_pages += 1
         random = np.random.default_rng(sample)

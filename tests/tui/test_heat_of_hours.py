@@ -1,11 +1,14 @@
 """The heat map of a session with more windows than columns: from stored sums, which hold every window."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from memtui.analysis.heat_map import bin_column
 from memtui.core.samples import End
 from memtui.session.reader import SessionReader
+from memtui.tui.presenters import heat_map
 from memtui.tui.presenters.presenter import Presenter, Room
 from tests.support import sessions
 
@@ -79,4 +82,47 @@ def test_a_recorder_that_was_killed_leaves_a_whole_picture(tmp_path):
     stream = (message for message in sessions.messages(SAMPLES - 30) if not isinstance(message, End))
     reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
     assert np.isfinite(whole(reader).view(10.0).heat.share).any(axis=0).all()
+    reader.close()
+
+
+def test_a_live_picture_is_laid_out_anew_only_so_often(path, monkeypatch):
+    """Where processes come and go, each window would ask for another layout, with all its columns."""
+    builds = []
+    build = heat_map.Layout.build
+    monkeypatch.setattr(heat_map.Layout, "build", lambda *words, **more: builds.append(1) or build(*words, **more))
+    reader = SessionReader(path)
+    presenter = Presenter(reader, follow=True)
+    presenter.room = Room(COLUMNS, ROWS)
+    presenter.playhead.recording = presenter.playhead.follow = True
+    presenter.view(10.0)
+    weights = iter(range(4, 44))
+    worth = heat_map._worth_a_row
+    monkeypatch.setattr(
+        heat_map,
+        "_worth_a_row",
+        lambda *words: [replace(r, weight_bytes=1 << next(weights)) for r in worth(*words)[:1]],
+    )
+    monkeypatch.setattr(heat_map, "LAYOUT_SHARE", 1e-9)
+    builds.clear()
+    for _ in range(5):
+        presenter.view(10.0)
+    assert builds == []
+    assert presenter.complete, "nobody is to ask again at once"
+    monkeypatch.setattr(heat_map, "LAYOUT_SHARE", 1e9)
+    presenter.view(10.0)
+    assert len(builds) == 1
+    monkeypatch.setattr(heat_map, "LAYOUT_SHARE", 1e-9)
+    presenter.playhead.follow = False  # whoever looks at one moment sees what was there
+    presenter.view(10.0)
+    assert len(builds) == 2
+    reader.close()
+
+
+def test_processes_that_are_not_in_a_window_cost_no_question(path, decoded):
+    reader = SessionReader(path)
+    heat = heat_map.HeatColumns()
+    (process, *_) = reader.processes()
+    assert heat.page_set(reader, 3, process.key) is not None
+    assert heat.page_set(reader, 3, process.key + 1000) is None
+    assert decoded == [3]
     reader.close()

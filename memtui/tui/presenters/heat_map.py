@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,7 @@ KEEP_SETS = 1024
 KEEP_SETS_BYTES = 256 << 20  # of them all: a set may be 64 MiB
 KEEP_SUMS_BYTES = 64 << 20
 KEEP_GROUPS = 256
+LAYOUT_SHARE = 0.02  # of a CPU for new layouts of a live picture, whose columns are all made anew
 GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new blocks do not move the picture
 
 
@@ -48,6 +50,7 @@ class HeatColumns:
 
     def __init__(self) -> None:
         self._sets: Kept[tuple[int, int], PageSet | None] = Kept(KEEP_SETS, KEEP_SETS_BYTES)
+        self._with_pages: Kept[int, frozenset[int]] = Kept(KEEP_SETS)  # processes that have any, by sample
         self._sums: Kept[tuple[int, int], dict[int, TouchSum]] = Kept(KEEP_COLUMNS, KEEP_SUMS_BYTES)  # by their samples
         self._columns: Kept[int, Column] = Kept(KEEP_COLUMNS)  # by sample
         self._bins: dict[int, Column] = {}  # finished columns of the picture by their number on the grid
@@ -57,7 +60,11 @@ class HeatColumns:
         self.place: Place | None = None  # the cursor, once it is used
         self.zooms: list[Interval] = []  # the last one is in sight
         self._key: tuple = ()
+        self._laid_out_s = self._layout_cost_s = 0.0  # when, and what it and its columns took of a CPU
+        self._waits = False  # for a new layout
+        self._settled = True  # all columns of the layout were made once
         self._stack = Stack()
+        self._blanks: dict[int, Column] = {}  # of each process in it: what a window without its pages shows
         self._ranges: list[ProcessRange] = []
         self._bands: tuple[HeatBand, ...] = ()
         self._grown = self._decoded = False
@@ -81,12 +88,16 @@ class HeatColumns:
         allowance: Allowance,
         touched: Mapping[int, int],
         mapped: Callable[[int, int, int], int],
+        *,
+        live: bool = False,
     ) -> tuple[HeatView, bool]:
         """The picture, and whether it is complete; what the allowance cuts off is nan until the next call.
 
         ``touched`` are bytes by range in the window at the cursor: they say which is the hottest at that moment.
-        ``mapped(process, start, end)`` counts the ranges there were in a part of memory.
+        ``mapped(process, start, end)`` counts the ranges there were in a part of memory. ``live``: the next view comes
+        soon, so a layout may wait: where processes come and go, each window would ask for another one.
         """
+        begin_s = time.thread_time()
         self._ranges = list(ranges)
         if len(self._groups) > KEEP_GROUPS:  # of processes that are not drawn any more
             known = {r.process for r in ranges}
@@ -96,7 +107,7 @@ class HeatColumns:
             ranges = [r for r in ranges if r.process == seen.process and r.start < seen.end and r.end > seen.start]
         hottest = max((r for r in ranges if touched.get(r.key, 0) > 0), key=lambda r: touched[r.key], default=None)
         every, ranges = len(ranges), _worth_a_row(ranges, cells, self.keep)
-        self._lay_out(ranges, cells, mapped)
+        self._lay_out(ranges, cells, mapped, live=live)
         width, first = axis.bins(columns)
         if self._grid != (width, axis.origin_ns):
             self._grid, self._stride = (width, axis.origin_ns), 0
@@ -135,12 +146,15 @@ class HeatColumns:
             parts.append(f"{every - len(ranges)} small ones not drawn")
         share = np.array(picture).T if picture else np.empty((0, 0), np.float32)
         self._decoded = complete
+        if not self._settled:
+            self._layout_cost_s += time.thread_time() - begin_s
+            self._settled = complete
         zoom = size(self._stack.bytes_shown) if self.zooms else ""
         cursor = self._cursor(reader, axis, hottest)
         view = HeatView(axis, share, self._bands, " · ".join(parts), cursor=cursor, zoom=zoom)
         if self.tensors is not None:
             view = replace(view, by_kind=True, kinds=self._row_kinds(cells))
-        return view, complete and not self._grown
+        return view, complete and (self._waits or not self._grown)
 
     def _row_kinds(self, cells: int) -> NDArray[np.uint8] | None:
         """Of the pixel rows; None where no tensor is known. Found once for each layout and each map."""
@@ -256,18 +270,26 @@ class HeatColumns:
 
     # The address axis
 
-    def _lay_out(self, ranges: Sequence[ProcessRange], cells: int, mapped: Callable[[int, int, int], int]) -> None:
+    def _lay_out(
+        self, ranges: Sequence[ProcessRange], cells: int, mapped: Callable[[int, int, int], int], *, live: bool
+    ) -> None:
         """Lay the ranges out anew when they, their coarse weights or the touched groups changed."""
         zoom = self.zooms[-1] if self.zooms else None
         key = (cells, zoom, tuple((r.process, r.start, r.end, r.label, _step(r.weight_bytes)) for r in ranges))
         # New places wait until all columns in sight are decoded: one new layout for all of them, not one for each.
         if key == self._key and not (self._grown and self._decoded):
             return
+        now_s = time.monotonic()
+        due_s = self._laid_out_s + self._layout_cost_s / LAYOUT_SHARE
+        self._waits = live and key[:2] == self._key[:2] and now_s < due_s
+        if self._waits:
+            return
+        self._laid_out_s, self._layout_cost_s, self._settled = now_s, 0.0, False
         self._key, self._grown = key, False
         self._columns.clear()
         self._bins.clear()
         bands: list[HeatBand] = []
-        self._stack, at = Stack(), 0
+        self._stack, self._blanks, at = Stack(), {}, 0
         processes = sorted({r.process for r in ranges})
         heights = _heights([sum(_step(r.weight_bytes) for r in ranges if r.process == p) for p in processes], cells)
         for process, rows in zip(processes, heights, strict=True):
@@ -284,6 +306,7 @@ class HeatColumns:
                 interval=(zoom.start, zoom.end) if zoom else None,
             )
             self._stack.layouts.append((process, layout, at))
+            self._blanks[process] = bin_column(None, layout)
             for before, band in zip((None, *layout.bands), layout.bands, strict=False):
                 bands.append(_band(band, at, mapped(process, band.start, band.end), before))
             at += rows
@@ -312,8 +335,12 @@ class HeatColumns:
             return self._columns[sample]
         if allowance.spent:
             return None
+        # Of thousands of processes that ended, few are in a window: the others cost no question and no column.
+        there = self._processes(reader, sample)
         parts = [
             bin_column(self.page_set(reader, sample, one), layout) * self._scale(reader, sample, one)
+            if one in there
+            else self._blanks[one]
             for one, layout, _ in self._stack.layouts
         ]
         made = self._full(parts)
@@ -335,6 +362,8 @@ class HeatColumns:
 
     def page_set(self, reader: Any, sample: int, process: int) -> PageSet | None:
         """The touched pages of a window, decoded once."""
+        if process not in self._processes(reader, sample):
+            return None
         key = sample, process
         if key not in self._sets:
             pages = reader.page_set(sample, process)
@@ -342,6 +371,12 @@ class HeatColumns:
                 self._note(process, _groups_of(pages))
             self._sets.put(key, pages, pages.memory_bytes if pages is not None else 0)
         return self._sets[key]
+
+    def _processes(self, reader: Any, sample: int) -> frozenset[int]:
+        """The processes of which pages of a window are stored."""
+        if sample not in self._with_pages:
+            self._with_pages.put(sample, reader.processes_with_pages(sample))
+        return self._with_pages[sample]
 
     def _summed(self, reader: Any, low: int, high: int, allowance: Allowance) -> list[Column | None]:
         """The column of samples (by their places) of which sums were stored; empty where there are none.
