@@ -51,17 +51,17 @@ bench: $(VENV)/dev
 # for on PATH and in the folders that MEMTUI_PEERS names (build/peers); bench-peers boots the kernel in PEERS_KERNEL, an
 # image with CONFIG_IDLE_PAGE_TRACKING, unless this machine has that itself.
 bench-trackers: $(VENV)/dev
-	$(SUDO) $(BIN)/python -m benchmarks trackers --into docs/measurements.md
+	$(SUDO) $(BIN)/python -m benchmarks trackers --into docs/internals/measurements.md
 
 bench-known-truth: $(VENV)/dev
-	$(SUDO) $(BIN)/python -m benchmarks known_truth --into docs/measurements.md
+	$(SUDO) $(BIN)/python -m benchmarks known_truth --into docs/internals/measurements.md
 
 bench-cost: $(VENV)/dev
-	$(SUDO) $(BIN)/python -m benchmarks.cost --into docs/cost.md
+	$(SUDO) $(BIN)/python -m benchmarks.cost --into docs/internals/cost.md
 
 PEERS_KERNEL ?=
 bench-peers: $(VENV)/dev
-	$(SUDO) $(BIN)/python -m benchmarks.peers $(if $(PEERS_KERNEL),--kernel $(PEERS_KERNEL)) --into docs/measurements.md
+	$(SUDO) $(BIN)/python -m benchmarks.peers $(if $(PEERS_KERNEL),--kernel $(PEERS_KERNEL)) --into docs/internals/measurements.md
 
 # Kills every part of memtui at random moments while its target is watched, for half an hour unless told otherwise; then
 # watches a target that starts 20 children a second for an hour: no part may grow with them.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.studies DIR``: what ``memtui study all -o DIR`` found, as a part of docs/studies.md."""
+"""``python -m benchmarks.studies DIR``: what ``memtui study all -o DIR`` found, as a part of docs/guide/study.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks import documents
 from memtui.study.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
-DOCUMENT, PICTURES = ROOT / "docs/studies.md", ROOT / "docs/studies"
+DOCUMENT, PICTURES = ROOT / "docs/guide/study.md", ROOT / "docs/guide/studies"
 SHOWN = {  # of each study the figures that say most
     "basic": ("memory", "reuse-zoom", "passes"),
     "sample-time": ("mean-1-thread",),

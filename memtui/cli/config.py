@@ -57,7 +57,7 @@ def apply(commands: Commands, verb: str) -> None:
 def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str, Any]:
     """Values by argument. All keys are checked, whatever the command. Raises ValueError."""
     options = {
-        name: {key: action for leaf in leaves_of(parser) for key, action in _options(leaf).items()}
+        name: {key: action for leaf in leaves_of(parser) for key, action in options_of(leaf).items()}
         for name, parser in commands.items()
     }
     every = {key: action for table in options.values() for key, action in table.items()}
@@ -78,7 +78,7 @@ def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str,
     return found
 
 
-def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+def options_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     """What may be set, by the name of the long option."""
     found = {}
     for action in parser._actions:  # argparse has no public way to its own table

@@ -64,7 +64,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 RECORD = Command(
     "record",
-    "the same without a screen: record PID | record -- CMD... (exits as CMD does)",
+    "watch without a screen: record PID | record -- CMD... (exits as CMD does)",
     _add_arguments,
     _run,
 )

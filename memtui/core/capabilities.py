@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-# Numbers of include/uapi/linux/capability.h. What each is for stands in docs/security.md.
+# Numbers of include/uapi/linux/capability.h. What each is for stands in docs/reference/security.md.
 NUMBERS = {
     "CAP_DAC_OVERRIDE": 1,
     "CAP_SETPCAP": 8,

@@ -22,7 +22,7 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "network", metavar="NETWORK", help="of what train list shows, or of your own: --config, --definitions"
     )
-    group = parser.add_argument_group("what is trained, and how (the settings of ZPP-MEM; docs/train.md)")
+    group = parser.add_argument_group("what is trained, and how (the settings of ZPP-MEM; docs/guide/train.md)")
     group.add_argument("--type", metavar="RULE", help="BP, FA, DFA or DFAMEM (BP)")
     group.add_argument(
         "--set",

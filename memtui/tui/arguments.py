@@ -12,7 +12,7 @@ def add_screen(parser: Parser) -> None:
     """Add how the screen is drawn."""
     group = group_of(parser, "screen")
     group.add_argument("--color", choices=COLORS, default="auto", help="colours (auto)")
-    group.add_argument("--theme", choices=THEMES, default="dark", help="(dark)")
+    group.add_argument("--theme", choices=THEMES, default="dark", help="its colours (dark)")
     group.add_argument("--ascii", action="store_true", help="no characters outside ASCII")
     group.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
 

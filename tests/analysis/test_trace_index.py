@@ -43,7 +43,7 @@ def test_it_says_what_the_step_says(drawn):
 
 
 def comes_to_nothing(trace) -> set[int]:
-    """Rows by the words of docs/trace.md."""
+    """Rows by the words of docs/guide/trace.md."""
     found: set[int] = set()
     for row in range(trace.existing, len(trace) - 1):
         both = trace.delta_bytes[row] > 0 and trace.block[row + 1] == trace.block[row]

@@ -42,7 +42,7 @@ def test_what_pytorch_leaves_to_its_own_loops(configuration):
     select = getattr(torch._C, "_select_conv_backend", None)
     if select is None:
         pytest.skip("this PyTorch does not say which way it takes")
-    # Without AVX-512 the loops take every bf16; the ways are those of processors that have it (docs/bench.md).
+    # Without AVX-512 the loops take every bf16; the ways are those of processors that have it (docs/guide/bench.md).
     assume(configuration.dtype != "bf16" or torch.ops.mkldnn._is_mkldnn_bf16_supported())
     p, dtype = configuration.parameters, {"fp32": torch.float32, "bf16": torch.bfloat16}[configuration.dtype]
     image = torch.empty(p["n"], p["cin"], p["h"], p["w"], dtype=dtype)

@@ -22,7 +22,7 @@ from tests.support.streams import sample
 
 ROUNDS = 1000 if LONG else 100  # windows of the programs that mind interruptions
 JOB_SECONDS = 60 if LONG else 4
-README = ROOT / "README.md"
+IMPACT = ROOT / "docs/reference/impact.md"
 # What the kernel does not restart after a pause (nor after SIGSTOP and SIGCONT): see signal(7).
 INTERRUPTED = {"epoll_wait", "epoll_pwait", "semtimedop", "sigtimedwait", "io_getevents", "recv with SO_RCVTIMEO"}
 
@@ -38,7 +38,7 @@ def counter():
 @pytest.mark.parametrize("call", CALLS)
 def test_which_calls_are_interrupted(call):
     words = [sys.executable, "-m", "tests.support.blocking_calls", call]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=README.parent)
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert child.stdout.readline() == "ready\n"
         time.sleep(0.1)
@@ -55,8 +55,8 @@ def test_which_calls_are_interrupted(call):
         child.kill()
 
 
-def test_the_readme_names_the_calls_that_are_interrupted():
-    text = README.read_text()
+def test_the_documents_name_the_calls_that_are_interrupted():
+    text = IMPACT.read_text()
     assert all(f"`{call.split()[-1]}`" in text for call in INTERRUPTED if call != "epoll_pwait")
 
 

@@ -234,7 +234,7 @@ def test_who_may_not_use_sudo_is_told_the_ways_out(foreign):
                 screen.close()
             said = screen.output.decode(errors="replace")
             assert "is not in the sudoers file" in said
-            assert "whoever administers this machine can grant the sudo rule in docs/security.md" in said
+            assert "whoever administers this machine can grant the sudo rule in docs/reference/security.md" in said
             assert ("or watch a process of yours" in said) == foreign
             assert ("--no-sudo does not ask" in said) == (not foreign)
             assert "run: sudo" not in said
@@ -243,7 +243,7 @@ def test_who_may_not_use_sudo_is_told_the_ways_out(foreign):
 
 def test_the_rule_in_the_docs_allows_the_sampler_and_nothing_else():
     """As an administrator would write it, for this interpreter."""
-    text = (ROOT / "docs" / "security.md").read_text()
+    text = (ROOT / "docs/reference/security.md").read_text()
     (rule,) = [line.strip() for line in text.splitlines() if line.startswith("    ada ALL=")]
     granted = rule.removeprefix("ada ").replace("/opt/memtui/bin/python3", sys.executable)
     granted = granted.replace("(root) ", "(root) NOPASSWD: ")  # so that nobody has to type
@@ -514,7 +514,7 @@ def test_the_capabilities_of_a_running_sampler(tmp_path):
 
 
 def test_the_capabilities_are_documented():
-    text = (ROOT / "docs" / "security.md").read_text()
+    text = (ROOT / "docs/reference/security.md").read_text()
     for tracker in ("pagetable", "idle", "rss"):
         for name in capabilities.sampler_needs(tracker):
             assert f"`{name}`" in text

@@ -164,7 +164,7 @@ def test_a_signal_ends_a_recording_in_order(number, session):
     ["memtui.recording.sampler", pytest.param("memtui.recording.recorder", marks=pytest.mark.slow), "memtui"],
 )
 def test_kill_9_of_any_part_frees_the_target(victim, session):
-    """Rounds from MEMTUI_CHAOS (default 3) at random moments; 100 were run by hand, see docs/measurements.md."""
+    """Rounds from MEMTUI_CHAOS (default 3) at random moments; 100 by hand are in docs/internals/measurements.md."""
     for round_ in range(int(os.environ.get("MEMTUI_CHAOS", "3"))):
         path = session.with_name(f"{round_}.memtui")
         with pattern("loop", "--pages", 5000) as truth:

@@ -108,7 +108,7 @@ def test_the_sizes_of_touched_regions_are_an_unbiased_estimate(seed, share):
     looked = regions[:, 0] + (random.random((windows, len(regions))) * sizes).astype(int)
     estimates = (touched[looked] * sizes).sum(axis=1)
     true = touched.sum()
-    # Standard error of one window, as docs/accuracy.md has it; seven of them is no accident.
+    # Standard error of one window, as docs/reference/accuracy.md has it; seven of them is no accident.
     error = true * np.sqrt((1 - true / 20_000) / (true / 20_000 * len(regions)))
     assert abs(estimates.mean() - true) <= 7 * error / np.sqrt(windows)
     assert estimates.std() <= 1.3 * error

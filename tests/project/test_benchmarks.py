@@ -156,12 +156,12 @@ def test_a_table_goes_into_its_place_in_a_document(tmp_path):
 
 @pytest.mark.parametrize("name", ["trackers", "known_truth", "peers"])
 def test_the_documents_have_a_place_for_what_make_writes(name):
-    assert documents.has_place(ROOT / "docs" / "measurements.md", name)
-    assert documents.has_place(ROOT / "docs" / "cost.md", "cost")
+    assert documents.has_place(ROOT / "docs/internals/measurements.md", name)
+    assert documents.has_place(ROOT / "docs/internals/cost.md", "cost")
 
 
 def test_a_table_needs_one_name_and_a_place(tmp_path):
-    done = bench("--into", str(ROOT / "docs" / "measurements.md"))
+    done = bench("--into", str(ROOT / "docs/internals/measurements.md"))
     assert (done.returncode, "name it" in done.stderr) == (2, True)
     (tmp_path / "doc.md").write_text("")
     done = bench("walk", "--into", str(tmp_path / "doc.md"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Of a process of which no window was read yet: the dearest way of clearing the mark of a page, and of meeting a mapping
-# (AMD EPYC, docs/cost.md). Its page tables say at most how many pages it has.
+# (AMD EPYC, docs/internals/cost.md). Its page tables say at most how many pages it has.
 _PAGE_NS, _MAPPING_NS = 60, 4000
 _PAGES_PER_TABLE_KB = 512 // 4
 _DECAY = 0.8  # a window: the next one of a program that works in turns may take as long as the one before the last

@@ -23,7 +23,7 @@ _READY_BYTES = 16
 PROMPT = "[sudo] password for %p (only memtui's sampler will be root): "
 WITHOUT_ROOT = ("rss", "referenced")  # trackers that see an own process without root
 _NO_RIGHTS = ("is not in the sudoers file", "may not run sudo", "is not allowed to execute", "is not allowed to run")
-_ADMINISTRATOR = "whoever administers this machine can grant the sudo rule in docs/security.md"
+_ADMINISTRATOR = "whoever administers this machine can grant the sudo rule in docs/reference/security.md"
 _NOT_INSTALLED = "it is not installed"
 _SAFE_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 

@@ -172,7 +172,7 @@ Words
                 next window in: when it allows another one
   given back    pages that were touched and given back within the window are not in its working set: at most so much
   rearm         how the marks of touched pages are cleared for the next window
-  flush         how stale translations are removed, without which touches would be missed (docs/accuracy.md)
+  flush         how stale translations are removed, without which touches would be missed (docs/reference/accuracy.md)
   stopped       how long the target stood still for one window
   self          share of one core that watching takes
 
