@@ -1,9 +1,9 @@
 """Cost against size: ns a page for each part of a window, from 1 to 16 GiB, beside what no walk can beat.
 
 ``python -m benchmarks.cost [--gib N ...] [--into docs/internals/cost.md]``. The floor is the time to read the page
-table once, 8 bytes a page, at the speed at which this machine reads memory as a stream. A page is what the hardware maps: 4 KiB or
-2 MiB. The target is stopped. All its pages are touched before a walk, a flush and a clear; one hundredth in one
-piece before a re-arm by working set.
+table once, 8 bytes a page, at the speed at which this machine reads memory as a stream. A page is what the hardware
+maps: 4 KiB or 2 MiB. The target is stopped. All its pages are touched before a walk, a flush and a clear; one
+hundredth in one piece before a re-arm by working set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference that say what the program says: cli.md, keys.md, config.md.
+"""Writes the pages of docs/reference that say what the program says: cli.md, keys.md, config.md, session-format.md.
 
 Run as ``python docs/reference.py``; a test says when they are stale.
 """
@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+import memtui
 from memtui.cli.config import options_of
 from memtui.cli.parser import GROUPS, build_parser
 from memtui.core.argtypes import leaves_of, parsers_of
@@ -155,7 +156,24 @@ def config() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"cli.md": cli, "keys.md": keys, "config.md": config}
+SESSION = """# The format of a session
+
+A session is one SQLite file. Other programs read it with any SQLite library; `memtui export` writes the same as CSV,
+Parquet or JSON, which is the better way for whoever wants figures and not bits. Sessions of formats 6 and newer are
+read; a newer one is refused in one line. A session that is still recorded is read while it grows (write-ahead log).
+
+Blobs are zlib streams of little-endian 64-bit integers, some with a head of counts and names as JSON
+(`memtui/session/blobs.py`); page sets are described in `memtui/core/page_set.py`.
+"""
+
+
+def session_format() -> str:
+    """The schema, with its comments."""
+    schema = (Path(memtui.__file__).parent / "session" / "schema.sql").read_text()
+    return f"{SESSION}\n{MADE}\n\n```sql\n{schema.strip()}\n```\n"
+
+
+PAGES = {"cli.md": cli, "keys.md": keys, "config.md": config, "session-format.md": session_format}
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ def reference():
     return module
 
 
-@pytest.mark.parametrize("name", ["cli.md", "keys.md", "config.md"])
+@pytest.mark.parametrize("name", ["cli.md", "keys.md", "config.md", "session-format.md"])
 def test_a_page_that_is_made_from_the_program_is_not_stale(name):
     made = reference().PAGES[name]()
     assert (ROOT / "docs" / "reference" / name).read_text() == made, "python docs/reference.py writes it"
