@@ -65,6 +65,7 @@ class SessionReader(ProcessReader):
         self._touched = KeptRows(self._read_touched)
         self._resident: tuple[int, dict[int, tuple[int, Pairs]]] = -1, {}
         self._aliases: dict[int, int] | None = None  # as of the last look
+        self._known_aliases: tuple[int, dict[int, int]] = 0, {}  # how many, and which
         self._stored_rows = StoredRows()
         self._held_vmas = HeldVmas(self._vma_rows, self._newest_vma)
         self.hello: Hello
@@ -422,10 +423,17 @@ class SessionReader(ProcessReader):
                 found[row] = found.get(row, 0) + value
         return found
 
+    def _read_aliases(self) -> dict[int, int]:
+        """Which rows were merged into which. None is ever taken back: where none is new, nothing is read."""
+        count, known = self._all("SELECT count(*) FROM vma_alias", "i")[0][0], self._known_aliases
+        if count != known[0]:
+            known = self._known_aliases = count, dict(self._all("SELECT id, row FROM vma_alias", "ii"))
+        return known[1]
+
     def _unalias(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Replace ids of merged rows by the row that took them in."""
         if self._aliases is None:
-            self._aliases = dict(self._all("SELECT id, row FROM vma_alias", "ii"))
+            self._aliases = self._read_aliases()
         aliases = self._aliases
         if not aliases:
             return ids

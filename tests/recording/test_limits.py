@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from memtui.core.page_set import PageSet
 from memtui.core.samples import End, Process, ProcessWindow, VmaTable, Window
 from memtui.recording.recorder import limits
-from memtui.recording.recorder.limits import Limits, check_disk
+from memtui.recording.recorder.limits import LEFT_PROCESSES, Limits, check_disk
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.recording.recorder.stop_condition import Condition
 from memtui.session.file_format import size_on_disk
 from memtui.session.reader import SessionReader
 from memtui.session.thinning import Thinner
+from memtui.session.validation import MAX_PROCESS
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, Room
 from tests.support.cli import memtui, refused
@@ -280,3 +281,23 @@ def test_a_disk_that_runs_low_ends_the_recording_in_order():
             assert sorted(os.listdir(folder)) == ["ballast", "s.memtui"]
         finally:
             subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_tree_with_more_processes_than_a_session_has_room_for_ends_the_recording_in_order(tmp_path):
+    """Rows are numbered by sample and process: with one process more they would be those of another sample."""
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    recorder = SessionBuilder(writer, limits := Limits(writer, None, None))
+    recorder.take(hello())
+    first = MAX_PROCESS - LEFT_PROCESSES
+    for key in (1, first - 1):
+        recorder.take(Process(key, 4242, 1, 777, 0, "python train.py", "child"))
+        assert limits.ending is None
+    recorder.take(Process(first, 4242, 1, 777, 0, "python train.py", "child"))
+    kind, why = limits.ending
+    assert (kind, why) == ("process limit", f"{first:,} processes were recorded, and a session has room for 1,048,576")
+    recorder.take(End(1, "stopped"))
+    assert writer.close()
+    reader = SessionReader(path)
+    assert (reader.end.kind, reader.end.text) == (kind, why)
+    reader.close()

@@ -9,12 +9,14 @@ from memtui.core.samples import Event, Window
 from memtui.core.units import size
 from memtui.recording.recorder.stop_condition import Condition, Watch
 from memtui.session.thinning import Thinner
+from memtui.session.validation import MAX_PROCESS
 from memtui.session.writer import SessionWriter
 
 LEFT_BYTES = 200 << 20  # on the file system for everybody else
 SMALL_SHARE = 20  # of a small file system a twentieth
+LEFT_PROCESSES = 1 << 14  # may begin until the sampler has stopped
 # Kinds of an end.
-CONDITION, LOW_DISK, FULL, DISPLACED = "condition", "low disk", "size limit", "displaced"
+CONDITION, LOW_DISK, FULL, DISPLACED, PROCESSES = "condition", "low disk", "size limit", "displaced", "process limit"
 
 
 class Limits:
@@ -40,6 +42,11 @@ class Limits:
             reached = self._watch.take(window.start_ns, window.end_ns, wss_bytes, rss_bytes)
             if reached and self.ending is None:
                 self.ending = CONDITION, reached
+
+    def note_process(self, key: int) -> None:
+        """A process began. Rows are numbered by sample and process, with so many bits for each."""
+        if key >= MAX_PROCESS - LEFT_PROCESSES and self.ending is None:
+            self.ending = PROCESSES, f"{key:,} processes were recorded, and a session has room for {MAX_PROCESS:,}"
 
     def look_after_place(self) -> bool:
         """Whether the file is found to be in its place no more: nobody would find what is recorded from here on."""

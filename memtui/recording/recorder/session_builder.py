@@ -86,6 +86,8 @@ class SessionBuilder:
                 self._writer.put_meta(hello=self.hello.to_dict(), recorder_pid=os.getpid())
             case Process():
                 self.began = True
+                if self.limits:
+                    self.limits.note_process(message.key)
                 command = self._fit_to_keep(message.command)
                 self._writer.insert("process", [_process_row(replace(message, command=command))])
             case VmaTable():
