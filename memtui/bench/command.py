@@ -33,7 +33,7 @@ from memtui.bench.spaces import SPACES, resnet50_counts
 from memtui.bench.store import Database
 from memtui.bench.sweep import Request, Sweep, Tell, look_for_source
 from memtui.bench.sweep_task import SweepProcess
-from memtui.core.console import Console
+from memtui.core.console import Console, as_json
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError, complain
 from memtui.core.files import ANOTHER_FILE, check_place, write_safely
 from memtui.core.privilege import Invoker, become, invoker, state_directory
@@ -84,7 +84,7 @@ def bench(args: argparse.Namespace, console: Console) -> int:
     rows, skipped, path = _measure(args, request, how, shard)
     if args.json:
         plain = {"database": str(path), "skipped": skipped, "rows": [table.to_plain(row) for row in rows]}
-        print(json.dumps(plain, indent=2))
+        print(as_json(plain))
         return 0
     for text in _foot(rows):
         print(visible(text))
@@ -144,7 +144,7 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
     points = window_length.study(rows)
     if args.json:
         plain = {"database": str(path), "op": args.what, "parameters": dict(configurations[0].parameters)}
-        print(json.dumps(plain | window_length.to_plain(points), indent=2))
+        print(as_json(plain | window_length.to_plain(points)))
     else:
         print()
         for text in window_length.lines(points):
@@ -187,7 +187,7 @@ def _network(args: argparse.Namespace, how: _How) -> int:
     rows, _, path = _measure(args, request, how, None)
     found = network_vs_operators.compose(network, counts, rows, partial=args.quick)
     if args.json:
-        print(json.dumps({"database": str(path), **network_vs_operators.to_plain(found)}, indent=2))
+        print(as_json({"database": str(path), **network_vs_operators.to_plain(found)}))
     else:
         print()
         for text in network_vs_operators.lines(found):
@@ -285,7 +285,7 @@ def _list(args: argparse.Namespace) -> int:
             counts = ", ".join(f"{space} {count}" for space, count in spaces.items())
             print(f"{name:16} {operator.summary}\n{'':16} {words(operator.defaults)}\n{'':16} spaces: {counts}")
     if args.json:
-        print(json.dumps({"operators": found, "conditions": dict(CONDITIONS)}, indent=2))
+        print(as_json({"operators": found, "conditions": dict(CONDITIONS)}))
     else:
         print(f"every operator: {words(CONDITIONS)}")
     return 0
@@ -307,7 +307,7 @@ def _compare(args: argparse.Namespace) -> int:
     if others:
         complain(others)
     if args.json:
-        print(json.dumps({"a": str(first), "b": str(second), "rows": [one.to_plain() for one in found]}, indent=2))
+        print(as_json({"a": str(first), "b": str(second), "rows": [one.to_plain() for one in found]}))
         return 0
     for text in compare.table(found, terminal_columns()):
         print(visible(text))
@@ -333,7 +333,7 @@ def _db(args: argparse.Namespace) -> int:
             for row in database.rows():
                 operators[row["op"]] = operators.get(row["op"], 0) + 1
         plain = {"database": str(path), "rows": counts, "measurements": operators}
-        for text in [json.dumps(plain, indent=2)] if args.json else map(visible, _info(plain)):
+        for text in [as_json(plain)] if args.json else map(visible, _info(plain)):
             print(text)
     elif verb == "merge" and words:
         for word in words:  # all of them, before a database is made or changed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import subprocess
@@ -18,6 +17,7 @@ from memtui.bench.configuration import Configuration
 from memtui.bench.database_file import DatabaseError
 from memtui.bench.jobs import MEMTUI, longest_minutes, number_of_jobs, part_path, part_words
 from memtui.bench.store import Database
+from memtui.core.console import as_json
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import refused
 from memtui.core.processes import exit_with_parent
@@ -74,7 +74,7 @@ def measure(args: argparse.Namespace, configurations: Sequence[Configuration], s
         if reason:
             say(visible(f"part {number} of {count}: {reason}"))
     if args.json:
-        print(json.dumps({"database": str(whole), "parts": [asdict(part) for part in parts]}, indent=2))
+        print(as_json({"database": str(whole), "parts": [asdict(part) for part in parts]}))
     else:
         print(visible(f"{sum(part.rows for part in parts)} new rows in {whole}; what the jobs said: {folder}"))
     return FAILURE if any(part.reason for part in parts) else 0

@@ -24,7 +24,7 @@ def _list(args: argparse.Namespace, console: Console) -> int:
     with console.progress("asking what runs"):
         found = describe(_recordings())
     if args.json:
-        console.print_json(found)
+        console.print_json({"recordings": found})
     else:
         console.print(format_table(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else NO_LIMIT))
     return 0

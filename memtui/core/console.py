@@ -5,11 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from memtui.core.errors import complain
 from memtui.core.progress_line import ProgressLine, above_line
 from memtui.core.text import visible
+
+JSON_VERSION = 1  # of the documents that other programs read: it rises when a name in one changes its meaning or goes
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """Return a document of ``--json`` as text, with ``schema_version``; docs/reference/schemas describe them."""
+    return json.dumps({"schema_version": JSON_VERSION, **document}, indent=2)
 
 
 class Console:
@@ -36,10 +44,10 @@ class Console:
         with above_line():
             print("\n".join(map(visible, text.split("\n"))), flush=True)
 
-    def print_json(self, document: Any) -> None:
+    def print_json(self, document: Mapping[str, Any]) -> None:
         """Print the one JSON document of ``--json``."""
         with above_line():
-            print(json.dumps(document, indent=2), flush=True)
+            print(as_json(document), flush=True)
 
     def notify(self, text: str) -> None:
         """Print one line on standard error that is not a result; nothing for an empty text."""

@@ -358,7 +358,8 @@ def _reuse(reader: ReportSource) -> dict[str, Any]:
 def _overhead(reader: ReportSource, rows: list[dict[str, Any]], span_ns: int) -> dict[str, Any]:
     samples = reader.samples
     if len(samples) < 2 or span_ns <= 0:
-        absent: dict[str, Any] = dict.fromkeys(("paused_fraction", "lost_fraction", "self_cpu_fraction"))
+        names = ("paused_fraction", "paused_median_s", "paused_max_s", "lost_fraction", "self_cpu_fraction")
+        absent: dict[str, Any] = dict.fromkeys(names)
         absent["reason"] = "fewer than two samples"
         return absent | {"budget": _budget(reader, absent)}
     paused = samples.paused_ns[~np.isnan(samples.paused_ns)]

@@ -157,7 +157,7 @@ def test_a_lost_terminal_does_not_end_a_sampler_under_sudo():
             assert screen.process.wait(20) == 129
             before = len(wait_for_samples(path, 1).samples)
             wait_for_samples(path, before + 20).close()
-            listed = json.loads(user.memtui("list", "--json").stdout)
+            listed = json.loads(user.memtui("list", "--json").stdout)["recordings"]
             assert [one["pid"] for one in listed] == [truth["pid"]]
             assert listed[0]["samples"] > before
             assert user.memtui("stop", "all").returncode == 0

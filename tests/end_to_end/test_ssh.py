@@ -79,7 +79,7 @@ def test_a_connection_that_drops_leaves_the_recording(dies, server, state, tmp_p
             before = newest(path)
             assert all(gone(process, 20) for process in there), "the viewer stayed without a terminal"
 
-            (one,) = json.loads(memtui("list", "--json").stdout)
+            (one,) = json.loads(memtui("list", "--json").stdout)["recordings"]
             assert (one["pid"], one["id"], one["paused"]) == (pid, running.id, False)
             shares = busy(parts, WATCHED_S)
             assert max(shares) < 0.5, f"supervisor, sampler and recorder take {shares} of a CPU"
@@ -105,4 +105,4 @@ def test_a_connection_that_drops_leaves_the_recording(dies, server, state, tmp_p
     assert (np.diff(reader.samples.sample) == 1).all(), "windows are missing"
     assert len(reader.samples) > before + 10 * WATCHED_S / 2
     reader.close()
-    assert json.loads(memtui("list", "--json").stdout) == []
+    assert json.loads(memtui("list", "--json").stdout)["recordings"] == []

@@ -33,6 +33,7 @@ from tests.support.live import (
     wait_for_samples,
     wait_until,
 )
+from tests.support.schemas import check
 
 TRACKER = ("--tracker", "rss")  # these tests are about recordings, and not about what they measure
 
@@ -75,7 +76,9 @@ def test_list(recording):
     text = memtui("list").stdout
     for word in (running.id, str(pid), "memtui.study.workloads.access_patterns", str(path)):
         assert word in text
-    (one,) = json.loads(memtui("list", "--json").stdout)
+    document = json.loads(memtui("list", "--json").stdout)
+    check("list", document)
+    (one,) = document["recordings"]
     assert (one["id"], one["pid"], one["session"], one["interval_s"], one["paused"]) == (
         running.id, pid, str(path), 0.05, False,
     )  # fmt: skip
@@ -86,7 +89,7 @@ def test_list(recording):
 
 def test_nothing_runs():
     assert memtui("list").stdout == "no recording of yours runs; memtui attach PID begins one\n"
-    assert json.loads(memtui("list", "--json").stdout) == []
+    assert json.loads(memtui("list", "--json").stdout)["recordings"] == []
     refused(memtui("stop", "abcd"), "no recording of yours has the ID or PID 'abcd'; none of yours runs")
     assert memtui("stop", "all").returncode == 0
     refused(memtui("mark", "x"), "there is nothing to mark; none of yours runs")
@@ -242,7 +245,7 @@ def test_a_mark_where_nobody_records_does_nothing_and_loads_nothing():
 def test_another_interval(recording):
     running, path, _ = recording
     client.ask(running, "interval", interval_ns=400_000_000)
-    assert json.loads(memtui("list", "--json").stdout)[0]["interval_s"] == 0.4
+    assert json.loads(memtui("list", "--json").stdout)["recordings"][0]["interval_s"] == 0.4
     reader = wait_for_samples(path, 1)
     wait_for(lambda: reader.refresh() and (reader.samples.asked_ns == 400_000_000).sum() >= 4)
     lengths = reader.samples.end_ns - reader.samples.start_ns
@@ -262,7 +265,7 @@ def test_pause_and_go_on(recording):
     running, path, pid = recording
     client.ask(running, "pause")
     began_ns = wait_for(lambda: events(path, "gap"))[0][0]
-    assert json.loads(memtui("list", "--json").stdout)[0]["paused"]
+    assert json.loads(memtui("list", "--json").stdout)["recordings"][0]["paused"]
     assert "sampling is paused" in memtui("list").stdout
     time.sleep(1.2)
     reader = SessionReader(path)

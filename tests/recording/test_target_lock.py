@@ -151,7 +151,7 @@ def test_options_of_a_second_attach_reach_the_recording_or_are_named(tmp_path, m
             assert " is asked for an interval of 0.3 s, 0.1 s before" in said
             assert "so --no-pause, --output, --tracker changed nothing; memtui stop " in said
             assert not (tmp_path / "b.memtui").exists()
-            (found,) = json.loads(memtui("list", "--json").stdout)
+            (found,) = json.loads(memtui("list", "--json").stdout)["recordings"]
             assert found["interval_s"] == 0.3
         finally:
             stop(child)

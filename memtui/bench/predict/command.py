@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any
@@ -13,6 +12,7 @@ from memtui.bench import request
 from memtui.bench.predict.training import Training, load
 from memtui.bench.printer import terminal_columns
 from memtui.bench.store import Database
+from memtui.core.console import as_json
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.progress_line import ProgressLine
 from memtui.core.text import nearest, visible
@@ -51,7 +51,7 @@ def predict(args: argparse.Namespace) -> int:
         else:
             found = report.run(training, wanted, terminal_columns())
     if args.json:
-        print(json.dumps({"database": str(path), **_told(training), **found.plain}, indent=2))
+        print(as_json({"database": str(path), **_told(training), **found.plain}))
     else:
         _print([str(path), *_lines(training), "", *found.lines])
     return 0

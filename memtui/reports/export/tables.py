@@ -13,6 +13,7 @@ import numpy as np
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.tensor_sums import TensorSums
+from memtui.core.console import JSON_VERSION
 from memtui.reports.source import ReportSource
 from memtui.reports.traced_windows import TracedWindows, told_by_process
 from memtui.session.blobs import UNKNOWN_BYTES
@@ -28,6 +29,7 @@ Table = tuple[tuple[str, ...], Callable[[ReportSource], Iterable[Row]]]
 def meta(reader: ReportSource) -> dict[str, Any]:
     """The session's metadata, the wall-clock anchor and the units."""
     return {
+        "schema_version": JSON_VERSION,
         "format": 1,
         "session": reader.short_title,
         "hello": asdict(reader.hello),

@@ -1,0 +1,90 @@
+"""Documents that other programs read are as docs/reference/schemas describes them: of every kind of session."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from memtui.bench.text import to_plain
+from memtui.cli.machine import examine
+from memtui.core.console import JSON_VERSION, as_json
+from memtui.formats.detect import import_file
+from memtui.formats.session_writer import write
+from memtui.reports.comparison.text import plain, read, same_windows
+from memtui.reports.export.tables import meta
+from memtui.reports.redact import open_source
+from memtui.reports.report import build_report
+from tests.support import sessions
+from tests.support.bench_database import row
+from tests.support.compared_sessions import long, short
+from tests.support.pages import evil_stream
+from tests.support.schemas import FOLDER, check
+
+LOG = "1700000000000000 4096 4096 conv/forward\n1700000000000100 0 -4096 conv/forward\n"
+
+
+def printed(document: dict) -> dict:
+    return json.loads(as_json(document))
+
+
+def imported(path: Path) -> Path:
+    log = path.with_suffix(".txt")
+    log.write_text(LOG)
+    write(import_file(log), path)
+    return path
+
+
+def made(name: str, path: Path) -> Path:
+    if name == "imported":
+        return imported(path)
+    streams = {
+        "tracked": lambda: sessions.messages(5),
+        "no tracker": lambda: sessions.messages(60, tracked=False),
+        "empty": lambda: [sessions.hello()],
+        "long windows": long,
+        "short windows": short,
+        "hostile": evil_stream,
+    }
+    return sessions.write_session(path, streams[name]())
+
+
+KINDS = ["tracked", "no tracker", "empty", "long windows", "short windows", "hostile", "imported"]
+
+
+@pytest.mark.parametrize("redact", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_report_and_meta(kind, redact, tmp_path):
+    path = made(kind, tmp_path / "s.memtui")
+    check("report", printed(build_report(path, redact=redact)))
+    with closing(open_source(path, redact=redact)) as source:
+        check("meta", json.loads(json.dumps(meta(source))))
+
+
+def test_compare(tmp_path):
+    paths = [made(kind, tmp_path / f"{kind}.memtui") for kind in ("short windows", "long windows", "no tracker")]
+    with closing(open_source(paths[0])) as a, closing(open_source(paths[1])) as b, closing(open_source(paths[2])) as c:
+        recorded = read([a, b, c], paths)
+        check("compare", printed(plain(recorded, same_windows(recorded, [a, b, c]), list(map(str, paths)))))
+
+
+def test_doctor():
+    check("doctor", printed(examine()))
+
+
+def test_bench():
+    rows = [row(), replace(row(), status="failed", reason="out of memory")]
+    check("bench", printed({"database": "bench.db", "skipped": 0, "rows": list(map(to_plain, rows))}))
+
+
+@pytest.mark.parametrize("name", ["report", "compare", "doctor", "bench", "list", "meta"])
+def test_what_is_not_described_is_refused(name):
+    schema = json.loads((FOLDER / f"{name}.json").read_text())
+    assert schema["properties"]["schema_version"] == {"const": JSON_VERSION}
+    assert "schema_version" in schema["required"]
+    with pytest.raises(jsonschema.ValidationError):
+        check(name, {"schema_version": JSON_VERSION, "another": 1})
