@@ -12,12 +12,12 @@ from benchmarks.run import Run, say
 from benchmarks.table import Row, Skip, slower
 from memtui.bench.configuration import Configuration, make
 from memtui.bench.cpu_speed import Yardstick, beside
-from memtui.bench.plan import CPU_BLOCK_NS, Plan, Window
+from memtui.bench.plan import CPU_BLOCK_NS, BenchPlan, BenchWindow
 from memtui.bench.result import Conditions, Series, Visit, evaluate
 from memtui.bench.undisturbed_blocks import quiet_blocks
 from memtui.bench.worker_client import WorkerProcess
 
-PLAN = Plan(windows=3, patience=4, seconds=0.5, warm_up_s=4.0)
+PLAN = BenchPlan(windows=3, patience=4, seconds=0.5, warm_up_s=4.0)
 TORCH_S = 1.5  # as much load as the windows of the plan
 BLOCK_S = CPU_BLOCK_NS / 1e9
 # As the other tool calls them: with the same tensors every time, which lie in the cache.
@@ -82,7 +82,7 @@ def _ours(worker: WorkerProcess, configuration: Configuration) -> float:
         if word is None or word["at"] == "failed":
             raise RuntimeError(f"the worker: {word}")
         if word["at"] == "done":
-            windows = [Window.from_plain(w) for w in word["windows"]]
+            windows = [BenchWindow.from_plain(w) for w in word["windows"]]
             visit = Visit(tuple(windows), Series(), Conditions(yard_limit_ns=word["yard_limit_ns"]))
             found = evaluate(configuration, PLAN, visit).measured_ns  # theirs is not brought to any other speed, either
             assert found is not None

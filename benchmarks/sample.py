@@ -16,7 +16,7 @@ from benchmarks.targets import PATTERN_PAGES_PER_GIB, needs_root, pattern, statu
 from benchmarks.timed_sampler import PARTS
 from memtui.core.procfs import read_stat
 from memtui.core.samples import Options
-from memtui.recording.sampler.commands import Order
+from memtui.recording.sampler.commands import SamplerConfig
 
 WHOLE_MS_PER_GIB, PAUSED_MS_PER_GIB = 20, 13
 INTERVAL_NS = 300_000_000
@@ -64,7 +64,7 @@ def windows_of(
     interval_ns = int(interval_s * 1e9)
     duration_ns = (windows + 1) * (interval_ns + 50_000_000)
     options = Options(interval_ns, tracker, duration_ns=duration_ns, children=False)
-    order = Order(pid, read_stat(pid).start_ticks, options)
+    order = SamplerConfig(pid, read_stat(pid).start_ticks, options)
     command = [sys.executable, "-m", module, str(path)]
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as cat:
         assert cat.stdin is not None

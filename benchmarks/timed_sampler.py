@@ -81,15 +81,15 @@ def attach(watch: Stopwatch) -> None:
     watch.part(tracker, "read_maps", "maps")
     watch.part(tracked_process.MapsParser, "parse", "maps")
     watch.part(UsageProbe, "read", "usage")
-    put = frame_queue.Outbox.put
+    put = frame_queue.FrameQueue.put
 
-    def noting(self: frame_queue.Outbox, message: Any) -> None:
+    def noting(self: frame_queue.FrameQueue, message: Any) -> None:
         if isinstance(message, Window):
             watch.note("paused", sum(p.paused_ns or 0 for p in message.processes) / 1e9)
         put(self, message)
 
-    frame_queue.Outbox.put = noting  # type: ignore[method-assign]
-    watch.part(frame_queue.Outbox, "put", "send")
+    frame_queue.FrameQueue.put = noting  # type: ignore[method-assign]
+    watch.part(frame_queue.FrameQueue, "put", "send")
 
 
 def run(windows: list[Any]) -> int:

@@ -39,7 +39,7 @@ _DELETED = " (deleted)"
 _Key = tuple[str, bool]
 
 
-class Row(NamedTuple):
+class RangeOverTime(NamedTuple):
     """An address range over the session.
 
     Attributes:
@@ -119,7 +119,7 @@ class RangeMerger:
             self._rows[row].last_sample = sample
         return ids
 
-    def rows(self, sample: int | None = None) -> list[Row]:
+    def rows(self, sample: int | None = None) -> list[RangeOverTime]:
         """All rows, by id.
 
         Args:
@@ -128,7 +128,7 @@ class RangeMerger:
         hulls = self._open.hulls() | self._closed.hulls()
         mapped = set(self._present.values()) if sample is not None else set()
         return [
-            Row(
+            RangeOverTime(
                 row,
                 *hulls[row],
                 entry.perms,

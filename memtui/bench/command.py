@@ -28,7 +28,7 @@ from memtui.bench.jobs import from_environment, part
 from memtui.bench.operators import CATALOGUE
 from memtui.bench.plan import SETTLING_NS
 from memtui.bench.printer import Printer, terminal_columns
-from memtui.bench.result import Row
+from memtui.bench.result import BenchRow
 from memtui.bench.spaces import SPACES, resnet50_counts
 from memtui.bench.store import Database
 from memtui.bench.sweep import Request, Sweep, Tell, look_for_source
@@ -102,8 +102,8 @@ class _How:
     console: Console
 
 
-def _foot(rows: list[Row]) -> list[str]:
-    return table.foot(table.Line.of(row) for row in rows)
+def _foot(rows: list[BenchRow]) -> list[str]:
+    return table.foot(table.BenchLine.of(row) for row in rows)
 
 
 def _check_parts(args: argparse.Namespace) -> None:
@@ -205,7 +205,7 @@ def _measurable(args: argparse.Namespace) -> list[Configuration]:
 
 def _measure(
     args: argparse.Namespace, request: Request, how: _How, shard: tuple[int, int] | None
-) -> tuple[list[Row], int, Path]:
+) -> tuple[list[BenchRow], int, Path]:
     """The rows, how many were measured before, and where they lie."""
     path = asked.database_path(args, shard)
     with (
@@ -225,7 +225,7 @@ def _screen(
     request: Request,
     how: _How,
     shard: tuple[int, int] | None,
-    conclude: Callable[[list[Row]], list[str]],
+    conclude: Callable[[list[BenchRow]], list[str]],
 ) -> int:
     """The same with a screen; the sweep runs in a process of its own beside it. ``conclude``: what rows amount to."""
     from memtui.tui.app import run_app

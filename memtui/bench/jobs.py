@@ -15,7 +15,7 @@ from pathlib import Path
 
 from memtui.bench import request
 from memtui.bench.configuration import Configuration
-from memtui.bench.plan import Plan
+from memtui.bench.plan import BenchPlan
 from memtui.bench.sweep import REFERENCE_EVERY
 from memtui.core.errors import UserError
 
@@ -148,7 +148,7 @@ def part_words(args: argparse.Namespace) -> list[str]:
     return found
 
 
-def longest_minutes(plan: Plan, rows: int) -> int:
+def longest_minutes(plan: BenchPlan, rows: int) -> int:
     """What a part of so many rows takes at most, as a batch system asks for it."""
     references = 2 + rows // REFERENCE_EVERY
     row_s = plan.visits * (plan.warm_up_s + _DATA_S) + _LONGER * plan.most_windows * max(plan.seconds, _LEAST_S)

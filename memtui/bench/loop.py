@@ -24,8 +24,8 @@ from memtui.bench.plan import (
     FIRST_NS,
     SETTLED,
     SPAN_PARTS,
-    Plan,
-    Window,
+    BenchPlan,
+    BenchWindow,
 )
 from memtui.bench.undisturbed_blocks import counted, enough, quiet_blocks
 
@@ -83,8 +83,8 @@ class Load:
 
 
 def measure(
-    load: Load, plan: Plan, tell: Tell, settled: Callable[[], bool], yardstick: Yardstick | None = None
-) -> tuple[list[Window], bool]:
+    load: Load, plan: BenchPlan, tell: Tell, settled: Callable[[], bool], yardstick: Yardstick | None = None
+) -> tuple[list[BenchWindow], bool]:
     """Warm up, then measure.
 
     Args:
@@ -105,7 +105,7 @@ def measure(
         at_once = max(1, round((CPU_BLOCK_NS if yardstick else BLOCK_NS) / call_ns))
         alike, call_ns = _warm_up(load, plan, at_once, tell, settled, yardstick)
         chance = random.Random(plan.seed)
-        windows: list[Window] = []
+        windows: list[BenchWindow] = []
         while len(windows) < plan.windows or (len(windows) < plan.most_windows and _lacks(windows, plan, yardstick)):
             number = len(windows)
             tell({"at": "window", "number": number, "of": max(number + 1, plan.windows), "seconds": plan.seconds})
@@ -115,7 +115,7 @@ def measure(
         return windows, alike or _were_alike(windows, yardstick)
 
 
-def _were_alike(windows: list[Window], yardstick: Yardstick | None) -> bool:
+def _were_alike(windows: list[BenchWindow], yardstick: Yardstick | None) -> bool:
     """Whether three thirds of the quiet blocks are: what looked unsettled in the warm-up was a neighbour then."""
     if yardstick is None:
         return False
@@ -123,7 +123,7 @@ def _were_alike(windows: list[Window], yardstick: Yardstick | None) -> bool:
     return not found.disturbed and _alike([_median(part.tolist()) for part in found.parts])
 
 
-def _lacks(windows: list[Window], plan: Plan, yardstick: Yardstick | None) -> bool:
+def _lacks(windows: list[BenchWindow], plan: BenchPlan, yardstick: Yardstick | None) -> bool:
     """Whether more windows could make the time better known than it is."""
     if yardstick is None:
         return False
@@ -151,7 +151,7 @@ def _calibrate(load: Load) -> float:
 
 
 def _warm_up(
-    load: Load, plan: Plan, at_once: int, tell: Tell, settled: Callable[[], bool], yardstick: Yardstick | None
+    load: Load, plan: BenchPlan, at_once: int, tell: Tell, settled: Callable[[], bool], yardstick: Yardstick | None
 ) -> tuple[bool, float]:
     """Run until three spans in a row are alike; False when some were not, and the time of a call in the last span.
 
@@ -202,7 +202,9 @@ def _alike(spans: list[tuple[float, float]]) -> bool:
     return highest[0] - lowest[0] <= max(SETTLED * middle, math.hypot(lowest[1], highest[1]))
 
 
-def _window(load: Load, calls: int, at_once: int, settled: Callable[[], bool], yardstick: Yardstick | None) -> Window:
+def _window(
+    load: Load, calls: int, at_once: int, settled: Callable[[], bool], yardstick: Yardstick | None
+) -> BenchWindow:
     blocks: list[float] = []
     busy: float | None = 0.0
     load_ns = 0
@@ -219,7 +221,9 @@ def _window(load: Load, calls: int, at_once: int, settled: Callable[[], bool], y
         if yardstick:
             yards.append(yardstick.read())
     end, cpu_ns = time.monotonic_ns(), time.process_time_ns() - cpu
-    return Window(begin, end, calls, tuple(blocks), busy, cpu_ns, beside(yards), load_ns=load_ns if yardstick else None)
+    return BenchWindow(
+        begin, end, calls, tuple(blocks), busy, cpu_ns, beside(yards), load_ns=load_ns if yardstick else None
+    )
 
 
 def _run_on(load: Load, ns: int, at_once: int, settled: Callable[[], bool]) -> None:

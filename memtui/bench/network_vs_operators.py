@@ -17,7 +17,7 @@ from typing import Any
 from memtui.analysis.robust_mean import mean_interval
 from memtui.bench.configuration import Configuration
 from memtui.bench.operators.networks import PARAMETERS
-from memtui.bench.result import Row
+from memtui.bench.result import BenchRow
 from memtui.bench.text import duration
 from memtui.core.units import energy_column, percent
 
@@ -113,7 +113,7 @@ def by_weight(counts: Mapping[Configuration, int]) -> list[Configuration]:
 
 
 def compose(
-    network: Configuration, counts: Mapping[Configuration, int], rows: Sequence[Row], *, partial: bool = False
+    network: Configuration, counts: Mapping[Configuration, int], rows: Sequence[BenchRow], *, partial: bool = False
 ) -> Composition:
     """Hold them against each other.
 
@@ -123,7 +123,7 @@ def compose(
         rows: of all of them, in the order of time; as many of each as there were rounds.
         partial: operators may be missing, if the network is not.
     """
-    found: dict[Configuration, list[Row]] = {}
+    found: dict[Configuration, list[BenchRow]] = {}
     for row in rows:
         found.setdefault(row.configuration, []).append(row)
     rounds = len(found.get(network, []))

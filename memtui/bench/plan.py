@@ -18,7 +18,7 @@ SETTLED_POWER = 0.01  # and their mean powers, with one
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """How long and how often.
 
     Attributes:
@@ -56,7 +56,7 @@ class Plan:
         """Of the quiet blocks, each of which gives a median."""
         return self.medians or self.windows
 
-    def of_visit(self, number: int) -> Plan:
+    def of_visit(self, number: int) -> BenchPlan:
         """What is done in one of the visits, from 0."""
         share = self.windows // self.visits + (number < self.windows % self.visits)
         return replace(self, windows=share, visits=1, medians=self.parts)
@@ -66,7 +66,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Window:
+class BenchWindow:
     """A stretch of load that was measured.
 
     Attributes:
@@ -100,5 +100,5 @@ class Window:
         return self.wall_ns / self.calls
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Window:
+    def from_plain(cls, plain: dict[str, Any]) -> BenchWindow:
         return cls(**{**plain, "block_ns": tuple(plain["block_ns"]), "yard_ns": tuple(plain["yard_ns"])})

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from memtui.bench import text as table
 from memtui.bench.configuration import Configuration, Titles
-from memtui.bench.sweep import Progress
+from memtui.bench.sweep import SweepProgress
 from memtui.core.progress_line import ProgressLine
 from memtui.core.text import visible
 from memtui.core.units import span
@@ -33,7 +33,7 @@ class Printer:
     def __init__(self, wanted: Sequence[Configuration], say: Callable[[str], None], *, rows: bool) -> None:
         """Configurations that will come, who is told of notices, and whether rows are printed."""
         self._say, self._rows = say, rows
-        self._lines: list[table.Line] = []
+        self._lines: list[table.BenchLine] = []
         self._titles = Titles(wanted)
         self._names = table.names(self._titles, terminal_columns()) if rows else {}
         self._line = ProgressLine("bench", "starting the process that measures")
@@ -50,7 +50,7 @@ class Printer:
             for text in [*table.foot(self._lines), f"left before its end: {measured} rows were measured"]:
                 print(visible(text), flush=True)
 
-    def tell(self, progress: Progress) -> None:
+    def tell(self, progress: SweepProgress) -> None:
         """Print what there is to print of it."""
         self.skipped = progress.skipped
         if progress.notice:
@@ -61,15 +61,15 @@ class Printer:
         if progress.phase != "done" and progress.phase != "start":
             self._line.tell(self._far(progress), "measuring")
 
-    def _print(self, progress: Progress) -> None:
+    def _print(self, progress: SweepProgress) -> None:
         row = progress.row
         assert row is not None
         if not self._lines:
             print(visible(table.head(self._titles.common)))
-        self._lines.append(table.Line.of(row))
+        self._lines.append(table.BenchLine.of(row))
         print(visible(table.line(self._lines[-1], self._names.get(row.configuration, ""))), flush=True)
 
-    def _far(self, progress: Progress) -> str:
+    def _far(self, progress: SweepProgress) -> str:
         if progress.phase == "idle":
             return "the power at rest"
         left = "" if progress.left_s is None else f", {span(round(progress.left_s))} left"

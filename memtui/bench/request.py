@@ -9,13 +9,13 @@ from typing import Any
 
 from memtui.bench.configuration import Configuration, from_file, make, parse_grid, product
 from memtui.bench.operators import CATALOGUE
-from memtui.bench.plan import Plan
+from memtui.bench.plan import BenchPlan
 from memtui.bench.spaces import in_space
 from memtui.core.errors import UserError
 from memtui.core.privilege import invoker, state_directory
 from memtui.core.text import nearest
 
-QUICK = Plan(windows=3, seconds=1.0, warm_up_s=5.0)
+QUICK = BenchPlan(windows=3, seconds=1.0, warm_up_s=5.0)
 PATIENCE = 4  # times the windows, where something else works on the cores that are measured
 VISITS = 2  # of a configuration on a CPU, minutes apart: a shared machine is faster at one time than at another
 VERBS = ("list", "resolution", "compare", "predict", "db")
@@ -51,11 +51,11 @@ def conditions(args: argparse.Namespace) -> dict[str, Any]:
     return {key: value for key in ("dtype", "mode", "cache", "weights") if (value := getattr(args, key)) is not None}
 
 
-def plan(args: argparse.Namespace) -> Plan:
+def plan(args: argparse.Namespace) -> BenchPlan:
     """How long and how often."""
     changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
     given = {key: value for key, value in changes.items() if value is not None}
-    found = replace(QUICK if args.quick else Plan(), patience=PATIENCE, **given)
+    found = replace(QUICK if args.quick else BenchPlan(), patience=PATIENCE, **given)
     several = args.device == "cpu" and not args.quick
     return replace(found, visits=min(VISITS, found.windows) if several else 1)
 

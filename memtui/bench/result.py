@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from memtui.analysis.energy import Energy, agreement, from_counter, from_power
 from memtui.analysis.robust_mean import Averages, averages, mean_interval
 from memtui.bench.configuration import Configuration
-from memtui.bench.plan import Plan, Window
-from memtui.bench.undisturbed_blocks import Counted, counted
+from memtui.bench.plan import BenchPlan, BenchWindow
+from memtui.bench.undisturbed_blocks import UndisturbedBlocks, counted
 
 SPREAD = 0.25  # interquartile range by median: more is a noisy row (torch.utils.benchmark warns there, too)
 LAUNCH_BOUND = 0.05  # of the time the device does nothing: the host cannot call fast enough
@@ -82,7 +82,7 @@ class Visit:
         copies: sets of weights.
     """
 
-    windows: tuple[Window, ...]
+    windows: tuple[BenchWindow, ...]
     series: Series
     conditions: Conditions
     walked_bytes: int | None = None
@@ -125,11 +125,11 @@ class WindowEnergy:
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One configuration, measured or failed. Names and units are those of the table ``measurement``."""
 
     configuration: Configuration
-    plan: Plan
+    plan: BenchPlan
     status: str = "ok"
     reason: str = ""
     call_ns: float | None = None
@@ -161,7 +161,7 @@ class Row:
     reference_ns: float | None = None
     flags: tuple[str, ...] = ()
     reference: bool = False
-    windows: tuple[Window, ...] = ()
+    windows: tuple[BenchWindow, ...] = ()
     energies: tuple[WindowEnergy, ...] = ()
     states: tuple[dict[str, Any], ...] = ()
 
@@ -200,19 +200,19 @@ class Row:
         }
 
 
-def failed(configuration: Configuration, plan: Plan, why: str, text: str) -> Row:
+def failed(configuration: Configuration, plan: BenchPlan, why: str, text: str) -> BenchRow:
     """A row that says why there is no figure."""
     flag = why.replace(" ", "_")
-    return Row(configuration, plan, "failed", f"{why}: {text}" if text else why, energy_reason=why, flags=(flag,))
+    return BenchRow(configuration, plan, "failed", f"{why}: {text}" if text else why, energy_reason=why, flags=(flag,))
 
 
 def evaluate(
     configuration: Configuration,
-    plan: Plan,
+    plan: BenchPlan,
     visit: Visit,
     *,
     assumed_w: float | None = None,
-) -> Row:
+) -> BenchRow:
     """The row of a measured configuration.
 
     Args:
@@ -232,7 +232,7 @@ def evaluate(
         *_time_flags(windows, conditions, (high - low) / median, blocks),
         *_energy_flags(energies, sensor),
     )
-    return Row(
+    return BenchRow(
         configuration,
         plan,
         call_ns=median,
@@ -263,7 +263,7 @@ def evaluate(
     )
 
 
-def _energy(window: Window, series: Series) -> WindowEnergy:
+def _energy(window: BenchWindow, series: Series) -> WindowEnergy:
     if not len(series.t_ns):
         none = Energy(window.begin_ns, window.end_ns, None, series.reason)
         return WindowEnergy(none, none)
@@ -273,7 +273,7 @@ def _energy(window: Window, series: Series) -> WindowEnergy:
     )
 
 
-def _energies(windows: Sequence[Window], energies: Sequence[WindowEnergy], series: Series) -> dict[str, Any]:
+def _energies(windows: Sequence[BenchWindow], energies: Sequence[WindowEnergy], series: Series) -> dict[str, Any]:
     """Energy and power of a call, by the counter where it works in every window, and by the sensor otherwise."""
     reason = ""
     for status, some in ((MEASURED, [e.counter for e in energies]), (INTEGRATED, [e.integral for e in energies])):
@@ -299,7 +299,7 @@ def _energies(windows: Sequence[Window], energies: Sequence[WindowEnergy], serie
     return {"energy_reason": reason}
 
 
-def _sensor(windows: Sequence[Window], series: Series) -> Averages | None:
+def _sensor(windows: Sequence[BenchWindow], series: Series) -> Averages | None:
     """The three averages of the sensor's readings in all windows; None without any."""
     inside = np.zeros(len(series.t_ns), bool)
     for window in windows:
@@ -318,10 +318,10 @@ def _energy_flags(energies: Sequence[WindowEnergy], sensor: Averages | None) -> 
 
 
 def _time_flags(
-    windows: Sequence[Window],
+    windows: Sequence[BenchWindow],
     conditions: Conditions,
     spread: float,
-    blocks: Counted,
+    blocks: UndisturbedBlocks,
 ) -> list[str]:
     found = []
     if blocks.disturbed:

@@ -18,7 +18,7 @@ from memtui.widgets import text
 from memtui.widgets.label import Words
 from memtui.widgets.power_strip import PowerStrip
 from memtui.widgets.table import Column, Listing, ListingView, Row
-from memtui.widgets.views.bench import BenchRow, BenchView, Drawn
+from memtui.widgets.views.bench import BenchRow, BenchView, PowerSample
 
 REFRESH_S = 0.5
 KEEP_DRAWN = 400  # readings of the power, two a second
@@ -72,7 +72,7 @@ def grown(view: BenchView, word: dict[str, Any]) -> BenchView:
     drawn = view.drawn
     if word["t_ns"] > (drawn[-1].t_ns if drawn else 0):
         inside = word["phase"] == "window" and word["window"] > 0
-        drawn = (*drawn[1 - KEEP_DRAWN :], Drawn(word["t_ns"], word["power_w"], word["sensor_w"], inside))
+        drawn = (*drawn[1 - KEEP_DRAWN :], PowerSample(word["t_ns"], word["power_w"], word["sensor_w"], inside))
     return replace(view, rows=rows, said=said, drawn=drawn, **{name: word[name] for name in _NAMES})
 
 

@@ -27,8 +27,8 @@ from memtui.bench.database_file import (
     checked_columns,
     make_tables,
 )
-from memtui.bench.plan import Plan
-from memtui.bench.result import Row
+from memtui.bench.plan import BenchPlan
+from memtui.bench.result import BenchRow
 from memtui.bench.undisturbed_blocks import quiet_blocks
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import why
@@ -87,7 +87,7 @@ class Database:
         if self._writable:
             seal(self.path, 0.0)
 
-    def begin_run(self, plan: Plan, idle_w: float | None, idle_reason: str) -> str:
+    def begin_run(self, plan: BenchPlan, idle_w: float | None, idle_reason: str) -> str:
         """Name of a new run."""
         name = secrets.token_hex(8)
         row = name, time.time_ns(), socket.gethostname(), canonical(plan.to_plain()), idle_w, idle_reason
@@ -104,7 +104,7 @@ class Database:
         self._write("INSERT OR IGNORE INTO environment(text) VALUES (?)", canonical(plain))
         return self._one("SELECT id FROM environment WHERE text = ?", canonical(plain))
 
-    def add(self, row: Row, run: str, device: int, environment: int) -> None:
+    def add(self, row: BenchRow, run: str, device: int, environment: int) -> None:
         """Take in a finished row with its windows, at once."""
         made = row.configuration
         values = row.columns() | {
@@ -138,7 +138,7 @@ class Database:
                 }
                 self._insert("window", plain)
 
-    def done(self, device: int, environment: int, plan: Plan) -> set[str]:
+    def done(self, device: int, environment: int, plan: BenchPlan) -> set[str]:
         """Keys of configurations that were measured there, as well as this plan would."""
         query = (
             "SELECT configuration FROM measurement WHERE device = ? AND environment = ? AND NOT reference "

@@ -14,9 +14,9 @@ from typing import Any
 
 from memtui.bench.configuration import Configuration
 from memtui.bench.cpu_speed import References
-from memtui.bench.plan import MS, Plan, Window
+from memtui.bench.plan import MS, BenchPlan, BenchWindow
 from memtui.bench.poller import Poller
-from memtui.bench.result import DISTURBED, Conditions, Row, Series, Visit, evaluate, failed, joined
+from memtui.bench.result import DISTURBED, BenchRow, Conditions, Series, Visit, evaluate, failed, joined
 from memtui.bench.store import Database
 from memtui.bench.worker_client import WorkerProcess
 from memtui.core.errors import FAILURE, UserError
@@ -33,7 +33,7 @@ SILENT_S = 60.0  # beyond what a phase may take: the worker hangs
 
 
 @dataclass(frozen=True)
-class Progress:
+class SweepProgress:
     """What is going on, for who watches.
 
     Attributes:
@@ -67,7 +67,7 @@ class Progress:
     visits: int = 0
     left_s: float | None = None
     notice: str = ""
-    row: Row | None = None
+    row: BenchRow | None = None
     power_w: float | None = None
     source: str = ""
     sensor_w: float | None = None
@@ -75,7 +75,7 @@ class Progress:
     t_ns: int = 0
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[SweepProgress], None]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Request:
     """What the user asked for."""
 
     configurations: Sequence[Configuration]
-    plan: Plan
+    plan: BenchPlan
     device: str = "cpu"
     threads: int = 0
     assumed_w: float | None = None
@@ -120,7 +120,7 @@ class Sweep:
         self._poller: Poller | None = None
         self._source: EnergySource | None = None
         self._no_energy = ""
-        self._now = Progress("start")
+        self._now = SweepProgress("start")
         self._first_reference_ns: float | None = None
         self._power_shown = 0.0
 
@@ -132,7 +132,7 @@ class Sweep:
         if self._worker is not None:
             self._worker.close()
 
-    def run(self) -> list[Row]:
+    def run(self) -> list[BenchRow]:
         """Measure what is not there yet; the rows.
 
         Raises:
@@ -151,7 +151,7 @@ class Sweep:
         plan = self._planned()
         lengths_s, budget_s = self._request.lengths_s or (plan.seconds,), self._request.budget_s
         run = self._database.begin_run(self._request.plan, *self._idle())
-        rows: list[Row] = []
+        rows: list[BenchRow] = []
         entries = [
             (*entry, length_s)
             for length_s in random.Random(plan.seed).sample(lengths_s, len(lengths_s))
@@ -232,7 +232,7 @@ class Sweep:
         self._poller = Poller(self._source)
         self._stack.callback(self._poller.close)
 
-    def _planned(self) -> Plan:
+    def _planned(self) -> BenchPlan:
         """The plan, with what the energy source needs."""
         plan = self._request.plan
         if self._poller is None:
@@ -255,7 +255,7 @@ class Sweep:
             found["limit_w"] = self._source.limit_w
         return found | {"python": platform.python_version(), "kernel": platform.release()}
 
-    def _measure(self, configuration: Configuration, whole: Plan, visits: list[Visit]) -> Row | None:
+    def _measure(self, configuration: Configuration, whole: BenchPlan, visits: list[Visit]) -> BenchRow | None:
         """The next visit, which is added to the others. The row when that was the last, whatever happens to the worker.
 
         None: it will be visited again.
@@ -286,7 +286,7 @@ class Sweep:
             word["yard_limit_ns"],
             self._reference_ns(worker, word["yard_ns"]),
         )
-        windows = tuple(Window.from_plain(w) for w in word["windows"])
+        windows = tuple(BenchWindow.from_plain(w) for w in word["windows"])
         visits.append(Visit(windows, series, conditions, word["walked_bytes"], word["copies"]))
         if len(visits) < whole.visits:
             return None
@@ -300,7 +300,7 @@ class Sweep:
         words = (ready["name"], f"{ready['threads']} threads", f"torch {ready['torch']}", ready.get("capability", ""))
         return self._references.of(", ".join(words), now_ns)
 
-    def _follow(self, worker: WorkerProcess, plan: Plan, states: list[dict[str, Any]]) -> dict[str, Any]:
+    def _follow(self, worker: WorkerProcess, plan: BenchPlan, states: list[dict[str, Any]]) -> dict[str, Any]:
         """Listen until it is done. Raises WorkerEnded, also when it falls silent."""
         told = False
         limit_s = SILENT_S + plan.warm_up_s + plan.seconds * 10
@@ -338,7 +338,7 @@ class Sweep:
             found.append("throttled")
         return tuple(found)
 
-    def _see_drift(self, row: Row) -> None:
+    def _see_drift(self, row: BenchRow) -> None:
         if row.call_ns is None or DISTURBED in row.flags:
             return
         if self._first_reference_ns is None:

@@ -11,11 +11,11 @@ from typing import Any
 
 from memtui.bench import text
 from memtui.bench.configuration import Titles
-from memtui.bench.sweep import Progress, Tell
-from memtui.core.processes import Beside
+from memtui.bench.sweep import SweepProgress, Tell
+from memtui.core.processes import BackgroundTask
 
 
-class SweepProcess(Beside):
+class SweepProcess(BackgroundTask):
     """Starts at once.
 
     Attributes:
@@ -26,7 +26,7 @@ class SweepProcess(Beside):
     def __init__(self, work: Callable[[Tell], list[str]], titles: Titles | None = None) -> None:
         """``work`` measures and returns what is to be said at the end. It runs in a child; no thread may run yet."""
         self.skipped = 0
-        self.lines: list[text.Line] = []
+        self.lines: list[text.BenchLine] = []
         titles = titles or Titles([])
         super().__init__(lambda say: work(lambda progress: say(to_plain(progress, titles))))
 
@@ -34,15 +34,15 @@ class SweepProcess(Beside):
         super().note(word)
         self.skipped = word.get("skipped", self.skipped)
         if word.get("row"):
-            self.lines.append(text.Line.from_plain(word["row"]["line"]))
+            self.lines.append(text.BenchLine.from_plain(word["row"]["line"]))
 
     @property
-    def measured(self) -> list[text.Line]:
+    def measured(self) -> list[text.BenchLine]:
         """Without references."""
         return [line for line in self.lines if not line.reference]
 
 
-def to_plain(progress: Progress, titles: Titles | None = None) -> dict[str, Any]:
+def to_plain(progress: SweepProgress, titles: Titles | None = None) -> dict[str, Any]:
     """What a screen shows of it, with what configurations are called beside each other."""
     row, made = progress.row, progress.configuration
     return {
@@ -68,7 +68,7 @@ def to_plain(progress: Progress, titles: Titles | None = None) -> dict[str, Any]
             "cells": text.cells(row),
             "label": row.configuration.title,
             "name": (titles or Titles([])).of(row.configuration),
-            "line": asdict(text.Line.of(row)),
+            "line": asdict(text.BenchLine.of(row)),
             "words": text.words(row),
             "ok": row.status == "ok" and not row.flags,
             "reference": row.reference,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memtui.bench.configuration import Configuration, Titles
-from memtui.bench.result import UNAVAILABLE, Row
+from memtui.bench.result import UNAVAILABLE, BenchRow
 from memtui.core.shorten import shorten
 from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy_column, power_column, three_digits
@@ -60,7 +60,7 @@ def shortened(titles: Titles, room: int | None) -> dict[Configuration, str]:
 
 
 @dataclass(frozen=True)
-class Line:
+class BenchLine:
     """What a table prints of a row.
 
     Attributes:
@@ -82,7 +82,7 @@ class Line:
     reference: bool = False
 
     @classmethod
-    def of(cls, row: Row) -> Line:
+    def of(cls, row: BenchRow) -> BenchLine:
         """Of a measured or failed row."""
         no_energy = row.energy_reason if row.status == "ok" and row.energy_status == UNAVAILABLE else ""
         reason = "" if row.status == "ok" else row.reason
@@ -90,12 +90,12 @@ class Line:
         return cls(cells(row), row.configuration.title, reason, row.flags, no_energy, estimated, row.reference)
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Line:
+    def from_plain(cls, plain: dict[str, Any]) -> BenchLine:
         """Of ``asdict``, from JSON."""
         return cls(**{**plain, "cells": tuple(plain["cells"]), "flags": tuple(plain["flags"])})
 
 
-def line(row: Line, name: str = "") -> str:
+def line(row: BenchLine, name: str = "") -> str:
     """One row under the name of its configuration. What is not known is ``n/a``; an estimate has a ``~``."""
     title = name or row.title
     if row.reason:
@@ -105,13 +105,13 @@ def line(row: Line, name: str = "") -> str:
     return f"{text}  {title}{flags}{'  (reference)' if row.reference else ''}"
 
 
-def lines(rows: Sequence[Line], titles: Titles, columns: int | None) -> list[str]:
+def lines(rows: Sequence[BenchLine], titles: Titles, columns: int | None) -> list[str]:
     """A whole table with its head in the order of the rows, for a terminal of so many columns; None: any."""
     short = {made.title: name for made, name in names(titles, columns).items()}
     return [head(titles.common), *(line(row, short.get(row.title, "")) for row in rows)]
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: BenchRow) -> tuple[str, ...]:
     """The figures of a row, in the order of ``COLUMNS``."""
     if row.status != "ok":
         return (NONE,) * len(COLUMNS)
@@ -130,7 +130,7 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def words(row: Row) -> list[str]:
+def words(row: BenchRow) -> list[str]:
     """What there is to say of a row beside its figures: its flags, then its energy."""
     if row.status != "ok":
         return [row.reason]
@@ -145,7 +145,7 @@ def words(row: Row) -> list[str]:
     return said
 
 
-def foot(rows: Iterable[Line]) -> list[str]:
+def foot(rows: Iterable[BenchLine]) -> list[str]:
     """What has to be said of the rows together: energy that is missing, and each flag in words."""
     found = list(rows)
     reasons = {row.energy_reason for row in found if row.energy_reason}
@@ -160,7 +160,7 @@ def foot(rows: Iterable[Line]) -> list[str]:
     return said
 
 
-def to_plain(row: Row) -> dict[str, Any]:
+def to_plain(row: BenchRow) -> dict[str, Any]:
     """JSON-ready; names and units are those of the database."""
     return {
         **row.configuration.to_plain(),

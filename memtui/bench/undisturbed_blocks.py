@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memtui.analysis.robust_mean import mean_interval
 from memtui.bench.cpu_speed import at_reference, share_that_follows
-from memtui.bench.plan import Window
+from memtui.bench.plan import BenchWindow
 
 ENOUGH = 5  # quiet blocks for one of the medians that make an interval
 FEW = 10  # quiet blocks are worth less than all blocks
@@ -18,7 +18,7 @@ WIDE = 0.05  # half an interval by its middle: more is a row to repeat
 
 
 @dataclass(frozen=True)
-class Counted:
+class UndisturbedBlocks:
     """Blocks that count.
 
     Attributes:
@@ -53,8 +53,8 @@ class Counted:
 
 
 def counted(
-    windows: Sequence[Window], parts: int, limit_ns: float | None, reference_ns: float | None = None
-) -> Counted:
+    windows: Sequence[BenchWindow], parts: int, limit_ns: float | None, reference_ns: float | None = None
+) -> UndisturbedBlocks:
     """The blocks of a row that count.
 
     Args:
@@ -66,7 +66,7 @@ def counted(
     """
     each = [np.asarray(w.block_ns, np.float64) for w in windows]
     if limit_ns is None:
-        return Counted(each)
+        return UndisturbedBlocks(each)
     fast = [np.asarray(w.yard_ns) <= limit_ns for w in windows]
     among = [_between_others(some) for some in fast]
     blocks = np.concatenate(each)
@@ -76,11 +76,11 @@ def counted(
     quiet = blocks[chosen]
     disturbed = not enough(len(blocks), len(quiet), parts)
     if disturbed and len(quiet) < FEW:
-        return Counted(each, share, True, False)
+        return UndisturbedBlocks(each, share, True, False)
     yards = np.concatenate([np.asarray(w.yard_ns, np.float64) for w in windows])
     follows = share_that_follows(blocks, yards)
     same = at_reference(quiet, yards[chosen], reference_ns or limit_ns, follows)
-    return Counted(
+    return UndisturbedBlocks(
         np.array_split(same, min(parts, len(same))),
         share,
         disturbed,

@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from memtui.analysis.robust_mean import mean_interval
-from memtui.bench.result import MEASURED, Row
+from memtui.bench.result import MEASURED, BenchRow
 from memtui.bench.text import NONE
 
 LENGTHS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
@@ -40,7 +40,7 @@ class Precision:
 
 
 @dataclass(frozen=True)
-class Point:
+class LengthPoint:
     """One length of window; None where a quantity was not measured in every window."""
 
     seconds: float
@@ -49,23 +49,23 @@ class Point:
     energy: Precision | None
 
 
-def study(rows: Sequence[Row]) -> list[Point]:
+def study(rows: Sequence[BenchRow]) -> list[LengthPoint]:
     """Points by length, rising; rows that failed are left out."""
     measured = sorted((row for row in rows if row.status == "ok"), key=lambda row: row.plan.seconds)
     if not measured:
         return []
     times, watts = _times(measured[-1]), _watts(measured[-1])
     return [
-        Point(row.plan.seconds, len(row.windows), _precision(_times(row), times), _precision(_watts(row), watts))
+        LengthPoint(row.plan.seconds, len(row.windows), _precision(_times(row), times), _precision(_watts(row), watts))
         for row in measured
     ]
 
 
-def _times(row: Row) -> list[float]:
+def _times(row: BenchRow) -> list[float]:
     return [window.call_ns for window in row.windows]
 
 
-def _watts(row: Row) -> list[float]:
+def _watts(row: BenchRow) -> list[float]:
     """Watts of each window by the counter or, without one, by the sensor; empty where one is missing."""
     if row.energy_j is None:
         return []
@@ -81,7 +81,7 @@ def _precision(values: Sequence[float], truth: Sequence[float]) -> Precision | N
     return Precision(stdev(values) / mean, (high - mean) / mean, mean / fmean(truth) - 1)
 
 
-def shortest(points: Sequence[Point], what: str) -> float | None:
+def shortest(points: Sequence[LengthPoint], what: str) -> float | None:
     """Seconds of the shortest window from which on all are long enough, for ``time`` or ``energy``; None: none is."""
     found = None
     for point in reversed(points):
@@ -92,7 +92,7 @@ def shortest(points: Sequence[Point], what: str) -> float | None:
     return found
 
 
-def to_plain(points: Sequence[Point]) -> dict[str, Any]:
+def to_plain(points: Sequence[LengthPoint]) -> dict[str, Any]:
     """JSON-ready."""
 
     def precision(one: Precision | None) -> dict[str, float] | None:
@@ -108,7 +108,7 @@ def to_plain(points: Sequence[Point]) -> dict[str, Any]:
     }
 
 
-def lines(points: Sequence[Point]) -> list[str]:
+def lines(points: Sequence[LengthPoint]) -> list[str]:
     """For people."""
     if not points:
         return ["nothing was measured"]

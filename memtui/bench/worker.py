@@ -22,7 +22,7 @@ import psutil
 from memtui.bench import data, loop
 from memtui.bench.configuration import Configuration, from_text
 from memtui.bench.cpu_speed import Yardstick
-from memtui.bench.plan import Plan
+from memtui.bench.plan import BenchPlan
 from memtui.probes.host import processor_name
 
 ROOM = 0.8  # of the memory that is free may be taken
@@ -60,7 +60,7 @@ class Worker:
                 continue
             self._told_settled = False
             try:
-                self._measure(from_text(plain["configuration"]), Plan(**plain["plan"]))
+                self._measure(from_text(plain["configuration"]), BenchPlan(**plain["plan"]))
             except data.OutOfMemory as error:
                 self._tell({"at": "failed", "why": "out of memory", "text": str(error)})
             except loop.Interrupted:
@@ -73,7 +73,7 @@ class Worker:
             if self._device.startswith("cuda"):
                 self._torch.cuda.empty_cache()
 
-    def _measure(self, configuration: Configuration, plan: Plan) -> None:
+    def _measure(self, configuration: Configuration, plan: BenchPlan) -> None:
         torch = self._torch
         self._tell({"at": "data"})
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = configuration.dtype == "tf32"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 from memtui.bench.configuration import Configuration
-from memtui.bench.plan import Plan
-from memtui.core.processes import Child
+from memtui.bench.plan import BenchPlan
+from memtui.core.processes import JsonLineProcess
 
 
-class WorkerProcess(Child):
+class WorkerProcess(JsonLineProcess):
     """One worker on one device; what it says of itself has versions, name and UUID of the device."""
 
     def __init__(self, device: str, threads: int) -> None:
@@ -22,7 +22,7 @@ class WorkerProcess(Child):
         words = ["-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
         super().__init__([sys.executable, *words])
 
-    def measure(self, configuration: Configuration, plan: Plan) -> None:
+    def measure(self, configuration: Configuration, plan: BenchPlan) -> None:
         """Ask for a measurement; ``hear`` what becomes of it. Raises WorkerEnded."""
         self.say({"configuration": configuration.text, "plan": plan.to_plain()})
 

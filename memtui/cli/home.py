@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from memtui.core.privilege import Invoker, invoker, run_as, sessions_directory, state_directory
-from memtui.recording.membership import Watched
+from memtui.recording.membership import RecordedTrees
 from memtui.recording.registry import Running, find_all
 from memtui.recording.targets import Candidate, Candidates, user_name
 from memtui.session.file_format import SessionError, size_on_disk
@@ -29,7 +29,7 @@ class Home:
     def __init__(self, state: Path, sessions: Path) -> None:
         """``state`` is the user's state directory, ``sessions`` where the named sessions lie."""
         self._state, self._folder = state, sessions
-        self._candidates, self._watched = Candidates(), Watched()
+        self._candidates, self._watched = Candidates(), RecordedTrees()
         self._shown: tuple[SessionRow, ...] = ()
         self._recorded: frozenset[str] = frozenset()  # sessions that grew when they were looked at
         self._looked_s = float("-inf")

@@ -1,8 +1,8 @@
 """Child processes: one that exchanges JSON lines with its parent, and work that runs behind a screen.
 
-``Child`` starts a program that is asked and answers. ``Beside`` forks a process for work that a screen shows: neither
-holds up the other. What it reports comes over a pipe, one JSON object a line; when the pipe is closed, or on SIGINT,
-the work ends.
+``JsonLineProcess`` starts a program that is asked and answers. ``BackgroundTask`` forks a process for work that a
+screen shows: neither holds up the other. What it reports comes over a pipe, one JSON object a line; when the pipe is
+closed, or on SIGINT, the work ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class WorkerEnded(Exception):
     """It is gone; the text says how."""
 
 
-class Child:
+class JsonLineProcess:
     """Started at once, in a session of its own, so that keys of the terminal do not reach it.
 
     Attributes:
@@ -123,7 +123,7 @@ Say = Callable[[dict[str, Any]], None]
 Work = Callable[[Say], list[str]]
 
 
-class Beside:
+class BackgroundTask:
     """Starts at once.
 
     Attributes:

@@ -432,5 +432,5 @@ class Power:
     gpu_memory: tuple[GpuMemory, ...] = ()
 
 
-Told = AllocationStep | TensorRanges | TrainingProgress | LearningProgress  # by programs about themselves
-Message = Hello | Process | VmaTable | Window | Power | Event | End | Told
+TracerMessage = AllocationStep | TensorRanges | TrainingProgress | LearningProgress  # by programs about themselves
+Message = Hello | Process | VmaTable | Window | Power | Event | End | TracerMessage

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 
-class AskedThread:
+class WorkerThread:
     """Does one call after the other; a daemon, which a call that never ends keeps from nothing.
 
     Attributes:

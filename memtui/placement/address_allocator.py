@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memtui.placement.graph import Graph
-from memtui.placement.plan import Plan
+from memtui.placement.plan import PlacementPlan
 from memtui.placement.solve import fragmentation
 from memtui.placement.solve.problem import PAGE_BYTES
 
@@ -52,7 +52,7 @@ class Arenas:
         return None
 
 
-def lay_out(graph: Graph, plan: Plan) -> Arenas:
+def lay_out(graph: Graph, plan: PlacementPlan) -> Arenas:
     """Give out addresses as the solver does when it looks whether a plan fits (``solve.fragmentation``).
 
     A storage that is not in the plan lies in fast memory for its life. In slow memory a storage keeps its place from
@@ -82,7 +82,7 @@ def lay_out(graph: Graph, plan: Plan) -> Arenas:
 Life = tuple[int, int, str]  # first op, last op, storage
 
 
-def _fast(graph: Graph, plan: Plan) -> Iterable[Life]:
+def _fast(graph: Graph, plan: PlacementPlan) -> Iterable[Life]:
     placed = {span.storage for span in plan.spans}
     for storage in graph.storages.values():
         if storage.counted and storage.name not in placed:
@@ -95,7 +95,7 @@ def _fast(graph: Graph, plan: Plan) -> Iterable[Life]:
             yield first, span.last, span.storage
 
 
-def _slow(plan: Plan) -> Iterable[Life]:
+def _slow(plan: PlacementPlan) -> Iterable[Life]:
     found: dict[str, tuple[int, int]] = {}
     for span in plan.spans:
         if span.pool == plan.slow:

@@ -15,12 +15,12 @@ from memtui.core.progress_line import above_line
 from memtui.core.text import visible
 from memtui.placement import text
 from memtui.placement.configurations import all_configurations
-from memtui.placement.plan import ASYNC, FIRST_TOUCH, SYNC, Plan
+from memtui.placement.plan import ASYNC, FIRST_TOUCH, SYNC, PlacementPlan
 from memtui.placement.profile import SINGLE, Profile
 from memtui.placement.profiling.text import pool_plain
 from memtui.placement.slowdown import effects
 from memtui.placement.solve.limit import limit_of
-from memtui.placement.solve.pareto import Point, curve
+from memtui.placement.solve.pareto import ParetoPoint, curve
 from memtui.placement.solve.problem import Problem
 from memtui.placement.solve.solver import Ask, baselines, find, mode_of, problem_for, slow_pool
 from memtui.placement.store import ProfileFile
@@ -129,7 +129,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, console: Console) -> int
     return 0
 
 
-def _of_moves(asked: _Asked, found: Plan) -> list[str]:
+def _of_moves(asked: _Asked, found: PlacementPlan) -> list[str]:
     """What has to be said of the times of moves."""
     if found.formulation not in (SYNC, ASYNC) or asked.problem.slow.knows_fixed:
         return []
@@ -142,7 +142,7 @@ def _one_mode(modes: tuple[str, ...] | None) -> str | None:
     return modes[0] if modes else None
 
 
-def _ran(args: argparse.Namespace, asked: _Asked, found: Plan | None) -> list[Ran]:
+def _ran(args: argparse.Namespace, asked: _Asked, found: PlacementPlan | None) -> list[Ran]:
     """The plan and first touch, both executed; the plan alone where it is first touch, or that is impossible."""
     from memtui.placement import run
 
@@ -159,15 +159,17 @@ def _ran(args: argparse.Namespace, asked: _Asked, found: Plan | None) -> list[Ra
     return ran
 
 
-def against(problem: Problem, limit_bytes: int) -> text.Against:
+def against(problem: Problem, limit_bytes: int) -> text.Baselines:
     """What a plan for a limit is held against."""
     limited = problem.with_limits((limit_bytes,) * len(problem.steps))
     all_fast_ns, touched = baselines(limited)
     sizes = {item.name: item.size_bytes for item in problem.items}
-    return text.Against(all_fast_ns, touched.total_ns if touched.fits(limited) else None, max(problem.all_bytes), sizes)
+    return text.Baselines(
+        all_fast_ns, touched.total_ns if touched.fits(limited) else None, max(problem.all_bytes), sizes
+    )
 
 
-def _points(asked: _Asked) -> list[Point]:
+def _points(asked: _Asked) -> list[ParetoPoint]:
     """The curve."""
     found = []
     for point in curve(asked.profile, asked.ask):
@@ -176,7 +178,9 @@ def _points(asked: _Asked) -> list[Point]:
     return found
 
 
-def _keep(file: ProfileFile, asked: _Asked, found: Plan | None, points: list[Point], console: Console) -> None:
+def _keep(
+    file: ProfileFile, asked: _Asked, found: PlacementPlan | None, points: list[ParetoPoint], console: Console
+) -> None:
     """Plans stay with their profile, for the screen; where they cannot, that is said."""
     try:
         if found is not None:
@@ -187,7 +191,9 @@ def _keep(file: ProfileFile, asked: _Asked, found: Plan | None, points: list[Poi
         console.notify(f"the plan is not kept for memtui place show: {error}")
 
 
-def _plain(args: argparse.Namespace, asked: _Asked, found: Plan | None, points: list[Point]) -> dict[str, Any]:
+def _plain(
+    args: argparse.Namespace, asked: _Asked, found: PlacementPlan | None, points: list[ParetoPoint]
+) -> dict[str, Any]:
     held = against(asked.problem, asked.ask.limit_bytes)
     return {
         "file": str(args.file),

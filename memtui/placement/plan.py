@@ -82,7 +82,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlacementPlan:
     """Where everything is.
 
     Attributes:
@@ -152,7 +152,7 @@ class Plan:
         return plain | {"spans": list(plain["spans"]), "moves": list(plain["moves"])}
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "plan") -> Plan:
+    def from_plain(cls, value: Any, what: str = "plan") -> PlacementPlan:
         """Raises Damaged."""
         plain = table(value, what)
         return cls(

@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PoolSpec:
     """One pool, as it was asked for.
 
     Attributes:
@@ -38,7 +38,7 @@ class Asked:
         return self.kind == "emulated"
 
 
-def parse_pools(text: str) -> tuple[Asked, ...]:
+def parse_pools(text: str) -> tuple[PoolSpec, ...]:
     """The pools of a list with commas, the fast one first. Raises UserError."""
     words: list[str] = []
     for word in (word.strip() for word in text.split(",")):
@@ -63,19 +63,19 @@ def parse_pools(text: str) -> tuple[Asked, ...]:
     return found
 
 
-def parse_pool(word: str) -> Asked:
+def parse_pool(word: str) -> PoolSpec:
     """One of them. Raises UserError."""
     kind, colon, rest = word.partition(":")
     if word in PLAIN:
-        return Asked(word, word)
+        return PoolSpec(word, word)
     if kind == "numa" and re.fullmatch(r"\d{1,6}", rest, re.ASCII):
-        return Asked(f"numa:{int(rest)}", kind, node=int(rest))
+        return PoolSpec(f"numa:{int(rest)}", kind, node=int(rest))
     if kind == "file" and rest:
-        return Asked(word, kind, folder=rest)
+        return PoolSpec(word, kind, folder=rest)
     if kind == "emulated" and colon:
         speeds = rest.split(",")
         if len(speeds) == 2 and all(_NUMBER.fullmatch(speed) and 0 < float(speed) < 1e6 for speed in speeds):
             read, write = (float(speed) * 1e9 for speed in speeds)
-            return Asked(word, kind, read_bytes_per_s=read, write_bytes_per_s=write)
+            return PoolSpec(word, kind, read_bytes_per_s=read, write_bytes_per_s=write)
         raise UserError(f"{word!r}: an emulated pool has two speeds above 0 in GB/s, as emulated:29,12 (read, write)")
     raise UserError(f"there is no pool {word!r}: {_HOW}")

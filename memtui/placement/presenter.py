@@ -10,10 +10,10 @@ from memtui.core.errors import UserError
 from memtui.core.units import duration_ns, percent, size
 from memtui.placement.configurations import pair_configurations
 from memtui.placement.graph import Configuration
-from memtui.placement.plan import Plan
+from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import SINGLE, Profile
 from memtui.placement.slowdown import cells
-from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.pareto import ParetoPoint
 from memtui.placement.solve.problem import problem_of
 from memtui.placement.solve.solver import mode_of
 from memtui.placement.store import ProfileFile
@@ -42,8 +42,8 @@ class Loaded:
     """What a profile's file held when it was read."""
 
     profile: Profile
-    plans: Sequence[Plan]
-    curves: dict[tuple[str, str, str], list[Point]]
+    plans: Sequence[PlacementPlan]
+    curves: dict[tuple[str, str, str], list[ParetoPoint]]
 
     @classmethod
     def of(cls, file: ProfileFile) -> Loaded:
@@ -183,7 +183,7 @@ def timeline(loaded: Loaded, number: int) -> TimelineView:
     )
 
 
-def _more(all_fast_ns: float | None, plan: Plan) -> str:
+def _more(all_fast_ns: float | None, plan: PlacementPlan) -> str:
     return f", {100 * (plan.predicted_ns / all_fast_ns - 1):+.1f} %" if all_fast_ns else ""
 
 

@@ -12,7 +12,7 @@ from memtui.core.errors import FAILURE, UserError
 from memtui.core.file_lock import exclusively
 from memtui.core.units import duration_ns, percent, size
 from memtui.placement.builtin_models import check_model, is_own
-from memtui.placement.plan import Plan
+from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Profile
 from memtui.placement.worker_client import BUSY, PlacementProcess
 from memtui.probes.power.energy_source import lock_path
@@ -36,7 +36,7 @@ class Ran:
         pages: of each pool's memory by NUMA node, as the kernel tells; empty where it does not.
     """
 
-    plan: Plan
+    plan: PlacementPlan
     actual_ns: float
     move_ns: float
     equal: bool
@@ -69,7 +69,9 @@ class Ran:
         }
 
 
-def run(profile: Profile, plans: Sequence[Plan], model: str | None = None, repeats: int = REPEATS) -> list[Ran]:
+def run(
+    profile: Profile, plans: Sequence[PlacementPlan], model: str | None = None, repeats: int = REPEATS
+) -> list[Ran]:
     """Execute plans in turns, with the model, pools and threads of their profile.
 
     Args:

@@ -23,9 +23,9 @@ from memtui.core.errors import UserError
 from memtui.core.os_errors import WRITE, refused
 from memtui.placement.file_header import APPLICATION_ID, check_header, is_profile
 from memtui.placement.graph import Configuration, Graph
-from memtui.placement.plan import Plan
+from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Pool, Profile, Samples
-from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.pareto import ParetoPoint
 from memtui.placement.validation import Damaged
 from memtui.session.file_format import (
     beside,
@@ -121,14 +121,14 @@ class ProfileFile:
                 "INSERT INTO sample(op, configuration, mode, time_ns, run) VALUES (?, ?, ?, ?, ?)", rows
             )
 
-    def keep_plan(self, plan: Plan) -> None:
+    def keep_plan(self, plan: PlacementPlan) -> None:
         """Keep a plan with its profile, in place of an older one of the same kind and limit."""
         key = plan.formulation, plan.slow, plan.mode, plan.limit_bytes
         with self._writing() as connection:
             row = *key, time.time_ns(), _json(plan.to_plain())
             connection.execute("INSERT OR REPLACE INTO plan VALUES (?, ?, ?, ?, ?, ?)", row)
 
-    def keep_curve(self, formulation: str, slow: str, mode: str, points: Sequence[Point]) -> None:
+    def keep_curve(self, formulation: str, slow: str, mode: str, points: Sequence[ParetoPoint]) -> None:
         """The same of a curve."""
         text = _json([point.to_plain() for point in points])
         with self._writing() as connection:
@@ -156,17 +156,19 @@ class ProfileFile:
         """(op, configuration, mode) of what needs no round any more."""
         return {*self.profile().times}
 
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[PlacementPlan]:
         """Those that are kept, the newest first."""
         with self._reading() as connection:
             rows = self._all(connection, "SELECT text FROM plan ORDER BY t_wall_ns DESC")
-            return [Plan.from_plain(json.loads(text)) for (text,) in rows]
+            return [PlacementPlan.from_plain(json.loads(text)) for (text,) in rows]
 
-    def curves(self) -> dict[tuple[str, str, str], list[Point]]:
+    def curves(self) -> dict[tuple[str, str, str], list[ParetoPoint]]:
         """Those that are kept, the newest first, by formulation, slow pool and mode."""
         with self._reading() as connection:
             rows = self._all(connection, "SELECT formulation, slow, mode, text FROM curve ORDER BY t_wall_ns DESC")
-            return {(f, slow, mode): [Point.from_plain(p) for p in _list(json.loads(t))] for f, slow, mode, t in rows}
+            return {
+                (f, slow, mode): [ParetoPoint.from_plain(p) for p in _list(json.loads(t))] for f, slow, mode, t in rows
+            }
 
     def _all(self, connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
         return read_all(connection, self.path, query, ())

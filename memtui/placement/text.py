@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from memtui.core.units import duration_ns, percent, size, span
-from memtui.placement.plan import ASYNC, BASELINE, OPTIMAL, Move, Plan
+from memtui.placement.plan import ASYNC, BASELINE, OPTIMAL, Move, PlacementPlan
 from memtui.placement.profile import Profile
 from memtui.placement.slowdown import Effect
-from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.pareto import ParetoPoint
 from memtui.placement.solve.problem import PAGE_BYTES
 from memtui.placement.timing_agreement import (
     CONSISTENT,
@@ -99,7 +99,7 @@ def effects(found: Mapping[str, Effect], fast: str, slow: str, mode: str) -> Ite
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class Baselines:
     """What a plan is held against.
 
     Attributes:
@@ -115,7 +115,7 @@ class Against:
     sizes: Mapping[str, int]
 
 
-def plan(found: Plan, against: Against) -> Iterator[str]:
+def plan(found: PlacementPlan, against: Baselines) -> Iterator[str]:
     """A plan: what it costs, what may live in slow memory, what is moved."""
     limit = f"at most {_exactly(found.limit_bytes)} in {found.fast}"
     yield f"{found.formulation}, {limit} of {size(against.peak_bytes)} alive, in pages of {size(PAGE_BYTES)}"
@@ -132,7 +132,7 @@ def plan(found: Plan, against: Against) -> Iterator[str]:
     yield from _moves(found)
 
 
-def _bars(found: Plan, against: Against) -> Iterator[str]:
+def _bars(found: PlacementPlan, against: Baselines) -> Iterator[str]:
     """Times one below the other, the longest a whole bar."""
     name = "first touch" if found.status == BASELINE else f"{found.formulation} plan"
     rows: list[tuple[str, float | None]] = [(f"all in {found.fast}", against.all_fast_ns), (name, found.predicted_ns)]
@@ -150,7 +150,7 @@ def _bars(found: Plan, against: Against) -> Iterator[str]:
         yield f"  {words:{width}}  {duration_ns(ns):>9}  {bar:{BAR}}{more}".rstrip()
 
 
-def _quality(found: Plan) -> str:
+def _quality(found: PlacementPlan) -> str:
     if found.status == BASELINE:
         return "a baseline: nothing was optimised"
     by = f"{found.solver}, {span(found.solve_s)}"
@@ -162,7 +162,7 @@ def _quality(found: Plan) -> str:
     return f"the best that was found: no placement of this kind is faster by more than {percent(found.gap)} ({by}){why}"
 
 
-def _slow(found: Plan, against: Against) -> Iterator[str]:
+def _slow(found: PlacementPlan, against: Baselines) -> Iterator[str]:
     """What may live in slow memory, the largest first."""
     placed: dict[str, list[str]] = {}
     whole: dict[str, bool] = {}
@@ -185,7 +185,7 @@ def _slow(found: Plan, against: Against) -> Iterator[str]:
         yield f"  and {len(rows) - MOST_ROWS} smaller ones (--json has all)"
 
 
-def _moves(found: Plan) -> Iterator[str]:
+def _moves(found: PlacementPlan) -> Iterator[str]:
     if not found.moves:
         return
     moved = size(sum(move.size_bytes for move in found.moves))
@@ -203,7 +203,7 @@ def _when(move: Move) -> str:
     return f"{'during' if move.overlapped else 'before'} op {move.op}"
 
 
-def curve(points: Sequence[Point], formulation: str, fast: str, all_fast_ns: float | None) -> Iterator[str]:
+def curve(points: Sequence[ParetoPoint], formulation: str, fast: str, all_fast_ns: float | None) -> Iterator[str]:
     """The curve as a picture of characters, and its points below; all in the fast pool is a line behind them."""
     if not points:
         return

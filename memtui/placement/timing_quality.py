@@ -55,7 +55,7 @@ def counted_ns(profile: Profile, op: str, made: Configuration, slow: str, mode: 
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class TimingQuality:
     """How far the times of a way of timing can be relied upon.
 
     Attributes:
@@ -103,7 +103,7 @@ class Worth:
         return asdict(self) | {"doubts": self.doubts}
 
 
-def worth(profile: Profile, slow: str, mode: str) -> Worth:
+def worth(profile: Profile, slow: str, mode: str) -> TimingQuality:
     """Of the times that plans with a slow pool rest upon."""
     pools = {profile.fast.name, slow}
     found = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
@@ -113,7 +113,7 @@ def worth(profile: Profile, slow: str, mode: str) -> Worth:
         for s in found
     )
     compared = _compared(profile, mode)
-    return Worth(
+    return TimingQuality(
         mode,
         min((len(s.time_ns) for s in found), default=0),
         median(spreads) if spreads else None,

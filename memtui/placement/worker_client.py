@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memtui.core.errors import BAD_INPUT, FAILURE, UserError
-from memtui.core.processes import Child, WorkerEnded
+from memtui.core.processes import JsonLineProcess, WorkerEnded
 from memtui.placement.graph import Configuration, Graph
-from memtui.placement.plan import Plan
+from memtui.placement.plan import PlacementPlan
 
 BUSY = "the CPU is being measured by {who}: wait for its end"
 _LISTEN_S = 0.5
@@ -19,7 +19,7 @@ _SILENT_S = 600.0  # beyond what was asked for: it hangs
 _USERS = ("NoStep", "NoMemory", "UserError")  # what somebody else than memtui can put right
 
 
-class PlacementProcess(Child):
+class PlacementProcess(JsonLineProcess):
     """One process, with one captured step. All it does raises UserError when it cannot, or when the process is gone."""
 
     def __init__(self, threads: int) -> None:
@@ -58,7 +58,7 @@ class PlacementProcess(Child):
         """Times in ns in runs of the step: for each placement, for each run, for each op."""
         return list(self._ask("in_graph", placements=[dict(p) for p in placements], seconds=seconds)["runs_ns"])
 
-    def run(self, plans: Sequence[Plan], repeats: int) -> dict[str, Any]:
+    def run(self, plans: Sequence[PlacementPlan], repeats: int) -> dict[str, Any]:
         """Execute plans, as ``execution.execute`` tells it."""
         return self._ask("run", plans=[plan.to_plain() for plan in plans], repeats=repeats)
 

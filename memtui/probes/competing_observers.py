@@ -20,7 +20,7 @@ _MEMTUI = (b"memtui.recording.sampler", b"memtui.sampler")  # and as older ones 
 _WSS = (b"wss", b"wss.pl", b"wss-v1", b"wss-v2")
 
 
-class Rivals:
+class CompetingObservers:
     """Remembers who was looked at, so that a look costs a listing of /proc and little more."""
 
     def __init__(self, proc: Path = PROC) -> None:
@@ -49,7 +49,7 @@ class Rivals:
                 command = self._command(pid)
                 if any(name in command for name in _MEMTUI) or _is_wss(command):
                     self._suspects[pid] = command
-        found = (self._accuse(pid, command, targets) for pid, command in sorted(self._suspects.items()))
+        found = (self._describe(pid, command, targets) for pid, command in sorted(self._suspects.items()))
         self._found = tuple(filter(None, found))
         return self._found
 
@@ -59,7 +59,7 @@ class Rivals:
         except OSError:
             return b""
 
-    def _accuse(self, pid: int, command: bytes, targets: tuple[int, ...]) -> str:
+    def _describe(self, pid: int, command: bytes, targets: tuple[int, ...]) -> str:
         if _is_wss(command):
             named = set(command.split(b"\0"))
             return f"wss (pid {pid}) clears its marks" if any(str(t).encode() in named for t in targets) else ""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from memtui.core.procfs import PROC
-from memtui.probes.competing_observers import Rivals
+from memtui.probes.competing_observers import CompetingObservers
 from memtui.probes.memory_pressure import memory_cgroup, memory_mounts, text_of, upwards
 
 RECLAIM, SWAP, COLLAPSE, SPLIT, NUMA = "reclaim", "swap-out", "khugepaged", "huge pages split", "NUMA balancing"
@@ -71,7 +71,7 @@ class DisturbanceProbe:
         self._limits: dict[Path, _Source] = {}  # memory.failcnt of version 1
         self._swap: dict[Path, _Source] = {}  # status of the processes, where there is swap
         self._balancing = False
-        self._rivals = Rivals(proc)
+        self._rivals = CompetingObservers(proc)
         self._pids: tuple[int, ...] = ()
         self._find_due_ns = 0
         _keep(self._machine, {proc / "vmstat"})

@@ -15,7 +15,7 @@ _MASTERS = ("/dev/ptmx", "/dev/pts/ptmx")
 _PTS_MAJORS = range(136, 144)  # Documentation/admin-guide/devices.txt: Unix98 pseudo-terminals
 
 
-class Guard:
+class ProtectedProcesses:
     """Says of a process why it must run on."""
 
     def __init__(self, pid: int | None = None, proc: Path = PROC) -> None:

@@ -19,7 +19,7 @@ from memtui.probes.pause.pauser import DEADLINE_S, NotPaused, Pause, PauseError,
 from memtui.probes.pause.watchdog import Watchdog
 from memtui.probes.proc_maps import MOST_MAPPINGS, TooManyMappings, read_maps
 from memtui.probes.process_owner import NotOwn, check_owner, looks_own
-from memtui.probes.protected_processes import Guard
+from memtui.probes.protected_processes import ProtectedProcesses
 from memtui.probes.seccomp import SyscallFilters
 
 FIRST_THREAD_ENDED = (
@@ -124,7 +124,7 @@ class PageReader:
                 self.unwatched = str(error)
         deadline_s = min(DEADLINE_S, max_pause_ns / 1e9)
         self._pauser = Pauser(deadline_s, watchdog=watchdog, check=self._check_filter)
-        self._guard = Guard()
+        self._guard = ProtectedProcesses()
 
     @property
     def pauses(self) -> bool:

@@ -222,9 +222,9 @@ def given(args: argparse.Namespace) -> dict[str, str]:
 
 def _condition(text: str) -> str:
     """``--stop-when``, as it was typed."""
-    from memtui.recording.recorder.stop_condition import Condition
+    from memtui.recording.recorder.stop_condition import StopCondition
 
-    argtypes.checked(Condition.parse, text)
+    argtypes.checked(StopCondition.parse, text)
     return text
 
 

@@ -14,7 +14,7 @@ _MOST_ANCESTORS = 64
 _Id = tuple[int, int]  # PID and start time in ticks
 
 
-class Watched:
+class RecordedTrees:
     """Answers for one list of recordings after the other; what a session said of a process is kept."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from memtui.core.samples import (
     Process,
     ProcessWindow,
     TensorRanges,
-    Told,
+    TracerMessage,
     TrainingProgress,
     Vma,
     VmaTable,
@@ -87,7 +87,7 @@ _KINDS: tuple[type, ...] = (
     Power,
     Event,
     End,
-    *get_args(Told),
+    *get_args(TracerMessage),
 )
 _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
     Hello: lambda d, _: Hello.from_dict(d),
@@ -117,7 +117,7 @@ def encode(message: Message) -> bytes:
         plain = _plain_window(message, arrays)
     elif isinstance(message, VmaTable):
         plain = _plain_table(message)
-    elif isinstance(message, Told):
+    elif isinstance(message, TracerMessage):
         fields = {name: getattr(message, name) for name in message.__dataclass_fields__}
         plain = {name: value for name, value in fields.items() if not isinstance(value, np.ndarray)}
         arrays += [value for value in fields.values() if isinstance(value, np.ndarray)]

@@ -27,7 +27,7 @@ from memtui.core.samples import (
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import DriverMemory, ImportedFrom
 from memtui.session.records.learning import About, LearningPoint
-from memtui.session.records.training import Progress, ProgressRow
+from memtui.session.records.training import ProgressRow, RecordedProgress
 from memtui.session.sample_table import SampleTable
 from memtui.session.vma_row import VmaRow
 
@@ -55,7 +55,7 @@ HARMLESS: dict[type, frozenset[str]] = {
         End: "t_ns",
         RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost",
         ProgressRow: "id pid first steps start_ns end_ns peak_bytes cost_ns",
-        Progress: "ends_ns",
+        RecordedProgress: "ends_ns",
         ImportedFrom: "format clock driver",
         DriverMemory: "t_ns free_bytes total_bytes",
         About: "pid direct",

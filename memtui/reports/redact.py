@@ -30,7 +30,7 @@ from memtui.reports.source import ByRow, ReportSource, Run, Source
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import DriverMemory, ImportedFrom
 from memtui.session.records.learning import About, LearningPoint
-from memtui.session.records.training import Progress, ProgressRow
+from memtui.session.records.training import ProgressRow, RecordedProgress
 from memtui.session.vma_row import VmaRow
 
 MASK = "***"
@@ -197,7 +197,7 @@ class RedactedSource:
     def training_devices(self) -> list[str]:
         return list(map(self._device, self._source.training_devices()))
 
-    def training_progress(self, row: ProgressRow) -> Progress:
+    def training_progress(self, row: ProgressRow) -> RecordedProgress:
         found = self._source.training_progress(row)
         usage = replace(found.usage, names=tuple(map(self._model.op, found.usage.names)))
         return permitted(found, row=row, usage=usage)

@@ -15,7 +15,7 @@ from memtui.session.vma_row import VmaRow
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TensorHistory:
     """What one process told of its tensors.
 
     Attributes:
@@ -29,7 +29,7 @@ class Told:
     maps: tuple[TensorMap, ...]
 
 
-def told_by_process(reader: ReportSource) -> list[Told]:
+def told_by_process(reader: ReportSource) -> list[TensorHistory]:
     """Of every process that told of any, the one that spoke last at the end. Raises SessionError."""
     found: dict[int, list[tuple[int, TensorMap]]] = {}
     for pid, t_ns, tensors in reader.tensor_maps():
@@ -37,14 +37,14 @@ def told_by_process(reader: ReportSource) -> list[Told]:
     made = []
     for pid, some in found.items():
         some.sort(key=lambda one: one[0])
-        made.append(Told(pid, np.array([t_ns for t_ns, _ in some]), tuple(tensors for _, tensors in some)))
+        made.append(TensorHistory(pid, np.array([t_ns for t_ns, _ in some]), tuple(tensors for _, tensors in some)))
     return made
 
 
 class TracedWindows:
     """Counts the windows of one process; those in which tensors moved, or without stored pages, are left out."""
 
-    def __init__(self, reader: ReportSource, told: Told) -> None:
+    def __init__(self, reader: ReportSource, told: TensorHistory) -> None:
         self.numbers = TensorNumbers()
         self._reader, self._told = reader, told
         self._keys = [process.key for process in reader.processes() if process.pid == told.pid]

@@ -24,8 +24,8 @@ from memtui.session.blobs import decode_pairs, decode_reuse, decode_touch_sum
 from memtui.session.file_format import SessionError, row_id, size_on_disk, split_row_id
 from memtui.session.held_vmas import HeldVmas
 from memtui.session.process_reader import ProcessReader
-from memtui.session.row_cache import KeptRows, Pairs, Rows
-from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, Growing
+from memtui.session.row_cache import Pairs, RowCache, Rows
+from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, SampleTableBuilder
 from memtui.session.stored_rows import StoredRows
 from memtui.session.validation import MAX_INTEGER, MAX_PID, MAX_SAMPLE, PROCESS_SAMPLE, check_fields, check_vma
 from memtui.session.vma_row import VmaRow
@@ -62,7 +62,7 @@ class SessionReader(ProcessReader):
                 better than whole. ``partial`` says that it was so; ``refresh`` reads them all.
         """
         super().__init__(path)
-        self._touched = KeptRows(self._read_touched)
+        self._touched = RowCache(self._read_touched)
         self._resident: tuple[int, dict[int, tuple[int, Pairs]]] = -1, {}
         self._aliases: dict[int, int] | None = None  # as of the last look
         self._known_aliases: tuple[int, dict[int, int]] = 0, {}  # how many, and which
@@ -72,7 +72,7 @@ class SessionReader(ProcessReader):
         self.end: End | None = None
         self.recorder_pid = 0
         self.thinned_to_bytes: int | None = None  # the size that page sets had to make room for, if they had to
-        self._growing = Growing()
+        self._growing = SampleTableBuilder()
         self.samples = self._growing.table
         self.partial = False
         self._open()
@@ -109,7 +109,7 @@ class SessionReader(ProcessReader):
         """Look for newly committed rows; True when there are any, or when the recording ended meanwhile."""
         self._aliases = None
         if self.partial:
-            self._growing = Growing()
+            self._growing = SampleTableBuilder()
         query = (
             f"SELECT {self._columns(_SCALARS)} FROM sample WHERE sample > ? ORDER BY sample LIMIT {_SAMPLES_AT_ONCE}"
         )
@@ -178,7 +178,7 @@ class SessionReader(ProcessReader):
             raise self._damaged(f"its end: {error}") from None
         return end
 
-    def give_way(self) -> None:
+    def release_if_ended(self) -> None:
         """Let go of the file where its recording has ended and is not folded yet: that is what the recorder waits for.
 
         Until then it stays open: opening it takes longer than all that a screen asks of it in a second.

@@ -16,7 +16,7 @@ KEEP_ROWS, KEEP_BYTES = 1 << 14, 64 << 20
 KEEP_SHORT, SHORT = 1 << 12, 1 << 10
 
 
-class KeptRows:
+class RowCache:
     """All rows with keys in ``[low, high)``; of a question only what lies outside is read."""
 
     def __init__(self, read: Callable[[int, int], Rows]) -> None:

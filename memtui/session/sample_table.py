@@ -82,7 +82,7 @@ class SampleTable:
         return np.where(np.isnan(budgeted_ns), asked_ns, budgeted_ns).astype(np.int64)
 
 
-class Growing:
+class SampleTableBuilder:
     """A table that takes rows in without copying all that it has: there is room for as many again.
 
     A column of one value, as a third of them are in most sessions, is kept as that value: hours of windows are looked

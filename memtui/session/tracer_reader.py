@@ -15,7 +15,7 @@ from memtui.session.records.learning import About, LearningPoint, about_of
 from memtui.session.records.tensors import decode_map
 from memtui.session.records.training import KINDS as PROGRESS_KINDS
 from memtui.session.records.training import SCALARS as PROGRESS
-from memtui.session.records.training import Progress, ProgressRow, decode_progress
+from memtui.session.records.training import ProgressRow, RecordedProgress, decode_progress
 
 
 class ToldReader(Database):
@@ -79,7 +79,7 @@ class ToldReader(Database):
             *(row[0] for row in self._all("SELECT DISTINCT device FROM progress_device ORDER BY 1", "t")),
         ]
 
-    def training_progress(self, row: ProgressRow) -> Progress:
+    def training_progress(self, row: ProgressRow) -> RecordedProgress:
         """When those steps ended, and what tensors held."""
         rows = self._all("SELECT data FROM training_progress WHERE id = ?", "b", row.id)
         try:

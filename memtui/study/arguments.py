@@ -68,14 +68,14 @@ def _add_calibrate(parser: Parser) -> None:
 
 
 def _calibrate(args: argparse.Namespace, console: Console) -> int:
-    from memtui.study.calibration import Plan, calibrate, format_result
+    from memtui.study.calibration import CalibrationPlan, calibrate, format_result
 
     if args.pid is None and args.rank is None:
         raise UserError("name a running process by PID, name or rank: memtui calibrate 4242")
     counter, path = args.counter
     held = args.pause is True, round(args.max_pause * 1e9)
     pid = find_pid(args, console)
-    plan = Plan(pid, options_of(args), counter, path, args.blocks, args.seconds, args.sudo, *held)
+    plan = CalibrationPlan(pid, options_of(args), counter, path, args.blocks, args.seconds, args.sudo, *held)
     result = calibrate(plan, console.notify)
     if args.json:
         console.print_json(result)

@@ -46,7 +46,7 @@ MAX_BYTES = 256 << 20  # of the file that is thrown away
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CalibrationPlan:
     """What to measure. ``pairs`` of blocks of ``seconds`` each, counted by a counter of ``open_counter``."""
 
     pid: int
@@ -63,7 +63,9 @@ class Plan:
 class Blocks:
     """Goes from block to block by the clock. ``switch`` begins or ends the watching."""
 
-    def __init__(self, plan: Plan, switch: Callable[[bool], object], settle_s: float, chance: random.Random) -> None:
+    def __init__(
+        self, plan: CalibrationPlan, switch: Callable[[bool], object], settle_s: float, chance: random.Random
+    ) -> None:
         self._plan, self._switch, self._settle_s = plan, switch, settle_s
         self._order: list[bool] = []
         for _ in range(plan.pairs):
@@ -91,7 +93,7 @@ class Blocks:
             self.step(now_s)
 
 
-def calibrate(plan: Plan, say: Callable[[str], object]) -> dict[str, Any]:
+def calibrate(plan: CalibrationPlan, say: Callable[[str], object]) -> dict[str, Any]:
     """Measure, and return the document of ``--json``; ^C and the end of the target leave what there is by then.
 
     Raises:
@@ -125,7 +127,7 @@ def calibrate(plan: Plan, say: Callable[[str], object]) -> dict[str, Any]:
             name.unlink(missing_ok=True)
 
 
-def _run(plan: Plan, observation: Observation, counter: Counter, begin_s: float) -> tuple[Blocks, str]:
+def _run(plan: CalibrationPlan, observation: Observation, counter: Counter, begin_s: float) -> tuple[Blocks, str]:
     """Every block, or as many as there is time for; and why it ended."""
     blocks = Blocks(plan, lambda on: observation.pause(not on), SETTLE_SECONDS, random.Random())
     supervisor = Supervisor(observation)
@@ -155,7 +157,9 @@ def _hopeless(blocks: Blocks, counter: Counter) -> bool:
     return len(blocks.spans) == 2 and len(counter.times_s) < 2 and not isinstance(counter, Marks)
 
 
-def _result(plan: Plan, command: str, path: Path, counter: Counter, blocks: Blocks, ended: str) -> dict[str, Any]:
+def _result(
+    plan: CalibrationPlan, command: str, path: Path, counter: Counter, blocks: Blocks, ended: str
+) -> dict[str, Any]:
     reader = SessionReader(path)
     try:
         samples, tracker = reader.samples, reader.hello.tracker
@@ -251,7 +255,7 @@ def _signed(fraction: float) -> str:
     return f"{fraction * 100:+.1f}"
 
 
-def _check_as_invoker(plan: Plan) -> None:
+def _check_as_invoker(plan: CalibrationPlan) -> None:
     """What is wrong with the counter is told before a password is asked for; root reads no file that a user names."""
 
     def check() -> None:

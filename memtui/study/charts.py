@@ -8,7 +8,7 @@ import numpy as np
 
 from memtui.analysis.page_raster import Picture
 from memtui.analysis.reuse_cdf import Cdf
-from memtui.reports.charts.model import Chart, HeatChart, Line
+from memtui.reports.charts.model import Chart, ChartLine, HeatChart
 from memtui.study.recorded_run import Trace
 
 MIB = 1 << 20
@@ -21,9 +21,12 @@ BOUNDS_NOTE = (
 def memory_lines(trace: Trace, name: str, title: str, *, only_wss: bool = False) -> Chart:
     """VM, RSS and WSS by sample number."""
     number = np.arange(1, len(trace.samples) + 1)
-    lines = [Line("WSS", number, trace.samples.wss_bytes / MIB)]
+    lines = [ChartLine("WSS", number, trace.samples.wss_bytes / MIB)]
     if not only_wss:
-        lines += [Line("RSS", number, trace.samples.rss_bytes / MIB), Line("VM", number, trace.mapped_bytes / MIB)]
+        lines += [
+            ChartLine("RSS", number, trace.samples.rss_bytes / MIB),
+            ChartLine("VM", number, trace.mapped_bytes / MIB),
+        ]
     return Chart(name.replace(" ", "-"), title, "sample number", "MiB", lines, from_zero=True)
 
 
@@ -36,14 +39,14 @@ def wss_over_run(
         wss = trace.samples.wss_bytes / MIB
         share = (np.arange(len(wss)) + 0.5) / max(len(wss), 1)
         kept = share >= cut
-        lines.append(Line(label, share[kept], wss[kept]))
+        lines.append(ChartLine(label, share[kept], wss[kept]))
     return Chart(name, title, "share of the run", "WSS (MiB)", lines, from_zero=True, stacked=stacked)
 
 
 def wss_lines(name: str, title: str, traces: Mapping[str, Trace]) -> Chart:
     """WSS by sample number."""
     lines = [
-        Line(label, np.arange(1, len(trace.samples) + 1), trace.samples.wss_bytes / MIB)
+        ChartLine(label, np.arange(1, len(trace.samples) + 1), trace.samples.wss_bytes / MIB)
         for label, trace in traces.items()
     ]
     return Chart(name, title, "sample number", "WSS (MiB)", lines, from_zero=True)
@@ -54,7 +57,7 @@ def reuse_lines(name: str, title: str, curves: Mapping[str, Cdf], *, limit_mib: 
     lines = []
     for label, curve in curves.items():
         until = curve.most if len(curves) == 1 else None
-        lines.append(Line(label or "certainly", curve.sizes_bytes / MIB, curve.least, until))
+        lines.append(ChartLine(label or "certainly", curve.sizes_bytes / MIB, curve.least, until))
     limits = (0.0, limit_mib) if limit_mib is not None else None
     note = (
         BOUNDS_NOTE if len(curves) == 1 else f"{BOUNDS_NOTE} Drawn is the one from the upper bounds of the distances."
@@ -65,7 +68,7 @@ def reuse_lines(name: str, title: str, curves: Mapping[str, Cdf], *, limit_mib: 
 def locality(name: str, title: str, curve: Cdf) -> Chart:
     """The curve with its axes exchanged, memory on a logarithmic one."""
     held = curve.least > 0  # before that there is no size on a logarithmic axis
-    line = Line("certainly", curve.least[held], curve.sizes_bytes[held] / MIB)
+    line = ChartLine("certainly", curve.least[held], curve.sizes_bytes[held] / MIB)
     return Chart(name, title, "fraction of touches", "memory (MiB)", [line], y_log=True, note=BOUNDS_NOTE)
 
 

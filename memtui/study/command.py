@@ -81,7 +81,7 @@ def study(args: argparse.Namespace, console: Console) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StudyPlan:
     """A study and its runs, in order."""
 
     study: Study
@@ -138,7 +138,7 @@ def _standing(folder: Path) -> Path:
 
 def _plans(
     names: Sequence[str], setting: Setting, console: Console, *, alone: bool
-) -> tuple[list[Plan], list[tuple[Study, str]]]:
+) -> tuple[list[StudyPlan], list[tuple[Study, str]]]:
     """What can be done with this setting, and of ``all`` what cannot, with the reason. Raises UserError."""
     found, left_out = [], []
     for name in names:
@@ -150,7 +150,7 @@ def _plans(
             console.notify(f"{name} is left out: {error}")
             left_out.append((STUDIES[name], str(error)))
             continue
-        found.append(Plan(STUDIES[name], interleaved(by_repeat, setting.seed)))
+        found.append(StudyPlan(STUDIES[name], interleaved(by_repeat, setting.seed)))
     if not found:
         raise UserError("none of the studies can be done so")
     return found, left_out
@@ -177,7 +177,9 @@ def _list(args: argparse.Namespace, cpus: int) -> int:
     return 0
 
 
-def _announce(plans: Sequence[Plan], left: Sequence[Run], folder: Path, console: Console, setting: Setting) -> None:
+def _announce(
+    plans: Sequence[StudyPlan], left: Sequence[Run], folder: Path, console: Console, setting: Setting
+) -> None:
     """What is going to happen, before it does."""
     total = sum(len(plan.runs) for plan in plans)
     done = f"; {total - len(left)} were done before" if len(left) < total else ""

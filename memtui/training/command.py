@@ -36,7 +36,7 @@ _FLAGS = ("memory_only", "save_graph", "gather_stats")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrainRequest:
     """A training that can start."""
 
     network: str
@@ -49,13 +49,13 @@ class Asked:
         return (*command, *more)
 
 
-def asked(args: argparse.Namespace) -> Asked:
+def asked(args: argparse.Namespace) -> TrainRequest:
     """What the words ask for. Files that they name are read with the rights of the user who typed them.
 
     Raises:
         UserError: an unknown network, layer, rule or key, shapes that do not fit, files that are missing.
     """
-    return Asked(args.network, settings_from(as_invoker(lambda: _settings(args).changes())))
+    return TrainRequest(args.network, settings_from(as_invoker(lambda: _settings(args).changes())))
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -94,7 +94,7 @@ def result_file() -> Iterator[Path]:
         yield path
 
 
-def run_plainly(what: Asked, *, as_json: bool) -> int:
+def run_plainly(what: TrainRequest, *, as_json: bool) -> int:
     """Train without a recording, in a child; the exit code, which is its own."""
     with result_file() as path:
         more = ["--result", str(path), "--progress-line", "--exit-with-parent", str(os.getpid())]
@@ -109,7 +109,7 @@ def run_plainly(what: Asked, *, as_json: bool) -> int:
     return code if code >= 0 else 128 - code
 
 
-def print_document(what: Asked, path: Path, session: Path | None) -> None:
+def print_document(what: TrainRequest, path: Path, session: Path | None) -> None:
     """The JSON document of a training that has ended. Raises UserError where it left no result."""
     try:
         found = json.loads(path.read_text())
@@ -118,7 +118,7 @@ def print_document(what: Asked, path: Path, session: Path | None) -> None:
     print(json.dumps(document(what, found, session), indent=2, allow_nan=False))
 
 
-def document(what: Asked, found: dict[str, Any], session: Path | None) -> dict[str, Any]:
+def document(what: TrainRequest, found: dict[str, Any], session: Path | None) -> dict[str, Any]:
     """What ``--json`` prints. Accuracy is in percent; what is not there is None, and a reason says why."""
     loss = found.pop("loss")
     head = {

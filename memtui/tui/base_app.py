@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 
 from memtui.tui import terminal
-from memtui.widgets.panel import Painted
+from memtui.widgets.panel import CachedWidget
 from memtui.widgets.style import look
 from memtui.widgets.themes import THEMES
 
@@ -71,7 +71,7 @@ class TerminalApp(App[T]):
         self.look = look(self.look.color, self.look.ascii_only, after)
         self._dress()
         for screen in self.screen_stack:
-            for widget in screen.query(Painted):
+            for widget in screen.query(CachedWidget):
                 widget.recolour()
 
     def _dress(self) -> None:

@@ -29,7 +29,7 @@ STOPPED_OR_QUIT = "the recording was stopped from elsewhere (memtui stop, or q o
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RejoinRequest:
     """What a command line asks of a recording that runs already.
 
     ``others``: options that only a recording that begins can take.
@@ -68,11 +68,11 @@ def watch(args: argparse.Namespace, console: Console, what: int | Launch, first:
         return _view(recording, passed, first)
 
 
-def _asked(args: argparse.Namespace) -> Asked:
+def _asked(args: argparse.Namespace) -> RejoinRequest:
     """What the command line asks of a recording that runs already."""
     flags = given(args)
     others = tuple(sorted(flag for argument, flag in flags.items() if argument != "interval"))
-    return Asked(round(args.interval * 1e9) if "interval" in flags else None, others)
+    return RejoinRequest(round(args.interval * 1e9) if "interval" in flags else None, others)
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
     return code or ended.get("exit_status", 0)
 
 
-def _rejoin(found: Running, pid: int, asked: Asked, console: Console) -> int:
+def _rejoin(found: Running, pid: int, asked: RejoinRequest, console: Console) -> int:
     """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone.
 
     ``pid``: the process that was asked for, which may be any of its tree. Raises UserError.
@@ -166,7 +166,7 @@ def _rejoin(found: Running, pid: int, asked: Asked, console: Console) -> int:
     return code
 
 
-def _request(found: Running, asked: Asked) -> list[str]:
+def _request(found: Running, asked: RejoinRequest) -> list[str]:
     """Ask a running recording for what it can still change: a line about each thing asked. Raises UserError."""
     said = []
     if asked.interval_ns is not None:

@@ -22,7 +22,7 @@ _LATER = frozenset(Strip.__slots__)
 _codes: dict[ColorSystem, dict[Style, tuple[str, bool]]] = {}
 
 
-class Drawn(Strip):
+class FastStrip(Strip):
     """A strip that is whole most of its life: its segments are made when somebody wants to cut it.
 
     Args:

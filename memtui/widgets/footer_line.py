@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textual import events
 
 from memtui.widgets import text
-from memtui.widgets.panel import Painted, line_width
+from memtui.widgets.panel import CachedWidget, line_width
 from memtui.widgets.raster import Line
 from memtui.widgets.views.memory import FooterView
 
@@ -55,7 +55,7 @@ SMALL_KEYS = (
 )
 
 
-class FooterLine(Painted):
+class FooterLine(CachedWidget):
     """One line. Keys can be clicked; those of the highest rank give way first."""
 
     view: FooterView

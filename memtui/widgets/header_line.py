@@ -5,13 +5,13 @@ from __future__ import annotations
 from textual import events
 
 from memtui.widgets import text
-from memtui.widgets.panel import Painted, Panel, line_width
+from memtui.widgets.panel import CachedWidget, Panel, line_width
 from memtui.widgets.raster import Line
 from memtui.widgets.ticks import TICKS
 from memtui.widgets.views.memory import HeaderView, State
 
 
-class HeaderLine(Painted):
+class HeaderLine(CachedWidget):
     """One line. What matters least gives way first; off the live edge a timeline takes the room to the right."""
 
     view: HeaderView

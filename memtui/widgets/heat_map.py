@@ -13,7 +13,7 @@ from textual import events
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_pages import NO_KIND
 from memtui.widgets import raster, text
-from memtui.widgets.panel import Exact, Panel, axis_words, line_width
+from memtui.widgets.panel import FullWidthLine, Panel, axis_words, line_width
 from memtui.widgets.raster import Line, Run
 from memtui.widgets.tensor_kinds import LETTERS, ORDER, SHIFT, number_styles, pairs
 from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView
@@ -164,7 +164,7 @@ class HeatMap(Panel):
         mark = ("▸", look["cursor"]) if here else kind or (" ", style)
         line = [*self._label(band, part, labels, style), mark, *picture]
         exact = view.share.shape[1] == columns and line_width(line[: -len(picture)]) == labels + 1
-        return Exact(line) if exact else line
+        return FullWidthLine(line) if exact else line
 
     def _label(self, band: HeatBand, part: int, cells: int, style: Style) -> Line:
         """Its name, and dashes where addresses were left out before it; zoomed, where it begins and ends, too."""

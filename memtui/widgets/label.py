@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from memtui.widgets import text
-from memtui.widgets.panel import Painted, centred
+from memtui.widgets.panel import CachedWidget, centred
 from memtui.widgets.raster import Line
 
 
-class Words(Painted):
+class Words(CachedWidget):
     """One line of words in one style."""
 
     view: str
@@ -27,7 +27,7 @@ class Words(Painted):
         return [[(text.sentence(text.clean(self.view), width), self.look[self.role])]]
 
 
-class Notice(Painted):
+class Notice(CachedWidget):
     """A sentence in the middle, wrapped, where nothing else has room."""
 
     view: str

@@ -11,7 +11,7 @@ from rich.style import Style
 
 from memtui.widgets import raster
 from memtui.widgets.raster import Line
-from memtui.widgets.style import Look
+from memtui.widgets.style import DrawStyle
 
 _BITS = np.array([[0x40, 0x04, 0x02, 0x01], [0x80, 0x20, 0x10, 0x08]], np.uint32)  # braille, from the bottom up
 
@@ -34,7 +34,13 @@ class Curve:
 
 
 def drawn(
-    curves: Sequence[Curve], rows: int, columns: int, look: Look, cursor: int | None = None, *, letters: bool = False
+    curves: Sequence[Curve],
+    rows: int,
+    columns: int,
+    look: DrawStyle,
+    cursor: int | None = None,
+    *,
+    letters: bool = False,
 ) -> list[Line]:
     """Rows of a picture; later curves lie over earlier ones, and a cell has the colour of the last one in it.
 

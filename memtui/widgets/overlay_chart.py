@@ -10,7 +10,7 @@ from memtui.widgets import raster, text
 from memtui.widgets.line_chart import Curve, drawn
 from memtui.widgets.panel import Panel, line_width
 from memtui.widgets.stacked_area import AXIS
-from memtui.widgets.style import Look
+from memtui.widgets.style import DrawStyle
 from memtui.widgets.views.comparison import OverlayView
 
 _ACROSS = {
@@ -22,7 +22,7 @@ _ACROSS = {
 }
 
 
-def run_styles(look: Look) -> list[Style]:
+def run_styles(look: DrawStyle) -> list[Style]:
     """One for each session, in their order: as far apart as the theme has them."""
     first = (look["rss"], look.heat[6], look["live"], look["key"])
     return [*first, look["focus"], look["warning"], look["bright"], look["dim"]]

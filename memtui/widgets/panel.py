@@ -12,13 +12,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from memtui.widgets import text
-from memtui.widgets.fast_strip import Drawn
+from memtui.widgets.fast_strip import FastStrip
 from memtui.widgets.raster import Line, Run
-from memtui.widgets.style import Look, look
+from memtui.widgets.style import DrawStyle, look
 from memtui.widgets.views.memory import TimeAxis, same
 
 
-class Exact(list[Run]):
+class FullWidthLine(list[Run]):
     """A line made of one-cell glyphs that is known to fill its place: measuring it would be most of its cost."""
 
 
@@ -61,7 +61,7 @@ def _neighbours(rows: list[int]) -> list[tuple[int, int]]:
     return found
 
 
-class Painted(Widget):
+class CachedWidget(Widget):
     """A widget whose lines are prepared once per view; ``render_line`` only hands them out.
 
     Subclasses implement ``paint``. A new view that paints the same lines costs no output at all, one that changes a
@@ -78,7 +78,7 @@ class Painted(Widget):
         self._painted: tuple[int, int] | None = None
 
     @property
-    def look(self) -> Look:
+    def look(self) -> DrawStyle:
         """How the app draws; the default in an app that knows no looks."""
         return getattr(self.app, "look", None) or look()
 
@@ -119,7 +119,7 @@ class Painted(Widget):
             if not fresh and y < len(old) and old[y] == line:
                 continue
             changed.append(y)
-            strip = Drawn(line if isinstance(line, Exact) else fitted(line, width, base), width)
+            strip = FastStrip(line if isinstance(line, FullWidthLine) else fitted(line, width, base), width)
             if fresh:
                 strips.append(strip)
             else:
@@ -150,7 +150,7 @@ class Painted(Widget):
         return self._strips[y] if y < len(self._strips) else Strip.blank(size[0], self.look["text"])
 
 
-class Panel(Painted):
+class Panel(CachedWidget):
     """A framed box. ``paint_inside`` fills it, the other hooks write on the frame."""
 
     title = ""
@@ -194,10 +194,10 @@ class Panel(Painted):
         frame, base = self.look["frame"], self.look["text"]
         lines = [self._edge("┌", "┐", self.heading(), self.heading_right(width), width)]
         for line in inside:
-            if isinstance(line, Exact):
-                lines.append(Exact([("│", frame), *line, ("│", frame)]))
+            if isinstance(line, FullWidthLine):
+                lines.append(FullWidthLine([("│", frame), *line, ("│", frame)]))
             else:
-                lines.append(Exact([("│", frame), *fitted(line, width - 2, base), ("│", frame)]))
+                lines.append(FullWidthLine([("│", frame), *fitted(line, width - 2, base), ("│", frame)]))
         lines.append(self._edge("└", "┘", self.footing(), self.footing_right(width), width, self.footing_middle(width)))
         return lines
 

@@ -13,7 +13,7 @@ from memtui.widgets import raster, text
 from memtui.widgets.panel import line_width
 from memtui.widgets.raster import Line
 from memtui.widgets.row_panel import CursorPanel
-from memtui.widgets.style import Look
+from memtui.widgets.style import DrawStyle
 from memtui.widgets.views.placement import MatrixCell, MatrixRow, MatrixView
 
 CELL = 5
@@ -139,7 +139,7 @@ def level(ratio: float) -> int:
 
 
 @lru_cache(256)
-def on_heat(look: Look, level: int) -> Style:
+def on_heat(look: DrawStyle, level: int) -> Style:
     """Words on a ground as hot as a level; in front of the usual ground where a cell cannot carry two colours."""
     style = look.heat[level]
     if look.color != "256" or style.color is None:

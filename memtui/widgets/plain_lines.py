@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from memtui.analysis.memory_sentences import fitting
 from memtui.widgets import text
-from memtui.widgets.panel import Painted, line_width
+from memtui.widgets.panel import CachedWidget, line_width
 from memtui.widgets.raster import Line
 from memtui.widgets.views.memory import HeaderView, WordsView
 
 _BETWEEN = "   "
 
 
-class PlainWords(Painted):
+class PlainWords(CachedWidget):
     """As many of the sentences as have room."""
 
     view: WordsView
@@ -20,7 +20,7 @@ class PlainWords(Painted):
         return [[(f" {line}", self.look["text"])] for line in fitting(list(self.view.sentences), width - 2, height)]
 
 
-class DetailLines(Painted):
+class DetailLines(CachedWidget):
     """Tracker, interval and costs, each with its name; parts are not broken where a line can hold them."""
 
     view: HeaderView

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from memtui.widgets import text
-from memtui.widgets.panel import Painted
+from memtui.widgets.panel import CachedWidget
 from memtui.widgets.raster import Line
 from memtui.widgets.views.memory import PowerView
 
 
-class PowerLine(Painted):
+class PowerLine(CachedWidget):
     """Every source with the reason why it tells nothing."""
 
     view: PowerView

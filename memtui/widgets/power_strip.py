@@ -9,7 +9,7 @@ import numpy as np
 from memtui.widgets import raster, text
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
-from memtui.widgets.views.bench import Drawn
+from memtui.widgets.views.bench import PowerSample
 
 SPAN_S = 60.0
 HELD_S = 2.0  # a reading stands for what follows it, so long
@@ -20,7 +20,7 @@ _MEASURED, _BETWEEN, _MEAN = 0, 1, 2  # styles
 class PowerStrip(Panel):
     """The sensor as an area, the mean of a second as a line over it; one of them where the device has one only."""
 
-    view: Sequence[Drawn]
+    view: Sequence[PowerSample]
     title = "power"
 
     def heading_right(self, width: int) -> Line:
@@ -69,7 +69,7 @@ class PowerStrip(Panel):
 _HOT = 6  # of the warm levels
 
 
-def _held(drawn: Sequence[Drawn], count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _held(drawn: Sequence[PowerSample], count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and sensor (nan: not known) and whether it was measured, for equal spans of the last minute."""
     t_ns = np.array([one.t_ns for one in drawn], np.int64)
     at = t_ns[-1] - (np.arange(count)[::-1] * (SPAN_S * 1e9 / count)).astype(np.int64)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from memtui.widgets import raster, text
 from memtui.widgets.raster import Line
-from memtui.widgets.style import Look
+from memtui.widgets.style import DrawStyle
 from memtui.widgets.tensor_kinds import INDEX, LETTERS, ORDER, by_letter, kind_styles
 
 AXIS = 6
@@ -25,7 +25,7 @@ class Stacked:
     top_bytes: float
 
     @classmethod
-    def of(cls, held_bytes: NDArray[np.int64], rows: int, top_bytes: float, look: Look) -> Stacked:
+    def of(cls, held_bytes: NDArray[np.int64], rows: int, top_bytes: float, look: DrawStyle) -> Stacked:
         """Of what is held in each column, i8[columns, len(CATEGORIES)]."""
         held = np.cumsum(held_bytes[:, INDEX], axis=1)  # [columns, kinds], upper edges
         # The kind of a cell is the one that holds the middle of it.
@@ -34,7 +34,7 @@ class Stacked:
         letters = [ord(LETTERS[name]) if by_letter(look) else ord("█") for name in ORDER]
         return cls(np.array([*letters, ord(" ")], np.uint32)[styles], styles, top_bytes)
 
-    def lines(self, cursor: int | None, peak: int, peak_bytes: int, look: Look) -> list[Line]:
+    def lines(self, cursor: int | None, peak: int, peak_bytes: int, look: DrawStyle) -> list[Line]:
         """With an axis, the cursor in its column, and below it the mark of the peak; none where it is 0."""
         codes, styles = self.codes.copy(), self.styles.copy()
         rows, columns = codes.shape

@@ -17,7 +17,7 @@ from memtui.widgets.themes import THEMES, WITHOUT_COLOUR, Theme
 
 
 @dataclass(frozen=True)
-class Look:
+class DrawStyle:
     """How to draw. ``color`` is "256", "16" or "none", ``theme`` a name of ``THEMES``."""
 
     color: str = "256"
@@ -91,6 +91,6 @@ def _ascii(char: str) -> str:
 
 
 @cache
-def look(color: str = "256", ascii_only: bool = False, theme: str = "dark") -> Look:
-    """The one ``Look`` of its kind (its styles are cached)."""
-    return Look(color, ascii_only, theme)
+def look(color: str = "256", ascii_only: bool = False, theme: str = "dark") -> DrawStyle:
+    """The one ``DrawStyle`` of its kind (its styles are cached)."""
+    return DrawStyle(color, ascii_only, theme)

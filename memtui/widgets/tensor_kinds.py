@@ -13,7 +13,7 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.widgets import raster, text
 from memtui.widgets.panel import line_width
 from memtui.widgets.raster import Line
-from memtui.widgets.style import Look
+from memtui.widgets.style import DrawStyle
 from memtui.widgets.themes import THEMES
 
 # From the bottom up: what lasts, then what comes and goes. Letters where there are no colours to tell them apart.
@@ -24,26 +24,26 @@ _DARK = 110  # of 255: what was hardly touched has no brighter part
 SHIFT = raster.LEVELS + 1  # a level of the kind with number n is n + 1 times this further
 
 
-def by_letter(look: Look) -> bool:
+def by_letter(look: DrawStyle) -> bool:
     """Whether colours cannot tell kinds apart."""
     return look.ascii_only or look.color == "none"
 
 
-def kind_styles(look: Look) -> list[Style]:
+def kind_styles(look: DrawStyle) -> list[Style]:
     """Of the kinds in their ``ORDER``: cool what lasts, warm what comes and goes."""
     cool = [look["rss"], look["faint"], look["focus"], look["key"]]
     return [*cool, look["live"], look.heat[6], look.heat[3], look["dim"]]
 
 
 @cache
-def number_styles(look: Look) -> tuple[Style, ...]:
+def number_styles(look: DrawStyle) -> tuple[Style, ...]:
     """The same by number of the category, for thin marks and letters: none of them as faint as the ground."""
     styles = dict(zip(ORDER, kind_styles(look), strict=True)) | {"buffers": look["text"]}
     return tuple(styles[name] for name in CATEGORIES)
 
 
 @cache
-def pairs(look: Look) -> raster.PairStyles:
+def pairs(look: DrawStyle) -> raster.PairStyles:
     """Styles of half blocks by shifted level: the hue of a kind, brighter where more was touched."""
     theme = THEMES[look.theme]
     colors = dict(enumerate(theme.heat)) | {raster.NOTHING: theme.ground}
@@ -77,7 +77,7 @@ def _nearest(color: ColorTriplet) -> int:
     return Color.from_triplet(color).downgrade(ColorSystem.EIGHT_BIT).number or 0
 
 
-def legend(held_bytes: Sequence[int], look: Look, room: int) -> Line:
+def legend(held_bytes: Sequence[int], look: DrawStyle, room: int) -> Line:
     """What is held of each kind, by ``CATEGORIES``; where room is short without sizes, then without the small ones."""
     held = [int(held_bytes[place]) for place in INDEX]
     colours = kind_styles(look)

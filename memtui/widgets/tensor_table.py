@@ -6,7 +6,7 @@ from rich.style import Style
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.widgets import raster, text
-from memtui.widgets.panel import Exact, cut
+from memtui.widgets.panel import FullWidthLine, cut
 from memtui.widgets.raster import Line
 from memtui.widgets.row_panel import RowPanel
 from memtui.widgets.tensor_kinds import LETTERS, by_letter, number_styles
@@ -73,7 +73,7 @@ class TensorTable(RowPanel):
         )
         for row, name in zip(shown, names, strict=True):
             line = self._row(row, columns, name)
-            lines.append(cut(line, width) if spare < 0 else Exact([*line, (" " * spare, self.look["text"])]))
+            lines.append(cut(line, width) if spare < 0 else FullWidthLine([*line, (" " * spare, self.look["text"])]))
         return lines
 
     def _columns(self, width: int) -> list[Column]:

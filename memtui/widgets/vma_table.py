@@ -10,7 +10,7 @@ from textual.message import Message
 
 from memtui.core.units import size
 from memtui.widgets import raster, text
-from memtui.widgets.panel import Exact, cut
+from memtui.widgets.panel import FullWidthLine, cut
 from memtui.widgets.raster import Line
 from memtui.widgets.row_panel import RowPanel
 from memtui.widgets.views.memory import TREND, RangeRow, Sort, TableView
@@ -82,7 +82,7 @@ class VmaTable(RowPanel):
         for row, name, note in self._named(columns[-1][1], view.rows[self.top : self.top + height - 1]):
             line = self._row(row, columns, name, note)
             # Every column has its cells whatever stands in it: a row need not be measured where all of them fit.
-            lines.append(cut(line, width) if spare < 0 else Exact([*line, (" " * spare, self.look["text"])]))
+            lines.append(cut(line, width) if spare < 0 else FullWidthLine([*line, (" " * spare, self.look["text"])]))
         return lines
 
     def _named(self, cells: int, shown: tuple[RangeRow, ...]) -> Iterable[tuple[RangeRow, str, str]]:

@@ -6,7 +6,7 @@ import numpy as np
 from textual import events
 
 from memtui.widgets import raster, text, ticks
-from memtui.widgets.panel import Exact, Panel, axis_words, line_width
+from memtui.widgets.panel import FullWidthLine, Panel, axis_words, line_width
 from memtui.widgets.raster import Line
 from memtui.widgets.views.memory import GraphView, Mark
 
@@ -106,7 +106,9 @@ class WssGraph(Panel):
         lines = raster.lines(codes, index, styles)
         if view.marks:
             lines = [[(ticks.without_rests(run), style) for run, style in line] for line in lines]
-        return head + [Exact([(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *line]) for y, line in enumerate(lines)]
+        return head + [
+            FullWidthLine([(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *line]) for y, line in enumerate(lines)
+        ]
 
     def _binned(self, columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """What is drawn, two values a column: the area, the resident set and the range that is looked at, if any."""

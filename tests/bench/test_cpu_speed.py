@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from memtui.bench.configuration import make
 from memtui.bench.cpu_speed import SMOOTHED, References, at_reference, share_that_follows
-from memtui.bench.plan import Plan, Window
+from memtui.bench.plan import BenchPlan, BenchWindow
 from memtui.bench.result import Conditions, Series, Visit, evaluate
 from memtui.bench.text import words
 
 CONFIGURATION = make("linear", {"m": 10, "in": 100, "out": 50})
-PLAN = Plan(windows=5, seconds=1.0)
+PLAN = BenchPlan(windows=5, seconds=1.0)
 
 
 def blocks(speeds, share, seed=0, noise=0.02):
@@ -31,7 +31,7 @@ def blocks(speeds, share, seed=0, noise=0.02):
 def row(speeds, share, seed=0, reference_ns=38_000.0):
     block_ns, yard_ns = blocks(speeds, share, seed)
     windows = tuple(
-        Window(n, n + 1, 1, tuple(b), None, 0, tuple(y))
+        BenchWindow(n, n + 1, 1, tuple(b), None, 0, tuple(y))
         for n, (b, y) in enumerate(zip(np.array_split(block_ns, 5), np.array_split(yard_ns, 5), strict=True))
     )
     limit_ns = 1.08 * float(np.percentile(yard_ns, 2))
@@ -74,7 +74,7 @@ def test_a_reference_that_no_clock_explains_is_flagged():
 
 def test_a_steady_row_far_from_the_reference_is_flagged_and_left_as_it_was():
     block_ns, yard_ns = blocks([0.8] * 5, 1.0, noise=0.002)
-    window = Window(0, 1, 1, tuple(block_ns), None, 0, tuple(yard_ns))
+    window = BenchWindow(0, 1, 1, tuple(block_ns), None, 0, tuple(yard_ns))
     conditions = Conditions(yard_limit_ns=60_000.0, reference_ns=38_000.0)
     found = evaluate(CONFIGURATION, PLAN, Visit((window,), Series(), conditions))
     assert found.flags == ("off_speed",)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memtui.bench.configuration import make
 from memtui.bench.jobs import PASSED_ON, longest_minutes, part_words, script
-from memtui.bench.plan import Plan
+from memtui.bench.plan import BenchPlan
 from memtui.cli.parser import build_parser
 from tests.support.bench_jobs import FAST, GRID, keys_in
 from tests.support.cli import memtui
@@ -85,7 +85,7 @@ def test_no_more_jobs_than_configurations():
 
 
 def test_the_time_that_is_asked_for_is_enough():
-    plan = Plan(windows=5, seconds=2.0, warm_up_s=10.0)
+    plan = BenchPlan(windows=5, seconds=2.0, warm_up_s=10.0)
     assert longest_minutes(plan, 60) * 60 > 63 * (10 + 5 * 2)
     assert longest_minutes(replace(plan, visits=2), 60) * 60 > 63 * (2 * 10 + 5 * 2)
     assert longest_minutes(plan, 120) > 1.9 * longest_minutes(plan, 60) - 2

@@ -8,8 +8,8 @@ import pytest
 
 from memtui.bench.configuration import make
 from memtui.bench.network_vs_operators import by_weight, compose, lines, macs, to_plain
-from memtui.bench.plan import Window
-from memtui.bench.result import Row, failed
+from memtui.bench.plan import BenchWindow
+from memtui.bench.result import BenchRow, failed
 from memtui.bench.spaces import resnet50_counts
 from tests.support.bench_readings import PLAN
 
@@ -18,14 +18,14 @@ COUNTS = {make("conv2d", {"n": 1}): 3, make("relu", {}): 5}
 TIMES = {NETWORK: (100.0, 200.0), make("conv2d", {"n": 1}): (20.0, 40.0), make("relu", {}): (4.0, 10.0)}
 
 
-def rows(energy=True) -> list[Row]:
+def rows(energy=True) -> list[BenchRow]:
     """Two rounds on a machine that becomes twice as slow: the sums follow it."""
     return [
-        Row(
+        BenchRow(
             made,
             PLAN,
             call_ns=1.0,  # of quiet blocks only: a pass of the network has none
-            windows=(Window(0, 1, 1, (ns[n],)),),
+            windows=(BenchWindow(0, 1, 1, (ns[n],)),),
             energy_j=ns[n] / 50 if energy else None,
             energy_reason="" if energy else "no RAPL",
         )

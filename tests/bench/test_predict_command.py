@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from memtui.bench.configuration import make
-from memtui.bench.plan import Plan
+from memtui.bench.plan import BenchPlan
 from memtui.bench.predict.training import load
-from memtui.bench.result import Row, failed
+from memtui.bench.result import BenchRow, failed
 from memtui.bench.spaces import in_space
 from memtui.bench.store import Database
 from memtui.core.errors import UserError
@@ -24,21 +24,21 @@ from tests.support.imports import loaded
 from tests.support.synthetic_device import NOISE, call_ns
 from tests.support.terminals import terminals
 
-PLAN = Plan(windows=3, seconds=1.0)
+PLAN = BenchPlan(windows=3, seconds=1.0)
 WATTS = 80.0
 CONVOLUTIONS = in_space("predict", "conv2d", {})
 
 
-def rows(configurations, *, slow=1.0, plan=PLAN, flags=(), **energy) -> list[Row]:
+def rows(configurations, *, slow=1.0, plan=PLAN, flags=(), **energy) -> list[BenchRow]:
     """One of each, ``slow`` times as long as on the device of that law."""
     chance = np.random.default_rng(3)
     return [
-        Row(c, plan, call_ns=slow * call_ns(c) * float(np.exp(chance.normal(0, NOISE))), flags=flags, **energy)
+        BenchRow(c, plan, call_ns=slow * call_ns(c) * float(np.exp(chance.normal(0, NOISE))), flags=flags, **energy)
         for c in configurations
     ]
 
 
-def with_energy(found: list[Row], source="rapl") -> list[Row]:
+def with_energy(found: list[BenchRow], source="rapl") -> list[BenchRow]:
     return [
         replace(r, energy_status="measured", energy_source=source, energy_scope="cpu_package",
                 energy_j=WATTS * r.call_ns / 1e9)
@@ -46,7 +46,7 @@ def with_energy(found: list[Row], source="rapl") -> list[Row]:
     ]  # fmt: skip
 
 
-def add(path, found: list[Row], *, name="here", threads=1) -> str:
+def add(path, found: list[BenchRow], *, name="here", threads=1) -> str:
     """A run of them on a device; its name."""
     with closing(Database(path)) as database:
         device, environment = database.device("cpu", name, ""), database.environment({"threads": threads})
@@ -125,7 +125,7 @@ class TestRows:
 
     def test_the_longest_measurement_counts_and_the_newest_of_these(self, path):
         first, second = rows(CONVOLUTIONS[:30], slow=2), rows(CONVOLUTIONS[:30])
-        short = rows(CONVOLUTIONS[:30], slow=3, plan=Plan(windows=3, seconds=0.05))
+        short = rows(CONVOLUTIONS[:30], slow=3, plan=BenchPlan(windows=3, seconds=0.05))
         add(path, [*first, *second, *short])
         found = loaded_from(path)
         assert [row.call_ns for row in found.rows] == [row.call_ns for row in second]
@@ -147,7 +147,7 @@ class TestRows:
 
     def test_of_operators_that_are_named(self, path):
         add(path, rows(CONVOLUTIONS[:30]))
-        relu = [Row(make("relu", {"elements": 100 * n}), PLAN, call_ns=100.0 * n) for n in range(1, 25)]
+        relu = [BenchRow(make("relu", {"elements": 100 * n}), PLAN, call_ns=100.0 * n) for n in range(1, 25)]
         add(path, relu, name="other")
         assert loaded_from(path, operators=("conv2d",)).place.device == "here"
         assert {row.configuration.op for row in loaded_from(path).rows} == {"relu"}
@@ -211,7 +211,7 @@ class TestFitted:
     def test_eval_puts_the_model_beside_baselines(self, path):
         add(path, [*rows(CONVOLUTIONS[:80], energy_reason="no RAPL"),
                    *rows(CONVOLUTIONS[80:160], flags=("noisy",), energy_reason="no RAPL"),
-                   *(Row(make("relu", {"elements": 1 << n}), PLAN, call_ns=2.0**n, energy_reason="no RAPL")
+                   *(BenchRow(make("relu", {"elements": 1 << n}), PLAN, call_ns=2.0**n, energy_reason="no RAPL")
                      for n in range(5, 20))])  # fmt: skip
         found = memtui("bench", "predict", "eval", "--db", path, "--json", timeout=240)
         assert found.returncode == 0, found.stderr

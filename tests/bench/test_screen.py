@@ -13,11 +13,11 @@ import pytest
 
 from memtui.bench import text
 from memtui.bench.configuration import Titles, make
-from memtui.bench.plan import Plan
-from memtui.bench.result import Row, failed
+from memtui.bench.plan import BenchPlan
+from memtui.bench.result import BenchRow, failed
 from memtui.bench.screen import BenchApp, BenchScreen, grown
 from memtui.bench.store import Database
-from memtui.bench.sweep import Progress
+from memtui.bench.sweep import SweepProgress
 from memtui.bench.sweep_task import SweepProcess, to_plain
 from memtui.core.errors import UserError
 from memtui.tui.screens.help import HelpScreen
@@ -26,11 +26,11 @@ from tests.support.screen_text import screen_lines, screen_text
 from tests.support.terminals import terminals
 
 CONFIGURATIONS = [make("conv2d", {"cin": 8 * n, "cout": 64}) for n in range(1, 31)]
-PLAN = Plan()
+PLAN = BenchPlan()
 
 
-def row(n: int, **changes) -> Row:
-    return Row(
+def row(n: int, **changes) -> BenchRow:
+    return BenchRow(
         CONFIGURATIONS[n],
         PLAN,
         **{"call_ns": 1e6 * (n + 1), "low_ns": 0.99e6 * (n + 1), "high_ns": 1.01e6 * (n + 1), "iqr_ns": 2e4, **changes},
@@ -39,7 +39,7 @@ def row(n: int, **changes) -> Row:
 
 def word(phase="window", **changes) -> dict:
     base = {"number": 0, "of": 30, "window": 2, "windows": 5, "left_s": 125.0, "source": "no RAPL zone"}
-    return to_plain(Progress(phase, **{**base, "configuration": CONFIGURATIONS[3], **changes}))
+    return to_plain(SweepProgress(phase, **{**base, "configuration": CONFIGURATIONS[3], **changes}))
 
 
 def told(*words: dict):
@@ -192,7 +192,7 @@ NEARLY_ALIKE = [
 async def test_rows_that_differ_in_the_middle_look_different(columns):
     titles = Titles(NEARLY_ALIKE)
     words = [
-        to_plain(Progress("done", number=n + 1, of=12, row=Row(made, PLAN, call_ns=1e6)), titles)
+        to_plain(SweepProgress("done", number=n + 1, of=12, row=BenchRow(made, PLAN, call_ns=1e6)), titles)
         for n, made in enumerate(NEARLY_ALIKE)
     ]
     heading = text.heading(titles.common)
@@ -238,8 +238,8 @@ def test_a_reference_is_no_row_of_the_count():
 
 
 def finished(tell) -> list[str]:
-    tell(Progress("done", number=1, of=1, row=row(0)))
-    tell(Progress("done", number=1, of=1, row=row(0, reference=True)))
+    tell(SweepProgress("done", number=1, of=1, row=row(0)))
+    tell(SweepProgress("done", number=1, of=1, row=row(0, reference=True)))
     return ["that was all"]
 
 
@@ -255,7 +255,7 @@ def test_a_sweep_beside_a_screen_is_heard_to_its_end():
 
 
 def refused(tell) -> list[str]:
-    tell(Progress("start", notice="no energy"))
+    tell(SweepProgress("start", notice="no energy"))
     raise UserError("cpu is being measured by process 7", 1)
 
 
@@ -267,7 +267,7 @@ def test_what_stops_it_at_once_is_said_without_a_screen():
 
 
 def endless(tell) -> list[str]:
-    tell(Progress("data", of=1))
+    tell(SweepProgress("data", of=1))
     time.sleep(60)
     return []
 

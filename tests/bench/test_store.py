@@ -13,7 +13,7 @@ import pytest
 
 from memtui.bench.configuration import from_text
 from memtui.bench.database_file import DatabaseError
-from memtui.bench.plan import Plan
+from memtui.bench.plan import BenchPlan
 from memtui.bench.result import Conditions, Visit, evaluate, failed
 from memtui.bench.store import Database
 from tests.support.bench_database import CONFIGURATIONS, ENVIRONMENT, add, row
@@ -62,13 +62,13 @@ def test_raw_values_are_kept(database):
 
 
 def test_only_as_good_a_measurement_is_done(database):
-    quick = replace(row(), plan=Plan(windows=3, seconds=0.5))
+    quick = replace(row(), plan=BenchPlan(windows=3, seconds=0.5))
     where = add(
         database, quick, row(CONFIGURATIONS[1]), failed(CONFIGURATIONS[2], PLAN, "out of memory", ""),
     )  # fmt: skip
     assert database.done(*where, PLAN) == {CONFIGURATIONS[1].key}
-    assert database.done(*where, Plan(windows=2, seconds=0.5)) == {c.key for c in CONFIGURATIONS[:2]}
-    assert database.done(*where, Plan(windows=5, seconds=1.0)) == set()
+    assert database.done(*where, BenchPlan(windows=2, seconds=0.5)) == {c.key for c in CONFIGURATIONS[:2]}
+    assert database.done(*where, BenchPlan(windows=5, seconds=1.0)) == set()
     assert database.done(database.device("cpu", "there", ""), where[1], PLAN) == set()
     assert database.done(where[0], database.environment({"torch": "3"}), PLAN) == set()
     add(database, row(reference=True))

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from memtui.bench import sweep as sweep_module
 from memtui.bench.configuration import make
 from memtui.bench.cpu_speed import References
-from memtui.bench.plan import Plan
+from memtui.bench.plan import BenchPlan
 from memtui.bench.store import Database
 from memtui.bench.sweep import (
     REFERENCE_EVERY,
     VISITED_IN_TURN,
-    Progress,
     Request,
     Sweep,
+    SweepProgress,
     _in_turn,
     _with_references,
 )
@@ -37,7 +37,7 @@ from memtui.core.file_lock import exclusively
 from memtui.probes.power.energy_source import EnergySource, NoSource
 
 pytest.importorskip("torch", reason="torch is not installed")
-PLAN = Plan(windows=2, seconds=0.05, warm_up_s=0.1, phase_ns=1)
+PLAN = BenchPlan(windows=2, seconds=0.05, warm_up_s=0.1, phase_ns=1)
 TWO = [make("relu", {"elements": 1000 * n, "cache": "warm"}) for n in (1, 2)]
 WATTS, TICK_NS = 250.0, 20_000_000
 
@@ -72,7 +72,7 @@ def run(database, configurations=TWO, tell=lambda progress: None, **more):
 
 
 def test_rows_are_measured_and_stored(database):
-    told: list[Progress] = []
+    told: list[SweepProgress] = []
     rows = run(database, tell=told.append, assumed_w=10.0)
     assert {row.configuration for row in rows} == set(TWO)
     for row in rows:
@@ -102,7 +102,7 @@ def test_all_sweeps_have_the_reference_speed_of_the_first(database, tmp_path):
 
 
 def test_visits_of_configurations_take_turns(database):
-    told: list[Progress] = []
+    told: list[SweepProgress] = []
     rows = run(database, tell=told.append, plan=replace(PLAN, windows=3, visits=2))
     assert [len(row.windows) for row in rows] == [3, 3]
     first, second = (sorted(w.begin_ns for w in row.windows) for row in rows)
@@ -135,7 +135,7 @@ def test_visits_are_made_in_groups(visits):
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 5))
 def test_windows_are_shared_among_visits(windows, visits, medians):
-    plan = Plan(windows=windows, visits=min(visits, windows), medians=medians)
+    plan = BenchPlan(windows=windows, visits=min(visits, windows), medians=medians)
     parts = [plan.of_visit(number) for number in range(plan.visits)]
     assert sum(part.windows for part in parts) == windows
     assert max(part.windows for part in parts) - min(part.windows for part in parts) <= 1
@@ -144,7 +144,7 @@ def test_windows_are_shared_among_visits(windows, visits, medians):
 
 def test_what_is_there_is_not_measured_again(database):
     run(database, TWO[:1])
-    told: list[Progress] = []
+    told: list[SweepProgress] = []
     rows = run(database, tell=told.append)
     assert [row.configuration for row in rows] == TWO[1:]
     assert told[-1].skipped == 1
@@ -252,7 +252,7 @@ class Constant(EnergySource):
 
 def test_energy_of_a_call_is_power_times_its_time(database, monkeypatch):
     monkeypatch.setattr(sweep_module, "open_source", lambda device, uuid: Constant())
-    (row,) = run(database, TWO[:1], plan=Plan(windows=2, seconds=0.5, warm_up_s=0.1))
+    (row,) = run(database, TWO[:1], plan=BenchPlan(windows=2, seconds=0.5, warm_up_s=0.1))
     assert row.energy_status == "measured"
     # How exact the estimate is, test_energy_source tells in virtual time; here a busy machine may read a step late.
     assert row.energy_j == pytest.approx(WATTS * row.mean_ns / 1e9, rel=0.1)
@@ -266,7 +266,7 @@ def test_idle_power_is_measured_only_where_something_else_is(database, monkeypat
     monkeypatch.setattr(sweep_module, "open_source", lambda device, uuid: Constant())
     phases = []
     for _ in range(2):
-        told: list[Progress] = []
+        told: list[SweepProgress] = []
         run(database, TWO[:1], tell=told.append)
         phases.append({p.phase for p in told})
     assert "idle" in phases[0]
@@ -294,7 +294,7 @@ def test_a_reference_is_measured_again_and_again():
 
 def test_what_has_no_room_in_the_budget_is_not_begun(database):
     """The first is measured in any case, the others in the order that was asked for."""
-    told: list[Progress] = []
+    told: list[SweepProgress] = []
     many = [make("relu", {"elements": 1000 * n, "cache": "warm"}) for n in range(9, 0, -1)]
     assert [row.configuration for row in run(database, many, told.append, budget_s=0.001)] == many[:1]
     assert any("8 of 9 have no room" in p.notice for p in told)

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from memtui.bench import loop
 from memtui.bench.cpu_speed import QUIET, Yardstick
-from memtui.bench.plan import Plan, Window
+from memtui.bench.plan import BenchPlan, BenchWindow
 from memtui.bench.result import Conditions, Series, Visit, evaluate
 from memtui.bench.undisturbed_blocks import counted, enough, quiet_blocks
 from tests.support.bench_readings import CONFIGURATION
 
 CALL_NS, READING_NS, MS = 100_000, 50_000, 1_000_000
-PLAN = Plan(windows=5, seconds=0.2, warm_up_s=10.0, phase_ns=0, patience=3)
+PLAN = BenchPlan(windows=5, seconds=0.2, warm_up_s=10.0, phase_ns=0, patience=3)
 
 
 class Machine:
@@ -137,7 +137,7 @@ def test_what_never_settles_is_told_and_what_only_seemed_so_is_not(monkeypatch):
 
 
 def test_no_more_windows_than_planned_where_nobody_asked(monkeypatch):
-    plan = Plan(windows=5, seconds=0.2, warm_up_s=3.0, phase_ns=0)
+    plan = BenchPlan(windows=5, seconds=0.2, warm_up_s=3.0, phase_ns=0)
     row = measured(lambda t: 1.0 if t < 1e9 else 1.5, monkeypatch, plan)
     assert len(row.windows) == 5
     assert "disturbed" in row.flags
@@ -162,18 +162,18 @@ def test_blocks_among_quiet_ones_are_preferred():
     fast, slow = 40.0, 60.0
     pattern = [(1.0, fast)] * 6 + [(1.3, slow), (1.2, fast), (1.3, slow)]
     blocks, yards = zip(*pattern * 10, strict=True)
-    window = Window(0, 1, 1, blocks, yard_ns=yards)
+    window = BenchWindow(0, 1, 1, blocks, yard_ns=yards)
     found = counted([window], 5, 43.0)
     assert (found.quiet, found.disturbed, found.sheltered) == (pytest.approx(7 / 9), False, True)
     assert {float(value) for part in found.parts for value in part} == {1.0}
     lonely = [(1.0, fast), (1.3, slow)] * 30
     blocks, yards = zip(*lonely, strict=True)
-    few = counted([Window(0, 1, 1, blocks, yard_ns=yards)], 5, 43.0)
+    few = counted([BenchWindow(0, 1, 1, blocks, yard_ns=yards)], 5, 43.0)
     assert (few.disturbed, few.sheltered) == (False, False)
     assert {float(value) for part in few.parts for value in part} == {1.0}
-    nothing = counted([Window(0, 1, 1, (1.0, 2.0, 3.0) * 5, yard_ns=(slow,) * 15)], 5, 43.0)
+    nothing = counted([BenchWindow(0, 1, 1, (1.0, 2.0, 3.0) * 5, yard_ns=(slow,) * 15)], 5, 43.0)
     assert (nothing.quiet, nothing.disturbed, len(nothing.parts)) == (0.0, True, 1)
-    assert counted([Window(0, 1, 1, (1.0, 2.0))], 5, None).quiet is None
+    assert counted([BenchWindow(0, 1, 1, (1.0, 2.0))], 5, None).quiet is None
 
 
 @pytest.mark.parametrize(

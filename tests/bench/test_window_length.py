@@ -8,18 +8,18 @@ import pytest
 
 from memtui.analysis.energy import Energy
 from memtui.bench.configuration import make
-from memtui.bench.plan import Plan, Window
-from memtui.bench.result import INTEGRATED, MEASURED, Row, WindowEnergy, failed
+from memtui.bench.plan import BenchPlan, BenchWindow
+from memtui.bench.result import INTEGRATED, MEASURED, BenchRow, WindowEnergy, failed
 from memtui.bench.window_length import lines, shortest, study, to_plain
 
 CONFIGURATION = make("relu", {})
 S = 10**9
 
 
-def row(seconds: float, factors=(1.0, 1.0, 1.0), watts=None) -> Row:
-    plan = Plan(windows=len(factors), seconds=seconds)
-    windows = tuple(Window(0, round(1e6 * f * 1000), 1000, (1e6 * f,)) for f in factors)
-    found = Row(CONFIGURATION, plan, windows=windows)
+def row(seconds: float, factors=(1.0, 1.0, 1.0), watts=None) -> BenchRow:
+    plan = BenchPlan(windows=len(factors), seconds=seconds)
+    windows = tuple(BenchWindow(0, round(1e6 * f * 1000), 1000, (1e6 * f,)) for f in factors)
+    found = BenchRow(CONFIGURATION, plan, windows=windows)
     if watts is None:
         return found
     nothing = Energy(0, S, None, "no counter")
@@ -65,5 +65,5 @@ def test_the_sensor_where_there_is_no_counter():
 
 
 def test_nothing_measured_is_nothing():
-    assert study([failed(CONFIGURATION, Plan(), "out of memory", "")]) == []
+    assert study([failed(CONFIGURATION, BenchPlan(), "out of memory", "")]) == []
     assert shortest([], "time") is None

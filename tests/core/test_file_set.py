@@ -35,8 +35,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 def broken_off(request, monkeypatch) -> type[BaseException]:
     """The last file of every form cannot be written to its end; what the caller sees."""
 
-    def breaking(files: Callable[[writers.Source], writers.Files]) -> Callable[[writers.Source], writers.Files]:
-        def made(reader: writers.Source) -> writers.Files:
+    def breaking(
+        files: Callable[[writers.ReportSource], writers.Files],
+    ) -> Callable[[writers.ReportSource], writers.Files]:
+        def made(reader: writers.ReportSource) -> writers.Files:
             yield from files(reader)
 
             def fail(file) -> None:

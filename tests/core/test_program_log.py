@@ -15,11 +15,11 @@ from memtui.core.errors import UserError
 from memtui.core.program_log import create_log, log_beside, open_log
 from memtui.tui.presenters import log_tail
 from memtui.tui.presenters.log_tail import OutputLog
-from memtui.tui.presenters.terminal_text import CHARACTERS, LINE_CHARACTERS, LINES, Paper
+from memtui.tui.presenters.terminal_text import CHARACTERS, LINE_CHARACTERS, LINES, TerminalText
 
 
 def lines_of(*texts: str) -> list[str]:
-    paper = Paper()
+    paper = TerminalText()
     for text in texts:
         paper.feed(text)
     return [line.rstrip() for line in paper.lines]
@@ -58,7 +58,7 @@ def test_pieces_make_no_difference_and_nothing_breaks(text, at):
 
 
 def test_what_is_kept_is_bounded():
-    paper = Paper()
+    paper = TerminalText()
     for text in ("x" * 1_000_000, "\n" * 50_000, "\x1b[512Cx\n" * 30_000, "\t" * 10_000, "\x1b]52;c;" + "A" * 100_000):
         paper.feed(text)
         assert len(paper.lines) <= LINES

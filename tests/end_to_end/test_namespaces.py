@@ -173,11 +173,11 @@ def test_numbers_of_nested_namespaces(tmp_path):
 def test_a_reused_number_is_not_the_target(tmp_path):
     """The order names when the process began; a pidfd holds on to it from then on."""
     from memtui.core.samples import Options
-    from memtui.recording.sampler.commands import Order
+    from memtui.recording.sampler.commands import SamplerConfig
 
     with subprocess.Popen(["sleep", "30"]) as child:
         try:
-            order = Order(child.pid, 1, Options(100_000_000)).to_line()
+            order = SamplerConfig(child.pid, 1, Options(100_000_000)).to_line()
             words = [sys.executable, "-P", "-m", "memtui.recording.sampler"]
             done = subprocess.run(words, input=order, capture_output=True, timeout=30, check=False)
             assert done.returncode == 2

@@ -21,7 +21,7 @@ import pytest
 from memtui.core import capabilities, privilege
 from memtui.core.procfs import read_stat
 from memtui.core.samples import Options
-from memtui.recording.sampler.commands import Order
+from memtui.recording.sampler.commands import SamplerConfig
 from memtui.session.reader import SessionReader
 from tests.support.live import assert_exact, gone, needs_root, needs_tracker, part, pattern, runs, wait_for_samples
 from tests.support.repository import ROOT
@@ -527,7 +527,7 @@ def test_what_a_sampler_opens_and_whom_it_signals(tmp_path):
     log = tmp_path / "strace"
     with pattern("loop", "--pages", 500) as truth:
         pid = truth["pid"]
-        order = Order(pid, read_stat(pid).start_ticks, Options(100_000_000, duration_ns=1_500_000_000))
+        order = SamplerConfig(pid, read_stat(pid).start_ticks, Options(100_000_000, duration_ns=1_500_000_000))
         calls = "open,openat,openat2,creat,kill,tkill,tgkill,rt_sigqueueinfo,pidfd_send_signal,unlink,rename,mkdir"
         before = ("strace", "-f", "-qq", "-o", str(log), "-e", f"trace={calls},clone,clone3,vfork,fork")
         words = [*before, sys.executable, "-P", "-m", SAMPLER]

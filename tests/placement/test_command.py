@@ -15,10 +15,10 @@ from memtui.core.options import PLACE
 from memtui.placement import text
 from memtui.placement.configurations import configuration
 from memtui.placement.graph import Configuration
-from memtui.placement.plan import Plan
+from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.run import Ran, lines
-from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.pareto import ParetoPoint
 from memtui.placement.solve.solver import Ask, find, mode_of
 from memtui.placement.store import ProfileFile
 from tests.support.placement_cases import STATIC_CASE, SYNC_CASE
@@ -109,7 +109,7 @@ def test_a_plan_can_be_added_up_from_json(tmp_path: Path, capsys: Capture) -> No
     found = json.loads(
         said(capsys, "place", "solve", made.path, "--limit", str(7 * PAGE), "--formulation", "sync", "--json")
     )
-    plan = Plan.from_plain(found["plan"])
+    plan = PlacementPlan.from_plain(found["plan"])
     times = {(t["op"], Configuration.from_plain(t["configuration"])): t for t in found["times"]}
     total = sum(move.time_ns for move in plan.moves)
     for at, op in enumerate(profile.graph.ops):
@@ -367,7 +367,7 @@ def test_an_executed_plan_says_which_way_it_is_off() -> None:
 
 
 def test_all_in_fast_memory_is_a_line_of_the_curve() -> None:
-    points = [Point(0, 30.0, 0.0, 30.0), Point(4, 20.0, 0.0, 25.0), Point(8, 10.0, 0.0, 10.0)]
+    points = [ParetoPoint(0, 30.0, 0.0, 30.0), ParetoPoint(4, 20.0, 0.0, 25.0), ParetoPoint(8, 10.0, 0.0, 10.0)]
     drawn = [line for line in text.curve(points, "static", "dram", 10.0) if "|" in line]
     assert drawn[0].endswith("|#")
     assert drawn[-1].endswith("." * 20 + "#")

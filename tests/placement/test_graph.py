@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.placement.graph import ARGUMENT, INTERMEDIATE, RESULT, Configuration, Graph, Op, Tensor
-from memtui.placement.plan import Plan
+from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.validation import Damaged
 from tests.support.placements import graph_of, graphs, plans, profiles
@@ -27,8 +27,8 @@ def test_profile_comes_back_from_json(profile: Profile) -> None:
 
 
 @given(plans())
-def test_plan_comes_back_from_json(plan: Plan) -> None:
-    assert Plan.from_plain(through_json(plan.to_plain())) == plan
+def test_plan_comes_back_from_json(plan: PlacementPlan) -> None:
+    assert PlacementPlan.from_plain(through_json(plan.to_plain())) == plan
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
@@ -40,7 +40,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 @given(st.one_of(profiles(), plans()), st.data())
-def test_damaged_data_is_refused_with_one_error(made: Profile | Plan, data: st.DataObject) -> None:
+def test_damaged_data_is_refused_with_one_error(made: Profile | PlacementPlan, data: st.DataObject) -> None:
     plain = through_json(made.to_plain())
     container, key = data.draw(st.sampled_from(_places(plain)))
     odd = st.sampled_from([None, -1, 1 << 70, 1.5, "", "x" * 5000, [], {}, [[]], True, float("nan"), float("inf")])

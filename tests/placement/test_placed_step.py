@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memtui.placement.address_allocator import lay_out
 from memtui.placement.configurations import configurations
 from memtui.placement.graph import Graph
-from memtui.placement.plan import Move, Plan, Span
+from memtui.placement.plan import Move, PlacementPlan, Span
 from memtui.placement.pool_specs import parse_pool
 from memtui.placement.torch.clock import Clock
 from tests.support.placement_machine import SEED, Told
@@ -132,7 +132,7 @@ def test_an_op_in_place_finds_the_same_numbers_every_time() -> None:
     assert float(values.abs().max()) < 100  # and not 2 ** 14 times what it was
 
 
-def plan_of(graph: Graph, draw: st.DrawFn) -> Plan:
+def plan_of(graph: Graph, draw: st.DrawFn) -> PlacementPlan:
     """Any plan: each storage in one pool, or moved once, before an op or while one runs."""
     spans: list[Span] = []
     moves: list[Move] = []
@@ -149,17 +149,19 @@ def plan_of(graph: Graph, draw: st.DrawFn) -> Plan:
         meanwhile = at - 1 > first and at - 1 not in storage.accesses and draw(st.booleans())
         moves.append(Move(storage.name, *pools, at - 1 if meanwhile else at, storage.size_bytes, 1.0, meanwhile))
     moves.sort(key=lambda move: (move.op, move.overlapped))
-    return Plan("async", FAST, SLOW, True, "isolated", 1 << 40, tuple(spans), tuple(moves), 1.0, 0, 0, "feasible")
+    return PlacementPlan(
+        "async", FAST, SLOW, True, "isolated", 1 << 40, tuple(spans), tuple(moves), 1.0, 0, 0, "feasible"
+    )
 
 
 @st.composite
-def planned(draw: st.DrawFn) -> tuple[Graph, Plan]:
+def planned(draw: st.DrawFn) -> tuple[Graph, PlacementPlan]:
     graph = draw(graphs())
     return graph, plan_of(graph, draw)
 
 
 @given(planned())
-def test_what_is_alive_at_once_never_shares_bytes(both: tuple[Graph, Plan]) -> None:
+def test_what_is_alive_at_once_never_shares_bytes(both: tuple[Graph, PlacementPlan]) -> None:
     graph, plan = both
     found = lay_out(graph, plan)
     for one in found.pieces:
@@ -204,7 +206,7 @@ def test_random_numbers_and_running_means_are_those_of_the_unplaced_step() -> No
     given_before = {name: memory.clone() for name, memory in captured.given.items()}
     on = machine(captured)
     spans = tuple(Span(s.name, SLOW, s.first, s.last) for s in captured.graph.storages.values() if s.counted)
-    plan = Plan("static", FAST, SLOW, True, "isolated", 0, spans, (), 1.0, 0, 0, "feasible")
+    plan = PlacementPlan("static", FAST, SLOW, True, "isolated", 0, spans, (), 1.0, 0, 0, "feasible")
     found = execute(on, [plan], 3, SEED, lambda: None)["plans"][0]
     assert found["equal"]
     assert found["fast_bytes"] == 0
@@ -231,7 +233,7 @@ def test_an_lstm_is_timed_and_has_the_results_of_the_unplaced_step() -> None:
         found = [*configurations(captured.graph, kernel.op, (FAST, SLOW))]
         assert all(len(times) == LEAST for times in measuring.isolated(kernel.op.name, found, 0))
     spans = tuple(Span(s.name, SLOW, s.first, s.last) for s in captured.graph.storages.values() if s.counted)
-    plan = Plan("static", FAST, SLOW, True, "isolated", 0, spans, (), 1.0, 0, 0, "feasible")
+    plan = PlacementPlan("static", FAST, SLOW, True, "isolated", 0, spans, (), 1.0, 0, 0, "feasible")
     assert execute(on, [plan], 1, SEED, lambda: None)["plans"][0]["equal"]
 
 

@@ -20,7 +20,7 @@ import pytest
 from memtui.placement.graph import Configuration
 from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.profiling.planner import Step
-from memtui.placement.profiling.progress import Shown
+from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.profiling.text import about, lines
 from memtui.placement.store import ProfileFile
 from tests.support.placements import graph_of
@@ -301,7 +301,7 @@ def found(mode: str, ops: range, cached: int = 0, left_s: float | None = None) -
 def test_progress_in_words() -> None:
     said: list[str] = []
     begun: list[str] = []
-    shown = Shown(said.append, begun.append)
+    shown = ProfileProgress(said.append, begun.append)
     shown.phase("starting PyTorch")
     assert said[-1] == "starting PyTorch ..."
     shown.tick()
@@ -324,7 +324,7 @@ def test_a_table_of_pools_with_long_names_and_one_op(tmp_path: Path) -> None:
     profile = Profile(
         graph_of({"n": ("x", "t")}, {"t": 8}), (Pool("dram"), Pool(long)), (), 0.0, ways | {"results_copied": 1}
     )
-    said = lines(about(profile, tmp_path / "p", Shown()))
+    said = lines(about(profile, tmp_path / "p", ProfileProgress()))
     table = [line for line in said if line.startswith(("pool", "dram", "file:"))]
     assert len({len(line.removesuffix("  GB/s")) for line in table}) == 1
     assert "1 op cannot write where it is told to: its times have a copy in them" in said

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from memtui.placement.plan import Plan
+from memtui.placement.plan import PlacementPlan
 from memtui.placement.run import Ran, lines
 
 
 def ran(formulation: str, predicted_ns: float, actual_ns: float) -> Ran:
     status = "baseline" if formulation == "first-touch" else "optimal"
-    plan = Plan(formulation, "dram", "slow", False, "single", 1, (), (), predicted_ns, 1, 1, status)
+    plan = PlacementPlan(formulation, "dram", "slow", False, "single", 1, (), (), predicted_ns, 1, 1, status)
     return Ran(plan, actual_ns, 0.0, True, True, 0.0, 1, 1, {})
 
 

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 
 from memtui.core.errors import UserError
 from memtui.placement.file_header import is_profile
-from memtui.placement.plan import Plan
+from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Profile, Samples
-from memtui.placement.solve.pareto import Point
+from memtui.placement.solve.pareto import ParetoPoint
 from memtui.placement.store import ProfileFile
 from tests.support.placement_profiles import CASE, written
 from tests.support.placements import SLOW, plans, profiles, slow_pool
@@ -34,7 +34,7 @@ def test_a_profile_comes_back(tmp_path: Path, profile: Profile) -> None:
 
 @given(plans())
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_plan_comes_back(tmp_path: Path, plan: Plan) -> None:
+def test_a_plan_comes_back(tmp_path: Path, plan: PlacementPlan) -> None:
     made = written(tmp_path / "p.memtui")
     made.keep_plan(plan)
     made.keep_plan(plan)
@@ -43,7 +43,7 @@ def test_a_plan_comes_back(tmp_path: Path, plan: Plan) -> None:
 
 def test_a_curve_comes_back(tmp_path: Path) -> None:
     made = written(tmp_path / "p.memtui")
-    points = [Point(0, 5.0, 0.0, None), Point(4, 4.0, None, 4.5)]
+    points = [ParetoPoint(0, 5.0, 0.0, None), ParetoPoint(4, 4.0, None, 4.5)]
     made.keep_curve("static", SLOW, "single", points)
     assert made.curves() == {("static", SLOW, "single"): points}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.probes.competing_observers import Rivals
+from memtui.probes.competing_observers import CompetingObservers
 from memtui.probes.disturbance import LIMIT, SWAPPED, DisturbanceProbe
 from memtui.probes.memory_pressure import memory_cgroup, memory_mounts
 from memtui.session.reader import SessionReader
@@ -174,7 +174,7 @@ def test_wss_names_its_target(tmp_path):
     command(tmp_path, 7, "/usr/bin/perl", "-w", "/opt/wss/wss.pl", str(PID), "0.01")
     command(tmp_path, 8, "/opt/wss/wss-v2", "99", "1")
     command(tmp_path, 9, "vim", "wss.txt", str(PID))
-    rivals = Rivals(tmp_path)
+    rivals = CompetingObservers(tmp_path)
     assert rivals.look((PID,), 0) == ("wss (pid 7) clears its marks",)
     (tmp_path / "7/cmdline").unlink()
     (tmp_path / "7").rmdir()
@@ -187,7 +187,7 @@ def test_a_memtui_is_known_by_the_file_it_holds(tmp_path):
         command(tmp_path, pid, "bash")
         (tmp_path / str(pid) / "fd").mkdir()
         (tmp_path / str(pid) / "fd/5").symlink_to(tmp_path / str(target) / "clear_refs")
-    rivals = Rivals(tmp_path)
+    rivals = CompetingObservers(tmp_path)
     assert rivals.look((PID,), 0) == ()
     for pid in (7, 8):
         command(tmp_path, pid, "/usr/bin/python3", "-P", "-m", "memtui.recording.sampler")

@@ -14,7 +14,7 @@ import pytest
 from memtui.core.samples import End, GpuMemory, Power, Process, ProcessWindow, VmaTable, Window
 from memtui.probes.gpu.processes import CONTAINER, IN_SLICES, NOT_TOLD, WSL, Holders, Holding
 from memtui.recording.sampler.__main__ import Sampler
-from memtui.recording.sampler.tracked_process import Watched
+from memtui.recording.sampler.tracked_process import TrackedProcess
 from memtui.reports.export import export
 from memtui.reports.report import build_report, format_report
 from memtui.session.reader import SessionReader
@@ -168,7 +168,7 @@ def test_between_two_answers_nothing_is_said(driver):
 def test_a_process_that_came_later_is_not_taken_for_who_had_its_number():
     sampler = object.__new__(Sampler)
     sampler._watched = {
-        pid: Watched(Process(key, pid, 1, 1, 0, "x"), -1, b"", (), 0, 0, since_ns)
+        pid: TrackedProcess(Process(key, pid, 1, 1, 0, "x"), -1, b"", (), 0, 0, since_ns)
         for key, pid, since_ns in ((1, 11, 50), (2, 12, 150), (3, 13, 50))
     }
     holders = Holders(100, [Holding(0, 0), Holding(11, 4096), Holding(12, 9)])

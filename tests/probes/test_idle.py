@@ -15,7 +15,7 @@ from memtui.probes.pages.idle import tracker as idle
 from memtui.probes.pages.idle.bitmap import BitPlaces, IdleBitmap
 from memtui.probes.pages.idle.tracker import IdleTracker, _whole_blocks
 from memtui.probes.pages.page_frames import flags_of
-from memtui.probes.pages.thread_pool import Hands
+from memtui.probes.pages.thread_pool import ThreadPool
 from memtui.probes.pages.tracker import TrackerError
 from memtui.session.reader import SessionReader
 from tests.support.cli import memtui
@@ -100,7 +100,7 @@ def test_several_hands_find_and_mark_the_same(tmp_path_factory, data):
     chosen = frames[np.random.default_rng(data.draw(st.integers(0, 99))).random(len(frames)) < 0.5]
     path = tmp_path_factory.mktemp("idle") / "bitmap"
     path.write_bytes(bytes(200_000 // 8))
-    hands = Hands(3)
+    hands = ThreadPool(3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(idle_bitmap, "BITMAP", path)
         bitmap = IdleBitmap(hands)

@@ -17,7 +17,7 @@ from memtui.probes.pages.pagetable import parallel_walk, rearm
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker
-from memtui.probes.pages.thread_pool import Hands
+from memtui.probes.pages.thread_pool import ThreadPool
 from memtui.probes.pages.tlb_flush import Handle
 from memtui.probes.pause.pauser import Pauser
 from tests.support.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable
@@ -52,7 +52,7 @@ def test_parts_have_about_as_many_page_tables_each(eager):
 
 
 def test_all_calls_have_ended_when_one_of_them_failed():
-    pool, ended = Hands(2), threading.Event()
+    pool, ended = ThreadPool(2), threading.Event()
 
     def slow() -> None:
         time.sleep(0.1)
@@ -103,7 +103,7 @@ def test_parts_together_are_the_whole(eager, target):
 
 
 def test_a_call_beside_is_done_by_another_thread_and_its_error_is_kept():
-    pool = Hands(2)
+    pool = ThreadPool(2)
 
     def fails() -> None:
         raise ProcessLookupError("gone")
@@ -114,7 +114,7 @@ def test_a_call_beside_is_done_by_another_thread_and_its_error_is_kept():
     beside.wait()
     with pytest.raises(ProcessLookupError, match="gone"):
         beside.result()
-    pool.make_way()
+    pool.avoid_current_cpu()
     assert pool.together([threading.get_ident, threading.get_ident])[0] == threading.get_ident()
     pool.close()
     assert not any(thread.name == "memtui-hand" for thread in threading.enumerate())
@@ -125,14 +125,14 @@ def test_hands_are_woken_on_other_cpus_than_this_one():
     if len(allowed) < 2:
         pytest.skip("one CPU here")
     here = min(allowed)
-    pool = Hands(2)
+    pool = ThreadPool(2)
     try:
         os.sched_setaffinity(0, {here})  # of this thread only
         native = pool.beside(threading.get_native_id).result()
-        pool.make_way()
+        pool.avoid_current_cpu()
         assert os.sched_getaffinity(native) == {here}, "nowhere else is allowed"
         os.sched_setaffinity(0, allowed)
-        pool.make_way()
+        pool.avoid_current_cpu()
         assert len(os.sched_getaffinity(native)) == len(allowed) - 1
     finally:
         os.sched_setaffinity(0, allowed)

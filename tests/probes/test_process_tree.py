@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from memtui.core.samples import Process
-from memtui.probes.protected_processes import Guard
+from memtui.probes.protected_processes import ProtectedProcesses
 from memtui.recording.sampler.commands import STOP
 from tests.support.live import needs_root, needs_tracker, truth_in
 from tests.support.paused import state, tracer
@@ -225,7 +225,7 @@ def test_not_the_recorder():
         subprocess.Popen(["sleep", "100"], stdin=subprocess.DEVNULL) as other,
     ):
         try:
-            guard = Guard(sampler.pid)
+            guard = ProtectedProcesses(sampler.pid)
             guard.look()
             assert "recorder" in guard.objection(recorder.pid)
             assert guard.objection(other.pid) == ""
@@ -250,7 +250,7 @@ def test_not_the_owner_of_its_terminal():
     ):  # fmt: skip
         try:
             # The stand-in for the sampler is a child of the one inside the terminal.
-            guard = Guard(inside.pid)
+            guard = ProtectedProcesses(inside.pid)
             guard.look()
             assert guard.objection(owner.pid, 1) == "", "only what is above memtui has a terminal"
             guard._terminals.add(int(os.ttyname(slave).rpartition("/")[2]))

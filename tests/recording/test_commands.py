@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memtui.core import options
 from memtui.core.samples import Options
 from memtui.recording.sampler import commands
-from memtui.recording.sampler.commands import Order, Wishes, read_order
+from memtui.recording.sampler.commands import SamplerConfig, SamplerState, read_order
 
 
 def start_sampler(order: bytes, *before: str) -> subprocess.CompletedProcess[bytes]:
@@ -44,7 +44,7 @@ def test_a_sampler_refuses_a_bad_order_in_one_line(line):
     assert done.stderr.startswith(b"not an order: ")
 
 
-GOOD = Order(4242, 777, Options(200_000_000), "python train.py")
+GOOD = SamplerConfig(4242, 777, Options(200_000_000), "python train.py")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_every_option_of_an_order_is_checked(field, value):
     plain = asdict(GOOD)
     plain["options"][field] = value
     with pytest.raises(ValueError, match="not an order"):
-        Order.from_line(json.dumps(plain).encode())
+        SamplerConfig.from_line(json.dumps(plain).encode())
 
 
 @pytest.mark.parametrize(
@@ -99,20 +99,20 @@ def test_every_option_of_an_order_is_checked(field, value):
 )
 def test_every_field_of_an_order_is_checked(field, value):
     with pytest.raises(ValueError, match="not an order"):
-        Order.from_line(json.dumps(asdict(GOOD) | {field: value}).encode())
+        SamplerConfig.from_line(json.dumps(asdict(GOOD) | {field: value}).encode())
 
 
 def test_orders_survive_the_way():
     long = replace(GOOD, command="x\udcff\n\x1b" * 100_000)
     for order in (GOOD, replace(GOOD, options=replace(GOOD.options, duration_ns=10**9, pause=False)), long):
-        read = Order.from_line(order.to_line())
+        read = SamplerConfig.from_line(order.to_line())
         assert read == replace(order, command=order.command[: options.COMMAND_CHARACTERS])
 
 
 @given(st.binary(max_size=300))
 def test_no_line_does_more_than_fail(line):
     with pytest.raises(ValueError, match="not an order"):
-        Order.from_line(line)
+        SamplerConfig.from_line(line)
 
 
 _JSON = st.recursive(
@@ -130,7 +130,7 @@ def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
     else:
         plain[field] = value
     try:
-        order = Order.from_line(json.dumps(plain).encode())
+        order = SamplerConfig.from_line(json.dumps(plain).encode())
     except ValueError:
         return
     low, high = options.INTERVAL_NS
@@ -170,7 +170,7 @@ def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
     ],
 )
 def test_words_after_the_order(words, interval_ns, paused, stop):
-    whole, by_byte = Wishes(GOOD.options.interval_ns), Wishes(GOOD.options.interval_ns)
+    whole, by_byte = SamplerState(GOOD.options.interval_ns), SamplerState(GOOD.options.interval_ns)
     whole.hear(words)
     for at in range(len(words) or 1):
         by_byte.hear(words[at : at + 1])
@@ -179,7 +179,7 @@ def test_words_after_the_order(words, interval_ns, paused, stop):
 
 
 def test_the_recorders_cpu_time_is_heard():
-    wishes = Wishes(GOOD.options.interval_ns)
+    wishes = SamplerState(GOOD.options.interval_ns)
     wishes.hear(commands.recorder_word(5) + commands.recorder_word(123_456_789)[:-1])
     assert wishes.recorder_cpu_ns == 5
     wishes.hear(b"\n")
@@ -187,7 +187,7 @@ def test_the_recorders_cpu_time_is_heard():
 
 
 def test_another_budget_is_heard():
-    wishes = Wishes(GOOD.options.interval_ns, 10_000)
+    wishes = SamplerState(GOOD.options.interval_ns, 10_000)
     wishes.hear(commands.budget_word(50_000))
     assert wishes.max_overhead_ppm == 50_000
     wishes.hear(commands.budget_word(None))
@@ -198,7 +198,7 @@ def test_another_budget_is_heard():
 
 @given(st.binary(min_size=1, max_size=80))
 def test_whatever_is_heard_keeps_the_interval_in_range(words):
-    wishes = Wishes(GOOD.options.interval_ns)
+    wishes = SamplerState(GOOD.options.interval_ns)
     wishes.hear(words + b"\n")
     assert wishes.stop
     assert wishes.interval_ns == GOOD.options.interval_ns

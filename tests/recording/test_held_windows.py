@@ -12,16 +12,16 @@ import pytest
 
 from memtui.core.procfs import read_stat
 from memtui.core.samples import End, Event, Options, Power, Window
-from memtui.recording.sampler.commands import Order
-from memtui.recording.sampler.frame_queue import Outbox
-from memtui.recording.sampler.tracked_process import Watched
+from memtui.recording.sampler.commands import SamplerConfig
+from memtui.recording.sampler.frame_queue import FrameQueue
+from memtui.recording.sampler.tracked_process import TrackedProcess
 from memtui.recording.wire import Decoder
 from tests.support.live import needs_tracker, pattern
 
 
 def test_a_box_that_holds_sends_windows_when_told_and_all_else_at_once():
     read, write = os.pipe()
-    box, decoder = Outbox(write), Decoder()
+    box, decoder = FrameQueue(write), Decoder()
     os.set_blocking(read, False)
 
     def got() -> list[type]:
@@ -47,7 +47,7 @@ def test_a_box_that_holds_sends_windows_when_told_and_all_else_at_once():
 
 
 def test_how_many_cpus_a_process_keeps_busy():
-    watched = Watched(*[None] * 8)
+    watched = TrackedProcess(*[None] * 8)
     watched.note_cpu(10**9)
     assert watched.busy_cpus == 0, "what it used before it was watched says nothing"
     then_ns = watched.cpu_read[0]
@@ -73,7 +73,7 @@ def test_windows_close_together_wait_for_the_next_pause_where_no_cpu_is_free(int
             [sys.executable, "-c", WITH_SPARE.format(spare_cpus)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
-            sampler.stdin.write(Order(truth["pid"], read_stat(truth["pid"]).start_ticks, options).to_line())
+            sampler.stdin.write(SamplerConfig(truth["pid"], read_stat(truth["pid"]).start_ticks, options).to_line())
             sampler.stdin.flush()
             decoder, ended = Decoder(), False
             while not ended:

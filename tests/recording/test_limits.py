@@ -18,7 +18,7 @@ from memtui.core.samples import End, Process, ProcessWindow, VmaTable, Window
 from memtui.recording.recorder import limits
 from memtui.recording.recorder.limits import LEFT_PROCESSES, Limits, check_disk
 from memtui.recording.recorder.session_builder import SessionBuilder
-from memtui.recording.recorder.stop_condition import Condition
+from memtui.recording.recorder.stop_condition import StopCondition
 from memtui.session.file_format import size_on_disk
 from memtui.session.reader import SessionReader
 from memtui.session.thinning import Thinner
@@ -228,7 +228,7 @@ def test_a_condition_that_can_never_be_judged_is_refused(tmp_path):
 
 def test_conditions_are_asked_of_every_window_and_not_of_every_commit(tmp_path):
     writer = SessionWriter(tmp_path / "s.memtui")
-    recorder = SessionBuilder(writer, Limits(writer, None, Condition.parse("wss<1MiB")))
+    recorder = SessionBuilder(writer, Limits(writer, None, StopCondition.parse("wss<1MiB")))
     for message in (hello(), Process(1, 4242, 1, 777, 0, "x", "target"), VmaTable(1, 0, VMAS)):
         recorder.take(message)
     for window in windows(3):

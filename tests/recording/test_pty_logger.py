@@ -186,7 +186,7 @@ def test_a_log_that_never_has_room_is_no_matter():
     log = Log(os.open("/dev/full", os.O_WRONLY))
     for _ in range(3):
         log.write(b"x" * 10)
-    assert not log.confess()
+    assert not log.report_loss()
     assert log._lost == 30
 
 

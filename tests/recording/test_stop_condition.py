@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.units import parse_size
-from memtui.recording.recorder.stop_condition import Condition, Watch
+from memtui.recording.recorder.stop_condition import StopCondition, Watch
 
 
 @pytest.mark.parametrize(
@@ -33,16 +33,16 @@ def test_no_sizes(text):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("wss>8GiB", Condition("wss", True, 8 << 30)),
-        (" rss < 500 MB ", Condition("rss", False, 500_000_000)),
-        ("wss>8G for 5s", Condition("wss", True, 8 * 10**9, 5 * 10**9)),
-        ("wss>8G for 5", Condition("wss", True, 8 * 10**9, 5 * 10**9)),
-        ("wss>8000 for 250ms", Condition("wss", True, 8000, 250 * 10**6)),
-        ("wss>1k for 1.5 min", Condition("wss", True, 1000, 90 * 10**9)),
+        ("wss>8GiB", StopCondition("wss", True, 8 << 30)),
+        (" rss < 500 MB ", StopCondition("rss", False, 500_000_000)),
+        ("wss>8G for 5s", StopCondition("wss", True, 8 * 10**9, 5 * 10**9)),
+        ("wss>8G for 5", StopCondition("wss", True, 8 * 10**9, 5 * 10**9)),
+        ("wss>8000 for 250ms", StopCondition("wss", True, 8000, 250 * 10**6)),
+        ("wss>1k for 1.5 min", StopCondition("wss", True, 1000, 90 * 10**9)),
     ],
 )
 def test_conditions(text, expected):
-    assert Condition.parse(text) == expected
+    assert StopCondition.parse(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_conditions(text, expected):
 )
 def test_no_conditions(text):
     with pytest.raises(ValueError, match=r"."):
-        Condition.parse(text)
+        StopCondition.parse(text)
 
 
 @given(st.text(max_size=30))
 def test_whatever_is_typed_is_a_condition_or_a_valueerror(text):
     try:
-        Condition.parse(text)
+        StopCondition.parse(text)
     except ValueError:
         pass
 
@@ -85,13 +85,13 @@ def windows(watch: Watch, *values: int | None) -> list[str]:
 
 
 def test_once_is_enough_without_a_time():
-    said = windows(Watch(Condition.parse("wss>1KiB")), 1024, None, 1025)
+    said = windows(Watch(StopCondition.parse("wss>1KiB")), 1024, None, 1025)
     assert said == ["", "", "wss 1.00 KiB > 1.00 KiB"]
-    assert windows(Watch(Condition.parse("rss<6")), None) == ["rss 5 B < 6 B"]
+    assert windows(Watch(StopCondition.parse("rss<6")), None) == ["rss 5 B < 6 B"]
 
 
 def test_it_must_hold_all_the_time():
-    watch = Watch(Condition.parse("wss>10 for 3s"))
+    watch = Watch(StopCondition.parse("wss>10 for 3s"))
     # What is not known neither counts nor breaks the row.
     said = windows(watch, 11, 11, 9, 11, None, 11)
     assert said == ["", "", "", "", "", "wss 11 B > 10 B for 3.0 s"]

@@ -16,7 +16,7 @@ import pytest
 
 from memtui.core.procfs import read_stat
 from memtui.recording import registry
-from memtui.recording.sampler.target_lock import Claimed, Claims
+from memtui.recording.sampler.target_lock import TargetLocked, TargetLocks
 from memtui.session.reader import SessionReader
 from tests.support.cli import memtui
 from tests.support.live import gone, needs_root, part, pattern, runs, start, stop, wait_for_samples
@@ -238,10 +238,10 @@ def test_another_users_recording_counts_too(tmp_path):
 def test_a_claim_is_held_once_and_named():
     with subprocess.Popen(["sleep", "30"]) as child:
         try:
-            first, second = Claims(), Claims()
+            first, second = TargetLocks(), TargetLocks()
             first.take(child.pid)
             first.take(child.pid)
-            with pytest.raises(Claimed) as caught:
+            with pytest.raises(TargetLocked) as caught:
                 second.take(child.pid)
             assert caught.value.holder == os.getpid()
             first.release(child.pid)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.session import row_cache
-from memtui.session.row_cache import KeptRows, Rows
+from memtui.session.row_cache import RowCache, Rows
 
 
 class Table:
@@ -35,7 +35,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 40), st.integers(
 @settings(max_examples=300, deadline=None)
 def test_every_answer_is_right_while_the_table_grows(steps, keep, by_bytes):
     table = Table()
-    kept = KeptRows(table.between)
+    kept = RowCache(table.between)
     final = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_cache, *keeping(keep, by_bytes=by_bytes))
@@ -56,7 +56,7 @@ def keeping(rows: int, *, by_bytes: bool) -> tuple[str, int]:
 def test_as_many_as_may_be_kept_are_read_once(by_bytes, monkeypatch):
     monkeypatch.setattr(row_cache, *keeping(48, by_bytes=by_bytes))
     table = Table()
-    kept = KeptRows(table.between)
+    kept = RowCache(table.between)
     for newest in range(0, 500, 4):
         table.add(list(range(newest, newest + 4)))
         kept.between(max(0, newest - 44), newest + 4, newest + 4)
@@ -68,7 +68,7 @@ def test_a_wider_question_far_away_takes_the_place_of_what_was_kept(monkeypatch)
     monkeypatch.setattr(row_cache, *keeping(200, by_bytes=True))
     table = Table()
     table.add(list(range(1000)))
-    kept = KeptRows(table.between)
+    kept = RowCache(table.between)
     for _ in range(3):
         kept.between(952, 1000, 1000)
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_a_wider_question_far_away_takes_the_place_of_what_was_kept(monkeypatch)
 
 def test_following_reads_each_row_once():
     table = Table()
-    kept = KeptRows(table.between)
+    kept = RowCache(table.between)
     for newest in range(0, 500, 5):
         table.add(list(range(newest, newest + 5)))
         kept.between(newest, newest + 5, newest + 5)
@@ -89,7 +89,7 @@ def test_following_reads_each_row_once():
 def test_questions_far_from_one_another_read_what_they_ask_for():
     table = Table()
     table.add(list(range(1000)))
-    kept = KeptRows(table.between)
+    kept = RowCache(table.between)
     kept.between(952, 1000, 1000)
     for low in range(900, 0, -20):
         assert [key for key, _ in kept.between(low, low + 1, 1000)] == [low]
@@ -100,7 +100,7 @@ def test_questions_far_from_one_another_read_what_they_ask_for():
 
 def test_short_answers_of_a_growing_session_keep_few_rows():
     table = Table()
-    kept = KeptRows(table.between)
+    kept = RowCache(table.between)
     for newest in range(0, 20_000, 16):
         table.add(list(range(newest, newest + 16)))
         kept.between(max(0, newest - 240), newest + 16, newest + 16)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, Growing
+from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, SampleTableBuilder
 
 VALUES = st.sampled_from([None, 0, 1, 1 << 50])
 
@@ -19,7 +19,7 @@ def row(sample: int, values) -> tuple:
 
 @given(st.lists(st.lists(st.lists(VALUES, min_size=3, max_size=3), max_size=4), max_size=6))
 def test_what_comes_in_pieces_is_what_would_have_come_at_once(pieces):
-    growing, rows = Growing(), []
+    growing, rows = SampleTableBuilder(), []
     tables = []
     for piece in pieces:
         new = [row(len(rows) + n, values) for n, values in enumerate(piece)]
@@ -34,7 +34,7 @@ def test_what_comes_in_pieces_is_what_would_have_come_at_once(pieces):
 
 
 def test_a_column_of_one_value_takes_no_memory():
-    growing = Growing()
+    growing = SampleTableBuilder()
     table = growing.add([row(n, (7, None, 3)) for n in range(1000)])
     sizes = {name: getattr(table, name).strides[0] for name in (*INTEGERS, *MAYBE)}
     assert {name for name, step in sizes.items() if step} == {"sample", "start_ns", "end_ns"}

@@ -189,7 +189,7 @@ def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
         recorder.take(message)
     writer.commit()
     reader = SessionReader(path)
-    reader.give_way()
+    reader.release_if_ended()
     assert reader._connection is not None, "the recording goes on: the file stays open"
     recorder.take(end)
     looked = threading.Event()
@@ -198,7 +198,7 @@ def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
         while not looked.wait(0.1):
             reader.refresh()
             reader.page_set(3, 1)
-            reader.give_way()
+            reader.release_if_ended()
 
     viewer = threading.Thread(target=look)
     viewer.start()
@@ -209,7 +209,7 @@ def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
         looked.set()
         viewer.join()
     reader.refresh()
-    reader.give_way()
+    reader.release_if_ended()
     assert reader._connection is not None, "a folded file may stay open: nobody waits for it"
     reader.close()
 

@@ -25,7 +25,7 @@ from memtui.core.procfs import read_stat
 from memtui.core.samples import Options
 from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.study.calibration import Blocks, Plan
+from memtui.study.calibration import Blocks, CalibrationPlan
 from memtui.study.progress_counters import Bytes, LastNumber, Lines, Steps, open_counter, parse_counter, steps_in
 from tests.support.cli import memtui
 from tests.support.live import TRACKER
@@ -38,7 +38,7 @@ def simulate(slower: float, *, pairs: int = 8, step_s: float = 0.01, look_s: flo
     watched, now_s, steps, due_s = [False], 0.0, 0, step_s
     times: list[float] = []
     values: list[float] = []
-    plan = Plan(1, Options(200_000_000), "steps", "", pairs, 2.0)
+    plan = CalibrationPlan(1, Options(200_000_000), "steps", "", pairs, 2.0)
     blocks = Blocks(plan, lambda on: watched.__setitem__(0, on), 0.5, random.Random(7))
     while not blocks.done:
         while due_s <= now_s:

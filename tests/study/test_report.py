@@ -16,7 +16,7 @@ pytest.importorskip("matplotlib", reason="figures need matplotlib")
 from memtui.core.errors import UserError
 from memtui.core.samples import Options
 from memtui.reports.charts import matplotlib_svg
-from memtui.reports.charts.model import Chart, HeatChart, Line
+from memtui.reports.charts.model import Chart, ChartLine, HeatChart
 from memtui.study import report
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
@@ -98,7 +98,7 @@ def test_a_machine_that_had_other_things_to_do_is_told(sessions, tmp_path):
 
 
 def test_the_same_chart_is_drawn_with_the_same_bytes():
-    chart = Chart("a", "A", "x", "y", [Line("l", [1, 2], [3, 4])])
+    chart = Chart("a", "A", "x", "y", [ChartLine("l", [1, 2], [3, 4])])
     assert matplotlib_svg.svg(chart) == matplotlib_svg.svg(chart)
 
 
@@ -111,7 +111,7 @@ def test_hostile_names_are_text(sessions, tmp_path):
     assert_harmless(page)
     assert not page.named("b")
     assert EVIL in "".join(page.words)
-    chart = Chart("a", EVIL, EVIL, "$\\frac{", [Line(EVIL, [1, 2], [3, 4]), Line("x", [1], [1])])
+    chart = Chart("a", EVIL, EVIL, "$\\frac{", [ChartLine(EVIL, [1, 2], [3, 4]), ChartLine("x", [1], [1])])
     root = ET.fromstring(matplotlib_svg.svg(chart))
     assert not [e for e in root.iter() if e.tag.rpartition("}")[2] in ("script", "img", "b")]
 

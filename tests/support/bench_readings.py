@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from memtui.bench.configuration import make
-from memtui.bench.plan import Plan, Window
+from memtui.bench.plan import BenchPlan, BenchWindow
 from memtui.bench.result import Series
 
 S, MS = 10**9, 10**6
@@ -14,16 +14,16 @@ S, MS = 10**9, 10**6
 CONFIGURATION = make("linear", {"m": 10, "in": 100, "out": 50})
 
 
-PLAN = Plan(windows=3, seconds=1.0)
+PLAN = BenchPlan(windows=3, seconds=1.0)
 
 
-def windows(call_ns=(1e6, 1e6, 1e6), *, busy: float | None = None) -> list[Window]:
+def windows(call_ns=(1e6, 1e6, 1e6), *, busy: float | None = None) -> list[BenchWindow]:
     """One after another, from second 10 on, with 0.37 s in between."""
     found, begin = [], 10 * S
     for ns in call_ns:
         end = begin + S
         calls = round(S / ns)
-        found.append(Window(begin, end, calls, (ns,) * 50, None if busy is None else busy * S, S))
+        found.append(BenchWindow(begin, end, calls, (ns,) * 50, None if busy is None else busy * S, S))
         begin = end + 370 * MS
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 
 from memtui.placement.graph import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Configuration, Graph, Op, Tensor
-from memtui.placement.plan import FORMULATIONS, STATUSES, Move, Plan, Span
+from memtui.placement.plan import FORMULATIONS, STATUSES, Move, PlacementPlan, Span
 from memtui.placement.profile import MODES, Pool, Profile, Samples
 
 FAST, SLOW = "dram", "slow"
@@ -110,7 +110,7 @@ def profiles(draw: st.DrawFn) -> Profile:
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
+def plans(draw: st.DrawFn) -> PlacementPlan:
     """Any plan, whatever it may mean."""
     whole = st.integers(0, 1 << 40)
     pool = st.sampled_from((FAST, SLOW))
@@ -119,7 +119,7 @@ def plans(draw: st.DrawFn) -> Plan:
         st.lists(st.builds(Move, names, pool, pool, whole, whole, numbers, st.booleans(), numbers), max_size=3)
     )
     maybe = st.one_of(st.none(), numbers)
-    return Plan(
+    return PlacementPlan(
         draw(st.sampled_from(FORMULATIONS)), FAST, SLOW, draw(st.booleans()), draw(names), draw(whole), tuple(spans),
         tuple(moves), draw(numbers), draw(whole), draw(whole), draw(st.sampled_from(STATUSES)), draw(maybe),
         draw(maybe), draw(numbers), draw(names), draw(st.one_of(st.none(), whole)),

@@ -161,7 +161,7 @@ class FakeSession:
     def release(self) -> None:
         self.released += 1
 
-    def give_way(self) -> None:
+    def release_if_ended(self) -> None:
         self.gave_way += 1
 
     def processes(self) -> list[Process]:

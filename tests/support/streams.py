@@ -11,15 +11,17 @@ from typing import Any
 from memtui.core.options import MAX_PAUSE_NS
 from memtui.core.procfs import read_stat
 from memtui.core.samples import Message, Options, Process, ProcessWindow, Window
-from memtui.recording.sampler.commands import STOP, Order
+from memtui.recording.sampler.commands import STOP, SamplerConfig
 from memtui.recording.wire import Decoder
 
 INTERVAL_NS = 20_000_000
 
 
-def order_for(pid: int, *, hold_filtered: bool = False, max_pause_ns: int = MAX_PAUSE_NS[1], **options: Any) -> Order:
+def order_for(
+    pid: int, *, hold_filtered: bool = False, max_pause_ns: int = MAX_PAUSE_NS[1], **options: Any
+) -> SamplerConfig:
     found = Options(**({"interval_ns": INTERVAL_NS} | options))
-    return Order(pid, read_stat(pid).start_ticks, found, hold_filtered=hold_filtered, max_pause_ns=max_pause_ns)
+    return SamplerConfig(pid, read_stat(pid).start_ticks, found, hold_filtered=hold_filtered, max_pause_ns=max_pause_ns)
 
 
 @dataclass
@@ -49,7 +51,7 @@ def sample(pid: int, seconds: float, **options: Any) -> Stream:
     return finish(ordered(order_for(pid, **options)))
 
 
-def ordered(order: Order, words: bytes = b"") -> subprocess.Popen[bytes]:
+def ordered(order: SamplerConfig, words: bytes = b"") -> subprocess.Popen[bytes]:
     """A sampler that was given its order, and words after it."""
     child = subprocess.Popen(
         [sys.executable, "-P", "-m", "memtui.recording.sampler"],

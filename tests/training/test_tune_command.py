@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from memtui.training.tune import runner as module
-from memtui.training.tune.grid import Point
+from memtui.training.tune.grid import GridPoint
 from memtui.training.tune.runner import command_of
 from tests.support import tune_stub
 from tests.support.cli import memtui, refused
@@ -96,12 +96,12 @@ def until(what, seconds: float = 20.0) -> None:
 
 
 def test_a_run_is_memtui_train_and_no_shell(monkeypatch):
-    found = command_of(Point("mine", {"data": "a; rm -rf $HOME 'x"}, ()), Path("n.toml"))
+    found = command_of(GridPoint("mine", {"data": "a; rm -rf $HOME 'x"}, ()), Path("n.toml"))
     assert found == [
         sys.executable, "-P", "-m", "memtui", "train", "mine", "--config", "n.toml", "--set", "data=a; rm -rf $HOME 'x",
         "--no-tui", "--json",
     ]  # fmt: skip
-    assert "--config" not in command_of(Point("fcReLu", {}, ()), None)
+    assert "--config" not in command_of(GridPoint("fcReLu", {}, ()), None)
 
 
 def test_the_grid_of_the_seed(tmp_path):

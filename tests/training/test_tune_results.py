@@ -22,7 +22,7 @@ from memtui.training.tune.results import (  # fmt: skip
     GRID_FILE,
     NETWORKS_FILE,
     Results,
-    Row,
+    TuneRow,
     _toml,
     begin,
     last_line,
@@ -39,7 +39,7 @@ wholes = st.none() | st.integers(-(1 << 62), 1 << 62)
 # A text that begins as csv_cell begins a formula comes back without that; no file has lone surrogates either.
 words = st.text(max_size=30).map(visible).filter(lambda text: not text.startswith("'"))
 rows = st.builds(
-    Row,
+    TuneRow,
     accuracy=numbers, loss=numbers, epochs=wholes, iterations=wholes, stopped=words, peak_bytes=wholes,
     seconds=st.floats(0, 1e9), exit=st.integers(-64, 255), error=words, session=words,
 )  # fmt: skip
@@ -95,7 +95,7 @@ def test_the_table_comes_back_as_it_was(tmp_path_factory, found):
 
 def test_the_table_has_the_axes_first_and_no_formula(tmp_path):
     made = Results(tmp_path, GRID)
-    made.write({2: Row(seconds=1.5, exit=1, error="=cmd()\x1b[31m")})
+    made.write({2: TuneRow(seconds=1.5, exit=1, error="=cmd()\x1b[31m")})
     head, line = csv.reader(made.summary.read_text().splitlines())
     assert head == ["type", "batch_size", *FIGURES, "output"]
     assert line == ["DFA", "50", *[""] * 6, "1.5", "1", "'=cmd()\\x1b[31m", "", "3-type=DFA-batch_size=50.out"]
@@ -200,7 +200,7 @@ DOCUMENT = {
 def left(tmp_path):
     """What a run left in its files, as a row."""
 
-    def ended(out: str | bytes, err: str | bytes = "", code: int = 0) -> Row:
+    def ended(out: str | bytes, err: str | bytes = "", code: int = 0) -> TuneRow:
         paths = tmp_path / "r.out", tmp_path / "r.err"
         for path, what in zip(paths, (out, err), strict=True):
             path.write_bytes(what if isinstance(what, bytes) else what.encode())
@@ -212,7 +212,7 @@ def left(tmp_path):
 @pytest.mark.parametrize("indent", [None, 2])
 def test_the_result_is_the_json_at_the_end(left, indent):
     text = "words before\n{ no json\n" + json.dumps(DOCUMENT, indent=indent) + "\n"
-    assert left(text) == Row(93.06, 0.25, 4, 576, "", 4096, 2.5, 0, "", "/a/b.memtui")
+    assert left(text) == TuneRow(93.06, 0.25, 4, 576, "", 4096, 2.5, 0, "", "/a/b.memtui")
     assert left(text).state == "finished"
 
 
@@ -239,7 +239,7 @@ def test_no_result_is_a_failure_though_it_ended_well(left, out):
 
 
 def test_why_a_run_failed(left):
-    assert left("", "a\nmemtui train: no folder\n\n", 2) == Row(seconds=2.5, exit=2, error="no folder")
+    assert left("", "a\nmemtui train: no folder\n\n", 2) == TuneRow(seconds=2.5, exit=2, error="no folder")
     assert left("", "50%\r100%\rRuntimeError: \x1b[31mred\xe9\r\n", 1).error == "RuntimeError: \\x1b[31mred\xe9"
     assert left("", b"bad \xff byte", 1).error == "bad \\xff byte"
     assert left("", "", 3).error == "ended with code 3, and said nothing"
@@ -256,9 +256,9 @@ def test_files_that_cannot_be_read_say_nothing(tmp_path):
 
 def test_time_left():
     assert left_s([], 3, []) is None
-    assert left_s([Row(error="x", seconds=9)], 3, []) is None
-    assert left_s([Row(seconds=10), Row(seconds=20)], 3, [5.0]) == 3 * 15 + 10
-    assert left_s([Row(seconds=10)], 4, [5.0, 50.0]) == (40 + 5) / 2
+    assert left_s([TuneRow(error="x", seconds=9)], 3, []) is None
+    assert left_s([TuneRow(seconds=10), TuneRow(seconds=20)], 3, [5.0]) == 3 * 15 + 10
+    assert left_s([TuneRow(seconds=10)], 4, [5.0, 50.0]) == (40 + 5) / 2
 
 
 def test_what_will_be_repeated_is_forgotten(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 from memtui.training.tune.grid import from_words
 from memtui.training.tune.presenter import GridLog
-from memtui.training.tune.results import Results, Row, begin
+from memtui.training.tune.results import Results, TuneRow, begin
 from memtui.training.tune.screen import GridApp, GridScreen, columns_of
 from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.views.tune import GridRow, GridView
@@ -25,11 +25,11 @@ NOW = datetime(2026, 7, 31, 12, 0, 5, tzinfo=UTC)
 SIZES = [(210, 60), (120, 36), (80, 24), (60, 16)]
 AXES = ["name=fcReLu,long_fc", "type=BP,DFA", "batch_size=50,100,200", "learning_rate=0.01,0.001,0.0001"]
 ENDED = {
-    0: Row(93.06, 0.2512, 4, 576, peak_bytes=1_302_400, seconds=61.0, session="/home/me/fcReLu.memtui"),
-    1: Row(88.5, 0.4, 4, 576, peak_bytes=1_302_400, seconds=58.2),
-    2: Row(seconds=1.25, exit=1, error="RuntimeError: \\x1b[31mout of memory"),
-    3: Row(12.5, float("nan"), 3, 432, "expected 30 after 3 epochs, got 12.5", 3_000_000, 47.0),
-    4: Row(97.22, 0.09, 4, 576, peak_bytes=900_000, seconds=4000.0),
+    0: TuneRow(93.06, 0.2512, 4, 576, peak_bytes=1_302_400, seconds=61.0, session="/home/me/fcReLu.memtui"),
+    1: TuneRow(88.5, 0.4, 4, 576, peak_bytes=1_302_400, seconds=58.2),
+    2: TuneRow(seconds=1.25, exit=1, error="RuntimeError: \\x1b[31mout of memory"),
+    3: TuneRow(12.5, float("nan"), 3, 432, "expected 30 after 3 epochs, got 12.5", 3_000_000, 47.0),
+    4: TuneRow(97.22, 0.09, 4, 576, peak_bytes=900_000, seconds=4000.0),
 }
 
 

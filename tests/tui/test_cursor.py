@@ -12,7 +12,7 @@ from memtui.core.units import clock
 from memtui.session.reader import SessionReader
 from memtui.tui.presenters import Presenter, Room
 from memtui.tui.presenters.series import POINTS, Series, range_wss
-from memtui.tui.presenters.time_budget import Allowance
+from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import State
 from tests.support.screen_driver import held, running
 from tests.support.screen_fakes import MIB, FakeSession
@@ -206,7 +206,7 @@ def test_a_line_over_a_long_session_asks_for_few_windows():
     asked = []
     fetch = range_wss(1)
     series = Series(lambda reader, first, last: asked.append(last - first + 1) or fetch(reader, first, last), (0.0,))
-    (line,), whole = series.view(session, 0, 9000, 8999, Allowance(60.0))
+    (line,), whole = series.view(session, 0, 9000, 8999, TimeBudget(60.0))
     assert whole
     assert sum(asked) <= POINTS + 1
     known = np.isfinite(line)
@@ -214,17 +214,17 @@ def test_a_line_over_a_long_session_asks_for_few_windows():
     expected = [dict(session._touched(int(n)))[1] for n in np.flatnonzero(known)]
     assert line[known].tolist() == expected
     asked.clear()
-    series.view(session, 0, 9000, 8999, Allowance(60.0))
+    series.view(session, 0, 9000, 8999, TimeBudget(60.0))
     assert not asked
 
 
 def test_a_line_stops_at_the_deadline_and_goes_on():
     session, series = FakeSession(400), Series(range_wss(2), (0.0,))
-    (line,), whole = series.view(session, 0, 400, 399, Allowance(0.0))
+    (line,), whole = series.view(session, 0, 400, 399, TimeBudget(0.0))
     assert not whole
     assert np.isfinite(line[-60:]).all()  # the newest first
     assert not np.isfinite(line[0])
     for _ in range(10):
-        (line,), whole = series.view(session, 0, 400, 399, Allowance(0.0))
+        (line,), whole = series.view(session, 0, 400, 399, TimeBudget(0.0))
     assert whole
     assert np.isfinite(line).all()

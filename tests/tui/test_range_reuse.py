@@ -10,7 +10,7 @@ from memtui.session.reader import SessionReader
 from memtui.tui.presenters import range_reuse
 from memtui.tui.presenters.range_reuse import RangeReuse
 from memtui.tui.presenters.reuse import reuse_view
-from memtui.tui.presenters.time_budget import Allowance
+from memtui.tui.presenters.time_budget import TimeBudget
 from tests.support import sessions
 
 SAMPLES = 60
@@ -30,7 +30,7 @@ def row_named(reader, name):
 
 
 def shown(reader, row, sample, log=None):
-    view, whole = (log or RangeReuse()).view(reader, row, sample, Allowance(PLENTY))
+    view, whole = (log or RangeReuse()).view(reader, row, sample, TimeBudget(PLENTY))
     assert whole
     return view
 
@@ -77,12 +77,12 @@ def test_another_range_is_not_added_to_the_first(reader):
 
 def test_it_takes_no_more_than_its_share_of_a_picture(reader):
     log, row = RangeReuse(), row_named(reader, "[heap]")
-    view, whole = log.view(reader, row, SAMPLES - 1, Allowance(0.0))
+    view, whole = log.view(reader, row, SAMPLES - 1, TimeBudget(0.0))
     assert not whole
     assert view.whose == "of [heap], still adding up"
     pictures = 0
     while not whole:
-        view, whole = log.view(reader, row, SAMPLES - 1, Allowance(0.002))
+        view, whole = log.view(reader, row, SAMPLES - 1, TimeBudget(0.002))
         pictures += 1
     assert view.touches == 1024 * SAMPLES
     assert pictures > 1

@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from memtui.widgets.fast_strip import Drawn
+from memtui.widgets.fast_strip import FastStrip
 
 COLOURS = st.sampled_from([None, "color(17)", "color(243)", "color(208)"])
 FLAGS = st.sampled_from([None, True])
@@ -39,14 +39,14 @@ def test_a_terminal_shows_the_same(line, system):
     on = console(system)
     width = sum(len(run) for run, _ in line)
     plain = Strip([Segment(run, style) for run, style in line], width)
-    drawn = Drawn(line, width)
+    drawn = FastStrip(line, width)
     assert shown(drawn.render(on)) == shown(plain.render(on))
     assert len(drawn.render(on)) <= len(plain.render(on))
     assert shown(drawn.render(on) + "x") == shown(plain.render(on) + "x"), "nothing is left behind it"
 
 
 def test_what_the_compositor_does_to_a_whole_line_makes_no_segments():
-    drawn = Drawn([("ab", Style()), ("c", Style(bold=True))], 3)
+    drawn = FastStrip([("ab", Style()), ("c", Style(bold=True))], 3)
     assert drawn.divide(cut for cut in (3,)) == [drawn]
     drawn.render(console("256"))
     with pytest.raises(AttributeError):
@@ -59,7 +59,7 @@ def test_what_the_compositor_does_to_a_whole_line_makes_no_segments():
 def test_cut_it_is_a_strip_like_others(line, start, cells):
     width = sum(len(run) for run, _ in line)
     plain = Strip([Segment(run, style) for run, style in line], width)
-    drawn = Drawn(line, width)
+    drawn = FastStrip(line, width)
     assert drawn.cell_length == width
     assert drawn.crop(start, start + cells) == plain.crop(start, start + cells)
     assert list(drawn) == list(plain)
@@ -70,11 +70,11 @@ def test_cut_it_is_a_strip_like_others(line, start, cells):
 def test_neighbouring_cells_of_one_style_cost_one_code():
     style = Style(color="color(243)", bgcolor="color(17)")
     other = Style(color="color(208)", bgcolor="color(17)")
-    drawn = Drawn([("a", style), ("b", style), ("c", other)], 3)
+    drawn = FastStrip([("a", style), ("b", style), ("c", other)], 3)
     assert drawn.render(console("256")) == "\x1b[38;5;243;48;5;17mab\x1b[38;5;208;48;5;17mc\x1b[0m"
     assert ColorSystem.EIGHT_BIT is console("256")._color_system
 
 
 def test_what_no_strip_has_it_has_not():
     with pytest.raises(AttributeError):
-        Drawn([], 0).colour  # noqa: B018
+        FastStrip([], 0).colour  # noqa: B018

@@ -21,7 +21,7 @@ from memtui.tui.presenters import reuse_view
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap, picture_cells
-from memtui.widgets.panel import Painted, _neighbours
+from memtui.widgets.panel import CachedWidget, _neighbours
 from memtui.widgets.plain_lines import DetailLines, PlainWords, detail_rows
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.power_line import PowerLine, tells_nothing
@@ -531,7 +531,7 @@ async def test_lines_are_handed_out_as_textual_would_draw_them(color):
         return [[(c, s.style) for s in strip for c in s.text] for strip in strips]
 
     async with running(size=(120, 36), color=color) as d:
-        for widget in d.app.query(Painted):
+        for widget in d.app.query(CachedWidget):
             width, height = widget.size
             if not widget.display or not width or not height:
                 continue

@@ -42,7 +42,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Place:
+class DeviceEnvironment:
     """Where rows were measured: a device and an environment (versions, threads, power limit).
 
     Attributes:
@@ -84,8 +84,8 @@ class Training:
         left_out: how many rows of the place were, by reason.
     """
 
-    place: Place
-    others: tuple[Place, ...]
+    place: DeviceEnvironment
+    others: tuple[DeviceEnvironment, ...]
     rows: tuple[Measured, ...]
     energy_source: str
     energy_reason: str
@@ -160,11 +160,13 @@ def _of_run(places: Mapping[tuple[int, int], list[dict[str, Any]]], run: str, pa
     return found[0]
 
 
-def _place(rows: Sequence[dict[str, Any]]) -> Place:
+def _place(rows: Sequence[dict[str, Any]]) -> DeviceEnvironment:
     """Of rows of one place, oldest first."""
     newest, configurations = rows[-1], {row["configuration"] for row in rows}
     environment = json.loads(newest["environment_text"])
-    return Place(newest["device_name"], newest["device_kind"], environment, newest["run"], len(configurations))
+    return DeviceEnvironment(
+        newest["device_name"], newest["device_kind"], environment, newest["run"], len(configurations)
+    )
 
 
 def _usable(rows: Iterable[dict[str, Any]], unflagged: bool) -> tuple[tuple[Measured, ...], dict[str, int]]:

@@ -21,11 +21,11 @@ from memtui.core.text import visible
 from memtui.placement import memory
 from memtui.placement.builtin_models import check_model
 from memtui.placement.graph import Graph
-from memtui.placement.pool_specs import Asked, parse_pools
+from memtui.placement.pool_specs import PoolSpec, parse_pools
 from memtui.placement.profile import MODES, Pool, Profile
 from memtui.placement.profiling.cache import Cache
 from memtui.placement.profiling.planner import Profiling, Request, Wanted, broken_off, far
-from memtui.placement.profiling.progress import Shown
+from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.profiling.text import about, lines
 from memtui.placement.store import ProfileFile, is_profile
 from memtui.placement.validation import Damaged, count, positive
@@ -59,7 +59,7 @@ def profile(args: argparse.Namespace, console: Console) -> int:
         check_place(args.cache, force=True)
     cache = args.cache or state_directory(invoker()) / CACHE
 
-    def work(shown: Shown) -> Profile:
+    def work(shown: ProfileProgress) -> Profile:
         return measure(request, args.output, cache, shown, force=args.force)
 
     if console.wants_screen(args):
@@ -67,7 +67,7 @@ def profile(args: argparse.Namespace, console: Console) -> int:
 
         return watched(args, request, lambda shown: lines(about(work(shown), args.output, shown)), console)
     with console.progress(f"profiling {args.file}") as line:
-        shown = Shown(line.tell, begin=None if args.json or line.on_terminal else console.notify)
+        shown = ProfileProgress(line.tell, begin=None if args.json or line.on_terminal else console.notify)
         try:
             found = work(shown)
         except KeyboardInterrupt:
@@ -78,7 +78,7 @@ def profile(args: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _check_here(pools: tuple[Asked, ...]) -> None:
+def _check_here(pools: tuple[PoolSpec, ...]) -> None:
     """What can be told at once, before PyTorch is started. Raises UserError."""
     for pool in pools:
         try:
@@ -90,7 +90,9 @@ def _check_here(pools: tuple[Asked, ...]) -> None:
             raise UserError(f"{pool.name}: {error}") from None
 
 
-def measure(request: Request, output: Path, cache_path: Path, shown: Shown, *, force: bool = False) -> Profile:
+def measure(
+    request: Request, output: Path, cache_path: Path, shown: ProfileProgress, *, force: bool = False
+) -> Profile:
     """The profile, which is in its file, too; one that was broken off is gone on with. Raises UserError."""
     with Cache(cache_path) as cache, exclusively(lock_path(None), BUSY):
         shown.phase("starting PyTorch")
@@ -147,7 +149,7 @@ def _gone_on_with(
 
 
 def _bandwidths(
-    cache: Cache, process: PlacementProcess, facts: Mapping[str, Any], shown: Shown, *, anew: bool
+    cache: Cache, process: PlacementProcess, facts: Mapping[str, Any], shown: ProfileProgress, *, anew: bool
 ) -> list[dict[str, Any]]:
     """Measured once for a machine and its pools: plans that rest upon them should not change with every profile.
 

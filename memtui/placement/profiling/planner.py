@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from memtui.core.errors import UserError
 from memtui.placement.configurations import pair_configurations
 from memtui.placement.graph import Configuration, Graph, Op
-from memtui.placement.pool_specs import Asked
+from memtui.placement.pool_specs import PoolSpec
 from memtui.placement.profile import ISOLATED, SINGLE, Profile, Samples
 from memtui.placement.profiling.cache import Cache
 from memtui.placement.profiling.rounds import Sitting, sittings
@@ -284,7 +284,7 @@ class Request:
     """
 
     model: str
-    pools: tuple[Asked, ...]
+    pools: tuple[PoolSpec, ...]
     modes: tuple[str, ...]
     seconds: float
     batch: int

@@ -12,7 +12,7 @@ from memtui.placement.profiling.planner import Step
 Say = Callable[[str], object]
 
 
-class Shown:
+class ProfileProgress:
     """Progress, in a sentence that is given away whenever it changes, and where the times came from.
 
     Attributes:

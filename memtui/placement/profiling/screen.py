@@ -10,10 +10,10 @@ from typing import Any
 
 from memtui.core.console import Console
 from memtui.core.errors import INTERRUPTED, UserError
-from memtui.core.processes import Beside, Say
+from memtui.core.processes import BackgroundTask, Say
 from memtui.core.text import visible
 from memtui.placement.profiling.planner import Request, broken_off
-from memtui.placement.profiling.progress import Shown
+from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.store import ProfileFile, is_profile
 from memtui.tui.arguments import prepare_screen
 
@@ -23,11 +23,11 @@ _LOOK_S = 0.1
 class _Measured:
     """What measures, and what it said last."""
 
-    def __init__(self, work: Callable[[Shown], list[str]]) -> None:
+    def __init__(self, work: Callable[[ProfileProgress], list[str]]) -> None:
         def told(say: Say) -> list[str]:
-            return work(Shown(lambda text: say({"text": text})))
+            return work(ProfileProgress(lambda text: say({"text": text})))
 
-        self.process = Beside(told)
+        self.process = BackgroundTask(told)
         self.text = "starting PyTorch ..."
 
     @property
@@ -65,7 +65,9 @@ def show_profile(file: ProfileFile, hear: Callable[[float], tuple[str, str]] | N
     return run_app(load)
 
 
-def watched(args: argparse.Namespace, request: Request, work: Callable[[Shown], list[str]], console: Console) -> int:
+def watched(
+    args: argparse.Namespace, request: Request, work: Callable[[ProfileProgress], list[str]], console: Console
+) -> int:
     """Measure and show; leaving the screen breaks it off. The exit code.
 
     Args:

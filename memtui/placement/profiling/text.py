@@ -9,11 +9,11 @@ from typing import Any
 
 from memtui.core.units import duration_ns, size
 from memtui.placement.profile import MODES, Pool, Profile
-from memtui.placement.profiling.progress import Shown
+from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.solve.problem import PAGE_BYTES
 
 
-def about(found: Profile, output: Path, shown: Shown) -> dict[str, Any]:
+def about(found: Profile, output: Path, shown: ProfileProgress) -> dict[str, Any]:
     """JSON-ready: what the file has."""
     counts = {mode: sum(s.mode == mode for s in found.samples) for mode in MODES}
     speeds = {

@@ -16,7 +16,7 @@ POINTS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ParetoPoint:
     """One limit.
 
     Attributes:
@@ -40,7 +40,7 @@ class Point:
         }
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "point") -> Point:
+    def from_plain(cls, value: Any, what: str = "point") -> ParetoPoint:
         """Raises Damaged."""
         plain = table(value, what)
         return cls(
@@ -58,7 +58,7 @@ def limits(problem: Problem, formulation: str, points: int = POINTS) -> list[int
     return sorted({least + (most - least) * n // steps for n in range(points)})
 
 
-def curve(profile: Profile, ask: Ask, points: int = POINTS) -> Iterator[Point]:
+def curve(profile: Profile, ask: Ask, points: int = POINTS) -> Iterator[ParetoPoint]:
     """A point for each limit, rising; the time limit is for all of them together. Raises UserError."""
     problem = problem_for(profile, replace(ask, limit_bytes=0))
     every = limits(problem, ask.formulation if ask.formulation in ("sync", "async") else STATIC, points)
@@ -71,4 +71,4 @@ def curve(profile: Profile, ask: Ask, points: int = POINTS) -> Iterator[Point]:
         gap = plan.gap if better or plan.bound_ns is None else (best_ns - min(plan.bound_ns, best_ns)) / best_ns
         limited = problem.with_limits((limit,) * len(problem.steps))
         _, touched = baselines(limited)
-        yield Point(limit, best_ns, gap, touched.total_ns if touched.fits(limited) else None)
+        yield ParetoPoint(limit, best_ns, gap, touched.total_ns if touched.fits(limited) else None)

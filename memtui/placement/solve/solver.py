@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from memtui.core.errors import UserError
 from memtui.core.units import size
-from memtui.placement.plan import ASYNC, BASELINE, FEASIBLE, FIRST_TOUCH, OPTIMAL, STATIC, SYNC, Plan
+from memtui.placement.plan import ASYNC, BASELINE, FEASIBLE, FIRST_TOUCH, OPTIMAL, STATIC, SYNC, PlacementPlan
 from memtui.placement.profile import ISOLATED, SIMULTANEOUS, SINGLE, Profile
 from memtui.placement.solve.branch_and_bound import TooLarge, exact
 from memtui.placement.solve.first_touch import first_touch
@@ -99,7 +99,7 @@ def problem_for(profile: Profile, ask: Ask) -> Problem:
     return problem_of(profile, slow, ask.mode or mode_of(profile, slow), ask.limit_bytes, ask.page_bytes)
 
 
-def find(profile: Profile, ask: Ask) -> Plan:
+def find(profile: Profile, ask: Ask) -> PlacementPlan:
     """The plan that is asked for, never worse than first touch.
 
     Raises:
@@ -250,14 +250,14 @@ def _none(problem: Problem) -> UserError:
     return UserError(f"no placement that was measured keeps the limit of {limit}; ask for more")
 
 
-def _plan(problem: Problem, ask: Ask, solved: Solved, begin_s: float) -> Plan:
+def _plan(problem: Problem, ask: Ask, solved: Solved, begin_s: float) -> PlacementPlan:
     found = cost(problem, solved.paths)
     if found.total_ns is None:
         raise UserError(f"{ask.formulation} needs a placement that was not measured: {_unmeasured(problem, solved)}")
     bound_ns = None if solved.bound_ns is None else max(0.0, min(solved.bound_ns, found.total_ns))
     gap = None if bound_ns is None or not found.total_ns else (found.total_ns - bound_ns) / found.total_ns
     status = BASELINE if ask.formulation == FIRST_TOUCH else OPTIMAL if _is_optimal(solved, gap, ask) else FEASIBLE
-    return Plan(
+    return PlacementPlan(
         **_names(problem, ask),
         limit_bytes=ask.limit_bytes,
         spans=tuple(spans(problem, solved.paths)),

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from memtui.placement import memory
 from memtui.placement.address_allocator import Arenas, lay_out
-from memtui.placement.plan import Move, Plan
+from memtui.placement.plan import Move, PlacementPlan
 from memtui.placement.torch.kernels import is_recorded
 from memtui.placement.torch.placed_step import Call, Machine
 from memtui.placement.torch.tensor_moves import Copy, Mover
@@ -39,7 +39,7 @@ class Stage:
 class Execution:
     """One plan on a machine."""
 
-    def __init__(self, machine: Machine, plan: Plan) -> None:
+    def __init__(self, machine: Machine, plan: PlacementPlan) -> None:
         """Raises NoMemory."""
         self._machine = machine
         graph = machine.captured.graph
@@ -58,7 +58,7 @@ class Execution:
             return self._machine.buffer(storage, pool)
         return self.memory[pool][piece.begin : piece.begin + piece.size_bytes]
 
-    def _call(self, at: int, plan: Plan) -> Call:
+    def _call(self, at: int, plan: PlacementPlan) -> Call:
         fast = self._machine.fast.name
 
         def where(storage: str) -> str:
@@ -109,7 +109,7 @@ class Execution:
 
 
 def execute(
-    machine: Machine, plans: Sequence[Plan], repeats: int, seed: int, still_wanted: Callable[[], object]
+    machine: Machine, plans: Sequence[PlacementPlan], repeats: int, seed: int, still_wanted: Callable[[], object]
 ) -> dict[str, Any]:
     """Run the step without placement and by each plan; what that took, and whether results are equal.
 

@@ -10,7 +10,7 @@ import torch
 
 from memtui.placement import memory
 from memtui.placement.memory import HUGE_BYTES, NoMemory, rounded
-from memtui.placement.pool_specs import Asked
+from memtui.placement.pool_specs import PoolSpec
 
 _CHUNK = HUGE_BYTES
 
@@ -26,7 +26,7 @@ class Pool:
         device: where its tensors are; ops on another device need a copy.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: PoolSpec) -> None:
         """Raises NoMemory when there is no such memory here."""
         self.asked, self.name = asked, asked.name
         self.device = torch.device("cuda" if asked.kind == "cuda" else "cpu")

@@ -20,7 +20,7 @@ import psutil
 from memtui.core.units import size
 from memtui.placement.graph import Configuration
 from memtui.placement.memory import NoMemory
-from memtui.placement.plan import Plan
+from memtui.placement.plan import PlacementPlan
 from memtui.placement.pool_specs import parse_pool
 from memtui.probes.host import processor_name
 
@@ -28,7 +28,7 @@ SWITCH_S = 1e-4  # a thread that moves tensors waits no longer for one that comp
 ROOM = 0.8  # of the memory that is free may be taken
 
 
-class Gone(Exception):
+class ParentExited(Exception):
     """Nobody is there any more."""
 
 
@@ -64,7 +64,7 @@ class Worker:
             asked = json.loads(line)
             try:
                 self._tell({"at": "done", **getattr(self, f"_{asked.pop('do')}")(**asked)})
-            except (BrokenPipeError, Gone):
+            except (BrokenPipeError, ParentExited):
                 return
             except Exception as error:
                 traceback.print_exc()
@@ -126,13 +126,13 @@ class Worker:
         from memtui.placement.torch.execution import execute
 
         return execute(
-            self._machine, [Plan.from_plain(plan) for plan in plans], repeats, self._seed, self._check_listener
+            self._machine, [PlacementPlan.from_plain(plan) for plan in plans], repeats, self._seed, self._check_listener
         )
 
     def _check_listener(self) -> None:
         """Raises Gone when the other end of the input was closed: nobody says anything while it waits for an answer."""
         if select.select([self._asked], [], [], 0)[0]:
-            raise Gone
+            raise ParentExited
 
     def _tell(self, plain: dict[str, Any]) -> None:
         self._told.write(json.dumps(plain, separators=(",", ":")) + "\n")

@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.probes.pages.thread_pool import Hands
+from memtui.probes.pages.thread_pool import ThreadPool
 
 Run = tuple[int, int, int]  # a word of a file, and where the words from it on lie in a row of all runs: begin, end
 
 
 def by_all(
-    hands: Hands | None, files: list[int], runs: list[Run], least: int, work: Callable[[int, list[Run]], None]
+    hands: ThreadPool | None, files: list[int], runs: list[Run], least: int, work: Callable[[int, list[Run]], None]
 ) -> None:
     """Have all runs worked through.
 
@@ -101,7 +101,7 @@ class Entries:
 
 
 def read_entries(
-    pagemap: int, ranges: NDArray[np.uint64], *, dense: bool = False, hands: Hands | None = None
+    pagemap: int, ranges: NDArray[np.uint64], *, dense: bool = False, hands: ThreadPool | None = None
 ) -> Entries:
     """Read pagemap.
 

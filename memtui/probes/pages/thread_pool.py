@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar, cast
 
-from memtui.core.worker_thread import AskedThread
+from memtui.core.worker_thread import WorkerThread
 
 MOST_HANDS = 4  # from there on, threads that clear pages would wait for one another's locks
 _END_S = 1.0
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 _libc = ctypes.CDLL(None)
 
 
-class Asked(Generic[Result]):
+class Future(Generic[Result]):
     """A call that another thread does."""
 
     def __init__(self, answer: queue.SimpleQueue[tuple[object, BaseException | None]]) -> None:
@@ -41,15 +41,15 @@ class Asked(Generic[Result]):
         return cast(Result, found)
 
 
-class Hands:
+class ThreadPool:
     """As many threads as this process has CPUs, four at most. They start when they are needed first."""
 
     def __init__(self, count: int | None = None) -> None:
         """``count``: how many, instead of as many as there are CPUs."""
         self.count = count or min(MOST_HANDS, len(os.sched_getaffinity(0)))
-        self._others: list[AskedThread] = []  # the caller is one, too
+        self._others: list[WorkerThread] = []  # the caller is one, too
 
-    def make_way(self) -> None:
+    def avoid_current_cpu(self) -> None:
         """Keep the others away from the CPU that the caller is on now.
 
         A thread that is woken on the CPU of who woke it starts when that one has to wait, and not beside it.
@@ -75,15 +75,15 @@ class Hands:
                 other.wait()
         return [first, *(other.result() for other in others)]
 
-    def beside(self, call: Callable[[], Result]) -> Asked[Result]:
+    def beside(self, call: Callable[[], Result]) -> Future[Result]:
         """Have it done by the last of the others while this thread goes on. With one hand that is the only other."""
         return self._ask(call, -1)
 
-    def _ask(self, call: Callable[[], Result], number: int) -> Asked[Result]:
+    def _ask(self, call: Callable[[], Result], number: int) -> Future[Result]:
         wanted = max(self.count - 1, 1)
         while len(self._others) < wanted:
-            self._others.append(AskedThread("memtui-hand"))
-        return Asked(self._others[number % wanted].ask(call))
+            self._others.append(WorkerThread("memtui-hand"))
+        return Future(self._others[number % wanted].ask(call))
 
     def close(self) -> None:
         """End the threads."""

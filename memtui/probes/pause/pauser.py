@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from memtui.core.worker_thread import AskedThread
+from memtui.core.worker_thread import WorkerThread
 from memtui.probes.pause.ptrace import BUSY, EXEC, NotPaused, Pause, PauseError, PauseRefused, Seizure
 from memtui.probes.pause.watchdog import Watchdog
 
@@ -35,8 +35,8 @@ _PR_SET_TIMERSLACK = 29
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _tracing_thread() -> AskedThread:
-    return AskedThread("memtui-pause", _sleep_short)
+def _tracing_thread() -> WorkerThread:
+    return WorkerThread("memtui-pause", _sleep_short)
 
 
 def _sleep_short() -> None:
@@ -49,7 +49,7 @@ class _Job:
     """A process, and the thread that holds it."""
 
     seizure: Seizure
-    thread: AskedThread
+    thread: WorkerThread
     answer: queue.SimpleQueue
     pause: Pause | None = None  # while it is held
     given_up: bool = False
@@ -72,8 +72,8 @@ class Pauser:
             check: see ``Seizure``; called from the thread that holds the process.
         """
         self._deadline_s, self._watchdog, self._check = deadline_s, watchdog, check
-        self._idle: list[AskedThread] = []
-        self._stuck: dict[int, AskedThread] = {}  # threads that were given up and have not ended, by the process
+        self._idle: list[WorkerThread] = []
+        self._stuck: dict[int, WorkerThread] = {}  # threads that were given up and have not ended, by the process
 
     @contextmanager
     def paused(self, pid: int, pidfd: int | None = None) -> Iterator[Pause]:

@@ -22,8 +22,8 @@ from memtui.core.os_errors import WRITE, refused
 from memtui.core.samples import End, Event, Process
 from memtui.core.text import visible
 from memtui.recording.recorder.limits import Limits
-from memtui.recording.recorder.session_builder import Hopeless, SessionBuilder
-from memtui.recording.recorder.stop_condition import Condition
+from memtui.recording.recorder.session_builder import SessionBuilder, UnsupportedRequest
+from memtui.recording.recorder.stop_condition import StopCondition
 from memtui.recording.recorder.tracer_server import Traced
 from memtui.recording.wire import Decoder, FrameError
 from memtui.session.file_format import SessionError, size_on_disk
@@ -138,7 +138,7 @@ def main(argv: list[str] | None = None) -> int:
             marks = Marks(options.marks) if options.marks is not None else None
             traced = Traced(options.traced) if options.traced is not None else None
             record(0, builder, writer, stop_fd, report, marks, traced)
-        except Hopeless as error:
+        except UnsupportedRequest as error:
             writer.discard()
             return _refuse(str(error))
         except FrameError as error:
@@ -175,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--marks", type=int, metavar="FD")
     parser.add_argument("--traced", type=int, metavar="FD")
     parser.add_argument("--max-bytes", type=int)
-    parser.add_argument("--stop-when", type=Condition.parse)
+    parser.add_argument("--stop-when", type=StopCondition.parse)
     return parser
 
 

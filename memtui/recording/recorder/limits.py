@@ -7,7 +7,7 @@ from pathlib import Path
 
 from memtui.core.samples import Event, Window
 from memtui.core.units import size
-from memtui.recording.recorder.stop_condition import Condition, Watch
+from memtui.recording.recorder.stop_condition import StopCondition, Watch
 from memtui.session.thinning import Thinner
 from memtui.session.validation import MAX_PROCESS
 from memtui.session.writer import SessionWriter
@@ -22,7 +22,7 @@ CONDITION, LOW_DISK, FULL, DISPLACED, PROCESSES = "condition", "low disk", "size
 class Limits:
     """Looks after one session. ``ending`` is (kind, words) once there is a reason to end it."""
 
-    def __init__(self, writer: SessionWriter, max_bytes: int | None, condition: Condition | None) -> None:
+    def __init__(self, writer: SessionWriter, max_bytes: int | None, condition: StopCondition | None) -> None:
         self._writer = writer
         self._thinner = Thinner(writer, max_bytes) if max_bytes is not None else None
         self._watch = Watch(condition) if condition is not None else None

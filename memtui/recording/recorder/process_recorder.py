@@ -11,7 +11,7 @@ from memtui.analysis.access_counts import TouchLevels
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
 from memtui.analysis.row_states import RowStates
 from memtui.analysis.vma_filter import Filter
-from memtui.analysis.vma_merger import RangeMerger, Row
+from memtui.analysis.vma_merger import RangeMerger, RangeOverTime
 from memtui.analysis.working_set import bytes_by_range
 from memtui.analysis.working_set import select as select_pages
 from memtui.core.page_set import CODEC_ZLIB, PageSet
@@ -44,7 +44,9 @@ class ObservedProcess:
         self._row_ids: dict[int, int] = {}  # id of the merger -> id in the session
         self._states = RowStates()
         self._states_written: dict[int, int] = {}  # id of the merger -> how many states of it the session has
-        self._written: dict[int, tuple[Row, str]] = {}  # id in the session -> row as last written, and its filter term
+        self._written: dict[
+            int, tuple[RangeOverTime, str]
+        ] = {}  # id in the session -> row as last written, and its filter term
         self._last_sample = 0
 
     def take_table(self, table: VmaTable) -> None:

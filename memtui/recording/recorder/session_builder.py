@@ -28,7 +28,7 @@ from memtui.core.samples import (
     ProcessWindow,
     Status,
     TensorRanges,
-    Told,
+    TracerMessage,
     TrainingProgress,
     VmaTable,
     Window,
@@ -45,7 +45,7 @@ from memtui.session.records.training import progress_row
 from memtui.session.writer import SessionWriter
 
 
-class Hopeless(Exception):
+class UnsupportedRequest(Exception):
     """What was asked for cannot be had of this stream; the text says why."""
 
 
@@ -82,7 +82,7 @@ class SessionBuilder:
                 self.hello = replace(message, target=target)
                 self._filter = parse_filter(message.options.filter)
                 if self.limits and (why := self.limits.objection(message.wss.reason if not message.wss.ok else "")):
-                    raise Hopeless(why)
+                    raise UnsupportedRequest(why)
                 self._writer.put_meta(hello=self.hello.to_dict(), recorder_pid=os.getpid())
             case Process():
                 self.began = True
@@ -113,7 +113,7 @@ class SessionBuilder:
                 self._writer.insert("event", [(message.t_ns, "end", message.words)])
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
 
-    def _take_told(self, message: Told) -> None:
+    def _take_told(self, message: TracerMessage) -> None:
         """What a program tells of itself may be anything."""
         try:
             if isinstance(message, AllocationStep):

@@ -17,7 +17,7 @@ _MOST_NS = 366 * 86_400 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class StopCondition:
     """Whether the working set or the resident memory of the tree is above or below a size, and for how long."""
 
     what: str  # "wss" or "rss"
@@ -26,7 +26,7 @@ class Condition:
     for_ns: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Condition:
+    def parse(cls, text: str) -> StopCondition:
         """Raises ValueError with what is wrong and what would be right."""
         found = _FORM.fullmatch(text)
         if found is None:
@@ -43,7 +43,7 @@ class Condition:
 class Watch:
     """Asks a condition of window after window."""
 
-    def __init__(self, condition: Condition) -> None:
+    def __init__(self, condition: StopCondition) -> None:
         self.condition = condition
         self._since_ns: int | None = None
 

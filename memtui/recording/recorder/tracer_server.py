@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 
-from memtui.core.samples import Event, Told
+from memtui.core.samples import Event, TracerMessage
 from memtui.recording.wire import Decoder, FrameError
 
 CONNECTIONS = 64  # of the ranks of one machine
@@ -31,7 +31,7 @@ class Traced:
         listening = [self._listener.fileno()] if len(self._open) < CONNECTIONS else []
         return [*listening, *self._open]
 
-    def read(self, ready: list[int], now_ns: int) -> Iterator[Told | Event]:
+    def read(self, ready: list[int], now_ns: int) -> Iterator[TracerMessage | Event]:
         """What has come; a warning for a connection that sends anything else, which is closed."""
         for fd in ready:
             if fd == self._listener.fileno():
@@ -39,7 +39,7 @@ class Traced:
             elif fd in self._open:
                 yield from self._read_one(fd, now_ns)
 
-    def rest(self, now_ns: int) -> Iterator[Told | Event]:
+    def rest(self, now_ns: int) -> Iterator[TracerMessage | Event]:
         """What programs that have ended had sent by then."""
         while ready := select.select(self.fds, [], [], 0)[0]:
             yield from self.read(ready, now_ns)
@@ -60,13 +60,13 @@ class Traced:
         pid = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
         self._open[connection.fileno()] = connection, Decoder(), pid
 
-    def _read_one(self, fd: int, now_ns: int) -> Iterator[Told | Event]:
+    def _read_one(self, fd: int, now_ns: int) -> Iterator[TracerMessage | Event]:
         connection, decoder, pid = self._open[fd]
         wrong = ""
         try:
             chunk = connection.recv(READ_BYTES)
             for message in decoder.feed(chunk):
-                if not isinstance(message, Told):
+                if not isinstance(message, TracerMessage):
                     raise FrameError(f"a program may not send a {type(message).__name__}")
                 yield replace(message, pid=pid)  # whoever it says it is
             if decoder.pending_bytes > MAX_PENDING_BYTES:

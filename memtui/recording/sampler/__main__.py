@@ -61,12 +61,12 @@ from memtui.probes.process_tree import ProcessTree
 from memtui.probes.pss import PssProbe
 from memtui.probes.usage import UsageProbe
 from memtui.probes.window_reader import Outcome, PageReader, Reading, Subject, shared_pages
-from memtui.recording.sampler.commands import OWN, READY, TELL, Order, Wishes, read_order
-from memtui.recording.sampler.frame_queue import Outbox, RecorderGone
-from memtui.recording.sampler.scheduler import Pace
+from memtui.recording.sampler.commands import OWN, READY, TELL, SamplerConfig, SamplerState, read_order
+from memtui.recording.sampler.frame_queue import FrameQueue, RecorderGone
+from memtui.recording.sampler.scheduler import SampleClock
 from memtui.recording.sampler.slowdown_estimate import SPARE_CPUS
-from memtui.recording.sampler.target_lock import CLAIMED, Claimed, Claims
-from memtui.recording.sampler.tracked_process import Watched, why_lost
+from memtui.recording.sampler.target_lock import CLAIMED, TargetLocked, TargetLocks
+from memtui.recording.sampler.tracked_process import TrackedProcess, why_lost
 
 SYSCALL_FILTER = (
     "process {pid} runs under a seccomp filter (containers do): after a pause the kernel goes on with a sleep or wait "
@@ -100,11 +100,13 @@ class Sampler:
     user whose processes are watched, and no others; there is a limit to what they lose then. Raises ``NotOwn``.
     """
 
-    def __init__(self, order: Order, outbox: Outbox, words_fd: int, stop_fd: int, owner: int | None = None) -> None:
+    def __init__(
+        self, order: SamplerConfig, outbox: FrameQueue, words_fd: int, stop_fd: int, owner: int | None = None
+    ) -> None:
         if owner is not None:
             check_owner(order.pid, owner)
             order = replace(order, max_pause_ns=min(order.max_pause_ns, DEFAULT_MAX_PAUSE_NS))
-        self._wishes = Wishes(
+        self._wishes = SamplerState(
             order.options.interval_ns,
             order.options.max_overhead_ppm,
             most_overhead_ppm=None if owner is None else MOST_OVERHEAD_OF_OWN_PPM,
@@ -117,7 +119,7 @@ class Sampler:
         self._pss = PssProbe(order.options.max_overhead_ppm)
         self._disturbance = DisturbanceProbe()
         self._tree = ProcessTree(order.pid, children=order.options.children, command=order.command)
-        self._watched: dict[int, Watched] = {}
+        self._watched: dict[int, TrackedProcess] = {}
         self._new: list[Process] = []  # found by the last look at the tree, not watched yet
         self._gone: list[Process] = []
         self._gaps = 0  # processes that were born or ended since the last window
@@ -127,7 +129,7 @@ class Sampler:
         if read_stat(order.pid).start_ticks != order.start_ticks:
             raise ProcessLookupError(f"process {order.pid} ended")
         self._filter_seen = self._long_seen = False  # of a process of the tree; told once
-        self._claims = Claims()
+        self._claims = TargetLocks()
         self._left_out: set[int] = set()  # pids that another memtui watches, or that are not the user's
         self._sharers = Sharers()
         self._claims.take(order.pid)  # two samplers would clear each other's marks
@@ -141,7 +143,7 @@ class Sampler:
         if os.geteuid() == 0:
             capabilities.keep(capabilities.sampler_needs(self._tracker.name))
         set_cost = measure_set_cost() if self._tracker.clears else None
-        self._pace = Pace(order.options, self._wishes, set_cost, clears=self._tracker.clears)
+        self._pace = SampleClock(order.options, self._wishes, set_cost, clears=self._tracker.clears)
         self._tracker.pace(self._options.interval_ns)
         self._reader = PageReader(
             self._tracker,
@@ -183,7 +185,7 @@ class Sampler:
                 due_ns = min(due_ns, until_ns) if until_ns else due_ns
                 # Within a budget windows may be minutes apart, and power is read between them.
                 stopped = self._wait(min(due_ns, self._power_due_ns) if self._pace.has_budget else due_ns)
-                if stopped is None and (self._heed() or time.monotonic_ns() < due_ns):
+                if stopped is None and (self._apply_requests() or time.monotonic_ns() < due_ns):
                     continue
                 if stopped is None and ending:
                     stopped = End(time.monotonic_ns(), "duration")
@@ -214,7 +216,7 @@ class Sampler:
         start_ns = min((w.start_ns for w in self._watched.values()), default=time.monotonic_ns())
         return time.monotonic_ns() - start_ns >= self._pace.interval_ns // 2
 
-    def _heed(self) -> bool:
+    def _apply_requests(self) -> bool:
         """Do what was asked for meanwhile; whether anything was."""
         wishes, now_ns, heeded = self._wishes, time.monotonic_ns(), False
         if wishes.interval_ns != self._options.interval_ns:
@@ -372,7 +374,7 @@ class Sampler:
             os.close(pidfd)
             self._check_began(error)
             return
-        except Claimed as error:
+        except TargetLocked as error:
             os.close(pidfd)
             self._leave_out(pid, f"{error}; until then it is left out here")
             return
@@ -385,7 +387,7 @@ class Sampler:
             self._event("gap", f"pid {pid}: not cleared before its first window, which says what is resident: {error}")
         self._tell_not_held()
         now_ns = time.monotonic_ns()
-        self._watched[pid] = Watched(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, held_ns)
+        self._watched[pid] = TrackedProcess(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, held_ns)
 
     def _leave_out(self, pid: int, why: str) -> None:
         """Say it once; it is asked again at every look, as the other memtui may end first."""
@@ -477,7 +479,9 @@ class Sampler:
         if root_ended is not None:
             raise root_ended
 
-    def _window_of(self, watched: Watched, outcome: Outcome, shared: TouchedFrames | None) -> ProcessWindow | None:
+    def _window_of(
+        self, watched: TrackedProcess, outcome: Outcome, shared: TouchedFrames | None
+    ) -> ProcessWindow | None:
         """One window of one process; None when it ended."""
         pid, start_ns = watched.process.pid, watched.start_ns
         pages: PageWindow | None = None
@@ -564,7 +568,7 @@ def main() -> int:
         return 2
     if order is None:
         return 0
-    outbox = Outbox(1)
+    outbox = FrameQueue(1)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a few files are open for every process of the tree
     try:
@@ -577,9 +581,9 @@ def main() -> int:
     except ProcessLookupError:
         print(f"process {order.pid} ended before it could be observed", file=sys.stderr)
         return 2
-    except (NoTracker, Claimed, NotOwn, PermissionError) as error:
+    except (NoTracker, TargetLocked, NotOwn, PermissionError) as error:
         print(visible(str(error)), file=sys.stderr)
-        return CLAIMED if isinstance(error, Claimed) else 2
+        return CLAIMED if isinstance(error, TargetLocked) else 2
     except RecorderGone:
         return 1
     return 0

@@ -51,7 +51,7 @@ _CHOICES = {"tracker": TRACKERS, "pages": PAGES, "flush": FLUSHES, "rearm": REAR
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SamplerConfig:
     """Observe this process, this way.
 
     ``start_ticks`` guards against a pid that was reused meanwhile; ``command`` is what it will become, for one that
@@ -72,7 +72,7 @@ class Order:
         return json.dumps(plain).encode() + b"\n"
 
     @classmethod
-    def from_line(cls, line: bytes) -> Order:
+    def from_line(cls, line: bytes) -> SamplerConfig:
         """Inverse of ``to_line``; every key, type and range is checked. Raises ValueError."""
         if len(line) > LINE_BYTES:
             raise ValueError(f"not an order: longer than {LINE_BYTES} bytes")
@@ -87,7 +87,7 @@ class Order:
         return cls(**of_order)
 
 
-def read_order(fd: int) -> Order | None:
+def read_order(fd: int) -> SamplerConfig | None:
     """The first line of the input; None when it ends before there was one. Raises ValueError.
 
     Not a byte is taken beyond the line, and never more than the longest order.
@@ -100,7 +100,7 @@ def read_order(fd: int) -> Order | None:
         line += byte
         if len(line) > LINE_BYTES:
             raise ValueError(f"not an order: longer than {LINE_BYTES} bytes")
-    return Order.from_line(bytes(line))
+    return SamplerConfig.from_line(bytes(line))
 
 
 def interval_word(interval_ns: int) -> bytes:
@@ -119,7 +119,7 @@ def recorder_word(cpu_ns: int) -> bytes:
 
 
 @dataclass(slots=True)
-class Wishes:
+class SamplerState:
     """What a sampler was told after its order."""
 
     interval_ns: int

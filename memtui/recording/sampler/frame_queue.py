@@ -20,7 +20,7 @@ class RecorderGone(Exception):
     """Nobody reads the pipe any more."""
 
 
-class Outbox:
+class FrameQueue:
     """A bounded queue in front of a pipe: a slow disk or viewer must never delay the target.
 
     What is dropped is counted, and told in a ``gap`` event before the next window; windows also leave their numbers

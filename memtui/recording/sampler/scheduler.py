@@ -10,17 +10,17 @@ from memtui.analysis.overhead_budget import Budget
 from memtui.core.accessed_bits import SetCost
 from memtui.core.options import INTERVAL_NS
 from memtui.core.samples import Options, ProcessWindow
-from memtui.recording.sampler.commands import Wishes
+from memtui.recording.sampler.commands import SamplerState
 from memtui.recording.sampler.slowdown_estimate import Machine, TargetLoss, estimate
 
 POWER_EVERY_NS = 500_000_000
 POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart: ten readings in each, down to this
 
 
-class Pace:
+class SampleClock:
     """Of one observation. ``begin`` is called when what costs begins."""
 
-    def __init__(self, options: Options, wishes: Wishes, set_cost: SetCost | None, *, clears: bool) -> None:
+    def __init__(self, options: Options, wishes: SamplerState, set_cost: SetCost | None, *, clears: bool) -> None:
         """Begin.
 
         Args:

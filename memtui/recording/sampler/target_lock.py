@@ -16,7 +16,7 @@ from memtui.core.file_lock import lock_holder
 CLAIMED = 3  # how a sampler exits that found the target claimed
 
 
-class Claimed(Exception):
+class TargetLocked(Exception):
     """Another memtui watches this process. ``holder`` is the pid of its sampler; 0 when it cannot be seen from here."""
 
     def __init__(self, pid: int, holder: int) -> None:
@@ -25,7 +25,7 @@ class Claimed(Exception):
         self.pid, self.holder = pid, holder
 
 
-class Claims:
+class TargetLocks:
     """The processes that this sampler alone may watch."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Claims:
         except BlockingIOError:
             holder = lock_holder(fd)
             os.close(fd)
-            raise Claimed(pid, holder) from None
+            raise TargetLocked(pid, holder) from None
         except OSError:  # a kernel that cannot lock here
             os.close(fd)
             return

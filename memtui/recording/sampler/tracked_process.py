@@ -21,7 +21,7 @@ APPROXIMATE = "the target ran on while its pages were read"
 
 
 @dataclass(slots=True)
-class Watched:
+class TrackedProcess:
     """One process between its windows."""
 
     process: Process

@@ -40,7 +40,15 @@ from memtui.core.text import storable
 from memtui.recording.control import FOLDER as CONTROL
 from memtui.recording.control import Listener, open_listener
 from memtui.recording.registry import Entry, Running, find_all, host_name
-from memtui.recording.sampler.commands import PAUSE, RESUME, STOP, Order, budget_word, interval_word, recorder_word
+from memtui.recording.sampler.commands import (
+    PAUSE,
+    RESUME,
+    STOP,
+    SamplerConfig,
+    budget_word,
+    interval_word,
+    recorder_word,
+)
 from memtui.recording.sampler.target_lock import CLAIMED
 from memtui.recording.supervisor.exec_gate import GO
 from memtui.recording.supervisor.program import Adopted, start_apart, start_here
@@ -181,7 +189,7 @@ class Observation:
             command = shlex.join(what.command) if isinstance(what, Launch) else ""
             if was_root and user.uid:
                 forbid_new_privileges()  # not before: a training may need set-user-ID programs
-            self._tell(Order(pid, start_ticks, options, command, hold_filtered, max_pause_ns).to_line())
+            self._tell(SamplerConfig(pid, start_ticks, options, command, hold_filtered, max_pause_ns).to_line())
             try:
                 self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
             except UserError:
@@ -486,9 +494,9 @@ def _refuse_second(user: Invoker, pid: int, start_ticks: int, seconds: float = 0
     deadline = time.monotonic() + seconds
     while True:
         if running := find_all(state_directory(user)):
-            from memtui.recording.membership import Watched  # reads sessions, which nothing else here does
+            from memtui.recording.membership import RecordedTrees  # reads sessions, which nothing else here does
 
-            if found := Watched().by(running, pid, start_ticks):
+            if found := RecordedTrees().by(running, pid, start_ticks):
                 raise AlreadyRunning(found, pid)
         if time.monotonic() >= deadline:
             return

@@ -40,12 +40,12 @@ class Log:
 
     def write(self, data: bytes) -> None:
         """Append; never raises."""
-        if self.confess():
+        if self.report_loss():
             self._lost = self._put(data)
         else:
             self._lost += len(data)
 
-    def confess(self) -> bool:
+    def report_loss(self) -> bool:
         """Say what is missing, if anything is; False when there is no room for that either."""
         if not self._lost:
             return True
@@ -82,7 +82,7 @@ def main() -> int:
             os.close(master)
             os.close(log)
             if _adopted(parent):
-                _come_forward()
+                _become_foreground()
                 if with_parent:
                     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
                 os.write(tell, b"%d\n" % os.getpid())
@@ -112,7 +112,7 @@ def keep(master: int, log: Log) -> None:
             data = os.read(master, BLOCK_BYTES)
         except OSError:  # EIO: nobody has it open now
             if not _members():
-                log.confess()
+                log.report_loss()
                 return
             time.sleep(LOOK_SECONDS)
             continue
@@ -145,7 +145,7 @@ def _adopted(parent: int) -> bool:
     return True
 
 
-def _come_forward() -> None:
+def _become_foreground() -> None:
     """A process group of its own, in the foreground of the terminal: as a shell starts a program."""
     os.setpgid(0, 0)
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)

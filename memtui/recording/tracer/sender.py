@@ -8,7 +8,7 @@ import socket
 import threading
 from pathlib import Path
 
-from memtui.core.samples import Told
+from memtui.core.samples import TracerMessage
 from memtui.recording.wire import encode
 
 WAITING = 8  # messages; a recorder that is this far behind loses some
@@ -24,12 +24,12 @@ class Sender:
         self._socket: socket.socket | None = connect(path, LAST_S)
         self._socket.settimeout(None)
         self._owner = os.getpid()
-        self._queue: queue.Queue[Told | None] = queue.Queue(WAITING)
+        self._queue: queue.Queue[TracerMessage | None] = queue.Queue(WAITING)
         self.lost = 0  # messages that could not be sent
         self._thread = threading.Thread(target=self._run, name="memtui trace", daemon=True)
         self._thread.start()
 
-    def send(self, told: Told) -> None:
+    def send(self, told: TracerMessage) -> None:
         """Leave it to the thread; what it has no room for is counted."""
         if os.getpid() != self._owner:  # a fork has the connection, but not the thread
             return

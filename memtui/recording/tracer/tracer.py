@@ -25,7 +25,7 @@ from torch.optim import optimizer as optimizer_hooks
 
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.tensor_usage import stretches
-from memtui.core.samples import MAIN_MEMORY, AllocationStep, TensorRanges, Told
+from memtui.core.samples import MAIN_MEMORY, AllocationStep, TensorRanges, TracerMessage
 from memtui.recording.tracer import manual_backward, torch_private
 from memtui.recording.tracer.inject import EVERY, QUIET_ENVIRONMENT, SOCKET
 from memtui.recording.tracer.overhead import Expense
@@ -57,7 +57,7 @@ class Tracer:
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet(modules)  # that are called by no other module
         self._inputs: list[Any] = []
         self._by_hand = HandLabels()
-        self.also: Callable[[Told], object] | None = None
+        self.also: Callable[[TracerMessage], object] | None = None
         """Hears what is told the recorder, in this thread."""
         self._passes = 0  # of a model in the step that is recorded
         self._steps = 0
@@ -266,13 +266,13 @@ class Tracer:
         ranges = TensorRanges(self._pid, time.monotonic_ns(), columns, layers, parts)
         self._tell(ranges)
 
-    def _tell(self, told: Told) -> None:
+    def _tell(self, told: TracerMessage) -> None:
         assert self._sender is not None
         self._sender.send(told)
         if self.also is not None:
             self.also(told)
 
-    def tell(self, told: Told) -> bool:
+    def tell(self, told: TracerMessage) -> bool:
         """Say something of this process to the recorder; False before its first step."""
         if self._sender is not None:
             self._sender.send(told)
@@ -391,7 +391,7 @@ class _Nobody:
 
     lost = 0
 
-    def send(self, told: Told) -> None:
+    def send(self, told: TracerMessage) -> None:
         """It is heard already."""
 
     def close(self) -> None:

@@ -46,10 +46,10 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    from memtui.reports.breakdown.command import Asked, breakdown
+    from memtui.reports.breakdown.command import BreakdownOptions, breakdown
 
     drop_root()
-    asked = Asked(
+    asked = BreakdownOptions(
         args.rules,
         args.fraction,
         args.title,

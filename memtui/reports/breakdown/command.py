@@ -24,7 +24,7 @@ Say = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BreakdownOptions:
     """What the user wants: see ``memtui breakdown --help``. ``form`` is empty for text."""
 
     rules: str
@@ -38,7 +38,7 @@ class Asked:
     as_json: bool = False
 
 
-def breakdown(paths: list[Path], asked: Asked, say: Say, show: Callable[[str], object]) -> bool:
+def breakdown(paths: list[Path], asked: BreakdownOptions, say: Say, show: Callable[[str], object]) -> bool:
     """Break every file down; whether all could be read. ``say`` takes what is wrong, ``show`` what is asked for.
 
     Raises:
@@ -70,7 +70,7 @@ def breakdown(paths: list[Path], asked: Asked, say: Say, show: Callable[[str], o
     return not failed
 
 
-def _added_up(held: Held, asked: Asked, say: Say) -> Breakdown:
+def _added_up(held: Held, asked: BreakdownOptions, say: Say) -> Breakdown:
     items = held.items
     if asked.subtract_padding:
         if held.padded:
@@ -80,7 +80,7 @@ def _added_up(held: Held, asked: Asked, say: Say) -> Breakdown:
     return break_down(items, asked.rules)
 
 
-def _text(found: list[tuple[Held, Breakdown]], asked: Asked) -> str:
+def _text(found: list[tuple[Held, Breakdown]], asked: BreakdownOptions) -> str:
     largest = [max((bar.bytes for bar in one.bars), default=0) for _, one in found]
     scales = [max(largest)] * len(found) if asked.together else largest
     parts = [visible(asked.title)] if asked.title else []
@@ -92,7 +92,7 @@ def _text(found: list[tuple[Held, Breakdown]], asked: Asked) -> str:
 
 
 def _plain(
-    found: list[tuple[Held, Breakdown]], failed: list[tuple[Path, UserError]], asked: Asked
+    found: list[tuple[Held, Breakdown]], failed: list[tuple[Path, UserError]], asked: BreakdownOptions
 ) -> dict[str, object]:
     return {
         "title": asked.title,
@@ -104,7 +104,7 @@ def _plain(
     }
 
 
-def _figures(found: list[tuple[Held, Breakdown]], asked: Asked) -> list[Path]:
+def _figures(found: list[tuple[Held, Breakdown]], asked: BreakdownOptions) -> list[Path]:
     """Write one figure for each, or one with all of them; all of them, or none."""
     folder = asked.folder or Path()
     graphs = [
@@ -131,11 +131,11 @@ def _figures(found: list[tuple[Held, Breakdown]], asked: Asked) -> list[Path]:
         return files.finish()
 
 
-def _write(graphs: list[Graph], asked: Asked, file: BinaryIO) -> None:
+def _write(graphs: list[Graph], asked: BreakdownOptions, file: BinaryIO) -> None:
     file.write(_drawn(graphs, asked))
 
 
-def _drawn(graphs: list[Graph], asked: Asked) -> bytes:
+def _drawn(graphs: list[Graph], asked: BreakdownOptions) -> bytes:
     if asked.form == "pdf":
         drawing = draw(graphs, visible(asked.title), PdfDrawing)
         assert isinstance(drawing, PdfDrawing)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.reports.charts.model import Chart, HeatChart, Line
+from memtui.reports.charts.model import Chart, ChartLine, HeatChart
 
 WIDTH_IN, HEIGHT_IN, PANEL_IN = 5.6, 3.1, 1.2
 # From dark to light, so that they differ without colour, too; dashes and marks tell neighbours apart.
@@ -103,7 +103,7 @@ def _plain(value: float, _: object) -> str:
     return f"{value:g}"
 
 
-def _line(axis: Any, line: Line, number: int) -> None:
+def _line(axis: Any, line: ChartLine, number: int) -> None:
     at = number % len(COLORS)
     x = np.asarray(line.x, float)
     mark = {"marker": MARKS[at], "markersize": 4} if line.points else {}

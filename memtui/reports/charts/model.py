@@ -10,7 +10,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Line:
+class ChartLine:
     """A line of a chart.
 
     Attributes:
@@ -46,7 +46,7 @@ class Chart:
     title: str
     x_name: str
     y_name: str
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     y_log: bool = False
     x_log: bool = False
     x_ticks: Sequence[float] | None = None

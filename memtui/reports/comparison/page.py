@@ -10,7 +10,7 @@ from memtui.analysis.lines import Line as Values
 from memtui.analysis.page_raster import Picture
 from memtui.core.options import LETTERS
 from memtui.core.units import duration
-from memtui.reports.charts.model import Chart, HeatChart, Line, Table
+from memtui.reports.charts.model import Chart, ChartLine, HeatChart, Table
 from memtui.reports.comparison.differences import (
     Row,
     condition_rows,
@@ -101,12 +101,12 @@ def _cell(cell: str, change: str, reason: str) -> str:
     return f"{cell} ({change})" if change else cell
 
 
-def _lines(labels: Sequence[str], values: Sequence[Values], scale: float = 1.0) -> list[Line]:
-    return [Line(label, one.x, one.y / scale) for label, one in zip(labels, values, strict=True) if len(one.x)]
+def _lines(labels: Sequence[str], values: Sequence[Values], scale: float = 1.0) -> list[ChartLine]:
+    return [ChartLine(label, one.x, one.y / scale) for label, one in zip(labels, values, strict=True) if len(one.x)]
 
 
 def _chart(
-    name: str, title: str, across: str, up: str, lines: Sequence[Line], *, from_zero: bool = True, note: str = ""
+    name: str, title: str, across: str, up: str, lines: Sequence[ChartLine], *, from_zero: bool = True, note: str = ""
 ) -> list[Chart]:
     return [Chart(name, title, across, up, lines, from_zero=from_zero, note=note)] if lines else []
 
@@ -128,15 +128,17 @@ def _memory(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Chart]:
     ]
 
 
-def _known(lines: Sequence[Line]) -> list[Line]:
+def _known(lines: Sequence[ChartLine]) -> list[ChartLine]:
     return [line for line in lines if np.isfinite(line.y).any()]
 
 
 def _reuse(name: str, window: str, labels: Sequence[str], curves: Sequence[Values]) -> list[Chart]:
     held = [
-        Line(label, curve.x / MIB, curve.y / 100) for label, curve in zip(labels, curves, strict=True) if len(curve.x)
+        ChartLine(label, curve.x / MIB, curve.y / 100)
+        for label, curve in zip(labels, curves, strict=True)
+        if len(curve.x)
     ]
-    missed = [Line(line.name, line.x, 1 - line.y) for line in held]
+    missed = [ChartLine(line.name, line.x, 1 - line.y) for line in held]
     across = "memory (MiB)"
     return [
         *_chart(name, f"Touches that a memory certainly holds, {window}", across, "share of touches", held),
@@ -164,7 +166,7 @@ def _trainings(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Char
     runs = [(label, one.training) for label, one in zip(labels, sessions, strict=True) if one.training is not None]
     named = [label for label, _ in runs]
 
-    def lines(name: str, scale: float = 1.0) -> list[Line]:
+    def lines(name: str, scale: float = 1.0) -> list[ChartLine]:
         return _lines(named, [getattr(run, name) for _, run in runs], scale)
 
     steps = "allocations and frees of one iteration, in their order (%)"

@@ -41,7 +41,7 @@ SCALARS = "id, pid, first_step, steps, start_ns, end_ns, peak_bytes, view, reaso
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Progress:
+class RecordedProgress:
     """A row with what is in its blob: i8[steps] ends of steps, and what tensors held."""
 
     row: ProgressRow
@@ -88,7 +88,7 @@ def encode_progress(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsag
     return pack((len(ends_ns), len(usage)), names, np.diff(ends_ns, prepend=start_ns), columns)
 
 
-def decode_progress(row: ProgressRow, data: bytes) -> Progress:
+def decode_progress(row: ProgressRow, data: bytes) -> RecordedProgress:
     """Inverse of ``encode_progress``. Raises ValueError on damaged data."""
     most = MAX_STEPS + _COLUMNS * MAX_STRETCHES
     found = unpack(data, 2, _length, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
@@ -97,7 +97,7 @@ def decode_progress(row: ProgressRow, data: bytes) -> Progress:
     columns = found.numbers[steps:].reshape(_COLUMNS, many)
     columns[0] += row.start_ns
     columns[1] += columns[0]
-    return Progress(row, *_checked(row.start_ns, ends_ns, TensorUsage.of(columns, tuple(list_of(found.names)))))
+    return RecordedProgress(row, *_checked(row.start_ns, ends_ns, TensorUsage.of(columns, tuple(list_of(found.names)))))
 
 
 def _length(steps: int, many: int) -> int:

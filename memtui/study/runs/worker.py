@@ -28,7 +28,7 @@ from memtui.core.samples import Options
 from memtui.recording.supervisor.launch import Launch, Observation
 from memtui.recording.supervisor.program import PR_SET_CHILD_SUBREAPER
 from memtui.recording.supervisor.supervisor import Supervisor
-from memtui.study.calibration import SETTLE_SECONDS, Blocks, Plan
+from memtui.study.calibration import SETTLE_SECONDS, Blocks, CalibrationPlan
 from memtui.study.plan import ALTERNATE, BLOCKS, CONTAINER
 from memtui.study.progress_counters import Steps
 from memtui.study.runs import program_launcher
@@ -60,7 +60,7 @@ class _Followed:
         run = order["run"]
         self.blocks: Blocks | None = None
         if run["kind"] in (BLOCKS, ALTERNATE):
-            plan = Plan(0, _options(run), "steps", log, run["pairs"], run["block_s"])
+            plan = CalibrationPlan(0, _options(run), "steps", log, run["pairs"], run["block_s"])
             chance = random.Random(run["seed"])
             switch, settle_s = (
                 (self._switch_interval, SWITCH_SECONDS)

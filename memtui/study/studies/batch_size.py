@@ -9,7 +9,7 @@ from memtui.analysis.reuse_cdf import cdf, quantiles
 from memtui.analysis.statistics import median
 from memtui.core.errors import UserError
 from memtui.core.units import size
-from memtui.reports.charts.model import Chart, Findings, Line, Table
+from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_lines
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
@@ -70,7 +70,7 @@ class BatchSize:
                 "batch (images)",
                 "WSS (MiB)",
                 [
-                    Line(
+                    ChartLine(
                         "WSS",
                         [p["batch"] for p in points],
                         [(p["wss_bytes"] or float("nan")) / MIB for p in points],

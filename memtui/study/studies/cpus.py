@@ -9,7 +9,7 @@ from memtui.analysis.reuse_cdf import cdf, quantiles
 from memtui.analysis.statistics import median
 from memtui.core.errors import UserError
 from memtui.core.units import size
-from memtui.reports.charts.model import Chart, Findings, Line, Table
+from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_lines
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
@@ -72,7 +72,7 @@ class Cpus:
                 f"Mean WSS by threads, {window}",
                 "threads",
                 "WSS (MiB)",
-                [Line("WSS", x, [(p["wss_bytes"] or float("nan")) / MIB for p in points], points=True)],
+                [ChartLine("WSS", x, [(p["wss_bytes"] or float("nan")) / MIB for p in points], points=True)],
                 x_ticks=x,
                 from_zero=True,
             ),
@@ -82,8 +82,8 @@ class Cpus:
                 "threads",
                 "times as fast as one",
                 [
-                    Line("speed-up", x, [p["speed_up"] or float("nan") for p in points], points=True),
-                    Line("ideal", x, x),
+                    ChartLine("speed-up", x, [p["speed_up"] or float("nan") for p in points], points=True),
+                    ChartLine("ideal", x, x),
                 ],
                 x_ticks=x,
                 from_zero=True,

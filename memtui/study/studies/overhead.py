@@ -9,7 +9,7 @@ from typing import Any
 
 from memtui.analysis.slowdown import Block, doubts, slow_down
 from memtui.core.errors import UserError
-from memtui.reports.charts.model import Chart, Findings, Line, Table
+from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.plan import BLOCKS, Run
 from memtui.study.studies.base import (
     Observed,
@@ -95,7 +95,7 @@ class Overhead:
         for name in dict.fromkeys(_way(point) for point in points):
             mine = [p for p in points if _way(p) == name and p["slow_down"]]
             lines.append(
-                Line(
+                ChartLine(
                     name,
                     [p["interval_s"] for p in mine],
                     [p["slow_down"]["median"] * 100 for p in mine],

@@ -20,7 +20,7 @@ from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import WRITE, refused
 from memtui.core.processes import exit_with_parent
 from memtui.core.progress_line import ProgressLine, above_line
-from memtui.core.samples import MAIN_MEMORY, AllocationStep, LearningProgress, Told
+from memtui.core.samples import MAIN_MEMORY, AllocationStep, LearningProgress, TracerMessage
 from memtui.core.text import visible
 from memtui.session.records.allocations import trace_of
 from memtui.session.records.learning import About, about_text
@@ -166,7 +166,7 @@ class _Watched:
         if self._own is not None:
             self._own.close()
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: TracerMessage) -> None:
         from memtui.training.torch.loop import TRACED
 
         if isinstance(told, AllocationStep) and told.device == MAIN_MEMORY and told.step < TRACED:

@@ -12,7 +12,7 @@ from typing import Any
 
 from memtui.core.console import Console
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError
-from memtui.core.processes import Beside, Say
+from memtui.core.processes import BackgroundTask, Say
 from memtui.core.progress_line import ProgressLine
 from memtui.core.text import visible
 from memtui.core.units import span
@@ -21,8 +21,8 @@ from memtui.training.settings import networks_from_file, parse_changes
 from memtui.training.tune import grid as grids
 from memtui.training.tune import text
 from memtui.training.tune.grid import Grid
-from memtui.training.tune.results import Results, Row, begin, is_results, newest, reopen
-from memtui.training.tune.runner import Interrupted, Progress, Tuning
+from memtui.training.tune.results import Results, TuneRow, begin, is_results, newest, reopen
+from memtui.training.tune.runner import Interrupted, TuneProgress, Tuning
 from memtui.tui.arguments import prepare_screen
 from memtui.tui.terminal import problem
 
@@ -165,7 +165,7 @@ def _run_beside_screen(args: argparse.Namespace, results: Results) -> int:
             raise KeyboardInterrupt from None
         return []
 
-    process, code = Beside(work), 0
+    process, code = BackgroundTask(work), 0
 
     def over() -> bool:
         process.hear(0.0)
@@ -194,7 +194,7 @@ class _Printer:
         self._grid, self._json, self._line = grid, as_json, line
         self._head = False
 
-    def tell(self, progress: Progress) -> None:
+    def tell(self, progress: TuneProgress) -> None:
         if progress.row is not None and not self._json:
             run, row = progress.row
             with self._line.above():
@@ -208,11 +208,11 @@ class _Printer:
             self._line.tell(f"{progress.ended} of {progress.of}{left}: {said}{progress.label}")
 
 
-def _failed(rows: Mapping[int, Row]) -> int:
+def _failed(rows: Mapping[int, TuneRow]) -> int:
     return sum(bool(row.error) for row in rows.values())
 
 
-def _failures(failed: int, rows: Mapping[int, Row], results: Results) -> str:
+def _failures(failed: int, rows: Mapping[int, TuneRow], results: Results) -> str:
     return f"{failed} of {len(rows)} runs failed, and why is in {results.summary.name}; --retry runs them once more"
 
 
@@ -223,7 +223,7 @@ def _how_far(results: Results) -> str:
     return f"{ended} of {of} runs have ended; memtui tune --resume {results.path} goes on"
 
 
-def _document(results: Results, rows: Mapping[int, Row]) -> dict[str, Any]:
+def _document(results: Results, rows: Mapping[int, TuneRow]) -> dict[str, Any]:
     """For ``--json``."""
     return {
         "folder": str(results.path),

@@ -37,17 +37,17 @@ class Grid:
     networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[GridPoint, ...]:
         """All runs, in order."""
         keys = [key for key, _ in self.axes]
         found = []
         for values in itertools.product(*(values for _, values in self.axes)):
             changes = dict(zip(keys, values, strict=True))
             network = changes.pop(NAME, self.network)
-            found.append(Point(network, {**self.settings, **changes}, values))
+            found.append(GridPoint(network, {**self.settings, **changes}, values))
         return tuple(found)
 
-    def settings_at(self, point: Point) -> Settings:
+    def settings_at(self, point: GridPoint) -> Settings:
         """Those of one run. Raises UserError."""
         return settings_of(point.network, point.settings, self.networks)
 
@@ -73,7 +73,7 @@ class Grid:
                     raise UserError(f"{key}: {seen[spelled]} and {value} are the same value")
                 seen[spelled] = value
 
-    def label(self, point: Point) -> str:
+    def label(self, point: GridPoint) -> str:
         """The values of a run for people: ``fcReLu type=BP batch_size=50``."""
         pairs = zip(self.axes, point.values, strict=True)
         return " ".join(value if key == NAME else f"{key}={value}" for (key, _), value in pairs)
@@ -94,7 +94,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Point:
+class GridPoint:
     """One run: its network, its settings as text, and its value on each axis."""
 
     network: str

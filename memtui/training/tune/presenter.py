@@ -9,7 +9,7 @@ from pathlib import Path
 
 from memtui.core.errors import UserError
 from memtui.core.file_lock import holder_of
-from memtui.training.tune.results import FAILED, GRID_FILE, Results, Row, last_line, left_s
+from memtui.training.tune.results import FAILED, GRID_FILE, Results, TuneRow, last_line, left_s
 from memtui.widgets.views.tune import INTERRUPTED, RUNNING, WAITING, GridRow, GridView
 
 
@@ -19,7 +19,7 @@ class GridLog:
     def __init__(self, results: Results, over: Callable[[], bool] | None = None) -> None:
         """``over``: whether the runs that end with this screen have ended; None: they are somebody else's."""
         self._results, self._over = results, over
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, TuneRow] = {}
         self._read: tuple[int, int] | None = None  # when the table was written that was read last
 
     def files(self, run: int) -> tuple[Path, Path]:

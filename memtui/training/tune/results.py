@@ -43,7 +43,7 @@ _SAID_CHARACTERS, _PATH_CHARACTERS = 500, 4096  # kept of what others wrote: of 
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TuneRow:
     """A run that has ended.
 
     Attributes:
@@ -104,7 +104,7 @@ class Results:
         """The table."""
         return self.path / SUMMARY
 
-    def rows(self) -> dict[int, Row]:
+    def rows(self) -> dict[int, TuneRow]:
         """All that have ended, by run. Raises UserError when the table is not as ``write`` left it."""
         try:
             raw = read_small_bytes(self.summary, _TABLE_BYTES)
@@ -131,7 +131,7 @@ class Results:
             ) from None
         return rows
 
-    def write(self, rows: Mapping[int, Row]) -> None:
+    def write(self, rows: Mapping[int, TuneRow]) -> None:
         """The table anew, at once or not at all. Raises UserError."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -163,7 +163,7 @@ class Results:
     def _head(self) -> list[str]:
         return [*(key for key, _ in self.grid.axes), *FIGURES, _OUTPUT]
 
-    def to_plain(self, rows: Mapping[int, Row]) -> list[dict[str, Any]]:
+    def to_plain(self, rows: Mapping[int, TuneRow]) -> list[dict[str, Any]]:
         """The rows, JSON-ready: values on the axes as they are used, then the columns of the table."""
         found = []
         for run in sorted(rows):
@@ -223,17 +223,17 @@ def is_results(path: Path) -> bool:
     return (path / GRID_FILE).is_file()
 
 
-def row_of(output: Path, errors: Path, code: int, seconds: float) -> Row:
+def row_of(output: Path, errors: Path, code: int, seconds: float) -> TuneRow:
     """What a run that has ended left in its two files. ``code``: its exit code, negative for a signal."""
     if code < 0:
-        return Row(seconds=seconds, exit=code, error=f"was killed by {_signal(-code)}")
+        return TuneRow(seconds=seconds, exit=code, error=f"was killed by {_signal(-code)}")
     if code:
         said = last_line(errors).removeprefix("memtui train: ")
-        return Row(seconds=seconds, exit=code, error=said or f"ended with code {code}, and said nothing")
+        return TuneRow(seconds=seconds, exit=code, error=said or f"ended with code {code}, and said nothing")
     plain = _document(_tail(output, _TAIL_BYTES).decode(errors="replace"))
     if plain is None:
-        return Row(seconds=seconds, error=f"has no result at the end of {output.name}")
-    return Row(
+        return TuneRow(seconds=seconds, error=f"has no result at the end of {output.name}")
+    return TuneRow(
         accuracy=_number(plain.get("accuracy")),
         loss=_number(plain.get("loss")),
         epochs=_whole(plain.get("epochs")),
@@ -252,7 +252,7 @@ def last_line(path: Path) -> str:
     return visible(next((line for line in reversed(lines) if line), ""))[:_SAID_CHARACTERS]
 
 
-def left_s(rows: Iterable[Row], waiting: int, running_s: Iterable[float]) -> float | None:
+def left_s(rows: Iterable[TuneRow], waiting: int, running_s: Iterable[float]) -> float | None:
     """Seconds until the end, if the rest takes as long as what has ended; None while nothing has.
 
     Args:
@@ -286,7 +286,7 @@ def _flat(label: str) -> str:
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", label)[:_NAME_CHARACTERS]
 
 
-def _figures(row: Row) -> list[Any]:
+def _figures(row: TuneRow) -> list[Any]:
     return [getattr(row, name) for name in FIGURES]
 
 
@@ -301,12 +301,12 @@ def _json(value: Any) -> Any:
     return None if value == "" or (isinstance(value, float) and not math.isfinite(value)) else value
 
 
-def _from_cells(cells: Mapping[str, str]) -> Row:
+def _from_cells(cells: Mapping[str, str]) -> TuneRow:
     """The row of a table. Raises ValueError."""
     kinds = {"accuracy": float, "loss": float, "epochs": int, "iterations": int, "peak_bytes": int}
     plain: dict[str, Any] = {name: kind(cells[name]) if cells[name] else None for name, kind in kinds.items()}
     texts: dict[str, Any] = {name: _from_text(cells[name]) for name in ("stopped", "error", "session")}
-    return Row(**plain, **texts, seconds=float(cells["seconds"]), exit=int(cells["exit"]))
+    return TuneRow(**plain, **texts, seconds=float(cells["seconds"]), exit=int(cells["exit"]))
 
 
 def _from_text(cell: str) -> str:

@@ -19,8 +19,8 @@ from memtui.core.errors import FAILURE
 from memtui.core.file_lock import exclusively
 from memtui.core.processes import exit_with_parent
 from memtui.core.program_log import create_log
-from memtui.training.tune.grid import Point
-from memtui.training.tune.results import GRID_FILE, Results, Row, last_line, left_s, row_of
+from memtui.training.tune.grid import GridPoint
+from memtui.training.tune.results import GRID_FILE, Results, TuneRow, last_line, left_s, row_of
 
 GRACE_S = 5.0  # for a run to end by itself after SIGINT
 TELL_S = 0.5
@@ -28,7 +28,7 @@ _WAIT_S = 0.1
 
 
 @dataclass(frozen=True)
-class Progress:
+class TuneProgress:
     """What goes on, for who watches.
 
     Attributes:
@@ -45,10 +45,10 @@ class Progress:
     left_s: float | None = None
     label: str = ""
     said: str = ""
-    row: tuple[int, Row] | None = None
+    row: tuple[int, TuneRow] | None = None
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[TuneProgress], None]
 
 
 class Interrupted(Exception):
@@ -59,7 +59,7 @@ class Interrupted(Exception):
         self.number = number
 
 
-def command_of(point: Point, networks: Path | None) -> list[str]:
+def command_of(point: GridPoint, networks: Path | None) -> list[str]:
     """The words that train one point; its result is JSON at the end of its output."""
     words = [sys.executable, "-P", "-m", "memtui", "train", point.network]
     if networks is not None:
@@ -82,12 +82,12 @@ class Tuning:
             retry: runs that failed are run once more.
         """
         self._results, self._tell, self._jobs, self._retry = results, tell, jobs, retry
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, TuneRow] = {}
         self._waiting: deque[int] = deque()
         self._running: list[_Child] = []
         self._told_s = 0.0
 
-    def run(self) -> dict[int, Row]:
+    def run(self) -> dict[int, TuneRow]:
         """All rows, once every run has one.
 
         Raises:
@@ -124,7 +124,7 @@ class Tuning:
             try:
                 self._running.append(_Child(run, words, out, err))
             except OSError as error:
-                self._keep(run, Row(exit=FAILURE, error=f"cannot be started: {error.strerror}"))
+                self._keep(run, TuneRow(exit=FAILURE, error=f"cannot be started: {error.strerror}"))
             finally:
                 os.close(err)
         finally:
@@ -143,12 +143,12 @@ class Tuning:
         if time.monotonic() - self._told_s > TELL_S:
             self._show()
 
-    def _keep(self, run: int, row: Row) -> None:
+    def _keep(self, run: int, row: TuneRow) -> None:
         self._rows[run] = row
         self._results.write(self._rows)
         self._show((run, row))
 
-    def _show(self, row: tuple[int, Row] | None = None) -> None:
+    def _show(self, row: tuple[int, TuneRow] | None = None) -> None:
         self._told_s = time.monotonic()
         results, running = self._results, self._running
         label = said = ""
@@ -156,7 +156,7 @@ class Tuning:
             run = running[-1].run
             label, said = results.grid.label(results.grid.points[run]), last_line(results.errors(run))
         left = left_s(self._rows.values(), len(self._waiting), (child.seconds for child in running))
-        self._tell(Progress(len(self._rows), len(results.names), left, label, said, row))
+        self._tell(TuneProgress(len(self._rows), len(results.names), left, label, said, row))
 
     def _end(self, asked: _Asked) -> None:
         """End what still runs: by itself, if it can in time. Another signal hastens it."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from memtui.core.units import duration, size, span
-from memtui.training.tune.results import Row
+from memtui.training.tune.results import TuneRow
 
 NONE = "–"
 _SHORT_S = 9.95  # what took less is told more precisely
 COLUMNS = (("accuracy", 9), ("loss", 8), ("peak", 9), ("time", 8))
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: TuneRow) -> tuple[str, ...]:
     """The figures of a row, in the order of ``COLUMNS``."""
     return figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
 
@@ -32,13 +32,13 @@ def head() -> str:
     return "  ".join(f"{name:>{width}}" for name, width in COLUMNS) + "  run"
 
 
-def line(label: str, row: Row) -> str:
+def line(label: str, row: TuneRow) -> str:
     """One row; why it failed or stopped stands behind it."""
     text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells(row), COLUMNS, strict=True))
     return f"{text}  {label}" + (f": {words}" if (words := note(row)) else "")
 
 
-def note(row: Row) -> str:
+def note(row: TuneRow) -> str:
     """What there is to say of a row beside its figures."""
     if row.error:
         return f"failed: {row.error}"

@@ -15,7 +15,7 @@ ZOOM = 4  # one step shows a quarter of what was in sight
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AddressCursor:
     """An address of one process."""
 
     process: int
@@ -54,7 +54,7 @@ class Stack:
         found = (one for one in self.layouts if one[2] <= row < one[2] + one[1].rows)
         return next(found, None)
 
-    def row_of(self, place: Place) -> int | None:
+    def row_of(self, place: AddressCursor) -> int | None:
         """The row that shows an address, or what lies next to it; None where the process is not in sight."""
         for process, layout, top in self.layouts:
             if process == place.process and len(layout.starts):
@@ -64,13 +64,13 @@ class Stack:
                 return top + int(layout.bins[max(0, at)]) // SUBROWS
         return None
 
-    def place_at(self, row: int) -> Place | None:
+    def place_at(self, row: int) -> AddressCursor | None:
         """The first address of a row; None in a gap and below the last band."""
         pieces = self.pieces(row)
         found = self._at(row)
-        return Place(found[0], min(pieces)[0]) if pieces and found else None
+        return AddressCursor(found[0], min(pieces)[0]) if pieces and found else None
 
-    def place_of(self, key: int) -> Place | None:
+    def place_of(self, key: int) -> AddressCursor | None:
         """Where a range begins in the picture."""
         for _, layout, top in self.layouts:
             for band in layout.bands:

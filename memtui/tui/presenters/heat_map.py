@@ -17,10 +17,10 @@ from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks
 from memtui.analysis.tensor_pages import NO_KIND, bin_kinds
 from memtui.core.page_set import BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
 from memtui.core.units import size
-from memtui.tui.presenters.address_cursor import SUBROWS, Interval, Place, Stack
-from memtui.tui.presenters.lru_cache import Kept
+from memtui.tui.presenters.address_cursor import SUBROWS, AddressCursor, Interval, Stack
+from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.tensor_locations import Placed
-from memtui.tui.presenters.time_budget import Allowance
+from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView, TimeAxis
 
 Column = NDArray[np.float32]
@@ -49,15 +49,17 @@ class HeatColumns:
     """Makes heat views and keeps what they are made of, least recently used out first."""
 
     def __init__(self) -> None:
-        self._sets: Kept[tuple[int, int], PageSet | None] = Kept(KEEP_SETS, KEEP_SETS_BYTES)
-        self._with_pages: Kept[int, frozenset[int]] = Kept(KEEP_SETS)  # processes that have any, by sample
-        self._sums: Kept[tuple[int, int], dict[int, TouchSum]] = Kept(KEEP_COLUMNS, KEEP_SUMS_BYTES)  # by their samples
-        self._columns: Kept[int, Column] = Kept(KEEP_COLUMNS)  # by sample
+        self._sets: LruCache[tuple[int, int], PageSet | None] = LruCache(KEEP_SETS, KEEP_SETS_BYTES)
+        self._with_pages: LruCache[int, frozenset[int]] = LruCache(KEEP_SETS)  # processes that have any, by sample
+        self._sums: LruCache[tuple[int, int], dict[int, TouchSum]] = LruCache(
+            KEEP_COLUMNS, KEEP_SUMS_BYTES
+        )  # by their samples
+        self._columns: LruCache[int, Column] = LruCache(KEEP_COLUMNS)  # by sample
         self._bins: dict[int, Column] = {}  # finished columns of the picture by their number on the grid
         self._grid: tuple[float, int] = (0.0, 0)
         self._stride = 0
         self._groups: dict[int, NDArray[np.uint64]] = {}  # process -> groups of blocks seen touched
-        self.place: Place | None = None  # the cursor, once it is used
+        self.place: AddressCursor | None = None  # the cursor, once it is used
         self.zooms: list[Interval] = []  # the last one is in sight
         self._key: tuple = ()
         self._laid_out_s = self._layout_cost_s = 0.0  # when, and what it and its columns took of a CPU
@@ -68,7 +70,7 @@ class HeatColumns:
         self._ranges: list[ProcessRange] = []
         self._bands: tuple[HeatBand, ...] = ()
         self._grown = self._decoded = False
-        self._hottest: Place | None = None
+        self._hottest: AddressCursor | None = None
         self._wanted: int | None = None  # a range that the cursor is to be put on
         self.keep: int | None = None  # a range that is drawn however small it is
         self.tensors: dict[int, Placed] | None = None  # by process: rows are told by the kind of these
@@ -85,7 +87,7 @@ class HeatColumns:
         ranges: Sequence[ProcessRange],
         columns: int,
         cells: int,
-        allowance: Allowance,
+        allowance: TimeBudget,
         touched: Mapping[int, int],
         mapped: Callable[[int, int, int], int],
         *,
@@ -226,15 +228,15 @@ class HeatColumns:
             wanted = Interval(seen.process, start, start + size_bytes)
         self.zooms[-1] = wanted
         if self.place is not None:
-            self.place = Place(seen.process, max(0, self.place.address + wanted.start - seen.start))
+            self.place = AddressCursor(seen.process, max(0, self.place.address + wanted.start - seen.start))
 
     @property
-    def _start(self) -> Place | None:
+    def _start(self) -> AddressCursor | None:
         """Where a cursor begins: on the hottest range, or at the top."""
         return self._hottest or self._stack.place_at(self._stack.step(0, 0))
 
     def _cursor(self, reader: Any, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
-        self._hottest = Place(hottest.process, hottest.start) if hottest else None
+        self._hottest = AddressCursor(hottest.process, hottest.start) if hottest else None
         if self._wanted is not None:
             self.place, self._wanted = self._stack.place_of(self._wanted) or self.place, None
         row = self._stack.row_of(self.place) if self.place is not None else None
@@ -330,7 +332,7 @@ class HeatColumns:
 
     # Columns
 
-    def _column(self, reader: Any, sample: int, allowance: Allowance) -> Column | None:
+    def _column(self, reader: Any, sample: int, allowance: TimeBudget) -> Column | None:
         if sample in self._columns:
             return self._columns[sample]
         if allowance.spent:
@@ -378,7 +380,7 @@ class HeatColumns:
             self._with_pages.put(sample, reader.processes_with_pages(sample))
         return self._with_pages[sample]
 
-    def _summed(self, reader: Any, low: int, high: int, allowance: Allowance) -> list[Column | None]:
+    def _summed(self, reader: Any, low: int, high: int, allowance: TimeBudget) -> list[Column | None]:
         """The column of samples (by their places) of which sums were stored; empty where there are none.
 
         None stands for what there is no time for.

@@ -14,7 +14,7 @@ from rich.cells import chop_cells
 
 from memtui.core.program_log import open_log
 from memtui.core.text import visible
-from memtui.tui.presenters.terminal_text import CHARACTERS, Paper
+from memtui.tui.presenters.terminal_text import CHARACTERS, TerminalText
 from memtui.widgets.views.memory import OutputView
 
 TAIL_BYTES = 4 << 20  # read at once, at most
@@ -101,7 +101,7 @@ class OutputLog:
     def _forget(self, identity: tuple[int, int]) -> None:
         self._identity = identity
         self._offset, self._skipped = 0, False
-        self._paper, self._decoder = Paper(), codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._paper, self._decoder = TerminalText(), codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._made = None
         if self._top is not None:
             self._top = 0, 0

@@ -9,7 +9,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Kept(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """A mapping of at most so many things, and so many bytes of all of them together; one is kept in any case."""
 
     def __init__(self, most: int, most_bytes: int | None = None) -> None:

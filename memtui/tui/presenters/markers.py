@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from memtui.core.samples import Status
-from memtui.tui.presenters.lru_cache import Kept
+from memtui.tui.presenters.lru_cache import LruCache
 from memtui.widgets.views.memory import Mark, TimeAxis
 
 SLOTS = 512  # ticks of a timeline at most, more than it has cells
@@ -111,7 +111,7 @@ class StepMarks:
     """Ends of steps, decoded once."""
 
     def __init__(self) -> None:
-        self._ends: Kept[int, list[int]] = Kept(_KEPT)  # by row
+        self._ends: LruCache[int, list[int]] = LruCache(_KEPT)  # by row
 
     def between(self, reader: Any, axis: TimeAxis) -> tuple[Mark, ...]:
         """Those on an axis; none where they are too many."""

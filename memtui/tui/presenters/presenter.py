@@ -28,7 +28,7 @@ from memtui.core.page_set import PageSet
 from memtui.core.program_log import log_beside
 from memtui.core.samples import SAMPLED, End, Event, GpuMemory, Hello, PowerReading, Process, Status
 from memtui.core.units import duration, size
-from memtui.tui.presenters.address_cursor import Place
+from memtui.tui.presenters.address_cursor import AddressCursor
 from memtui.tui.presenters.heat_map import HeatColumns
 from memtui.tui.presenters.log_tail import OutputLog
 from memtui.tui.presenters.markers import MarkLog, StepMarks
@@ -43,7 +43,7 @@ from memtui.tui.presenters.sentences import WordsLog
 from memtui.tui.presenters.series import Series, process_sizes, range_wss
 from memtui.tui.presenters.tensor_locations import NOT_TRACED, Placed, TensorPlaces, TracedProcess
 from memtui.tui.presenters.tensors import TensorTable
-from memtui.tui.presenters.time_budget import Allowance
+from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import (
     FooterView,
     GraphView,
@@ -88,7 +88,7 @@ class SessionLike(Protocol):
     def stored_sample(self, first_sample: int, last_sample: int) -> int | None: ...
     def refresh(self) -> bool: ...
     def release(self) -> None: ...
-    def give_way(self) -> None: ...
+    def release_if_ended(self) -> None: ...
     def processes(self) -> list[Process]: ...
     def processes_after(self, key: int) -> list[Process]: ...
     def processes_of(self, keys: Any) -> list[Process]: ...
@@ -221,7 +221,7 @@ class Presenter:
     def look_at_tensor(self, key: Any) -> None:
         """Put the cursor of the heat map on a row of the table of tensors."""
         if found := self.tensors.address_of(key):
-            self.heat.place = Place(*found)
+            self.heat.place = AddressCursor(*found)
 
     def zoom(self, by: int) -> None:
         """In on the cursor, in time and memory (1), or back to where that began (-1)."""
@@ -237,7 +237,7 @@ class Presenter:
 
     def view(self, budget_s: float = 0.04) -> MemoryView:
         """The screen at the cursor. Spends about ``budget_s`` on parts that can wait; see ``complete``."""
-        allowance = Allowance(budget_s)
+        allowance = TimeBudget(budget_s)
         if self._begun and self.reader.partial:
             self.refresh()
         self._begun = True
@@ -290,7 +290,7 @@ class Presenter:
         found = {one.key: self.places.at(self.reader, one.pid, at) for one in traced}
         return {process: placed for process, placed in found.items() if placed is not None}
 
-    def _tensors_view(self, at: int, traced: list[TracedProcess], allowance: Allowance) -> TensorsView:
+    def _tensors_view(self, at: int, traced: list[TracedProcess], allowance: TimeBudget) -> TensorsView:
         note = _why_no_pages(self.reader.hello, every=True) or self._why_thinned()
         if not self.places.pids:
             note = NOT_TRACED
@@ -447,7 +447,7 @@ class Presenter:
                 cost += (now[1] - self._own[0][1]) / elapsed
         return cost
 
-    def _graph(self, axis: TimeAxis, at: int, allowance: Allowance, processes: list[Process]) -> GraphView:
+    def _graph(self, axis: TimeAxis, at: int, allowance: TimeBudget, processes: list[Process]) -> GraphView:
         samples, hello = self.reader.samples, self.reader.hello
         # Whole extra windows at both ends, so that the picture begins and ends full.
         first = max(0, int(np.searchsorted(samples.end_ns, axis.start_ns)) - 1)
@@ -543,7 +543,7 @@ class Presenter:
             self._rows = sample, self.reader.process_samples(sample - 1, sample)
         return self._rows[1]
 
-    def _heat_view(self, axis: TimeAxis, allowance: Allowance, processes: list[Process]) -> tuple[HeatView, bool]:
+    def _heat_view(self, axis: TimeAxis, allowance: TimeBudget, processes: list[Process]) -> tuple[HeatView, bool]:
         hello = self.reader.hello
         if self.room.heat_columns < 1 or self.room.heat_rows < 1:
             return HeatView(axis, np.empty((0, 0), np.float32)), True
@@ -578,7 +578,7 @@ class Presenter:
             return ""
         return f"no pages of this moment: thinned to keep the file below {size(limit)}"
 
-    def _reuse_view(self, sample: int, allowance: Allowance) -> ReuseView:
+    def _reuse_view(self, sample: int, allowance: TimeBudget) -> ReuseView:
         if why := _why_no_pages(self.reader.hello, every=True):
             return ReuseView(note=why)
         row = self.ranges.row(self._focus) if self._focus is not None and sample >= 0 else None
@@ -593,7 +593,7 @@ class Presenter:
         """Between which 95 % of the returning touches of all processes come back; not known while one is looked at."""
         if self.ranges.pid is not None or shown.note:
             return None
-        return self._reuse.view(self.reader, sample, Allowance(0.0))[0].most_bytes
+        return self._reuse.view(self.reader, sample, TimeBudget(0.0))[0].most_bytes
 
 
 def _why_no_pages(hello: Hello, *, every: bool = False) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from memtui.core.samples import Process
-from memtui.tui.presenters.lru_cache import Kept
+from memtui.tui.presenters.lru_cache import LruCache
 
 FEW = 64  # processes: as many are all held, whether in sight or not
 KEEP_PROCESSES = 1024
@@ -19,7 +19,7 @@ class ProcessLog:
         self._first: list[Process] = []  # up to FEW of them
         self._other: Process | None = None  # the newest of another pid than the first one's
         self._target: Process | None = None  # its newest generation
-        self._kept: Kept[int, Process] = Kept(KEEP_PROCESSES)
+        self._kept: LruCache[int, Process] = LruCache(KEEP_PROCESSES)
         self._newest = -1
         self.count = 0
 

@@ -11,7 +11,7 @@ from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.core.units import clock
 from memtui.tui.presenters.range_names import short_label
 from memtui.tui.presenters.reuse import Intervals, reuse_view
-from memtui.tui.presenters.time_budget import Allowance
+from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
 LAST_SAMPLES = 1024  # before the cursor that are read: a decoded page set costs a millisecond or more
@@ -42,7 +42,7 @@ class RangeReuse:
         """Add up anew: there are more windows between those that were looked at."""
         self._key = -1
 
-    def view(self, reader: Any, row: Any, sample: int, allowance: Allowance, name: str = "") -> tuple[ReuseView, bool]:
+    def view(self, reader: Any, row: Any, sample: int, allowance: TimeBudget, name: str = "") -> tuple[ReuseView, bool]:
         """The distances of a range (a ``VmaRow``) of some name up to a sample, and whether all windows are in them."""
         wanted = max(row.first_sample, sample - LAST_SAMPLES + 1)
         too_few = wanted < self._read_from and sample < self._read_from + LAST_SAMPLES // 2

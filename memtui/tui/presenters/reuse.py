@@ -10,7 +10,7 @@ import numpy as np
 from memtui.analysis.fast_numpy import intervals_s, median
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
-from memtui.tui.presenters.time_budget import Allowance
+from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
 FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
@@ -33,7 +33,7 @@ class ReuseLog:
         """Add up anew: there are more windows between those that were looked at."""
         self._histogram, self._until, self._intervals = ReuseHistogram(), -1, Intervals()
 
-    def view(self, reader: Any, sample: int, allowance: Allowance) -> tuple[ReuseView, bool]:
+    def view(self, reader: Any, sample: int, allowance: TimeBudget) -> tuple[ReuseView, bool]:
         """The distances up to a sample, and whether all of them are in it."""
         if sample < 0:
             return ReuseView(), True
@@ -50,7 +50,7 @@ class ReuseLog:
         whole = self._until == sample
         return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
 
-    def _add_process(self, reader: Any, sample: int, keys: frozenset[int], allowance: Allowance) -> None:
+    def _add_process(self, reader: Any, sample: int, keys: frozenset[int], allowance: TimeBudget) -> None:
         """Window after window within the budget: the checkpoints of a session hold all processes together."""
         if sample < self._until:
             self._histogram, self._until = ReuseHistogram(), -1

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memtui.tui.presenters.time_budget import Allowance
+from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import Floats
 
 POINTS = 1024  # of a line at most: more than a wide terminal has dots
@@ -51,7 +51,7 @@ class Series:
         self._fetch, self._absent = fetch, absent
         self._known: dict[int, Values] = {}
 
-    def view(self, reader: Any, first: int, last: int, at: int, allowance: Allowance) -> tuple[list[Floats], bool]:
+    def view(self, reader: Any, first: int, last: int, at: int, allowance: TimeBudget) -> tuple[list[Floats], bool]:
         """An array per value for the samples at places ``first`` to ``last`` and whether it is complete.
 
         A long session is looked at in even steps, the newest first; the sample at ``at`` is always among them.

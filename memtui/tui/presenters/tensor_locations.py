@@ -9,7 +9,7 @@ from typing import Any
 
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.samples import Process, Status
-from memtui.tui.presenters.lru_cache import Kept
+from memtui.tui.presenters.lru_cache import LruCache
 
 KEEP_MAPS = 64
 NOT_TRACED = "no tensor is known: memtui trace -- python train.py (or run --trace, record --trace) tells where they lie"
@@ -47,7 +47,7 @@ class TensorPlaces:
     def __init__(self) -> None:
         self._newest = -1
         self._by_pid: dict[int, list[tuple[int, int]]] = {}  # (from when on, number), rising
-        self._maps: Kept[int, TensorMap] = Kept(KEEP_MAPS)
+        self._maps: LruCache[int, TensorMap] = LruCache(KEEP_MAPS)
 
     @property
     def pids(self) -> list[int]:

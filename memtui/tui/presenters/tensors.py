@@ -15,9 +15,9 @@ from memtui.analysis.tensor_pages import UNKNOWN, TensorMap, tensor_name
 from memtui.analysis.tensor_sums import Grouping, Identity, TensorNumbers, Window, grouped, groups
 from memtui.core.page_set import PageSet
 from memtui.core.units import clock
-from memtui.tui.presenters.lru_cache import Kept
+from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.tensor_locations import KEEP_MAPS, TensorPlaces, TracedProcess
-from memtui.tui.presenters.time_budget import Allowance
+from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import TREND, TensorRow, TensorSort, TensorsView
 
 RECENT = 48  # windows up to the cursor that say how hot a tensor is
@@ -48,8 +48,8 @@ class TensorTable:
         self.sort = TensorSort.HOT
         self.descending = True
         self._numbers = TensorNumbers()
-        self._number: Kept[int, NDArray[np.intp]] = Kept(KEEP_MAPS)  # of the tensors of a map
-        self._windows: Kept[tuple[int, int], Window | None] = Kept(KEEP_WINDOWS)  # by sample and process
+        self._number: LruCache[int, NDArray[np.intp]] = LruCache(KEEP_MAPS)  # of the tensors of a map
+        self._windows: LruCache[tuple[int, int], Window | None] = LruCache(KEEP_WINDOWS)  # by sample and process
         self._mapped: tuple[tuple[int, ...], Mapped] | None = None
         self._group: tuple[tuple[Grouping, int], NDArray[np.intp], NDArray[np.intp]] | None = None
         self._shown: tuple[int, TensorMap, NDArray[np.intp]] | None = None  # process, map, group of each tensor
@@ -82,7 +82,7 @@ class TensorTable:
     # The view
 
     def view(
-        self, reader: Any, at: int, process: TracedProcess, allowance: Allowance, *, several: bool
+        self, reader: Any, at: int, process: TracedProcess, allowance: TimeBudget, *, several: bool
     ) -> tuple[TensorsView, bool]:
         """The table of a process at a sample, and whether all of the last windows are in it.
 
@@ -127,7 +127,7 @@ class TensorTable:
         return placed is None or placed.moved
 
     def _recent(
-        self, reader: Any, at: int, process: TracedProcess, allowance: Allowance
+        self, reader: Any, at: int, process: TracedProcess, allowance: TimeBudget
     ) -> tuple[dict[int, Window | None], bool]:
         """Windows by their places, the one at the cursor in any case; whether time allowed all of them."""
         found: dict[int, Window | None] = {}

@@ -23,7 +23,7 @@ _SEQUENCE = re.compile(
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n\r]{0,4096}\x1b?|[()*+])?\Z")
 
 
-class Paper:
+class TerminalText:
     """Lines that grow. ``first`` is the number of the oldest one that is kept."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import time
 WAIT = 5  # times as long by the clock: a picture that waits for a disk, or for its turn, is shown in parts in the end
 
 
-class Allowance:
+class TimeBudget:
     """CPU time of the calling thread, so that a busy machine does not cut a picture into many, each of them drawn.
 
     With the training on every CPU, a budget by the clock tripled what the screen took.

@@ -10,7 +10,7 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import MOST_ROWS, fullest
 from memtui.core.samples import MAIN_MEMORY
 from memtui.tui.presenters.learning import learning_view
-from memtui.tui.presenters.lru_cache import Kept
+from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.playhead import Playhead
 from memtui.widgets.views.memory import TimeAxis
 from memtui.widgets.views.training import TrainingView
@@ -31,7 +31,7 @@ class TrainingLog:
     """Decodes what is in sight, and keeps some of it."""
 
     def __init__(self) -> None:
-        self._decoded: Kept[int, Any] = Kept(KEPT)  # by row
+        self._decoded: LruCache[int, Any] = LruCache(KEPT)  # by row
         self._fitted = False
         self._span_ns: tuple[int | None, int | None] | None = None  # before, and as it was fitted
         self.pid = 0

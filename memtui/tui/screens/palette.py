@@ -14,7 +14,7 @@ from textual.widgets import Input
 
 from memtui.tui.screens.keys import KEYS
 from memtui.widgets import text
-from memtui.widgets.panel import Painted
+from memtui.widgets.panel import CachedWidget
 from memtui.widgets.raster import Line
 
 _NAMES = {
@@ -76,7 +76,7 @@ def matching(words: str) -> tuple[Command, ...]:
     return tuple(sorted(found, key=lambda c: not c.words.lower().startswith(words.lower().strip())))
 
 
-class CommandList(Painted):
+class CommandList(CachedWidget):
     """The actions that match, one of them chosen."""
 
     view: tuple[tuple[Command, ...], int]

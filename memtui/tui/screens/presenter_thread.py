@@ -78,7 +78,7 @@ class Feed(threading.Thread):
                     looked = now
                     presenter.refresh()
                 self._deliver(presenter.view() if presenter.shown else presenter.view(FIRST_S))
-                presenter.reader.give_way()
+                presenter.reader.release_if_ended()
                 failed = False
             except Exception as error:
                 # Whatever is wrong with a file, the screen stays and says it; a silent standstill would be worse.

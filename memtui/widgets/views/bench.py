@@ -27,7 +27,7 @@ class BenchRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class PowerSample:
     """What the device drew at a moment.
 
     Attributes:
@@ -73,7 +73,7 @@ class BenchView:
     power_w: float | None = None
     source: str = ""
     sensor: str = ""
-    drawn: tuple[Drawn, ...] = ()
+    drawn: tuple[PowerSample, ...] = ()
     configuration: str = ""
     rows: tuple[BenchRow, ...] = ()
     said: tuple[str, ...] = ()

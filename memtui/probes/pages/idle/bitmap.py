@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.probes.pages.page_frames import Numbers, Run, by_all, read, write
-from memtui.probes.pages.thread_pool import Hands
+from memtui.probes.pages.thread_pool import ThreadPool
 
 BITMAP = Path("/sys/kernel/mm/page_idle/bitmap")
 _BLOCK_WORDS = 512  # the bitmap gives and takes 4096 bytes at a time
@@ -71,7 +71,7 @@ class BitPlaces:
 class IdleBitmap:
     """The idle bits of page frames. Setting one clears the accessed bits of the page, in all its mappings."""
 
-    def __init__(self, hands: Hands | None = None) -> None:
+    def __init__(self, hands: ThreadPool | None = None) -> None:
         """Raises OSError where the kernel has none, or to others than root.
 
         Args:

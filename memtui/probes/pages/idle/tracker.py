@@ -30,7 +30,7 @@ from memtui.probes.pages.referenced import prove_flush
 from memtui.probes.pages.self_test import misjudged, own_pages
 from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
-from memtui.probes.pages.thread_pool import Hands
+from memtui.probes.pages.thread_pool import ThreadPool
 from memtui.probes.pages.tlb_flush import SOFT_DIRTY
 from memtui.probes.pages.tracker import PageWindow, TrackerError
 from memtui.probes.proc_maps import parse_maps, read_maps
@@ -126,7 +126,7 @@ class IdleTracker:
         self._held: dict[int, _Held] = {}
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice
-        self._hands = Hands()
+        self._hands = ThreadPool()
         self._bitmap = IdleBitmap(self._hands)
         try:
             self._kpageflags = os.open(KPAGEFLAGS, os.O_RDONLY | os.O_CLOEXEC)

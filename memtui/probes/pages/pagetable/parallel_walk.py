@@ -15,7 +15,7 @@ import numpy as np
 from memtui.core.page_set import BLOCK_SHIFT, PageSet
 from memtui.probes.pages.pagetable.bpf_loader import Skeleton
 from memtui.probes.pages.pagetable.walk import TOP, Extents, Users, Walk, Walker, disjoint
-from memtui.probes.pages.thread_pool import Asked, Hands
+from memtui.probes.pages.thread_pool import Future, ThreadPool
 
 _PART_TABLES = 1024  # 2 GiB: waking an idle CPU takes longer than it saves for less (measured)
 
@@ -24,7 +24,7 @@ class SplitWalker:
     """A walker for each part, and the hands that move them. Takes the first walker over, and closes it at the end."""
 
     def __init__(self, first: Walker, skeleton: Skeleton | None = None) -> None:
-        self.first, self.hands, self._skeleton = first, Hands(), skeleton
+        self.first, self.hands, self._skeleton = first, ThreadPool(), skeleton
         self._walkers = [first]
 
     def cuts(self, resident: PageSet) -> tuple[int, ...]:
@@ -97,11 +97,11 @@ class SplitWalker:
     def walk_and_clear(
         self,
         pid: int,
-        clear: Callable[[], Asked[None]],
+        clear: Callable[[], Future[None]],
         *,
         want_resident: bool,
         ask: tuple[PageSet, PageSet] | None = None,
-    ) -> tuple[Walk, PageSet, Asked[None]]:
+    ) -> tuple[Walk, PageSet, Future[None]]:
         """As ``walk``, where another thread can clear the marks in mapped files as soon as those were read.
 
         Args:

@@ -29,7 +29,7 @@ from memtui.probes.pages.pagetable.bpf_loader import ARM64
 from memtui.probes.pages.pagetable.lru_drain import NewPages
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.walk import Extents, Walk
-from memtui.probes.pages.thread_pool import Asked
+from memtui.probes.pages.thread_pool import Future
 from memtui.probes.pages.tlb_flush import (
     COLD,
     FULL_FLUSH_PAGES,
@@ -159,7 +159,7 @@ class Rearmer:
     def _stands(self, pid: int) -> bool:
         return self._paused and pid not in self._running
 
-    def clear_ahead(self, handle: Handle) -> Asked[None]:
+    def clear_ahead(self, handle: Handle) -> Future[None]:
         """Begin with that, after the last look at these marks and before ``rearm``. To be waited for."""
         return self._hands.beside(handle.clear_mapped_files)
 
@@ -170,7 +170,7 @@ class Rearmer:
         touched: PageSet,
         noted: PageSet,
         resident_pages: int,
-        files: Asked[None] | None = None,
+        files: Future[None] | None = None,
     ) -> Rearmed:
         """Flush and clear, so that the next walk sees what was touched since.
 
@@ -218,7 +218,7 @@ class Rearmer:
         noted: PageSet,
         lanes: Lanes,
         runs: Extents,
-        files: Asked[None] | None,
+        files: Future[None] | None,
     ) -> tuple[str, PageSet]:
         """(the flush that came with it, or nothing; pages whose marks stayed)."""
         kept = self._clearable(handle.pid, touched, lanes)

@@ -26,7 +26,7 @@ from memtui.probes.pages.pagetable.rearm import Rearmed, Rearmer
 from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Users, Walk, Walker, blocks_of
 from memtui.probes.pages.self_test import misjudged, other_pages, own_pages
-from memtui.probes.pages.thread_pool import Asked
+from memtui.probes.pages.thread_pool import Future
 from memtui.probes.pages.tlb_flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
 from memtui.probes.pages.tracker import HoldTooLong, PageWindow, TrackerError
 from memtui.probes.proc_maps import read_maps
@@ -70,7 +70,7 @@ class _Met:
     touched: PageSet
     walked_ns: int
     noted: PageSet = field(default_factory=PageSet.empty)
-    files: Asked[None] | None = None  # clearing of mapped files that was begun
+    files: Future[None] | None = None  # clearing of mapped files that was begun
 
 
 class PageTableTracker:
@@ -225,7 +225,7 @@ class PageTableTracker:
             self._split.open_ahead(pid, held.cuts)
             if held.sample is not None:
                 held.small_page_blocks = blocks_of(pid)
-        self._split.hands.make_way()
+        self._split.hands.avoid_current_cpu()
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the marks, flush, clear the marks. The process should be paused over this call.
@@ -317,7 +317,7 @@ class PageTableTracker:
         recent = held.recent if self._walker.second_look else None
         if recent is not None:
             recent.take_in()
-        files: Asked[None] | None = None
+        files: Future[None] | None = None
         ahead = self._rearmer.clears_ahead(pid) and users.all_held
         if ahead and not (want_tables or held.cuts) and self._walker.restricted:
             walk, noted, files = self._split.walk_and_clear(

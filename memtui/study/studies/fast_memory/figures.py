@@ -10,7 +10,7 @@ import numpy as np
 from memtui.analysis.reuse_cdf import cdf
 from memtui.core.page_set import PAGE_BYTES
 from memtui.core.units import duration, size
-from memtui.reports.charts.model import Chart, Line
+from memtui.reports.charts.model import Chart, ChartLine
 from memtui.study.charts import BOUNDS_NOTE, MIB, reuse_lines
 from memtui.study.studies.fast_memory.miss_curve import MissCurve
 
@@ -42,13 +42,13 @@ def charts_of(name: str, found: Mapping[str, Any], curve: MissCurve, interval_s:
     most = max([curve.largest_bytes, *rooms, PAGE_BYTES]) * 1.05
     at = np.linspace(0, most, 300)
     low, high = curve.misses(at)
-    lines = [Line("predicted at least", at / MIB, low, until=high)]
+    lines = [ChartLine("predicted at least", at / MIB, low, until=high)]
     x = [room / MIB for room in rooms]
     for words, key in (("major faults", "major_faults"), ("pages from swap", "swapped_in"), ("exact LRU", "exact_lru")):
         each = [point[key] for point in limited]
         if each and all(one is not None for one in each):
             bars = [(one["low"], one["high"]) for one in each] if all(one["low"] is not None for one in each) else None
-            lines.append(Line(words, x, [one["median"] for one in each], points=True, bars=bars))
+            lines.append(ChartLine(words, x, [one["median"] for one in each], points=True, bars=bars))
     window = f"windows of {interval_s:g} s"
     key = name.replace(" ", "-")
     note = f"{BOUNDS_NOTE} Here first touches are left out, because the kernel reads nothing for them."
@@ -78,13 +78,15 @@ def slow_down(programs: Mapping[str, Mapping[str, Any]]) -> Chart:
         base = times.pop(0.0, None)
         if base and times:
             x = sorted(times)
-            lines.append(Line(name, [share * 100 for share in x], [times[share] / base for share in x], points=True))
+            lines.append(
+                ChartLine(name, [share * 100 for share in x], [times[share] / base for share in x], points=True)
+            )
     return Chart(
         "slow-down",
         "How much longer a step takes under a limit",
         "limit (% of the working set)",
         "times as long as without",
-        lines or [Line("nothing was seen", [], [])],
+        lines or [ChartLine("nothing was seen", [], [])],
         from_zero=bool(lines),
     )
 

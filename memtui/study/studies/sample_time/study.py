@@ -10,7 +10,7 @@ import numpy as np
 from memtui.analysis.reuse_cdf import Cdf, apart, cdf
 from memtui.analysis.statistics import median
 from memtui.core.units import percent, size
-from memtui.reports.charts.model import Chart, Findings, Line, Table
+from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_over_run
 from memtui.study.plan import RECORD, Run
 from memtui.study.recorded_run import CUT, Trace
@@ -250,7 +250,7 @@ def _charts(traces: _Traces, points: Sequence[Mapping[str, Any]], threads: int) 
     by_name = {f"{s:g} s": traces.first(s) for s in traces.by_interval if s != FINEST_S}
     x = [point["interval_s"] for point in points]
     lines = [
-        Line(words, x, [np.nan if p[key] is None else p[key] / MIB for p in points], points=True)
+        ChartLine(words, x, [np.nan if p[key] is None else p[key] / MIB for p in points], points=True)
         for words, key in (("measured", "wss_bytes"), (f"derived from {FINEST_S:g} s", "derived_wss_bytes"))
     ]
     curves = {label: cdf(trace.reuse(training=True)) for label, trace in by_name.items()}
