@@ -123,8 +123,8 @@ class Turns:
 
         profiler._prepare_trace, profiler.__exit__ = _prepare_trace, __exit__
 
-    def start(self, release_if_ended: Callable[[], object]) -> torch.profiler.profile:
-        """A running profiler of ours; ``release_if_ended`` must stop it and is called before the program starts its own.
+    def start(self, give_way: Callable[[], object]) -> torch.profiler.profile:
+        """A running profiler of ours; ``give_way`` must stop it and is called before the program starts its own.
 
         Raises:
             RuntimeError: it is not our turn, or torch refuses.
@@ -140,7 +140,7 @@ class Turns:
             found.start()
         finally:
             self._starting = False
-        self._ours, self._give_way = found, release_if_ended
+        self._ours, self._give_way = found, give_way
         return found
 
     def stop(self, ours: torch.profiler.profile) -> None:
