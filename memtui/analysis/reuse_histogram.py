@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,7 +251,10 @@ def _both(source: ReuseHistogram | ExactReuse, q: float) -> tuple[int, int] | No
     return None if lower is None or upper is None else (lower, upper)
 
 
-def _pick(bound, lower, upper):
+Picked = TypeVar("Picked")
+
+
+def _pick(bound: str, lower: Picked, upper: Picked) -> Picked:
     if bound not in BOUNDS:
         raise ValueError(f"bound {bound!r} is neither 'lower' nor 'upper'")
     return lower if bound == "lower" else upper

@@ -18,7 +18,7 @@ from memtui.analysis.robust_mean import mean_interval
 from memtui.bench.configuration import Configuration
 from memtui.bench.operators.networks import PARAMETERS
 from memtui.bench.result import BenchRow
-from memtui.bench.text import duration
+from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy_column, percent
 
 MULTIPLYING = ("conv2d", "linear")

@@ -57,10 +57,10 @@ def names(mask: int) -> tuple[str, ...]:
 
 
 def keep(wanted: Iterable[str]) -> None:
-    """Give up every capability but these, for good: they cannot come back, not by executing a program
-    either, because they leave the bounding set, too.
+    """Give up every capability but these, for good.
 
-    What is not there to begin with is no error. Raises OSError when more is left than was to be kept.
+    They cannot come back, not by executing a program either, because they leave the bounding set, too. What is not
+    there to begin with is no error. Raises OSError when more is left than was to be kept.
     """
     mask = sum(1 << NUMBERS[name] for name in wanted) & _status("CapPrm")
     if _status("CapPrm") >> NUMBERS["CAP_SETPCAP"] & 1:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from memtui.core.compression import inflate, inflate_start
 
@@ -53,7 +53,7 @@ class PageSet:
         return cls(none, np.empty((0, 8), np.uint64), none, none)
 
     @classmethod
-    def from_blocks(cls, blocks, bits, huge=(), giant=()) -> PageSet:
+    def from_blocks(cls, blocks: ArrayLike, bits: ArrayLike, huge: ArrayLike = (), giant: ArrayLike = ()) -> PageSet:
         """Build from unordered arrays; blocks without a bit are left out. A block number may occur once only."""
         blocks, bits = np.asarray(blocks, np.uint64), np.asarray(bits, np.uint64).reshape(-1, 8)
         used = bits.any(axis=1)
@@ -67,7 +67,7 @@ class PageSet:
         )
 
     @classmethod
-    def from_pages(cls, pages) -> PageSet:
+    def from_pages(cls, pages: ArrayLike) -> PageSet:
         """Build from 4 KiB page numbers (``address >> 12``) in any order."""
         pages = np.asarray(pages, np.uint64)
         if not (pages[1:] > pages[:-1]).all():

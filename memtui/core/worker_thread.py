@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from typing import Any
 
 
 class WorkerThread:
@@ -16,7 +17,7 @@ class WorkerThread:
 
     def __init__(self, name: str, first: Callable[[], object] = lambda: None) -> None:
         """``first`` is called in the thread before anything else."""
-        self._calls: queue.SimpleQueue[tuple[Callable[[], object], queue.SimpleQueue] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Callable[[], object], queue.SimpleQueue[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, args=(first,), name=name, daemon=True)
         self._thread.start()
         assert self._thread.native_id is not None
@@ -32,9 +33,9 @@ class WorkerThread:
                 answer.put((None, error))
             del call, function, answer
 
-    def ask(self, function: Callable[[], object]) -> queue.SimpleQueue:
+    def ask(self, function: Callable[[], object]) -> queue.SimpleQueue[Any]:
         """Have it called; the queue gets (what it returned, what it raised)."""
-        answer: queue.SimpleQueue = queue.SimpleQueue()
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._calls.put((function, answer))
         return answer
 

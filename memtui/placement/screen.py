@@ -17,6 +17,7 @@ from memtui.core.units import duration_ns, percent, size
 from memtui.placement import presenter as present
 from memtui.placement.graph import Configuration
 from memtui.placement.presenter import Loaded
+from memtui.placement.slowdown import cells
 from memtui.placement.store import ProfileFile
 from memtui.session.file_format import beside
 from memtui.tui.base_app import TerminalApp
@@ -219,7 +220,7 @@ class PlacementScreen(ListScreen):
             return None
         row, cell = found
         op = loaded.profile.graph.ops[loaded.profile.graph.index[row.op]]
-        made = present.cells(loaded.profile, op, self.matrix.view.slow, self.matrix.view.mode)
+        made = cells(loaded.profile, op, self.matrix.view.slow, self.matrix.view.mode)
         return next((each.configuration for each in made if str(each.configuration) == cell.label), None)
 
     def _of_pair(self) -> Iterator[str]:

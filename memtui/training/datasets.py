@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,6 +222,6 @@ def _records(paths: Iterable[Path], name: str) -> tuple[Images, Labels]:
     return images, whole[:, heads - 1].astype(np.int64)
 
 
-def _check_labels(labels: NDArray, classes: int, path: Path) -> None:
+def _check_labels(labels: NDArray[Any], classes: int, path: Path) -> None:
     if len(labels) and int(labels.max()) >= classes:
         raise UserError(f"{path}: has the label {int(labels.max())}, and there are {classes} classes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from textual import events
 
@@ -64,7 +65,7 @@ class FooterLine(CachedWidget):
     said = ""
     began_it = True  # this screen began the recording, and quitting ends it
 
-    def __init__(self, view: FooterView | None = None, **options) -> None:
+    def __init__(self, view: FooterView | None = None, **options: Any) -> None:
         super().__init__(view or FooterView(), **options)
         self._places: list[tuple[int, int, str]] = []
 

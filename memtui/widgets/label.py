@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memtui.widgets import text
 from memtui.widgets.panel import CachedWidget, centred
 from memtui.widgets.raster import Line
@@ -12,7 +14,7 @@ class Words(CachedWidget):
 
     view: str
 
-    def __init__(self, role: str = "text", view: str = "", **options) -> None:
+    def __init__(self, role: str = "text", view: str = "", **options: Any) -> None:
         super().__init__(view, **options)
         self.role = role
         self._usual = role

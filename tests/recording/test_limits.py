@@ -131,7 +131,7 @@ def test_the_report_says_so(thinned):
     )
 
 
-class Room_:
+class NearlyFull:
     """A writer that knows only how much is in it."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Room_:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1 << 10, 1 << 19), min_size=1, max_size=400), st.integers(24, 40))
 def test_whatever_comes_it_fits_or_says_that_it_cannot(sizes, limit_mib):
-    room = Room_()
+    room = NearlyFull()
     thinner = Thinner(room, limit_mib << 20)  # type: ignore[arg-type]
     for sample, of_set in enumerate(sizes):
         room.sets[sample], room.ranges[sample] = of_set, of_set // 8

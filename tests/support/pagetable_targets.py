@@ -211,6 +211,7 @@ class Observer:
             except NotPaused:
                 if attempt == 19:
                     raise
+        return None
 
     def close(self) -> None:
         self.pauser.close()

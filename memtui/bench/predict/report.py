@@ -15,7 +15,8 @@ from memtui.bench.predict.features import Space, describe
 from memtui.bench.predict.ranges import LEVEL, Ranged, calibrated
 from memtui.bench.predict.training import Training
 from memtui.bench.predict.trees import StepsAndTrees
-from memtui.bench.text import NONE, duration, heading, shortened
+from memtui.bench.text import NONE, heading, shortened
+from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy
 
 _MOST_NAMED = 3  # features that a line of text names

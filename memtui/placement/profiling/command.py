@@ -20,6 +20,7 @@ from memtui.core.privilege import invoker, state_directory
 from memtui.core.text import visible
 from memtui.placement import memory
 from memtui.placement.builtin_models import check_model
+from memtui.placement.file_header import is_profile
 from memtui.placement.graph import Graph
 from memtui.placement.pool_specs import PoolSpec, parse_pools
 from memtui.placement.profile import MODES, Pool, Profile
@@ -27,7 +28,7 @@ from memtui.placement.profiling.cache import Cache
 from memtui.placement.profiling.planner import Profiling, Request, Wanted, broken_off, far
 from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.profiling.text import about, lines
-from memtui.placement.store import ProfileFile, is_profile
+from memtui.placement.store import ProfileFile
 from memtui.placement.validation import Damaged, count, positive
 from memtui.placement.worker_client import BUSY, PlacementProcess
 from memtui.probes.power.energy_source import lock_path

@@ -12,9 +12,10 @@ from memtui.core.console import Console
 from memtui.core.errors import INTERRUPTED, UserError
 from memtui.core.processes import BackgroundTask, Say
 from memtui.core.text import visible
+from memtui.placement.file_header import is_profile
 from memtui.placement.profiling.planner import Request, broken_off
 from memtui.placement.profiling.progress import ProfileProgress
-from memtui.placement.store import ProfileFile, is_profile
+from memtui.placement.store import ProfileFile
 from memtui.tui.arguments import prepare_screen
 
 _LOOK_S = 0.1

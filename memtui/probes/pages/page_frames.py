@@ -1,8 +1,8 @@
-"""The page frames behind a process's pages, and their flags: /proc/PID/pagemap and /proc/kpageflags
-(Documentation/admin-guide/mm/pagemap.rst).
+"""The page frames behind a process's pages, and their flags.
 
-Both are arrays of 64-bit words, of which many short and long runs are wanted at once. They are read in long pieces;
-nothing here goes from page to page in Python.
+/proc/PID/pagemap and /proc/kpageflags, see Documentation/admin-guide/mm/pagemap.rst. Both are arrays of 64-bit words,
+of which many short and long runs are wanted at once. They are read in long pieces; nothing here goes from page to page
+in Python.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def by_all(
     size = runs[-1][2] if runs else 0
     parts = min(len(files), size // least)
     if hands is None or parts < 2:
-        return work(files[0], runs)
+        work(files[0], runs)
+        return
     ends = [end for *_, end in runs]
     edges = [0, *(bisect(ends, size * part // parts) for part in range(1, parts)), len(runs)]
     each = zip(files, itertools.pairwise(edges), strict=False)
@@ -141,8 +142,9 @@ def present_pages(entries: Entries, ranges: NDArray[np.uint64]) -> tuple[Numbers
 
 
 def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Ranges of page numbers worth reading: where pages are present, near ones joined. Reserved address space, of
-    which CUDA has terabytes, costs nothing where the kernel can say so.
+    """Ranges of page numbers worth reading: where pages are present, near ones joined.
+
+    Reserved address space, of which CUDA has terabytes, costs nothing where the kernel can say so.
     """
     if not len(ranges):
         return ranges

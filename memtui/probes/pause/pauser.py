@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from memtui.core.worker_thread import WorkerThread
 from memtui.probes.pause.ptrace import BUSY, EXEC, NotPaused, Pause, PauseError, PauseRefused, Seizure
@@ -50,7 +51,7 @@ class _Job:
 
     seizure: Seizure
     thread: WorkerThread
-    answer: queue.SimpleQueue
+    answer: queue.SimpleQueue[Any]
     pause: Pause | None = None  # while it is held
     given_up: bool = False
 

@@ -15,6 +15,7 @@ import signal
 import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from memtui.core import capabilities
@@ -61,7 +62,7 @@ def record(
     builder: SessionBuilder,
     writer: SessionWriter,
     stop_fd: int,
-    report,
+    report: Callable[[], object],
     marks: Marks | None = None,
     traced: Traced | None = None,
 ) -> None:

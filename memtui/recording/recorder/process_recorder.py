@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -185,7 +186,7 @@ class ObservedProcess:
         self._writer.insert(table, [(key, encode_pairs(np.array(rows, np.int64), np.array(values, np.int64)))])
 
 
-def _scalars(key: int, window: ProcessWindow, stored_bytes: int | None) -> tuple:
+def _scalars(key: int, window: ProcessWindow, stored_bytes: int | None) -> tuple[Any, ...]:
     """A row of ``process_sample``."""
     return (
         key,

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import astuple, replace
+from typing import Any
 
 from memtui.analysis.access_counts import SUMMED_SAMPLES
 from memtui.analysis.fast_numpy import whole_sum
@@ -268,11 +269,11 @@ def _together(processes: Sequence[ProcessWindow], excess_bytes: int | None) -> t
     return total - excess_bytes, shared - excess_bytes
 
 
-def _process_row(p: Process) -> tuple:
+def _process_row(p: Process) -> tuple[Any, ...]:
     return (p.key, p.pid, p.parent_pid, p.start_ticks, p.generation, p.command, p.role)
 
 
-def _power_row(r: PowerReading) -> tuple:
+def _power_row(r: PowerReading) -> tuple[Any, ...]:
     return (
         r.t_ns,
         r.device,

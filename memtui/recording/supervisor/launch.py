@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -361,7 +362,7 @@ class Observation:
         except (BrokenPipeError, ValueError):
             pass  # it ended by itself; its exit code and its words tell why
 
-    def _await_recorder(self, is_it) -> None:
+    def _await_recorder(self, is_it: Callable[[bytes], object]) -> None:
         """Wait for a line of the recorder; a child that ends before it said so is a UserError with its words."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:

@@ -44,7 +44,7 @@ _monotonic_ns = time.monotonic_ns
 _Event = tuple[int, int, int, Any, bool]  # when, address, bytes or -1 for a free, operator, in backward
 
 
-class _Alive(weakref.ref):
+class _Alive(weakref.ref[Any]):
     """A storage that may go, its address and size."""
 
     __slots__ = ("ptr", "size_bytes")

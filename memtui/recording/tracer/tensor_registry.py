@@ -210,7 +210,7 @@ def _datasets_in(objects: list[Any]) -> list[weakref.ref[Any]]:
     return found
 
 
-class _Noticed(weakref.ref):
+class _Noticed(weakref.ref[Any]):
     __slots__ = ("ptr",)
     ptr: int
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from memtui.study.workloads.options import TrainingOptions, prepare, training_parser
 
@@ -43,7 +44,7 @@ class TorchNetwork:
         self._squares = [torch.zeros_like(parameter) for parameter in self.model.parameters()]
         self._steps = 0
 
-    def step(self, images, labels) -> float:
+    def step(self, images: Any, labels: Any) -> float:
         """One step of gradient descent on NHWC images; returns the loss before it."""
         self.model.train()
         self.model.zero_grad()
@@ -67,7 +68,7 @@ class TorchNetwork:
                 square.mul_(RHO).addcmul_(gradient, gradient, value=1 - RHO)
                 weight.addcdiv_(gradient, square.sqrt().add_(EPSILON), value=-rate)
 
-    def evaluate(self, images, labels) -> tuple[float, int]:
+    def evaluate(self, images: Any, labels: Any) -> tuple[float, int]:
         """The summed loss and the number of right answers."""
         self.model.eval()
         with self._torch.inference_mode():
@@ -75,7 +76,7 @@ class TorchNetwork:
             right = int((scores.argmax(1) == truth).sum())
             return float(self._loss(scores, truth)) * len(labels), right
 
-    def _input(self, images):
+    def _input(self, images: Any) -> Any:
         # NHWC in memory seen as NCHW is torch's channels_last: no copy
         return self._torch.from_numpy(images).permute(0, 3, 1, 2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memtui.core.processes import exit_with_parent
@@ -39,7 +39,7 @@ class TrainingOptions:
     huge_pages: bool = False
 
 
-def at_least(minimum: int):
+def at_least(minimum: int) -> Callable[[str], int]:
     """A converter for argparse: a whole number not below ``minimum``."""
 
     def convert(text: str) -> int:

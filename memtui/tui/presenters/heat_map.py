@@ -61,7 +61,7 @@ class HeatColumns:
         self._groups: dict[int, NDArray[np.uint64]] = {}  # process -> groups of blocks seen touched
         self.place: AddressCursor | None = None  # the cursor, once it is used
         self.zooms: list[Interval] = []  # the last one is in sight
-        self._key: tuple = ()
+        self._key: tuple[Any, ...] = ()
         self._laid_out_s = self._layout_cost_s = 0.0  # when, and what it and its columns took of a CPU
         self._waits = False  # for a new layout
         self._settled = True  # all columns of the layout were made once

@@ -100,7 +100,9 @@ class RangeTable:
         self._left_out: dict[tuple[object, ...], str] = {}
         self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
         self._looked_again_at = -1  # the sample for which ranges were read anew
-        self._made: dict[int, tuple[_Found, tuple, RangeRow]] = {}  # rows of the last view and of what, by number
+        self._made: dict[
+            int, tuple[_Found, tuple[Any, ...], RangeRow]
+        ] = {}  # rows of the last view and of what, by number
 
     def view(self, reader: Any, sample: int, processes: Sequence[Process]) -> TableView:
         """The table at a sample."""
@@ -120,7 +122,7 @@ class RangeTable:
         total = header if np.isfinite(header) else float(sum(max(size, 0) for size in wss.values()))
         several = len({p.pid for p in processes}) > 1
         self._who = {p.key: f"rank {rank}" for p in processes if (rank := rank_of(p)) is not None}
-        made: dict[int, tuple[_Found, tuple, RangeRow]] = {}
+        made: dict[int, tuple[_Found, tuple[Any, ...], RangeRow]] = {}
         sifted = self._sift()
         if self._looked_again_at != sample and not sifted.holds(wss if self.pid is None else (), sample):
             self._looked_again_at = sample
@@ -271,7 +273,7 @@ class RangeTable:
         else:
             self.sort, self.descending = sort, sort in (Sort.WSS, Sort.RSS)
 
-    def _key(self, row: RangeRow) -> tuple:
+    def _key(self, row: RangeRow) -> tuple[Any, ...]:
         match self.sort:
             case Sort.WSS:
                 # Equal ones by size and then address, so that the untouched tail of the table holds still.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual import events
+from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
 
@@ -30,7 +31,7 @@ class Prompt(Horizontal):
             super().__init__()
             self.kind, self.words = kind, words
 
-    def __init__(self, done: Callable[[str, str, bool], None], **options) -> None:
+    def __init__(self, done: Callable[[str, str, bool], None], **options: Any) -> None:
         super().__init__(**options)
         self.kind = ""
         self._done = done
@@ -42,7 +43,7 @@ class Prompt(Horizontal):
     def active(self) -> bool:
         return bool(self.kind)
 
-    def compose(self):
+    def compose(self) -> ComposeResult:
         yield self._label
         yield self._hint
 
@@ -93,7 +94,7 @@ class Prompt(Horizontal):
         if self._input is not None:
             self._input.focus()
 
-    def on_input_changed(self, event) -> None:
+    def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         if self.kind:
             self._hint.show(self._words)  # what was wrong with other words is wrong no longer

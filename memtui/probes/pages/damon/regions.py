@@ -56,8 +56,10 @@ def shares(sizes: Sequence[int], budget: int, least: int) -> list[int]:
 
 
 def sizes_by_vma(regions: Regions, vmas: Sequence[Vma]) -> VmaSizes:
-    """(start, bytes) of the VMAs in which regions lie. One that spans several, or a hole, is shared out among them, so
-    that nothing of it is lost; one in no VMA any more counts for nothing.
+    """(start, bytes) of the VMAs in which regions lie.
+
+    One that spans several, or a hole, is shared out among them, so that nothing of it is lost; one in no VMA any more
+    counts for nothing.
     """
     if not regions or not vmas:
         return ()

@@ -1,5 +1,6 @@
-"""The idle bits of page frames: /sys/kernel/mm/page_idle/bitmap
-(Documentation/admin-guide/mm/idle_page_tracking.rst).
+"""The idle bits of page frames.
+
+/sys/kernel/mm/page_idle/bitmap, see Documentation/admin-guide/mm/idle_page_tracking.rst.
 """
 
 from __future__ import annotations
