@@ -65,7 +65,8 @@ def _draw(args: argparse.Namespace, console: Console) -> None:
 
 def print_report(console: Console, path: Path, *, as_json: bool, redact: bool = False) -> None:
     """Print the numbers of a session. Raises UserError."""
-    from memtui.reports.report import build_report, format_report
+    from memtui.reports.report import build_report
+    from memtui.reports.text import format_report
 
     with console.progress(f"adding up {path}"):
         report = build_report(path, redact=redact)

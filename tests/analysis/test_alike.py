@@ -11,7 +11,8 @@ from memtui.analysis.alike import groups, like
 from memtui.core.samples import End, Window
 from memtui.recording.sampler.commands import STOP, interval_word
 from memtui.recording.wire import Decoder
-from memtui.reports.report import build_report, format_report, report_of
+from memtui.reports.report import build_report, report_of
+from memtui.reports.text import format_report
 from memtui.session.reader import SessionReader
 from memtui.tui.presenters import Presenter
 from tests.support.budgets import changed

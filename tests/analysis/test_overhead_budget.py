@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from memtui.analysis.overhead_budget import RECENT, Budget, seconds
 from memtui.core.argtypes import overhead
 from memtui.core.samples import ProcessWindow, held_ns
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
+from memtui.reports.text import format_report
 from memtui.session.reader import SessionReader
 from memtui.tui.presenters.presenter import Presenter
 from tests.support.budgets import S, budgeted

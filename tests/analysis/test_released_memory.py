@@ -11,7 +11,8 @@ from memtui.analysis.released_memory import given_back_bytes
 from memtui.core.page_set import PAGE_BYTES
 from memtui.core.samples import Window
 from memtui.probes.usage import UsageProbe
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
+from memtui.reports.text import format_report
 from memtui.session.reader import SessionReader
 from memtui.tui.presenters.presenter import Presenter
 from tests.support.pagetable_targets import Target

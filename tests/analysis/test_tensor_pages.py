@@ -14,9 +14,10 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.page_set import PageSet
 from memtui.core.samples import TensorRanges
 from memtui.reports.export.writers import export
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
 from memtui.reports.source import Source
 from memtui.reports.tensor_summary import by_category
+from memtui.reports.text import format_report
 from memtui.reports.traced_windows import TracedWindows, told_by_process
 from memtui.session.file_format import SessionError
 from memtui.session.records.tensors import decode_map, encode_map

@@ -35,7 +35,8 @@ from memtui.core.samples import (
 )
 from memtui.core.text import csv_cell, short_command, storable, visible
 from memtui.reports.export import export
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
+from memtui.reports.text import format_report
 from memtui.session.reader import SessionReader
 from memtui.tui.presenters import Presenter, Room
 from memtui.tui.session_app import MemtuiApp

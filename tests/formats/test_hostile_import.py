@@ -12,7 +12,8 @@ from memtui.formats.detect import import_bytes
 from memtui.formats.session_writer import write
 from memtui.reports.breakdown.inputs import read
 from memtui.reports.export import export
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
+from memtui.reports.text import format_report
 from tests.mutations import mutate
 from tests.support.hostile_sessions import MIB, little_memory
 from tests.support.memory_logs import mxnet_log, zpp_text

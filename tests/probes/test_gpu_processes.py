@@ -16,7 +16,8 @@ from memtui.probes.gpu.processes import CONTAINER, IN_SLICES, NOT_TOLD, WSL, Hol
 from memtui.recording.sampler.__main__ import Sampler
 from memtui.recording.sampler.tracked_process import TrackedProcess
 from memtui.reports.export import export
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
+from memtui.reports.text import format_report
 from memtui.session.reader import SessionReader
 from memtui.tui.presenters import Presenter
 from tests.nvml_stub.build import COMPILER, compile_stand_in, run_with

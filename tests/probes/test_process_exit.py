@@ -14,7 +14,8 @@ import pytest
 from memtui.core.samples import End
 from memtui.probes import process_exit
 from memtui.probes.process_exit import how_it_ended, status_words
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
+from memtui.reports.text import format_report
 from memtui.session.reader import SessionReader
 from tests.support.live import TRACKER, start, wait_for_samples
 

@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from memtui.probes.pss import CHANGED, LONGEST_NS, PssProbe, parse_pss
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
 from memtui.reports.sentences import sentences
+from memtui.reports.text import format_report
 from tests.support.live import TRACKER, start, wait_for_samples
 
 _MIB = 1 << 20

@@ -24,8 +24,9 @@ from memtui.probes.pause.pauser import NotPaused
 from memtui.probes.window_reader import Lost, Outcome, PageReader, Reading, Subject, shared_pages
 from memtui.reports.export.tables import TABLES
 from memtui.reports.figures.provenance import doubts
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
 from memtui.reports.source import Source
+from memtui.reports.text import format_report
 from memtui.tui.presenters.ranges import RangeTable
 from tests.support.pagetable_targets import PAGE, Target, need_pagetable, vmas_of
 from tests.support.sessions import CODE, HEAP, MS, VMAS, hello, messages, write_session

@@ -12,7 +12,7 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
 from memtui.recording.tracer.tensor_registry import LastingTensors, known_of, located
 from memtui.reports.allocation_summary import most_words
-from memtui.reports.report import format_report
+from memtui.reports.text import format_report
 from tests.support.traced_programs import script, traced
 
 WEIGHTS = CATEGORIES.index("weights")

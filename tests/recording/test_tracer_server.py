@@ -15,7 +15,8 @@ from memtui.recording.recorder import tracer_server as traced_module
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.recording.recorder.tracer_server import Traced
 from memtui.recording.wire import Decoder, encode
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
+from memtui.reports.text import format_report
 from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
 from memtui.session.records.allocations import decode_step, recorded_step, step_row, trace_of

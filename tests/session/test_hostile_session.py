@@ -18,7 +18,8 @@ from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.core.compression import inflate
 from memtui.core.page_set import PageSet
 from memtui.reports.export import export
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
+from memtui.reports.text import format_report
 from memtui.session import blobs
 from memtui.session.file_format import SessionError, connect_reader
 from memtui.session.reader import SessionReader

@@ -21,7 +21,8 @@ import numpy as np
 
 from memtui.core.samples import Window
 from memtui.recording.recorder.session_builder import SessionBuilder
-from memtui.reports.report import build_report, format_report
+from memtui.reports.report import build_report
+from memtui.reports.text import format_report
 from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
 from memtui.session.writer import SessionWriter

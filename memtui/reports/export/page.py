@@ -17,9 +17,10 @@ from memtui.reports.figures import figures, provenance
 from memtui.reports.figures.svg import escape
 from memtui.reports.html import Cell, document, table
 from memtui.reports.import_summary import origin_words
-from memtui.reports.report import budgeted, category_words, how_it_ended, report_of, windows_words
+from memtui.reports.report import report_of
 from memtui.reports.sentences import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS, sentences
 from memtui.reports.source import ReportSource, not_stored_bytes
+from memtui.reports.text import budgeted, category_words, how_it_ended, windows_words
 from memtui.reports.training_summary import learning_words, training_words
 
 
