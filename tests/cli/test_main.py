@@ -17,8 +17,7 @@ from memtui.cli import main
 from memtui.core import progress_line
 from memtui.core.samples import Event, Window
 from memtui.recording import targets
-from memtui.reports import export
-from memtui.reports import report as reports
+from memtui.reports import export, text
 from memtui.session.file_format import SCHEMA_VERSION
 from tests.support.cli import memtui, refused
 from tests.support.sessions import messages, write_session
@@ -211,7 +210,7 @@ def test_a_report_for_people_names_the_largest_processes_only():
     one = {"pid": 0, "role": "child", "rss_bytes": 0, "wss_bytes": None}
     made = [one | {"pid": pid, "rss_bytes": pid * 4096} for pid in range(60)]
     made.insert(7, one | {"pid": 999, "role": "target RANK=0"})
-    listed = [process["pid"] for process in reports._largest(made)]
+    listed = [process["pid"] for process in text._largest(made)]
     assert listed == [999, *range(41, 60)]
 
 
