@@ -10,7 +10,7 @@ from memtui.core.console import Console
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    from memtui.cli.machine import examine, format_findings
+    from memtui.cli.doctor_findings import examine, format_findings
 
     with console.progress("trying what this machine can measure"):
         findings = examine()

@@ -335,7 +335,7 @@ def test_an_interrupt_at_any_moment_ends_the_child_only():
     code = (
         "import os\nfrom memtui.core import processes as beside\n"
         "def child(*words): raise KeyboardInterrupt\n"
-        "beside._child = child\nprocess = beside.Beside(None)\n"
+        "beside._child = child\nprocess = beside.BackgroundTask(None)\n"
         "print(os.waitpid(process._pid, 0)[1] >> 8, flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

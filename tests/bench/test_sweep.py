@@ -34,7 +34,7 @@ from memtui.bench.sweep import (
 )
 from memtui.core.errors import UserError
 from memtui.core.file_lock import exclusively
-from memtui.probes.power.energy_source import EnergySource, NoSource
+from memtui.probes.power.fast_energy import EnergySource, NoSource
 
 pytest.importorskip("torch", reason="torch is not installed")
 PLAN = BenchPlan(windows=2, seconds=0.05, warm_up_s=0.1, phase_ns=1)
@@ -196,8 +196,8 @@ def test_a_worker_that_is_killed_is_a_row_and_the_sweep_goes_on(database):
 def test_a_worker_ends_with_the_one_who_started_it(database):
     code = (
         "import sys, time\nfrom memtui.bench.worker_client import WorkerProcess\n"
-        "from memtui.bench.configuration import make\nfrom memtui.bench.plan import Plan\n"
-        "w = WorkerProcess('cpu', 1)\nw.measure(make('relu', {'cache': 'warm'}), Plan(seconds=60.0, warm_up_s=1.0))\n"
+        "from memtui.bench.configuration import make\nfrom memtui.bench.plan import BenchPlan\n"
+        "w = WorkerProcess('cpu', 1)\nw.measure(make('relu', {'cache': 'warm'}), BenchPlan(seconds=60.0, warm_up_s=1.0))\n"
         "print(w.pid, flush=True)\ntime.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:

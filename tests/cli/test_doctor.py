@@ -11,9 +11,9 @@ import sys
 
 import pytest
 
-from memtui.cli.machine import examine, format_findings
+from memtui.cli.doctor_findings import examine, format_findings
 from memtui.core.samples import Capability
-from memtui.probes.pages import select
+from memtui.probes.pages import select_tracker
 from tests.support.cli import memtui
 from tests.support.doctor_truth import assert_true, config_of_this_machine
 from tests.support.live import TRACKED, needs_root, pattern
@@ -87,7 +87,7 @@ def test_on_another_processor_it_says_so_and_takes_what_works(elsewhere):
     assert trackers["pagetable"]["reason"] == "it reads x86-64 and arm64 page tables; this is Linux on i686"
     (cold,) = [found for found in findings["flushes"] if found["name"] == "cold"]
     assert cold["reason"] == trackers["pagetable"]["reason"]
-    expected = next(name for name in select.AUTO_ORDER if trackers[name]["ok"])
+    expected = next(name for name in select_tracker.AUTO_ORDER if trackers[name]["ok"])
     assert findings["auto_tracker"] == expected != "pagetable"
     assert "pagetable is out: it reads x86-64 and arm64 page tables" in findings["auto"]["reason"]
 
@@ -108,7 +108,7 @@ def test_on_another_processor_the_page_tables_are_refused_in_one_line(elsewhere,
 def test_on_another_processor_auto_takes_the_next_that_works(monkeypatch):
     monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.platform.machine", lambda: "riscv64")
     monkeypatch.setattr("memtui.probes.pages.idle.tracker.prove", lambda: Capability("idle", False, "no", ""))
-    tracker, rejected = select.choose("auto", "auto")
+    tracker, rejected = select_tracker.choose("auto", "auto")
     tracker.close()
     assert tracker.name == "referenced"
     assert rejected[0] == Capability(
@@ -118,7 +118,7 @@ def test_on_another_processor_auto_takes_the_next_that_works(monkeypatch):
 
 @pytest.mark.skipif(not TRACKED.ok, reason=f"the page-table tracker is out here: {TRACKED.reason}")
 def test_where_soft_dirty_pages_are_tracked_the_price_is_told(monkeypatch):
-    monkeypatch.setattr("memtui.cli.machine.soft_dirty_is_tracked", lambda: True)
+    monkeypatch.setattr("memtui.cli.doctor_findings.soft_dirty_is_tracked", lambda: True)
     findings = examine()
     (found,) = [f for f in findings["flushes"] if f["name"] == "soft-dirty"]
     assert found["ok"]

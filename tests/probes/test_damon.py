@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from memtui.core import capabilities
 from memtui.core.procfs import has_ended
 from memtui.core.samples import Capability, Status, Vma
-from memtui.probes.pages import select
+from memtui.probes.pages import select_tracker
 from memtui.probes.pages.damon import sysfs
 from memtui.probes.pages.damon import tracker as damon
 from memtui.probes.pages.damon.regions import page_count, regions_of, shares, sizes_by_vma
@@ -564,23 +564,24 @@ def test_whoever_is_killed_what_was_found_is_put_back(who, kernel, modelled, tmp
 
 
 def test_auto_never_chooses_it(monkeypatch):
-    out = select._Entry(lambda: Capability("x", False, "out"), lambda *_: pytest.fail("chosen"))
+    out = select_tracker._Entry(lambda: Capability("x", False, "out"), lambda *_: pytest.fail("chosen"))
     for name in ("pagetable", "idle", "referenced"):
-        monkeypatch.setitem(select._TRACKERS, name, lambda: out)
-    here = select._Entry(lambda: pytest.fail("tried"), lambda *_: pytest.fail("chosen"))
-    monkeypatch.setitem(select._TRACKERS, "damon", lambda: here)
-    assert select.choose("auto", "auto")[0].name == "rss"
+        monkeypatch.setitem(select_tracker._TRACKERS, name, lambda: out)
+    here = select_tracker._Entry(lambda: pytest.fail("tried"), lambda *_: pytest.fail("chosen"))
+    monkeypatch.setitem(select_tracker._TRACKERS, "damon", lambda: here)
+    assert select_tracker.choose("auto", "auto")[0].name == "rss"
 
 
 def test_the_best_alternative_comes_first(monkeypatch):
-    yes = select._Entry(lambda: Capability("x", True), lambda *_: pytest.fail("chosen"))
+    yes = select_tracker._Entry(lambda: Capability("x", True), lambda *_: pytest.fail("chosen"))
     found = {
-        name: Capability(name, name not in ("damon", "pagetable"), "no such thing", "get one") for name in select.NAMES
+        name: Capability(name, name not in ("damon", "pagetable"), "no such thing", "get one")
+        for name in select_tracker.NAMES
     }
-    monkeypatch.setattr(select, "capability", found.__getitem__)
-    monkeypatch.setitem(select._TRACKERS, "idle", lambda: yes)
-    with pytest.raises(select.NoTracker) as caught:
-        select.choose("damon", "auto")
+    monkeypatch.setattr(select_tracker, "capability", found.__getitem__)
+    monkeypatch.setitem(select_tracker._TRACKERS, "idle", lambda: yes)
+    with pytest.raises(select_tracker.NoTracker) as caught:
+        select_tracker.choose("damon", "auto")
     assert str(caught.value) == (
         "tracker damon does not work here: no such thing (get one); these would: idle, referenced, rss (best first)"
     )

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from memtui.core.samples import Capability, ProcessWindow, Status, Window
-from memtui.probes.pages import referenced, select, soft_dirty
+from memtui.probes.pages import referenced, select_tracker, soft_dirty
 from memtui.probes.pages.referenced import ReferencedTracker, prove, prove_flush, sizes_by_vma
 from memtui.probes.pages.tracker import TrackerError
 from memtui.session.blobs import UNKNOWN_BYTES
@@ -113,13 +113,13 @@ def test_auto_takes_it_when_the_page_tables_are_out_of_reach(monkeypatch):
     no_idle = Capability("idle", False, "no idle page tracking", "another kernel")
     monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.prove", lambda: out)
     monkeypatch.setattr("memtui.probes.pages.idle.tracker.prove", lambda: no_idle)
-    tracker, rejected = select.choose("auto", "auto")
+    tracker, rejected = select_tracker.choose("auto", "auto")
     assert (tracker.name, rejected) == ("referenced", (out, no_idle))
-    why = select.page_views(tracker, rejected)
+    why = select_tracker.page_views(tracker, rejected)
     assert why == Capability("pages", False, f"{referenced.NO_PAGES}; pagetable is out: it needs root", "run with sudo")
     tracker.close()
-    with pytest.raises(select.NoTracker, match="flush cold does not work with the referenced tracker"):
-        select.choose("auto", "cold")
+    with pytest.raises(select_tracker.NoTracker, match="flush cold does not work with the referenced tracker"):
+        select_tracker.choose("auto", "cold")
 
 
 # -- windows of one process

@@ -35,7 +35,7 @@ def test_the_sampler_after_work_is_still_lean():
     """Lazy imports count too: the set after trackers and power were tried."""
     source = (
         "import memtui.recording.sampler.__main__\n"
-        "from memtui.probes.pages.select import capabilities\n"
+        "from memtui.probes.pages.select_tracker import capabilities\n"
         "from memtui.probes.power.probe import PowerProbe\n"
         "capabilities(); PowerProbe().read(0)\n"
     )

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from memtui.bench.text import to_plain
-from memtui.cli.machine import examine
+from memtui.cli.doctor_findings import examine
 from memtui.core.console import JSON_VERSION, as_json
 from memtui.formats.detect import import_file
 from memtui.formats.session_writer import write

@@ -31,7 +31,7 @@ from memtui.placement.profiling.text import about, lines
 from memtui.placement.store import ProfileFile
 from memtui.placement.validation import Damaged, count, positive
 from memtui.placement.worker_client import BUSY, PlacementProcess
-from memtui.probes.power.energy_source import lock_path
+from memtui.probes.power.fast_energy import lock_path
 
 CACHE = "place-cache.db"  # in the state directory
 _RATES = ("read", "written", "copied_from", "copied_to")

@@ -49,7 +49,7 @@ from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.gpu.processes import Holders
 from memtui.probes.host import read_clock, read_host
 from memtui.probes.pages.accessed_bit_cost import measure_set_cost
-from memtui.probes.pages.select import NoTracker, choose, page_views
+from memtui.probes.pages.select_tracker import NoTracker, choose, page_views
 from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow, TrackerError
 from memtui.probes.pause.pauser import PauseError

@@ -497,7 +497,7 @@ class MemoryScreen(Screen[None]):
         self.app.push_screen(HelpScreen(about))
 
     def action_palette(self) -> None:
-        from memtui.tui.screens.palette import PaletteScreen
+        from memtui.tui.screens.command_palette import PaletteScreen
 
         async def chosen(action: str | None) -> None:
             if action is not None:

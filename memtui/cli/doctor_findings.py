@@ -13,7 +13,7 @@ from memtui.core.samples import Capability
 from memtui.probes.competing_observers import other_observers
 from memtui.probes.host import read_host
 from memtui.probes.pages.referenced import prove_flush
-from memtui.probes.pages.select import NoTracker, capabilities, choose
+from memtui.probes.pages.select_tracker import NoTracker, capabilities, choose
 from memtui.probes.pages.tlb_flush import SOFT_DIRTY, soft_dirty_is_tracked
 from memtui.recording.targets import sudo_line
 

@@ -13,12 +13,12 @@ from textual import events
 
 import memtui
 from memtui.tui import terminal
+from memtui.tui.screens.command_palette import _ALSO, PaletteScreen, commands, matching
 from memtui.tui.screens.help import ABOUT, SECTIONS, HelpScreen, help_for, wrapped
 from memtui.tui.screens.help_texts import ALONE
 from memtui.tui.screens.keys import KEYS
 from memtui.tui.screens.list_screen import ListScreen
 from memtui.tui.screens.memory import MemoryScreen
-from memtui.tui.screens.palette import _ALSO, PaletteScreen, commands, matching
 from memtui.tui.session_app import MemtuiApp
 from memtui.widgets.footer_line import KEYS as FOOTER_KEYS
 from memtui.widgets.footer_line import SMALL_KEYS
