@@ -197,7 +197,8 @@ def test_a_worker_ends_with_the_one_who_started_it(database):
     code = (
         "import sys, time\nfrom memtui.bench.worker_client import WorkerProcess\n"
         "from memtui.bench.configuration import make\nfrom memtui.bench.plan import BenchPlan\n"
-        "w = WorkerProcess('cpu', 1)\nw.measure(make('relu', {'cache': 'warm'}), BenchPlan(seconds=60.0, warm_up_s=1.0))\n"
+        "w = WorkerProcess('cpu', 1)\nplan = BenchPlan(seconds=60.0, warm_up_s=1.0)\n"
+        "w.measure(make('relu', {'cache': 'warm'}), plan)\n"
         "print(w.pid, flush=True)\ntime.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:
