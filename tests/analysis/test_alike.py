@@ -47,7 +47,7 @@ def test_without_a_budget_only_the_same_interval_is_alike_and_with_one_its_order
 def test_a_report_is_about_the_windows_of_one_length_and_tells_of_the_others(budget, tmp_path):
     path = write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS, budget=budget))
     reader = SessionReader(path)
-    reader.samples.wss_bytes[:] = np.repeat([10.0 * MIB, 90.0 * MIB], 10)
+    reader.samples = replace(reader.samples, wss_bytes=np.repeat([10.0 * MIB, 90.0 * MIB], 10))
     report = report_of(reader, "s")
     assert report["wss_bytes"]["median"] == report["wss_bytes"]["mean"] == 90 * MIB
     assert report["true_interval_s"] == pytest.approx(2.0)
@@ -68,7 +68,7 @@ def test_a_report_is_about_the_windows_of_one_length_and_tells_of_the_others(bud
 def test_resident_memory_weighs_as_long_as_it_was_there(tmp_path):
     path = write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS))
     reader = SessionReader(path)
-    reader.samples.rss_bytes[:] = np.repeat([10.0 * MIB, 100.0 * MIB], 10)
+    reader.samples = replace(reader.samples, rss_bytes=np.repeat([10.0 * MIB, 100.0 * MIB], 10))
     lengths = reader.samples.end_ns - reader.samples.start_ns
     found = report_of(reader, "s")["rss_bytes"]
     assert found["mean"] == pytest.approx(np.average(reader.samples.rss_bytes, weights=lengths))
@@ -100,8 +100,8 @@ def test_reuse_is_said_of_windows_as_long_as_they_were(tmp_path):
 
 def test_the_screen_says_the_true_interval_and_the_median_of_windows_like_the_one_it_shows(tmp_path):
     reader = SessionReader(write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS)))
+    reader.samples = replace(reader.samples, wss_bytes=np.repeat([10.0 * MIB, 90.0 * MIB], 10))
     samples = reader.samples
-    samples.wss_bytes[:] = np.repeat([10.0 * MIB, 90.0 * MIB], 10)
     presenter = Presenter(reader, follow=False)
     for at, true_s, median_mib, length in (
         (9, 0.203, 10, "200 ms"),

@@ -142,6 +142,7 @@ def test_a_reader_goes_on_with_it_and_says_so(held):
         (one,) = reader.read([subject], want_resident=False)
         assert isinstance(one, Reading)
         assert (one.running, reader.long) == ("", 0)
+        target.let_run(0.05)
         reader._max_pause_ns = 1  # and what is expected, is less
         reader._times.expected_ns = lambda pid, mappings: 0
         (one,) = reader.read([subject], want_resident=False)

@@ -11,6 +11,7 @@ import sys
 import time
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -384,14 +385,16 @@ def test_without_root_or_room_or_cgroups_it_is_one_line(monkeypatch, tmp_path):
 def test_of_all_studies_it_is_left_out_with_the_reason_and_alone_it_is_refused():
     setting = Setting(True, 1, no_limit="there is no swap")
     said: list[str] = []
-    plans, left_out = command._plans(["filters", "fast-memory"], setting, said.append, alone=False)
+    plans, left_out = command._plans(
+        ["filters", "fast-memory"], setting, SimpleNamespace(notify=said.append), alone=False
+    )
     assert [plan.study.name for plan in plans] == ["filters"]
     assert [(study.name, why) for study, why in left_out] == [
         ("fast-memory", "fast-memory needs a memory cgroup and swap: there is no swap")
     ]
     assert "fast-memory is left out" in said[0]
     with pytest.raises(UserError, match="needs a memory cgroup and swap: there is no swap"):
-        command._plans(["fast-memory"], setting, said.append, alone=True)
+        command._plans(["fast-memory"], setting, console, alone=True)
 
 
 @needs_figures
@@ -410,7 +413,7 @@ def test_the_report_of_a_study_that_was_left_out_says_why_and_spares_an_earlier_
 
 def test_a_recording_comes_before_the_limits_that_are_shares_of_it():
     for setting in (Setting(True, 1), Setting(False, 2), Setting(True, 1, ("python", "x.py"))):
-        plan = command._plans(["fast-memory"], setting, print, alone=True)[0][0].runs
+        plan = command._plans(["fast-memory"], setting, SimpleNamespace(notify=print), alone=True)[0][0].runs
         recorded = set()
         for run in plan:
             if run.memory_share is None:

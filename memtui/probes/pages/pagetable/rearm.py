@@ -194,8 +194,14 @@ class Rearmer:
             if left.size_bytes > _HOPELESS_SHARE * touched.size_bytes:
                 self._rest[handle.pid] = _REST_WINDOWS
             walk = walk if used else self._walker.walk(handle.pid)
-        used = used or self._flusher.flush(handle, walk)
-        handle.clear()
+        if self._stands(handle.pid):
+            used = used or self._flusher.flush(handle, walk)
+            handle.clear()
+        else:
+            # What runs brings translations back as soon as they are flushed: marks that are cleared after that would
+            # not be set again. What it has marked meanwhile is what a flush can be done with.
+            handle.clear()
+            used = self._flusher.flush(handle, self._walker.walk(handle.pid)) or used
         return Rearmed(used, FULL, PageSet.empty())
 
     def _is_worth_it(self, pid: int, runs: Extents, resident_pages: int) -> bool:
@@ -233,14 +239,17 @@ class Rearmer:
         pieces = self._pieces(ranges)
         if files is not None:
             files.result()
+        stands = self._stands(handle.pid)
+        if not everything and files is None and not stands:
+            handle.clear_mapped_files()  # first: clearing the ranges flushes what it brought back meanwhile
         self._clear(handle.pidfd, pieces)
         if everything:
             self._with_files.discard(handle.pid)
         else:
             self._with_files.add(handle.pid)
-            if files is None:
+            if files is None and stands:
                 handle.clear_mapped_files()
-        if not self._stands(handle.pid):
+        if not stands:
             return used or COLD, PageSet.empty()
         left = self._still_marked(handle.pid, touched, noted)
         if not used and flushed_in(flushing, touched, left):
