@@ -385,9 +385,8 @@ def test_without_root_or_room_or_cgroups_it_is_one_line(monkeypatch, tmp_path):
 def test_of_all_studies_it_is_left_out_with_the_reason_and_alone_it_is_refused():
     setting = Setting(True, 1, no_limit="there is no swap")
     said: list[str] = []
-    plans, left_out = command._plans(
-        ["filters", "fast-memory"], setting, SimpleNamespace(notify=said.append), alone=False
-    )
+    console = SimpleNamespace(notify=said.append)
+    plans, left_out = command._plans(["filters", "fast-memory"], setting, console, alone=False)
     assert [plan.study.name for plan in plans] == ["filters"]
     assert [(study.name, why) for study, why in left_out] == [
         ("fast-memory", "fast-memory needs a memory cgroup and swap: there is no swap")
