@@ -48,7 +48,7 @@ class TouchSum:
         return self.groups.nbytes + self.touches.nbytes
 
     def chunks(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """(number, touches) of the chunks with a touch: u8[k], rising, and i8[k]."""
+        """Return (number, touches) of the chunks with a touch: u8[k], rising, and i8[k]."""
         row, column = np.nonzero(self.touches)
         return self.groups[row] * np.uint64(GROUP) + column.astype(np.uint64), self.touches[row, column]
 
@@ -60,7 +60,7 @@ class TouchSum:
         return parts_of(chunks, self.shift - shift)
 
     def coarser(self, shift: int) -> TouchSum:
-        """The same in larger chunks."""
+        """Return the same in larger chunks."""
         found = self
         while found.shift < shift:
             found = found._halved()
@@ -75,7 +75,7 @@ class TouchSum:
 
 
 def add_up(sums: Sequence[TouchSum]) -> TouchSum:
-    """The sum of one or more sums, in the largest of their chunks, or in larger ones until ``MAX_GROUPS`` hold it."""
+    """Return the sum of sums, in the largest of their chunks, or in larger ones until ``MAX_GROUPS`` hold it."""
     shift = max(one.shift for one in sums)
     sums = [one.coarser(shift) for one in sums]
     groups = distinct(np.concatenate([one.groups for one in sums]))
@@ -105,7 +105,7 @@ class TouchTally:
         self._add(parts_of(pages.giant, GIANT_SHIFT - BLOCK_SHIFT), _PAGES)
 
     def take(self) -> TouchSum | None:
-        """What was added since the last call, in ``MAX_GROUPS`` at most; None without any window."""
+        """Return what was added since the last call, in ``MAX_GROUPS`` at most; None without any window."""
         if not self._windows:
             return None
         found = TouchSum(self._windows, CHUNK_SHIFT, self._groups, self._touches)
@@ -131,12 +131,12 @@ class TouchLevels:
         self._parts: list[list[TouchSum]] = [[] for _ in SUMMED_SAMPLES]  # by the level they add up to
 
     def end(self, samples: int) -> list[tuple[int, TouchSum]]:
-        """The sums (level, sum) that end after so many samples of the session: those of level 0 always."""
+        """Return the sums (level, sum) that end after so many samples of the session: those of level 0 always."""
         last = next((n for n, length in enumerate(SUMMED_SAMPLES) if n and samples % length), len(SUMMED_SAMPLES))
         return self._end(last)
 
     def end_all(self) -> list[tuple[int, TouchSum]]:
-        """The sums of all levels, as far as they got: for a process that ended."""
+        """Return the sums of all levels, as far as they got: for a process that ended."""
         return self._end(len(SUMMED_SAMPLES))
 
     def _end(self, levels: int) -> list[tuple[int, TouchSum]]:

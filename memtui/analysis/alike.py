@@ -43,7 +43,7 @@ def like(intervals_ns: NDArray[np.int64], at: int, *, exact: bool) -> NDArray[np
 def groups(
     intervals_ns: NDArray[np.int64], lengths_ns: NDArray[np.int64], *, exact: bool, most: int = MOST_GROUPS
 ) -> list[Group]:
-    """The groups of windows, the one that most time was spent at first.
+    """Return the groups of windows, the one that most time was spent at first.
 
     Args:
         intervals_ns: i8[n], of each window: what a budget made of the one asked for, where there is a budget.
@@ -66,7 +66,7 @@ def groups(
 
 
 def _longest(intervals_ns: NDArray[np.int64], lengths_ns: NDArray[np.int64], exact: bool) -> NDArray[np.bool_]:
-    """The windows that are like one of them, and of which there was the most time."""
+    """Return the windows that are like one of them, and of which there was the most time."""
     values, place = ranked(intervals_ns)
     octaves = np.arange(len(values), dtype=float) * 2 if exact else np.log2(np.maximum(values, 1))
     until = np.concatenate(([0.0], np.cumsum(np.bincount(place, lengths_ns.astype(float), len(values)))))

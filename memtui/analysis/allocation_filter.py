@@ -26,7 +26,7 @@ Term = Callable[[StepIndex], Mask]
 
 
 def parse_row_filter(words: str) -> Callable[[StepIndex], Mask | None]:
-    """A function from a step to bool[n], the rows that are shown; to None where nothing is left out.
+    """Return a function from a step to bool[n], the rows that are shown; to None where nothing is left out.
 
     Raises:
         ValueError: with one line that says what is wrong.

@@ -116,7 +116,7 @@ class StepTrace:
         return self.names[index] if index >= 0 else ""
 
     def check(self) -> list[str]:
-        """A sentence for each kind of broken invariant; none for a sound trace."""
+        """Return a sentence for each kind of broken invariant; none for a sound trace."""
         wrong = self._check_head()
         if wrong:
             return wrong

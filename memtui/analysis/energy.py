@@ -51,7 +51,9 @@ class Agreement:
 
 
 def edges(t_ns: ArrayLike, energy_j: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The readings at which the counter was seen with another value than before; the first reading is none of them.
+    """Return the readings at which the counter was seen with another value than before.
+
+    The first reading is none of them.
 
     Args:
         t_ns: i8[n], rising; when each reading came back.

@@ -13,13 +13,13 @@ import numpy as np
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
-    """The values that occur, rising."""
+    """Return the values that occur, rising."""
     rising = np.sort(values)
     return rising[_new(rising)]
 
 
 def ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The values that occur, rising, and the place among them of every value."""
+    """Return the values that occur, rising, and the place among them of every value."""
     order = np.argsort(values, kind="stable")
     rising = values[order]
     new = _new(rising)
@@ -29,7 +29,7 @@ def ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def median(values: np.ndarray) -> float:
-    """The median of one or more numbers, none of them nan."""
+    """Return the median of one or more numbers, none of them nan."""
     rising = np.sort(values)
     middle = len(rising) // 2
     return float(rising[middle]) if len(rising) % 2 else (float(rising[middle - 1]) + float(rising[middle])) / 2

@@ -194,7 +194,10 @@ class Layout:
         return np.where(inside, self.bins[at], -1)
 
     def shares(self, touched_bytes: NDArray[Any]) -> NDArray[np.float32]:
-        """What part of each bin that many bytes are: f4 for f8[rows * subrows]; nan in gaps and below the last band."""
+        """Return what part of each bin that many bytes are: f4 for f8[rows * subrows].
+
+        Shares are nan in gaps and below the last band.
+        """
         column = np.full(len(self.bin_bytes), np.nan, np.float32)
         shown = self.source >= 0
         source = self.source[shown]
@@ -202,12 +205,12 @@ class Layout:
         return column
 
     def addresses_of(self, number: int) -> list[tuple[int, int]]:
-        """The ranges (start, end) in bytes that a bin shows, rising; none in a gap."""
+        """Return the ranges (start, end) in bytes that a bin shows, rising; none in a gap."""
         at = np.flatnonzero(self.bins == number)
         return list(zip(self.starts[at].tolist(), self.ends[at].tolist(), strict=True))
 
     def band_at(self, row: int) -> Band | None:
-        """The band on a screen row."""
+        """Return the band on a screen row."""
         return next((band for band in self.bands if band.row <= row < band.row + band.rows), None)
 
 
@@ -253,7 +256,7 @@ def _size_of(
 
 
 def _page_aligned(interval: tuple[int, int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The interval with its ends moved outwards to pages, as a list of one range."""
+    """Return the interval with its ends moved outwards to pages, as a list of one range."""
     top = (1 << 64) // PAGE_BYTES - 1
     pages = interval[0] // PAGE_BYTES, -(-interval[1] // PAGE_BYTES)
     low, high = (min(max(page, 0), top) * PAGE_BYTES for page in pages)
@@ -272,7 +275,7 @@ def _block_runs(blocks: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray
 def intersect(
     starts: NDArray[np.uint64], ends: NDArray[np.uint64], others: NDArray[np.uint64], other_ends: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]:
-    """Common parts of two rising lists of disjoint ranges, with the index of each part in the first list."""
+    """Return the common parts of two rising lists of disjoint ranges, with each part's index in the first list."""
     begin = np.searchsorted(other_ends, starts, side="right")
     stop = np.maximum(np.searchsorted(others, ends, side="left"), begin)
     count = stop - begin

@@ -103,7 +103,7 @@ class LayerTree:
         return next((node for node in range(len(self)) if self.path(node) == path), None)
 
     def totals(self, own: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sums over each subtree of what its nodes have themselves, i8[nodes, ...] to the same."""
+        """Return the sums over each subtree of what its nodes have themselves, i8[nodes, ...] to the same."""
         sums = np.zeros((len(self) + 1, *own.shape[1:]), np.int64)
         np.cumsum(own, axis=0, out=sums[1:])
         return sums[self.end] - sums[:-1]
@@ -134,7 +134,10 @@ class LayerTree:
         return np.array(found, np.int64)
 
     def levels(self, most: int) -> set[int]:
-        """What to unfold to see as many whole levels as have room in ``most`` rows; the first one in any case."""
+        """Return what to unfold to see as many whole levels as have room in ``most`` rows.
+
+        The first level is unfolded in any case.
+        """
         deepest = int((np.cumsum(np.bincount(self.depth)) <= most).sum()) - 1
         return {node for node in self.parents.tolist() if self.depth[node] < deepest}
 

@@ -62,7 +62,10 @@ class MissRatioCurve:
 
     @classmethod
     def of(cls, reuse: ReuseCounts) -> MissRatioCurve:
-        """The curve of exact or binned reuse counts; with binned ones it is exact at powers of two, wider between."""
+        """Return the curve of exact or binned reuse counts.
+
+        With binned ones it is exact at powers of two, wider between.
+        """
         lower, upper = _steps(*reuse.entries("lower")), _steps(*reuse.entries("upper"))
         return cls(lower, upper, reuse.first_touches, int(upper.misses[0]))
 

@@ -35,7 +35,7 @@ class Budget:
         self._begun = 0  # windows so far
 
     def note(self, now_ns: int, lost_ns: int, cpu_ns: int) -> None:
-        """A window was taken: the time that the target lost by it, and all CPU time used until now."""
+        """Take a window into account: the time that the target lost by it, and all CPU time used until now."""
         cost_ns = max(lost_ns, cpu_ns - self._cpu_ns, 0)
         earned_ns = self._share * max(now_ns - self._now_ns, 0)
         if self._begun == 1:
@@ -74,7 +74,7 @@ class Budget:
         )
 
     def interval_ns(self, asked_ns: int) -> int:
-        """The next interval: never shorter than the one asked for."""
+        """Return the next interval: never shorter than the one asked for."""
         wanted_ns = (self._cost_ns + REPAID * self._debt_ns) / self._share
         if self._begun == 1:
             wanted_ns = min(wanted_ns, self._probe_ns)
@@ -90,12 +90,12 @@ class Budget:
 
 
 def allowed(ppm: int | None) -> float | None:
-    """The share of a session's budget; None without one, and for what a damaged session says."""
+    """Return the share of a session's budget; None without one, and for what a damaged session says."""
     return ppm / MILLION if ppm is not None and ppm > 0 else None
 
 
 def seconds(interval_ns: float) -> str:
-    """An interval as ``--interval`` takes it: ``7.5 s``, two digits, rounded up."""
+    """Return an interval as ``--interval`` takes it: ``7.5 s``, two digits, rounded up."""
     return f"{_rounded_up(interval_ns) / 1e9:g} s"
 
 

@@ -26,7 +26,7 @@ class Picture:
 
 
 def picture_of(windows: Sequence[PageSet | None], rows: int = ROWS) -> Picture | None:
-    """The picture of page sets in order of time, in pages of 4 KiB; None where nothing was touched.
+    """Return the picture of page sets in order of time, in pages of 4 KiB; None where nothing was touched.
 
     ``windows`` are gone through twice, one in memory at a time where they are read when they are asked for.
     """
@@ -45,7 +45,7 @@ def picture_of(windows: Sequence[PageSet | None], rows: int = ROWS) -> Picture |
 
 
 def _ever(windows: Iterable[PageSet | None]) -> NDArray[np.uint64]:
-    """The numbers of all pages, rising."""
+    """Return the numbers of all pages, rising."""
     ever = np.empty(0, np.uint64)
     waiting: list[NDArray[np.uint64]] = []
     count = 0

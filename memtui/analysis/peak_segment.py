@@ -38,7 +38,7 @@ class Peak:
 
 
 def peak_of(trace: StepTrace, segments: Sequence[Sequence[str]] = ()) -> Peak | None:
-    """The peak of a step; None of one without rows.
+    """Return the peak of a step; None of one without rows.
 
     Args:
         trace: the recorded step.
@@ -77,7 +77,7 @@ def telling(recorded: Sequence[Any]) -> Any:
 
 
 def segment_of(layer: str, segments: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The segment that a layer is in, or inside of a layer of; empty where it is in none."""
+    """Return the segment that a layer is in, or inside of a layer of; empty where it is in none."""
     return next((tuple(one) for one in segments if _inside(layer, one)), ())
 
 
@@ -91,7 +91,7 @@ def _inside(layer: str, segment: Sequence[str]) -> bool:
 
 
 def peak_sentence(peak: Peak, *, one_segment: bool) -> str:
-    """What sets the peak, and what that means for a rule that keeps ``one_segment`` at a time."""
+    """Return what sets the peak, and what that means for a rule that keeps ``one_segment`` at a time."""
     head = f"peak: {size(peak.above_start_bytes)} above the start of iteration {peak.step + 1}"
     where = f", {peak.op.removeprefix('aten::')} in {peak.layer}" if peak.layer else ""
     if not peak.segment:

@@ -40,7 +40,7 @@ def uses_of(rows: Sequence[Any]) -> dict[int, str]:
 
 
 def _reserved(rows: Sequence[Any]) -> tuple[dict[int, Any], dict[int, Any]]:
-    """What cannot be accessed, by its end: all of it, and what is one page."""
+    """Return what cannot be accessed, by its end: all of it, and what is one page."""
     closed = [row for row in rows if not row.name and row.perms.startswith("---")]
     return (
         {row.end: row for row in closed},

@@ -15,7 +15,7 @@ NOTABLE_GIVEN_BACK = 0.01  # of a working set
 
 
 def given_back_bytes(rows: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """What went in each window, of all processes together, at most; in pages of 4 KiB.
+    """Return what went in each window, of all processes together, at most; in pages of 4 KiB.
 
     A fault that brings a huge page or a large folio counts as one page, so of such memory this is too low. Write faults
     that bring no page (copies after a fork, soft-dirty marks, NUMA hints) make it too high.

@@ -38,7 +38,7 @@ class Resident:
 
 
 def resident(samples: Any, processes: Iterable[Process]) -> Resident:
-    """The resident memory of a session, from its table of samples; ``processes``: all that ever were in it."""
+    """Return the resident memory of a session, from its table of samples; ``processes``: all that ever were in it."""
     always = len({process.pid for process in processes}) < 2  # which old sessions do not tell by window
     alone = np.full(len(samples.sample), always) | (samples.processes == 1)
     if alone.all():

@@ -42,7 +42,7 @@ class Cdf:
 
 
 def cdf(reuse: ReuseCounts, points: int = POINTS) -> Cdf | None:
-    """The curve of reuse counts, from 0 to the largest distance; None when no page was touched twice."""
+    """Return the curve of reuse counts, from 0 to the largest distance; None when no page was touched twice."""
     distances, counts = reuse.entries("upper")
     if not len(counts):
         return None
@@ -74,7 +74,7 @@ class Knee:
 
 
 def knee(curve: Cdf) -> Knee:
-    """The point that lies highest above the chord of the certain curve (Satopaa et al., *Kneedle*, 2011)."""
+    """Return the point that lies highest above the chord of the certain curve (Satopaa et al., *Kneedle*, 2011)."""
     across = curve.sizes_bytes / max(curve.sizes_bytes[-1], 1.0)
     up = curve.least / max(float(curve.least[-1]), 1e-12)
     above = up - across
@@ -93,7 +93,7 @@ def quantiles(reuse: ReuseCounts, shares: Sequence[float] = QUANTILES) -> dict[f
 
 
 def apart(one: ReuseCounts, other: ReuseCounts) -> float | None:
-    """The largest vertical distance of two certain curves, 0..1 (Kolmogorov, Smirnov).
+    """Return the largest vertical distance of two certain curves, 0..1 (Kolmogorov, Smirnov).
 
     Of returning touches. None when either has none.
     """
@@ -135,7 +135,9 @@ class Advice:
 
 
 def advice(by_interval: Sequence[tuple[float, ReuseCounts]], misses: float) -> Advice | None:
-    """What two intervals say of the size that certainly misses no more; they agree within ``AGREE`` of the larger one.
+    """Return what two intervals say of the size that certainly misses no more.
+
+    They agree within ``AGREE`` of the larger one.
 
     Args:
         by_interval: two pairs of (window length in seconds, reuse counts).

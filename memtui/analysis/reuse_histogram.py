@@ -76,7 +76,7 @@ class ReuseHistogram:
         return total
 
     def __sub__(self, earlier: ReuseHistogram) -> ReuseHistogram:
-        """What was added since an earlier checkpoint of the same histogram."""
+        """Return what was added since an earlier checkpoint of the same histogram."""
         change = ReuseHistogram()
         change.lower = self.lower - earlier.lower
         change.upper = self.upper - earlier.upper

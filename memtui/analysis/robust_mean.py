@@ -42,7 +42,7 @@ class Averages:
 
 
 def averages(values: ArrayLike, independent: float | None = None) -> Averages | None:
-    """The averages of readings in the order of time.
+    """Return the averages of readings in the order of time.
 
     Args:
         values: f8[n]; nan is left out.

@@ -78,13 +78,19 @@ class RowStates:
         return changed
 
     def left_out(self, row: int) -> str:
-        """The terms that left it out when it was mapped last, where it was left out in every window; else empty."""
+        """Return the terms that left it out when it was mapped last, where it was left out in every window.
+
+        Return an empty text otherwise.
+        """
         if row in self._stored:
             return ""
         return next((state.left_out for state in reversed(self._history.get(row, ())) if state is not None), "")
 
     def history(self, row: int) -> list[RowState]:
-        """What it was from its first window on, one for each change; it holds for the windows it was mapped in."""
+        """Return what it was from its first window on, one for each change.
+
+        It holds for the windows it was mapped in.
+        """
         found: list[RowState] = []
         for state in self._history.get(row, ()):
             if state is not None and not (found and found[-1].says_the_same(state)):
@@ -143,7 +149,7 @@ def _rows_of(parts: Iterable[Part]) -> dict[int, tuple[int, str, str, str]]:
 
 
 def _together(sample: int, found: Sequence[RowState]) -> RowState:
-    """The state of a row that is made of others."""
+    """Return the state of a row that is made of others."""
     stored = [state for state in found if not state.left_out]
     left_out = "" if stored else _joined(*(state.left_out for state in found))
     one = (stored or found)[0]

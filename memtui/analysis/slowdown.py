@@ -47,7 +47,7 @@ class Block:
 def count_in(
     times_s: Sequence[float], values: Sequence[float], begin_s: float, end_s: float
 ) -> tuple[float, float | None, int]:
-    """(counted, over_s, changes) of a counter between two moments, see ``Block``. ``times_s`` rise."""
+    """Return (counted, over_s, changes) of a counter between two moments, see ``Block``. ``times_s`` rise."""
     first, last = np.searchsorted(times_s, (begin_s, end_s)).tolist()
     changes = last - first
     if changes < 2:
@@ -72,7 +72,7 @@ def slow_down(blocks: Sequence[Block]) -> MedianInterval | None:
 
 
 def doubts(blocks: Sequence[Block]) -> list[str]:
-    """What makes the figure less than it seems, and what would help."""
+    """Return what makes the figure less than it seems, and what would help."""
     found = []
     result = slow_down(blocks)
     if result is not None and result.low is None:

@@ -40,7 +40,7 @@ class Summary:
 
 
 def measured(values: Series, weights: Series | None = None) -> tuple[Floats, Floats | None]:
-    """The values that are neither None nor nan, f8[n], with their weights.
+    """Return the values that are neither None nor nan, f8[n], with their weights.
 
     Raises:
         ValueError: as many weights as values are needed; they must be finite and not below 0.
@@ -166,7 +166,7 @@ def median_interval(values: Series, confidence: float = 0.95) -> MedianInterval 
 
 @lru_cache(1024)
 def _outermost(n: int, confidence: float) -> tuple[int, float]:
-    """The largest k of ``median_interval`` for n values, and what it covers; 0 where there is none."""
+    """Return the largest k of ``median_interval`` for n values, and what it covers; 0 where there is none."""
     outside, best, covered = 0, 0, 0.0
     for k in range(1, n // 2 + 1):
         outside += 2 * comb(n, k - 1)

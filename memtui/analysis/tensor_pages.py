@@ -107,7 +107,7 @@ class TensorMap:
         return int(bytes_by_range(pages, *self.page_ranges()).sum())
 
     def page_ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """(starts, ends), u8[n], rising and disjoint: the whole pages of each tensor, without those of one before."""
+        """Return (starts, ends), u8[n], rising, disjoint: whole pages of each tensor, without those of one before."""
         first = self.start // PAGE_BYTES * PAGE_BYTES
         last = -(-(self.start + self.size_bytes) // PAGE_BYTES) * PAGE_BYTES
         # The page in which one ends and the next begins.
@@ -116,7 +116,7 @@ class TensorMap:
         return first.astype(np.uint64), last.astype(np.uint64)
 
     def largest_in(self, start: int, end: int) -> int | None:
-        """The tensor with the most bytes in a range of addresses; None where there is none."""
+        """Return the tensor with the most bytes in a range of addresses; None where there is none."""
         first = max(int(np.searchsorted(self.start, start, side="right")) - 1, 0)
         last = int(np.searchsorted(self.start, end))
         ends = self.start[first:last] + self.size_bytes[first:last]

@@ -34,7 +34,7 @@ class TensorNumbers:
         return len(self.identities)
 
     def of(self, tensors: TensorMap) -> NDArray[np.intp]:
-        """The numbers of a map's tensors, each another: i8[n]."""
+        """Return the numbers of a map's tensors, each another: i8[n]."""
         found, alike = [], dict[tuple[int, str, str, int], int]()
         columns = tensors.category.tolist(), tensors.names, tensors.parts, tensors.size_bytes.tolist()
         for one in zip(*columns, strict=True):
@@ -134,5 +134,5 @@ def groups(category: Sequence[int], layers: Sequence[str], by: Grouping) -> tupl
 
 
 def grouped(values: NDArray[np.int64], group: NDArray[np.intp], count: int) -> NDArray[np.int64]:
-    """Sums by group: i8[count]."""
+    """Return the sums by group: i8[count]."""
     return np.bincount(group, values, count).astype(np.int64)  # exact: bytes of a process are fewer than 2**53

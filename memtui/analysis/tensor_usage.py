@@ -82,7 +82,7 @@ def stretches(
     end_ns: int,
     step: int,
 ) -> NDArray[np.int64]:
-    """The fullest moment of each stretch of a step, i8[4 + categories, m]; stretches are of one length.
+    """Return the fullest moment of each stretch of a step, i8[4 + categories, m]; stretches are of one length.
 
     Args:
         t_ns: i8[n], n > 0: when something changed, rising; what held at the begin is the first row.

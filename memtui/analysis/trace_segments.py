@@ -17,14 +17,14 @@ _BETWEEN = PHASES.index("between")
 
 
 def within(trace: StepTrace, first_ns: int, last_ns: int) -> StepTrace:
-    """The part of a trace from one moment up to, and without, another one."""
+    """Return the part of a trace from one moment up to, and without, another one."""
     low, high = np.searchsorted(trace.t_ns[trace.existing :], (first_ns, last_ns)) + trace.existing
     start_ns = min(max(trace.start_ns, first_ns), trace.end_ns)
     return _Cutter(trace).part(int(low), int(high), trace.step, start_ns, max(start_ns, min(trace.end_ns, last_ns)))
 
 
 def stretches(trace: StepTrace, begins: Sequence[tuple[int, int]] = (), longest: int = LONGEST) -> Iterator[StepTrace]:
-    """The parts of a trace, one after another; itself where nothing cuts it.
+    """Yield the parts of a trace, one after another; itself where nothing cuts it.
 
     Args:
         trace: what is cut.

@@ -70,7 +70,7 @@ class Filter:
         return ",".join(term.text for term in self.terms) or "none"
 
     def leaves_out(self, vma: AddressRange) -> str | None:
-        """The first term that matches, as text ("exec", "!anon"), or None when the range stays."""
+        """Return the first term that matches, as text ("exec", "!anon"), or None when the range stays."""
         for term in self.terms:
             if term.test(vma):
                 return term.text
@@ -109,7 +109,7 @@ def _term(text: str) -> Term:
 
 
 def _test(word: str) -> tuple[str, Test]:
-    """Normal form and test of a term without its ``!``."""
+    """Return the normal form and the test of a term without its ``!``."""
     if word in _SIMPLE:
         return word, _SIMPLE[word]
     if word.startswith("name="):

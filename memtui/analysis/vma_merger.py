@@ -196,7 +196,7 @@ class RangeMerger:
         return first
 
     def _retire(self, row: int, heir: int) -> None:
-        """A row without addresses lives on in another one."""
+        """Let a row without addresses live on in another one."""
         gone, entry = self._rows.pop(row), self._rows[heir]
         entry.first_sample = min(entry.first_sample, gone.first_sample)
         entry.last_sample = max(entry.last_sample, gone.last_sample)
@@ -229,7 +229,7 @@ class _Layer:
         self.owners: list[int] = []
 
     def _span(self, vma: Vma) -> tuple[int, int]:
-        """The intervals first..last-1 overlap the VMA."""
+        """Return (first, last): the intervals first..last-1 overlap the VMA."""
         return bisect_right(self.ends, vma.start), bisect_left(self.starts, vma.end)
 
     def owners_of(self, vma: Vma) -> set[int]:

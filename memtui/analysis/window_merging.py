@@ -17,7 +17,7 @@ from memtui.core.page_set import PageSet
 
 
 def union(sets: Iterable[PageSet]) -> PageSet:
-    """The pages of any of them; a page that was seen in two sizes counts in the larger one."""
+    """Return the pages of any of them; a page that was seen in two sizes counts in the larger one."""
     return one_size_each(reduce(PageSet.union, sets, PageSet.empty()))
 
 

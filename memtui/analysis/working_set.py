@@ -51,7 +51,7 @@ def touched_outside(pages: PageSet, starts: ArrayLike, ends: ArrayLike) -> int:
 
 
 def select(pages: PageSet, starts: ArrayLike, ends: ArrayLike, keep: ArrayLike) -> PageSet:
-    """The pages that lie in kept ranges; a 2 MiB or 1 GiB page is kept whole when any part of it does.
+    """Return the pages that lie in kept ranges; a 2 MiB or 1 GiB page is kept whole when any part of it does.
 
     Args:
         pages: the touched pages of one window.
@@ -80,7 +80,7 @@ def block_counts(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def _edges(starts: ArrayLike, ends: ArrayLike) -> NDArray[np.uint64]:
-    """Checked ranges as one rising array start, end, start, end ..."""
+    """Return checked ranges as one rising array start, end, start, end ..."""
     first, last = np.asarray(starts, _U), np.asarray(ends, _U)
     if first.ndim != 1 or first.shape != last.shape:
         raise ValueError(f"ranges need as many starts as ends, got shapes {first.shape} and {last.shape}")

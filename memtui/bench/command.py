@@ -196,7 +196,7 @@ def _network(args: argparse.Namespace, how: _How) -> int:
 
 
 def _measurable(args: argparse.Namespace) -> list[Configuration]:
-    """What is to be measured. Raises UserError."""
+    """Return what is to be measured. Raises UserError."""
     found = asked.configurations(args, args.what)
     if not args.device.startswith("cuda") and any(c.dtype == "tf32" for c in found):
         raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
@@ -206,7 +206,7 @@ def _measurable(args: argparse.Namespace) -> list[Configuration]:
 def _measure(
     args: argparse.Namespace, request: Request, how: _How, shard: tuple[int, int] | None
 ) -> tuple[list[BenchRow], int, Path]:
-    """The rows, how many were measured before, and where they lie."""
+    """Return the rows, how many were measured before, and where they lie."""
     path = asked.database_path(args, shard)
     with (
         Printer(request.configurations, how.console.notify, rows=not args.json) as shown,
@@ -227,7 +227,10 @@ def _screen(
     shard: tuple[int, int] | None,
     conclude: Callable[[list[BenchRow]], list[str]],
 ) -> int:
-    """The same with a screen; the sweep runs in a process of its own beside it. ``conclude``: what rows amount to."""
+    """Return the same with a screen.
+
+    The sweep runs in a process of its own beside it. ``conclude``: what rows amount to.
+    """
     from memtui.tui.app import run_app
     from memtui.tui.arguments import prepare_screen
 
@@ -274,7 +277,7 @@ def _screen(
 
 
 def _list(args: argparse.Namespace) -> int:
-    """The operators, their parameters and spaces."""
+    """Return the operators, their parameters and spaces."""
     found = []
     for name, operator in CATALOGUE.items():
         spaces = {space: len(some) for space in SPACES if (some := SPACES[space](name, {}))}

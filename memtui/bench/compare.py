@@ -43,7 +43,7 @@ class Comparison:
 
 
 def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
-    """The configurations that both have, in the order of A, and how many of them another version wrote."""
+    """Return the configurations that both have, in the order of A, and how many of them another version wrote."""
     found, unknown = [], 0
     newest = [{row["configuration"]: row for row in side.rows() if row["status"] == "ok"} for side in (a, b)]
     for key, first in newest[0].items():

@@ -106,7 +106,7 @@ class Configuration:
         return words(self.told())
 
     def told(self) -> dict[str, Value]:
-        """The keys and values of ``label``."""
+        """Return the keys and values of ``label``."""
         p, usual = self.parameters, self.operator.defaults
         found = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
         return found | {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
@@ -119,7 +119,7 @@ class Configuration:
         return {"op": self.op, "parameters": dict(self.parameters), "conditions": dict(self.conditions)}
 
     def _usual(self, key: str) -> Value:
-        """What a parameter is where nothing is said of it."""
+        """Return what a parameter is where nothing is said of it."""
         default = self.operator.defaults[key]
         return self.operator.derived({**self.parameters, key: default}).get(key, default)
 
@@ -146,7 +146,7 @@ class Titles:
         self.common = words(same)
 
     def of(self, configuration: Configuration) -> str:
-        """The operator and what is not the same in all."""
+        """Return the operator and what is not the same in all."""
         return self._titles.get(configuration) or configuration.title
 
     def all(self) -> list[tuple[Configuration, str]]:
@@ -159,7 +159,7 @@ class Titles:
 
 
 def make(op: str, given: Parameters) -> Configuration:
-    """A configuration; what is not given takes its default.
+    """Return a configuration; what is not given takes its default.
 
     Raises:
         ValueError: a key or value that the operator does not have, or things that cannot go together.
@@ -181,7 +181,10 @@ def make(op: str, given: Parameters) -> Configuration:
 
 
 def from_text(text: str) -> Configuration:
-    """The configuration that has this ``text``. Raises ValueError, as ``make``, also for what another version wrote."""
+    """Return the configuration that has this ``text``.
+
+    Raises ValueError, as ``make``, also for what another version wrote.
+    """
     plain = json.loads(text)
     try:
         op, given = plain["op"], {**plain["parameters"], **plain["conditions"]}
@@ -256,7 +259,7 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[Value]]:
 
 
 def parse_value(word: str) -> Value:
-    """A whole number, true or false, or the word itself."""
+    """Return a whole number, true or false, or the word itself."""
     if word in ("true", "false"):
         return word == "true"
     try:
@@ -266,7 +269,7 @@ def parse_value(word: str) -> Value:
 
 
 def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
-    """The configurations of an operator in a TOML file.
+    """Return the configurations of an operator in a TOML file.
 
     ``[conv2d.grid]`` has lists, of which every combination is taken; ``[[conv2d.list]]`` is one configuration each.
 

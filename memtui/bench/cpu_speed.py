@@ -94,7 +94,7 @@ class Yardstick:
         return float(np.median(beside[beside <= self.limit_ns()]))
 
     def limit_ns(self) -> float:
-        """What a reading takes at most while the CPU runs at its full speed, by all that was seen so far."""
+        """Return what a reading takes at most while the CPU runs at its full speed, by all that was seen so far."""
         if not self._beside:
             return 0.0
         best, floor = np.percentile(self._seen, BEST_PERCENT), np.percentile(self._beside, FLOOR_PERCENT)
@@ -137,7 +137,10 @@ def share_that_follows(block_ns: Floats, yard_ns: Floats) -> float | None:
 
 
 def at_reference(block_ns: Floats, yard_ns: Floats, reference_ns: float, share: float | None) -> Floats:
-    """The blocks as they would be where the yardstick takes ``reference_ns``; as they are where nothing is known."""
+    """Return the blocks as they would be where the yardstick takes ``reference_ns``.
+
+    They stay as they are where nothing is known.
+    """
     return block_ns if share is None else block_ns * (reference_ns / yard_ns) ** share
 
 

@@ -34,7 +34,7 @@ class Data:
     """
 
     def __init__(self, torch: Any, device: str, configuration: Configuration, cache_bytes: int, seed: int) -> None:
-        """Raises OutOfMemory, and what torch raises."""
+        """Raise OutOfMemory, and what torch raises."""
         self._torch, self._device = torch, device
         self._dtype = getattr(torch, {"fp16": "float16", "bf16": "bfloat16"}.get(configuration.dtype, "float32"))
         self._item_bytes = configuration.item_bytes
@@ -55,7 +55,7 @@ class Data:
         self.walked_bytes = len(self.inputs) * sum(t.size_bytes(self._item_bytes) for t in operator.inputs(p))
 
     def walk(self) -> tuple[Iterator[tuple[Any, ...]], Iterator[tuple[Any, ...]]]:
-        """Inputs and weights of one call after another, without end."""
+        """Return the inputs and weights of one call after another, without end."""
         return itertools.cycle(self.inputs), itertools.cycle(self.weights)
 
     def _inputs(self, tensors: tuple[Tensor, ...], wanted: int) -> list[tuple[Any, ...]]:
@@ -132,7 +132,7 @@ class Data:
 
 
 def out_of_memory(error: RuntimeError) -> OutOfMemory | None:
-    """What torch says where memory is short: an error of its own for GPUs, a general one for CPUs."""
+    """Return what torch says where memory is short: an error of its own for GPUs, a general one for CPUs."""
     text = str(error)
     short = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text
     return OutOfMemory(text.splitlines()[0]) if short else None

@@ -65,7 +65,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 
 def checked_columns(connection: sqlite3.Connection, path: Path) -> Columns:
-    """The columns of a file, which is ours. Raises SessionError and sqlite3.Error."""
+    """Return the columns of a file, which is ours. Raises SessionError and sqlite3.Error."""
     (identity,) = connection.execute("PRAGMA application_id").fetchone()
     version = format_of(connection)
     if identity != APPLICATION_ID:
@@ -103,7 +103,10 @@ def _schema() -> str:
 
 @cache
 def _known(version: int) -> list[tuple[str, ...]]:
-    """The tables of a format. It makes no difference whether a column was there from the beginning or was added."""
+    """Return the tables of a format.
+
+    It makes no difference whether a column was there from the beginning or was added.
+    """
     found = []
     for kind, name, table, text in tables_of(_schema()):
         for of, column, declared in _lacking(version):

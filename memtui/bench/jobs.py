@@ -39,7 +39,10 @@ def parse(text: str) -> Shard:
 
 
 def from_environment(environment: Mapping[str, str]) -> Shard | None:
-    """What a scheduler says; None without one, or where there is only one part. Raises UserError for nonsense."""
+    """Return what a scheduler says.
+
+    Return None without one, or where there is only one part. Raises UserError for nonsense.
+    """
     for number, count, first in _PLACES:
         if number in environment and count in environment:
             try:
@@ -54,13 +57,13 @@ def from_environment(environment: Mapping[str, str]) -> Shard | None:
 
 
 def part(configurations: Sequence[Configuration], shard: Shard | None) -> list[Configuration]:
-    """This machine's: every n-th in the order of their keys, which is the same everywhere."""
+    """Return this machine's part: every n-th in the order of their keys, which is the same everywhere."""
     number, count = shard or (0, 1)
     return sorted(configurations, key=lambda c: c.key)[number::count]
 
 
 def script(args: argparse.Namespace, configurations: Sequence[Configuration]) -> str:
-    """The script; what it needs besides, such as an account, goes on the command line of sbatch.
+    """Return the script; what it needs besides, such as an account, goes on the command line of sbatch.
 
     The number of parts stands in it: SLURM_ARRAY_TASK_COUNT is another one where a single task is submitted again.
 
@@ -99,7 +102,7 @@ exec {measure} \\
 
 
 def _with_variable(path: str) -> str:
-    """A path quoted for the shell, but for the number of the task in it."""
+    """Return a path quoted for the shell, but for the number of the task in it."""
     before, _, after = path.rpartition("$SLURM_ARRAY_TASK_ID")
     return f'{shlex.quote(before)}"$SLURM_ARRAY_TASK_ID"{shlex.quote(after)}'
 
@@ -124,12 +127,12 @@ def number_of_jobs(args: argparse.Namespace, configurations: Sequence[Configurat
 
 
 def part_path(whole: Path, number: int | str, count: int) -> Path:
-    """The database of a part, beside the one that all are merged into. It stays, so that a part can go on."""
+    """Return the database of a part, beside the one that all are merged into. It stays, so that a part can go on."""
     return whole.with_name(f"{whole.stem}-{number}-of-{count}{whole.suffix}")
 
 
 def part_words(args: argparse.Namespace) -> list[str]:
-    """The words behind ``memtui`` that measure a part, but for ``--shard`` and ``--db``.
+    """Return the words behind ``memtui`` that measure a part, but for ``--shard`` and ``--db``.
 
     What a config file says is in the options already. A job sees the GPUs that it was given, from 0 on.
     """
@@ -149,7 +152,7 @@ def part_words(args: argparse.Namespace) -> list[str]:
 
 
 def longest_minutes(plan: BenchPlan, rows: int) -> int:
-    """What a part of so many rows takes at most, as a batch system asks for it."""
+    """Return what a part of so many rows takes at most, as a batch system asks for it."""
     references = 2 + rows // REFERENCE_EVERY
     row_s = plan.visits * (plan.warm_up_s + _DATA_S) + _LONGER * plan.most_windows * max(plan.seconds, _LEAST_S)
     return math.ceil((_START_S + (rows + references) * row_s) / 60)

@@ -78,7 +78,7 @@ class Load:
         return time.monotonic_ns() - begin, first.elapsed_time(last) * 1e6
 
     def recording(self) -> Any:
-        """The context in which calls are made: with or without what a backward pass needs."""
+        """Return the context in which calls are made: with or without what a backward pass needs."""
         return self._mode()
 
 
@@ -132,7 +132,7 @@ def _lacks(windows: list[BenchWindow], plan: BenchPlan, yardstick: Yardstick | N
 
 
 def _first_calls(load: Load) -> None:
-    """Some calls, but not for long where one takes seconds."""
+    """Make some calls, but not for long where one takes seconds."""
     begin = time.monotonic_ns()
     for _ in range(FIRST_CALLS):
         load.block(1)

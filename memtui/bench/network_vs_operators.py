@@ -104,7 +104,7 @@ def macs(counts: Mapping[Configuration, int]) -> int:
 
 
 def by_weight(counts: Mapping[Configuration, int]) -> list[Configuration]:
-    """What is likely to take most of a pass first: calls times what one has to compute and to move."""
+    """Return what is likely to take most of a pass first: calls times what one has to compute and to move."""
 
     def weight(made: Configuration) -> int:
         return counts[made] * (made.flops + BYTE * (made.moved_bytes or 0))
@@ -155,7 +155,7 @@ def compose(
 
 
 def _groups(counts: Mapping[Configuration, int]) -> dict[str, dict[Configuration, int]]:
-    """The operators that are summed up together."""
+    """Return the operators that are summed up together."""
     return {"conv2d": {c: n for c, n in counts.items() if c.op == "conv2d"}, "all": dict(counts)}
 
 
@@ -251,7 +251,7 @@ def lines(found: Composition) -> list[str]:
 
 
 def _missing(covered: Covered) -> list[str]:
-    """What is in no sum, if there is any."""
+    """Return what is in no sum, if there is any."""
     if covered.whole:
         return []
     share = f" with {percent(1 - covered.macs / covered.of_macs)} of the MACs" if covered.of_macs else ""

@@ -57,7 +57,7 @@ class BenchPlan:
         return self.medians or self.windows
 
     def of_visit(self, number: int) -> BenchPlan:
-        """What is done in one of the visits, from 0."""
+        """Return what is done in one of the visits, from 0."""
         share = self.windows // self.visits + (number < self.windows % self.visits)
         return replace(self, windows=share, visits=1, medians=self.parts)
 

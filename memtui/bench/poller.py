@@ -36,7 +36,7 @@ class Poller:
                 del some[:]
 
     def series(self) -> Series:
-        """What was read since ``forget``."""
+        """Return what was read since ``forget``."""
         with self._lock:
             times, energies, powers = (np.array(some) for some in (self._times, self._energies, self._powers))
         source = self._source
@@ -60,7 +60,7 @@ class Poller:
         return len(known) == 3 and max(known) - min(known) <= SETTLED_POWER * float(np.median(known))
 
     def sensor_w(self) -> float | None:
-        """What the sensor said last; None where there is none, or it said nothing."""
+        """Return what the sensor said last; None where there is none, or it said nothing."""
         with self._lock:
             last = self._powers[-1] if self._powers else math.nan
         return last if math.isfinite(last) else None

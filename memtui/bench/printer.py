@@ -31,7 +31,7 @@ class Printer:
     """
 
     def __init__(self, wanted: Sequence[Configuration], say: Callable[[str], None], *, rows: bool) -> None:
-        """Configurations that will come, who is told of notices, and whether rows are printed."""
+        """Take the configurations that will come, who is told of notices, and whether rows are printed."""
         self._say, self._rows = say, rows
         self._lines: list[table.BenchLine] = []
         self._titles = Titles(wanted)

@@ -22,7 +22,7 @@ VERBS = ("list", "resolution", "compare", "predict", "db")
 
 
 def operator(name: str) -> str:
-    """The name of an operator that there is. Raises UserError."""
+    """Return the name of an operator that there is. Raises UserError."""
     if name in CATALOGUE:
         return name
     hint = nearest(name, (*CATALOGUE, *VERBS), "memtui bench list names them")

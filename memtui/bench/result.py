@@ -201,7 +201,7 @@ class BenchRow:
 
 
 def failed(configuration: Configuration, plan: BenchPlan, why: str, text: str) -> BenchRow:
-    """A row that says why there is no figure."""
+    """Return a row that says why there is no figure."""
     flag = why.replace(" ", "_")
     return BenchRow(configuration, plan, "failed", f"{why}: {text}" if text else why, energy_reason=why, flags=(flag,))
 
@@ -213,7 +213,7 @@ def evaluate(
     *,
     assumed_w: float | None = None,
 ) -> BenchRow:
-    """The row of a measured configuration.
+    """Return the row of a measured configuration.
 
     Args:
         configuration: what was measured.
@@ -300,7 +300,7 @@ def _energies(windows: Sequence[BenchWindow], energies: Sequence[WindowEnergy], 
 
 
 def _sensor(windows: Sequence[BenchWindow], series: Series) -> Averages | None:
-    """The three averages of the sensor's readings in all windows; None without any."""
+    """Return the three averages of the sensor's readings in all windows; None without any."""
     inside = np.zeros(len(series.t_ns), bool)
     for window in windows:
         inside |= (series.t_ns >= window.begin_ns) & (series.t_ns <= window.end_ns)

@@ -55,7 +55,7 @@ class _Heard(Message):
 
 
 def grown(view: BenchView, word: dict[str, Any]) -> BenchView:
-    """The view after a word of the sweep."""
+    """Return the view after a word of the sweep."""
     if "error" in word:
         return replace(view, phase="over", said=(*view.said, word["error"]))
     if "over" in word:
@@ -111,7 +111,7 @@ class BenchScreen(ListScreen):
         yield self.notice
 
     def follow(self) -> None:
-        """What comes in half a second is shown together."""
+        """Show together what comes in half a second."""
         while not self.ended.is_set():
             words: list[dict[str, Any]] = []
             end = time.monotonic() + REFRESH_S
@@ -153,7 +153,7 @@ class BenchScreen(ListScreen):
         self.foot.show(f" {fitting(_KEYS, width - 2) if view.phase != 'over' else over}")
 
     def _tell(self) -> None:
-        """What there is to say of the selected row."""
+        """Say what there is to say of the selected row."""
         selected = self.rows.selected_row
         row = self._view.rows[int(selected.key)] if selected is not None else None  # type: ignore[call-overload]
         said = [row.label, *row.words] if row is not None else []
@@ -216,7 +216,7 @@ def _power(view: BenchView) -> str:
 
 
 def _phases(view: BenchView) -> str:
-    """The phases of a configuration, the present one marked."""
+    """Return the phases of a configuration, the present one marked."""
     if view.phase == "over":
         return "finished"
     words = []

@@ -110,12 +110,15 @@ SPACES: dict[str, Callable[[str, Parameters], list[Configuration]]] = dict(
 
 
 def resnet50_counts(n: int = 1, size: int = 224, usual: Parameters | None = None) -> dict[Configuration, int]:
-    """The operators of ResNet-50, and how often a forward pass calls each. Insertion order is that of first calls."""
+    """Return the operators of ResNet-50, and how often a forward pass calls each.
+
+    Insertion order is that of first calls.
+    """
     return Counter(make(op, {**(usual or {}), **parameters}) for op, parameters in resnet50.calls(n, size))
 
 
 def in_space(space: str, op: str, usual: Parameters) -> list[Configuration]:
-    """The configurations of an operator in a space.
+    """Return the configurations of an operator in a space.
 
     Raises:
         ValueError: the space has none of that operator, or they cannot be under the usual conditions.

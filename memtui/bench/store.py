@@ -95,12 +95,12 @@ class Database:
         return name
 
     def device(self, kind: str, name: str, uuid: str) -> int:
-        """Number of a device, which is taken in if it is new."""
+        """Return number of a device, which is taken in if it is new."""
         self._write("INSERT OR IGNORE INTO device(kind, name, uuid) VALUES (?, ?, ?)", kind, name, uuid)
         return self._one("SELECT id FROM device WHERE kind = ? AND name = ? AND uuid = ?", kind, name, uuid)
 
     def environment(self, plain: dict[str, Any]) -> int:
-        """Number of an environment, which is taken in if it is new."""
+        """Return number of an environment, which is taken in if it is new."""
         self._write("INSERT OR IGNORE INTO environment(text) VALUES (?)", canonical(plain))
         return self._one("SELECT id FROM environment WHERE text = ?", canonical(plain))
 
@@ -180,7 +180,7 @@ class Database:
         return [wall_ns / calls for wall_ns, calls in found]
 
     def quiet_means(self, measurement: int, reference_ns: float | None = None) -> list[float]:
-        """The same of the quiet blocks of the windows that have some; empty where there was no yardstick.
+        """Return the same of the quiet blocks of the windows that have some; empty where there was no yardstick.
 
         At the speed of the CPU at which that takes ``reference_ns``; as measured where that is None.
         """
@@ -260,7 +260,7 @@ class Database:
         return int(found[0][0])
 
     def _read(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
-        """The rows of an answer, in bounded time, whose values are of these kinds. Raises DatabaseError."""
+        """Return the rows of an answer, in bounded time, whose values are of these kinds. Raises DatabaseError."""
         try:
             found = read_all(self._connection, self.path, query, values)
             check_rows(found, kinds)
@@ -303,7 +303,7 @@ class Database:
             raise self._damaged("a configuration has no parameters")
 
     def _object(self, text: str) -> dict[str, Any]:
-        """A JSON object whose texts can be written. Raises DatabaseError."""
+        """Return a JSON object whose texts can be written. Raises DatabaseError."""
         try:
             plain = parse_json(text)
             json.dumps(plain, ensure_ascii=False).encode()

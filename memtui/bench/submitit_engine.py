@@ -117,7 +117,7 @@ def _executor(folder: Path, args: argparse.Namespace, minutes: int) -> Any:
 
 
 def _ended(executor: Any, parts: Sequence[list[str]]) -> Iterator[tuple[int, str]]:
-    """(number, why it failed or "") of each part as it ends. Raises UserError when no job can be submitted."""
+    """Yield (number, why it failed or "") of each part as it ends. Raises UserError when no job can be submitted."""
     from submitit.core.utils import FailedSubmissionError
 
     jobs: list[Any] = []

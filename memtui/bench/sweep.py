@@ -104,7 +104,7 @@ class Sweep:
         source: EnergySource | NoSource | None = None,
         references: References | None = None,
     ) -> None:
-        """What to measure, where rows go, and who is told.
+        """Take what to measure, where rows go, and who is told.
 
         Args:
             request: what was asked for.
@@ -233,7 +233,7 @@ class Sweep:
         self._stack.callback(self._poller.close)
 
     def _planned(self) -> BenchPlan:
-        """The plan, with what the energy source needs."""
+        """Return the plan, with what the energy source needs."""
         plan = self._request.plan
         if self._poller is None:
             return plan
@@ -256,7 +256,9 @@ class Sweep:
         return found | {"python": platform.python_version(), "kernel": platform.release()}
 
     def _measure(self, configuration: Configuration, whole: BenchPlan, visits: list[Visit]) -> BenchRow | None:
-        """The next visit, which is added to the others. The row when that was the last, whatever happens to the worker.
+        """Return the next visit, which is added to the others.
+
+        Return the row when that was the last, whatever happens to the worker.
 
         None: it will be visited again.
         """
@@ -355,7 +357,7 @@ class Sweep:
 
 
 def look_for_source(device: str, uuid: str) -> EnergySource | NoSource:
-    """The energy of a device, or why there is none."""
+    """Return the energy of a device, or why there is none."""
     try:
         return open_source(device, uuid)
     except NoSource as error:
@@ -363,7 +365,7 @@ def look_for_source(device: str, uuid: str) -> EnergySource | NoSource:
 
 
 def _entries(wanted: list[Configuration], rounds: int, seed: int) -> list[tuple[Configuration, bool]]:
-    """What is measured one after another, and whether as a reference.
+    """Return what is measured one after another, and whether as a reference.
 
     In another order than that of the grid: or what drifts with time looks like what a parameter does.
     """
@@ -375,7 +377,7 @@ def _entries(wanted: list[Configuration], rounds: int, seed: int) -> list[tuple[
 
 
 def _with_references(order: list[Configuration], reference: Configuration) -> list[tuple[Configuration, bool]]:
-    """The configurations, and in a long list the reference at both ends and in between."""
+    """Return the configurations, and in a long list the reference at both ends and in between."""
     if len(order) < REFERENCE_EVERY:
         return [(c, False) for c in order]
     found = []

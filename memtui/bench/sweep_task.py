@@ -43,7 +43,7 @@ class SweepProcess(BackgroundTask):
 
 
 def to_plain(progress: SweepProgress, titles: Titles | None = None) -> dict[str, Any]:
-    """What a screen shows of it, with what configurations are called beside each other."""
+    """Return what a screen shows of it, with what configurations are called beside each other."""
     row, made = progress.row, progress.configuration
     return {
         "phase": progress.phase,

@@ -36,7 +36,7 @@ _FIGURES = sum(width + 2 for _, width in COLUMNS)
 
 
 def head(common: str = "") -> str:
-    """The line above the rows, with what all configurations have in common."""
+    """Return the line above the rows, with what all configurations have in common."""
     return "  ".join(f"{name:>{width}}" for name, width in COLUMNS) + f"  {heading(common)}"
 
 
@@ -46,12 +46,15 @@ def heading(common: str) -> str:
 
 
 def names(titles: Titles, columns: int | None) -> dict[Configuration, str]:
-    """The titles in the room that a terminal of so many columns leaves them; None: as much as they need."""
+    """Return the titles in the room that a terminal of so many columns leaves them; None: as much as they need."""
     return shortened(titles, None if columns is None else columns - _FIGURES)
 
 
 def shortened(titles: Titles, room: int | None) -> dict[Configuration, str]:
-    """The titles in so many cells, so that they still differ; whole where that is too little to tell anything."""
+    """Return the titles in so many cells, so that they still differ.
+
+    Titles are whole where that is too little to tell anything.
+    """
     every = titles.all()
     if room is None or room < LEAST_NAME:
         return dict(every)
@@ -106,13 +109,13 @@ def line(row: BenchLine, name: str = "") -> str:
 
 
 def lines(rows: Sequence[BenchLine], titles: Titles, columns: int | None) -> list[str]:
-    """A whole table with its head in the order of the rows, for a terminal of so many columns; None: any."""
+    """Return a whole table with its head in the order of the rows, for a terminal of so many columns; None: any."""
     short = {made.title: name for made, name in names(titles, columns).items()}
     return [head(titles.common), *(line(row, short.get(row.title, "")) for row in rows)]
 
 
 def cells(row: BenchRow) -> tuple[str, ...]:
-    """The figures of a row, in the order of ``COLUMNS``."""
+    """Return the figures of a row, in the order of ``COLUMNS``."""
     if row.status != "ok":
         return (NONE,) * len(COLUMNS)
     joules = energy_column(row.energy_j)
@@ -131,7 +134,7 @@ def cells(row: BenchRow) -> tuple[str, ...]:
 
 
 def words(row: BenchRow) -> list[str]:
-    """What there is to say of a row beside its figures: its flags, then its energy."""
+    """Return what there is to say of a row beside its figures: its flags, then its energy."""
     if row.status != "ok":
         return [row.reason]
     said = ["; ".join(FLAGS.get(flag, flag) for flag in row.flags)] if row.flags else []
@@ -146,7 +149,7 @@ def words(row: BenchRow) -> list[str]:
 
 
 def foot(rows: Iterable[BenchLine]) -> list[str]:
-    """What has to be said of the rows together: energy that is missing, and each flag in words."""
+    """Return what has to be said of the rows together: energy that is missing, and each flag in words."""
     found = list(rows)
     reasons = {row.energy_reason for row in found if row.energy_reason}
     said = [f"energy is {UNAVAILABLE}: {reason}" for reason in sorted(reasons)]

@@ -55,7 +55,7 @@ class UndisturbedBlocks:
 def counted(
     windows: Sequence[BenchWindow], parts: int, limit_ns: float | None, reference_ns: float | None = None
 ) -> UndisturbedBlocks:
-    """The blocks of a row that count.
+    """Return the blocks of a row that count.
 
     Args:
         windows: at least one.

@@ -32,7 +32,7 @@ class Worker:
     """One device, and what it is told about it."""
 
     def __init__(self, device: str, threads: int) -> None:
-        """Raises ImportError without torch, and RuntimeError where there is no such device."""
+        """Raise ImportError without torch, and RuntimeError where there is no such device."""
         import torch
 
         self._torch, self._device = torch, device
@@ -158,7 +158,7 @@ def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache
 
 
 def main() -> int:
-    """The command line of the process; returns its exit status."""
+    """Run the command line of the process and return its exit status."""
     parser = argparse.ArgumentParser(prog="memtui.bench.worker")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=0)

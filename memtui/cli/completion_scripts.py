@@ -42,13 +42,13 @@ class Command:
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The completion script of a shell."""
+    """Return the completion script of a shell."""
     made = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]
     return "\n".join(made(commands_of(parser))) + "\n"
 
 
 def commands_of(parser: argparse.ArgumentParser) -> list[Command]:
-    """The commands of a parser in the order of its help."""
+    """Return the commands of a parser in the order of its help."""
     return [_command(name, made) for name, made in parsers_of(parser).items()]
 
 

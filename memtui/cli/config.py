@@ -79,7 +79,7 @@ def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str,
 
 
 def options_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """What may be set, by the name of the long option."""
+    """Return what may be set, by the name of the long option."""
     found = {}
     for action in parser._actions:  # argparse has no public way to its own table
         for flag in action.option_strings:
@@ -90,7 +90,7 @@ def options_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 
 
 def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str = "") -> Any:
-    """A value in the type that the command line would have made of it. Raises ValueError."""
+    """Return a value in the type that the command line would have made of it. Raises ValueError."""
     action = options.get(key)
     if action is None:
         raise ValueError(f"{where}{key}: is no option that can be set here; {_meant(key, options)}")
@@ -114,7 +114,7 @@ def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    """The name that somebody perhaps meant, or else what there is, as far as one line has room for it."""
+    """Return the name that somebody perhaps meant, or else what there is, as far as one line has room for it."""
     from difflib import get_close_matches
 
     names = sorted(known)
@@ -132,7 +132,7 @@ def _kind(action: argparse.Action) -> str:
 
 
 def _said(value: Any) -> str:
-    """A value as TOML would write it, cut short."""
+    """Return a value as TOML would write it, cut short."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 40 else f"{text[:39]}…"
 

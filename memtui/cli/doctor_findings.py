@@ -45,7 +45,7 @@ def examine() -> dict[str, Any]:
 
 
 def _auto() -> dict[str, str | None]:
-    """What a recording would take here, and why: the choice itself, made and given back."""
+    """Return what a recording would take here, and why: the choice itself, made and given back."""
     try:
         tracker, rejected = choose("auto", "auto")
     except NoTracker as error:
@@ -92,7 +92,7 @@ def _demo() -> Capability:
 
 
 def format_findings(findings: dict[str, Any]) -> str:
-    """The findings as a page of text."""
+    """Return the findings as a page of text."""
     host, auto = findings["host"], findings["auto"]
     lines = [
         f"memtui {findings['memtui_version']}, Python {findings['python']}, Linux {host['kernel']} "

@@ -51,7 +51,7 @@ class Home:
         return HomeView(os.uname().nodename, processes, self._shown, note, user)
 
     def _recording(self, running: list[Running], candidate: Candidate) -> str:
-        """The short name of the recording that watches it, if one does."""
+        """Return the short name of the recording that watches it, if one does."""
         found = self._watched.by(running, candidate.pid, candidate.start_ticks)
         return found.id if found else ""
 
@@ -79,7 +79,7 @@ class Home:
         )
 
     def _summary(self, path: Path) -> Summary | str:
-        """What the file says, or what is wrong with it."""
+        """Return what the file says, or what is wrong with it."""
         try:
             status = path.stat()
             stamp = (status.st_mtime_ns, size_on_disk(path))
@@ -106,7 +106,7 @@ Choice = tuple[str, str]  # a command and its argument
 
 
 def choose_from_home() -> tuple[int, Choice | None]:
-    """The exit code of the screen, and what was chosen, if anything. Raises UserError without a terminal."""
+    """Return the exit code of the screen, and what was chosen, if anything. Raises UserError without a terminal."""
     require_terminal()
     user = invoker()
     # Under sudo in a child: what is chosen may need the rights.

@@ -104,7 +104,7 @@ def _silenced_full() -> bool:
 
 
 def _words_of(options: argparse.Namespace) -> list[str]:
-    """What of the command line may name a file."""
+    """Return what of the command line may name a file."""
     found = []
     for value in vars(options).values():
         for each in value if isinstance(value, list | tuple) else [value]:
@@ -114,7 +114,7 @@ def _words_of(options: argparse.Namespace) -> list[str]:
 
 
 def _with_config(parser: Parser, words: list[str], options: argparse.Namespace) -> argparse.Namespace:
-    """The options once more, with the defaults of the user's config file."""
+    """Return the options once more, with the defaults of the user's config file."""
     if options.no_config or options.verb == "completion":
         return options
     from memtui.cli.config import apply

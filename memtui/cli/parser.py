@@ -78,7 +78,7 @@ class RootParser(Parser):
 
 
 def build_parser() -> Parser:
-    """The parser of all commands; ``run`` of what it returns is the ``Command`` that was typed."""
+    """Return the parser of all commands; ``run`` of what it returns is the ``Command`` that was typed."""
     from memtui._version import __version__
 
     parser = RootParser(
@@ -99,7 +99,7 @@ def build_parser() -> Parser:
 
 
 def misplaced_option(parser: Parser, verb: str, program: Sequence[str]) -> str:
-    """What is to be said of a program's words: an option that lacks its value was perhaps meant for memtui.
+    """Return what is to be said of a program's words: an option that lacks its value was perhaps meant for memtui.
 
     Everything behind ``--`` is the program's, so it gets that word. "" where there is nothing to say.
     """

@@ -95,7 +95,7 @@ def _mark(args: argparse.Namespace, console: Console) -> int:
 
 
 def _recordings() -> list[Running]:
-    """What runs now of the user who typed the command, also where sudo is before it."""
+    """Return what runs now of the user who typed the command, also where sudo is before it."""
     from memtui.core.privilege import become, invoker, state_directory
     from memtui.recording.registry import find_all
 

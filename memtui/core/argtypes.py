@@ -164,7 +164,7 @@ def duration(text: str) -> float:
 
 
 def path(text: str) -> Path:
-    """What names a file or a folder."""
+    """Return what names a file or a folder."""
     if not text:
         raise argparse.ArgumentTypeError("must be a name, not nothing")
     if "\0" in text:

@@ -39,14 +39,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def sampler_needs(tracker: str = "") -> tuple[str, ...]:
-    """What the sampler keeps with this tracker; without one: while it still chooses, and the right to drop the rest."""
+    """Return what the sampler keeps with this tracker.
+
+    Without a tracker: while it still chooses, with the right to drop the rest.
+    """
     if tracker:
         return _ALWAYS + _OF_TRACKER.get(tracker, ())
     return _ALWAYS + tuple(name for group in _OF_TRACKER.values() for name in group) + ("CAP_SETPCAP",)
 
 
 def effective() -> int:
-    """The capabilities this process can use, as a mask."""
+    """Return the capabilities this process can use, as a mask."""
     return _status("CapEff")
 
 

@@ -6,7 +6,10 @@ import zlib
 
 
 def inflate(data: bytes, limit_bytes: int) -> bytes:
-    """A whole zlib stream. Raises ValueError when it is damaged, cut short, followed by more, or above the limit."""
+    """Return a whole zlib stream.
+
+    Raises ValueError when it is damaged, cut short, followed by more, or above the limit.
+    """
     stream = zlib.decompressobj()
     try:
         raw = stream.decompress(data, limit_bytes + 1)
@@ -20,7 +23,7 @@ def inflate(data: bytes, limit_bytes: int) -> bytes:
 
 
 def inflate_start(data: bytes, count: int) -> bytes:
-    """The first ``count`` bytes of a zlib stream, or fewer. Raises ValueError when it is damaged."""
+    """Return the first ``count`` bytes of a zlib stream, or fewer. Raises ValueError when it is damaged."""
     try:
         return zlib.decompressobj().decompress(data, count)
     except zlib.error as error:

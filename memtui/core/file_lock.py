@@ -45,7 +45,7 @@ def exclusively(path: Path, trouble: str, *, writable: bool = False) -> Iterator
 
 
 def holder_of(path: Path) -> int:
-    """The process that holds the lock; 0: none does, or it cannot be seen from here. The lock is not touched."""
+    """Return the process that holds the lock; 0: none does, or it cannot be seen from here. The lock is not touched."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

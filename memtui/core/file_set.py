@@ -111,5 +111,5 @@ def all_or_none(folder: Path, *, force: bool) -> Iterator[FileSet]:
 
 
 def _private(name: str, flags: int) -> int:
-    """A session tells the layout of a process's addresses, and so does what is made of it."""
+    """Return the file's mode: what is made of a session tells the layout of addresses as the session does."""
     return os.open(name, flags | getattr(os, "O_CLOEXEC", 0), 0o600)

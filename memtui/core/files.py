@@ -47,7 +47,7 @@ def replace_whole(path: Path, text: str, mode: int = 0o666) -> None:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says. Raises UserError, with the line where it is not TOML."""
+    """Return what a TOML file says. Raises UserError, with the line where it is not TOML."""
     try:
         return tomllib.loads(read_small(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -97,7 +97,7 @@ def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
 
 
 def made_folder(path: Path) -> Path:
-    """A folder that is there, mode 0700 where it was not. Raises UserError."""
+    """Return a folder that is there, mode 0700 where it was not. Raises UserError."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -106,5 +106,5 @@ def made_folder(path: Path) -> Path:
 
 
 def unwritable(path: Path, error: OSError, remedy: str = _REMEDY) -> UserError:
-    """What is told of a place that takes no files."""
+    """Return what is told of a place that takes no files."""
     return refused(path, error, WRITE, remedy=remedy)

@@ -42,5 +42,5 @@ STEPS_APART = 20  # from a training step whose allocations are recorded to the n
 
 
 def tracker_label(tracker: str) -> str:
-    """The name of a tracker for people."""
+    """Return the name of a tracker for people."""
     return f"{tracker} (estimate)" if tracker in ESTIMATES else tracker

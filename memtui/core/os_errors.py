@@ -47,7 +47,7 @@ _REMEDIES = {
 def refused(
     path: Path | str, error: BaseException, doing: str = USE, *, remedy: str = "", code: int = BAD_INPUT
 ) -> UserError:
-    """The answer for a path that cannot be used as it was meant.
+    """Return the answer for a path that cannot be used as it was meant.
 
     Args:
         path: as the user knows it.
@@ -60,7 +60,7 @@ def refused(
 
 
 def why(path: Path | str, error: BaseException, remedy: str = "") -> str:
-    """The second half of ``refused``: the reason and, behind a semicolon, what to do."""
+    """Return the second half of ``refused``: the reason and, behind a semicolon, what to do."""
     number = error.errno if isinstance(error, OSError) else None
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     if number in _RIGHTS and (closed := _closed(Path(path))):
@@ -70,7 +70,7 @@ def why(path: Path | str, error: BaseException, remedy: str = "") -> str:
 
 
 def unhandled(error: OSError, named: Iterable[str]) -> UserError:
-    """The answer for an ``OSError`` that came up to the command line.
+    """Return the answer for an ``OSError`` that came up to the command line.
 
     Args:
         error: it may or may not know its file.
@@ -97,7 +97,7 @@ def _akin(path: str, word: str) -> bool:
 
 
 def _closed(path: Path) -> str:
-    """The first folder on the way that this user may not enter; "" where the way is free."""
+    """Return the first folder on the way that this user may not enter; "" where the way is free."""
     try:
         folders = reversed(path.absolute().parents)
     except OSError:

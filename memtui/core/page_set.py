@@ -140,7 +140,7 @@ class PageSet:
         return list(self.runs())
 
     def runs(self, borders: Sequence[int] = ()) -> Iterator[tuple[int, int, int]]:
-        """The ``ranges`` one by one, in bounded memory, and split at addresses where something else begins."""
+        """Yield the ``ranges`` one by one, in bounded memory, and split at addresses where something else begins."""
         cuts = np.unique(np.asarray(borders, np.uint64))
         for shift in (PAGE_SHIFT, BLOCK_SHIFT, GIANT_SHIFT):
             firsts = cuts >> np.uint64(shift)
@@ -214,7 +214,7 @@ TAILS = _tails()  # 32 KiB
 
 
 def inside(pages: PageSet, edges: NDArray[np.uint64]) -> PageSet:
-    """The pages that lie in ranges; a 2 MiB or 1 GiB page is kept whole when any part of it does.
+    """Return the pages that lie in ranges; a 2 MiB or 1 GiB page is kept whole when any part of it does.
 
     Args:
         pages: any.

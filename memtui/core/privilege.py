@@ -40,7 +40,7 @@ class Invoker:
 
 
 def invoker() -> Invoker:
-    """The user behind sudo, or the current one. Raises UserError when sudo's variables name nobody possible."""
+    """Return the user behind sudo, or the current one. Raises UserError when sudo's variables name nobody possible."""
     behind_sudo = os.geteuid() == 0 and "SUDO_UID" in os.environ
     uid = _id_of("SUDO_UID") if behind_sudo else os.geteuid()
     try:
@@ -91,7 +91,7 @@ def groups_of(user: Invoker) -> list[int]:
 
 
 def as_invoker(work: Callable[[], Any]) -> Any:
-    """What ``work`` returns, as plain data, with the rights of the user who typed the command: it reads their files.
+    """Return what ``work`` returns with the rights of the user who typed the command, whose files it reads.
 
     Raises:
         UserError, OSError: see ``run_as``.
@@ -100,7 +100,7 @@ def as_invoker(work: Callable[[], Any]) -> Any:
 
 
 def run_as(user: Invoker, work: Callable[[], Any]) -> Any:
-    """What ``work`` returns, as plain data, in a child that became the user: rights that are given up do not come back.
+    """Return what ``work`` returns, plain data, in a child that became the user: rights given up do not come back.
 
     Raises:
         UserError: that of ``work``, or one that says how it failed.
@@ -138,7 +138,7 @@ def run_as(user: Invoker, work: Callable[[], Any]) -> Any:
 
 
 def _verify(user: Invoker, groups: list[int]) -> None:
-    """Raises UserError when anything of root is left."""
+    """Raise UserError when anything of root is left."""
     left = ""
     if os.getresuid() != (user.uid,) * 3:
         left = f"user ids {os.getresuid()}"
@@ -158,7 +158,7 @@ def _verify(user: Invoker, groups: list[int]) -> None:
 
 
 def users_environment(user: Invoker, outer: dict[str, str] | None = None) -> dict[str, str]:
-    """The environment of the user for whom sudo runs this process.
+    """Return the environment of the user for whom sudo runs this process.
 
     Args:
         user: whose.
@@ -180,7 +180,7 @@ def users_environment(user: Invoker, outer: dict[str, str] | None = None) -> dic
 
 @cache
 def environment_of_sudo() -> dict[str, str]:
-    """What the user's shell gave to the sudo that started this process; empty when that cannot be seen.
+    """Return what the user's shell gave to the sudo that started this process; empty when that cannot be seen.
 
     sudo empties the environment of what it runs, but it waits for it, and keeps its own. Asked once, so that a process
     that is forked from this one still knows it.
@@ -222,7 +222,7 @@ def runtime_directory(user: Invoker) -> Path | None:
 
 
 def _id_of(variable: str) -> int:
-    """A user or group id that sudo passed on. Raises UserError."""
+    """Return a user or group id that sudo passed on. Raises UserError."""
     text = os.environ.get(variable, "")
     if not (text.isascii() and text.isdigit() and int(text) <= _LARGEST_ID):
         raise UserError(f"{variable} is {text!r}, which is no user or group: unset it, or start memtui through sudo")

@@ -169,7 +169,7 @@ class BackgroundTask:
         return self._read(seconds)
 
     def note(self, word: dict[str, Any]) -> None:
-        """Called with every word as it comes."""
+        """Take every word as it comes."""
         if "error" in word:
             self.error = UserError(word["error"], word["code"])
         self.finished |= "over" in word
@@ -210,7 +210,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _child(work: Work, told: int) -> int:
-    """The child's life; its exit status."""
+    """Do the child's work and return its exit status."""
     os.setsid()  # keys and the end of the terminal are the screen's
     signal.signal(signal.SIGINT, signal.default_int_handler)
     nothing = os.open(os.devnull, os.O_RDWR)

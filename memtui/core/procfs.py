@@ -28,7 +28,7 @@ _INITIAL = 4026531836  # PROC_PID_INIT_INO (include/linux/proc_ns.h), the same o
 
 
 def state_of(tid: int) -> str:
-    """What a thread, or the first thread of a process, does: one letter, as in ``ps``; empty when it is gone."""
+    """Return what a thread, or the first thread of a process, does: one letter, as in ``ps``; empty when it is gone."""
     try:
         return Path(f"/proc/{tid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
@@ -68,7 +68,7 @@ def _children_by_psutil(pid: int) -> list[int]:
 
 
 def command_of(pid: int) -> str:
-    """The command line as a shell would take it, or the name in brackets where there is none.
+    """Return the command line as a shell would take it, or the name in brackets where there is none.
 
     Raises ProcessLookupError.
     """
@@ -88,7 +88,7 @@ def command_of(pid: int) -> str:
 
 
 def ranks_of(pid: int, proc: Path = PROC) -> dict[str, int]:
-    """What the environment a program was started with tells of its place in a training: RANK, LOCAL_RANK.
+    """Return what the environment a program was started with tells of its place in a training: RANK, LOCAL_RANK.
 
     Nothing else of the environment is kept, and nothing that is no number. Empty where it tells nothing or may not be
     read.
@@ -124,7 +124,7 @@ class Stat:
 
 
 def read_stat(pid: int, proc: Path = PROC) -> Stat:
-    """Raises ProcessLookupError when there is no such process."""
+    """Raise ProcessLookupError when there is no such process."""
     try:
         # Read many times in every window: a Path and a text file would cost five times as much.
         fd = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)

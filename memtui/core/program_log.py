@@ -17,7 +17,7 @@ _READ = sum(
 
 
 def log_beside(session: Path) -> Path:
-    """The log that belongs to a session, whether it is there or not.
+    """Return the log that belongs to a session, whether it is there or not.
 
     ``train.memtui.log``, as ``train.log`` is a name that programs give to logs of their own.
     """
@@ -25,7 +25,7 @@ def log_beside(session: Path) -> Path:
 
 
 def create_log(path: Path, *, force: bool = False) -> int:
-    """A new, empty log of mode 0600, open for appending: what a program prints is as private as its session.
+    """Return a new, empty log of mode 0600, open for appending: what a program prints is as private as its session.
 
     ``force`` takes away what has the name, which may be a link: the link goes, and not what it points to.
 
@@ -44,7 +44,9 @@ def create_log(path: Path, *, force: bool = False) -> int:
 
 
 def open_log(path: Path) -> int:
-    """A log, open for reading. It may lie beside a stranger's session, so only a plain file is opened, and no link.
+    """Return a log, open for reading.
+
+    It may lie beside a stranger's session, so only a plain file is opened, and no link.
 
     Raises OSError.
     """

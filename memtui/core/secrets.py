@@ -33,7 +33,7 @@ _BEARER = re.compile(r"\b(bearer|authorization[\"']?\s*+[=:]\s*+basic)(\s++)[^\s
 
 
 def mask_secrets(command: str) -> str:
-    """The command line with ``***`` for every secret; unchanged, to the character, where there is none.
+    """Return the command line with ``***`` for every secret; unchanged, to the character, where there is none.
 
     ``command`` is quoted as for a shell (``shlex.join``), so that a value with a blank in it is one word. Text that is
     not quoted that way is taken word by word.

@@ -29,7 +29,7 @@ _KINDS = (
 
 
 def read_small(path: Path, most_bytes: int = MOST_BYTES) -> str:
-    """The text of a file, which is UTF-8.
+    """Return the text of a file, which is UTF-8.
 
     Raises:
         UserError: it cannot be read, is no plain file, is larger than ``most_bytes``, or is no text.
@@ -45,7 +45,7 @@ def read_small(path: Path, most_bytes: int = MOST_BYTES) -> str:
 
 
 def read_small_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """The same as bytes. Raises OSError where it cannot be opened or read, and UserError for what it should not be."""
+    """Return the same as bytes. Raises OSError where it cannot be read, and UserError for what it should not be."""
     with open_plain(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most_bytes)
         raw = file.read(most_bytes + 1)  # it may have grown
@@ -54,7 +54,10 @@ def read_small_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def open_plain(path: Path | str) -> BinaryIO:
-    """A plain file, open for reading. Raises OSError where it cannot be opened, and UserError for what is none."""
+    """Return a plain file, open for reading.
+
+    Raises OSError where it cannot be opened, and UserError for what is none.
+    """
     descriptor = os.open(path, _FLAGS)
     try:
         check_plain(path, os.fstat(descriptor))

@@ -18,13 +18,13 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def program_first(command: str) -> str:
-    """A command line without the folder of its program, which says least and comes first."""
+    """Return a command line without the folder of its program, which says least and comes first."""
     program, blank, rest = command.partition(" ")
     return program.rpartition("/")[2] + blank + rest
 
 
 def short_command(command: str, characters: int) -> str:
-    """What a terminal shows of a command line where there is little room, with an ellipsis for what is left out.
+    """Return what a terminal shows of a command line where there is little room, with an ellipsis for what is left out.
 
     Folders go first, those of the program always and of other words where room is short; then its end.
     """
@@ -90,12 +90,12 @@ def storable(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """A cell of text that a spreadsheet shows and does not compute: ``visible``, with ``'`` before a formula."""
+    """Return a cell of text that a spreadsheet shows and does not compute: ``visible``, with ``'`` before a formula."""
     return ("'" if text.startswith(_FORMULA) else "") + visible(text)
 
 
 def nearest(word: str, names: Iterable[str], otherwise: str = "") -> str:
-    """The names that were perhaps meant; where none is near, ``otherwise``, or all names."""
+    """Return the names that were perhaps meant; where none is near, ``otherwise``, or all names."""
     names = tuple(names)
     near = difflib.get_close_matches(word, names, 3, 0.5)
     return f"did you mean {' or '.join(near)}?" if near else otherwise or f"there are {', '.join(names)}"

@@ -74,7 +74,10 @@ def clock(seconds: float, *, tenths: bool = False, digits: int = 0) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in few cells: ``60 s``, ``5 min``, ``2 h``. What is too short for them is as of ``duration``."""
+    """Return a length of time in few cells: ``60 s``, ``5 min``, ``2 h``.
+
+    What is too short for them is as of ``duration``.
+    """
     if seconds and abs(seconds) < 0.05:
         return duration(seconds)
     if seconds < 10 and abs(seconds - round(seconds)) > 0.05:
@@ -89,7 +92,7 @@ def span(seconds: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time from nanoseconds to hours in two or three digits: ``3.1 ms``, ``210 us``, ``1.2 s``, ``2.5 h``."""
+    """Return a time from nanoseconds to hours in two or three digits: ``3.1 ms``, ``210 us``, ``1.2 s``, ``2.5 h``."""
     if seconds is None or seconds != seconds:
         return "n/a"
     if not seconds:
@@ -105,7 +108,7 @@ def duration(seconds: float | None) -> str:
 
 
 def duration_ns(ns: float | None) -> str:
-    """A time from nanoseconds to hours in three digits: ``12.3 us``."""
+    """Return a time from nanoseconds to hours in three digits: ``12.3 us``."""
     if ns is None or ns != ns:
         return "n/a"
     if not ns:
@@ -123,7 +126,7 @@ def _nonzero(value: float) -> str:
 
 
 def _scale(value: float) -> tuple[float, str]:
-    """The factor and name of the SI prefix that leaves at most three digits before the point."""
+    """Return the factor and name of the SI prefix that leaves at most three digits before the point."""
     return next((one for one in _PREFIXES if abs(value) / one[0] < 999.5), _PREFIXES[-1]) if value else (1.0, "")
 
 

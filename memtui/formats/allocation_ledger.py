@@ -51,7 +51,7 @@ class Ledger:
         return len(self._rows)
 
     def existing(self, size_bytes: int, address: Hashable = None) -> None:
-        """A block that was there before."""
+        """Add a block that was there before."""
         block = self._new(size_bytes, UNKNOWN, -1, -1)
         if address is not None:
             self._held[address] = block
@@ -80,7 +80,7 @@ class Ledger:
             del self._live[category][block]
 
     def free_at(self, t_ns: int, address: Hashable, op: str, *, phase: int = BETWEEN) -> bool:
-        """The block at an address goes; False where none is known there."""
+        """Free the block at an address; False where none is known there."""
         block = self._held.pop(address, None)
         if block is None:
             return False
@@ -157,7 +157,7 @@ class Ledger:
         self._rows.append((t_ns, block, phase, self._name(op)))
 
     def _name(self, text: str) -> int:
-        """The number of a name; -1 of none."""
+        """Return the number of a name; -1 of none."""
         return self._names.setdefault(text, len(self._names)) if text else -1
 
     def trace(self, start_ns: int, end_ns: int) -> StepTrace:

@@ -52,7 +52,7 @@ def recognises(plain: Any) -> bool:
 
 
 def parse(plain: Any) -> Imported:
-    """Raises NotImportable."""
+    """Raise NotImportable."""
     events = plain["traceEvents"] if isinstance(plain, dict) else plain
     base_ns = plain.get("baseTimeNanoseconds", 0) if isinstance(plain, dict) else 0
     if type(base_ns) is not int or not 0 <= base_ns < _MOST_NS:

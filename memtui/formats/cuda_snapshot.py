@@ -31,7 +31,7 @@ def recognises(plain: Any) -> bool:
 
 
 def parse(plain: Any) -> Imported:
-    """Raises NotImportable."""
+    """Raise NotImportable."""
     try:
         marks: list[Event] = []
         clock = NO_CLOCK

@@ -22,13 +22,13 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 
 
 def import_file(path: Path) -> Imported:
-    """What a file says. Raises NotImportable, without the name of the file."""
+    """Return what a file says. Raises NotImportable, without the name of the file."""
     found = import_bytes(read_file(path))
     return replace(found, about=replace(found.about, file=storable(path.name)))
 
 
 def import_bytes(data: bytes) -> Imported:
-    """The same of what is in it. Only what that needs is loaded: a third of the time of a small text."""
+    """Return the same of what is in it. Only what that needs is loaded: a third of the time of a small text."""
     if data.startswith(SQLITE_MAGIC):
         raise NotImportable("is a database, perhaps a session (memtui replay), and not what other tools write")
     if _PICKLE.match(data):

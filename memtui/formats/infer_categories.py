@@ -17,7 +17,7 @@ _ACTIVATIONS, _GRADIENTS, _TEMPORARIES, _UNKNOWN = (
 
 
 def with_kinds(trace: StepTrace, optimiser_ns: Sequence[int] = ()) -> StepTrace:
-    """The trace with a kind for each block that came within it and is of none yet.
+    """Return the trace with a kind for each block that came within it and is of none yet.
 
     Allocated in the forward pass and alive when the next backward pass begins: activations. Allocated in the backward
     pass and alive when the optimiser begins: gradients. Everything else that came and went: temporaries. What stays is
@@ -52,6 +52,6 @@ def with_kinds(trace: StepTrace, optimiser_ns: Sequence[int] = ()) -> StepTrace:
 
 
 def _next(rows: NDArray[np.int64], born: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """The first of some rows after each birth; beyond all of them where there is none."""
+    """Return the first of some rows after each birth; beyond all of them where there is none."""
     place = np.searchsorted(rows, born, side="right")
     return np.append(rows, n + 1)[place]

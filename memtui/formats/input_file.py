@@ -21,7 +21,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_file(path: Path) -> bytes:
-    """What is in a file, unpacked where it is gzip. Raises NotImportable."""
+    """Return what is in a file, unpacked where it is gzip. Raises NotImportable."""
     try:
         with open_plain(path) as file:
             _check_size(os.fstat(file.fileno()).st_size)

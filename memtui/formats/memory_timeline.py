@@ -57,7 +57,7 @@ def _is_row(one: Any) -> bool:
 
 
 def parse(plain: Any) -> Imported:
-    """Raises NotImportable."""
+    """Raise NotImportable."""
     return _parse_raw(plain) if _is_raw(plain) else _parse_sums(plain)
 
 

@@ -28,7 +28,7 @@ def recognises(plain: Any) -> bool:
 
 
 def parse(plain: Any) -> Imported:
-    """Raises NotImportable."""
+    """Raise NotImportable."""
     try:
         known = checked_sums(plain)
     except ValueError as error:

@@ -41,7 +41,7 @@ def recognises(data: bytes) -> bool:
 
 
 def parse(data: bytes) -> Imported:
-    """The whole log. Raises NotImportable."""
+    """Return the whole log. Raises NotImportable."""
     ledger, wrong = Ledger(), Warnings()
     marks: list[Event] = []
     driver: list[DriverMemory] = []

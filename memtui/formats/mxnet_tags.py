@@ -90,13 +90,13 @@ _BLANK = re.compile(r"[\s()]+")
 
 
 def raw_tag(tag: str) -> str:
-    r"""The word that the original script finds on a line: ``(in_arg:weight).\n``."""
+    r"""Return the word that the original script finds on a line: ``(in_arg:weight).\n``."""
     return f"({tag}).\n"
 
 
 @lru_cache(1 << 16)
 def compat_key(raw: str) -> str | None:
-    """The category of a raw tag; None: the original knows none, and drops it."""
+    """Return the category of a raw tag; None: the original knows none, and drops it."""
     return next((key for key in COMPAT if key in raw), None)
 
 
@@ -112,7 +112,7 @@ def kind_of_tag(tag: str) -> int:
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """What a tag begins with, which is MXNet's own, and the rest, which is a name out of the model."""
+    """Return what a tag begins with, which is MXNet's own, and the rest, which is a name out of the model."""
     for begin in (*_BEGINS, *(begin for begin, _ in _KINDS)):
         if tag.startswith(begin):
             return begin, tag.removeprefix(begin)
@@ -128,7 +128,7 @@ def kind_of_key(key: str) -> int:
 
 
 def tag_for(category: int, layer: str, op: str) -> str:
-    """What the patch would have called an allocation: one word."""
+    """Return what the patch would have called an allocation: one word."""
     op = op.rpartition("/")[2]
     words = _OF_KIND[CATEGORIES[category]].format(layer=layer or op or "unknown", op=op or layer or "unknown")
     return _BLANK.sub("_", words)

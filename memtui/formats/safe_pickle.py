@@ -29,7 +29,7 @@ _SKIPPED = {pickle.FRAME[0]: 8, pickle.PROTO[0]: 1}  # bytes that mean nothing h
 
 
 def load_plain(data: bytes) -> Any:
-    """What is in the pickle. Raises NotImportable: it is damaged, or wants more than to be data."""
+    """Return what is in the pickle. Raises NotImportable: it is damaged, or wants more than to be data."""
     try:
         return _run(data)
     except (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error) as error:

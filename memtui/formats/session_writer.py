@@ -93,7 +93,7 @@ def _fill(writer: SessionWriter, imported: Imported, steps: list[AllocationStep]
 
 
 def _stretches(imported: Imported) -> list[AllocationStep]:
-    """Raises NotImportable: one has more rows than a session takes."""
+    """Raise NotImportable: one has more rows than a session takes."""
     found = [(part.device, one) for part in imported.parts for one in stretches(part.trace, part.begins)]
     if any(len(one) > MAX_ROWS for _, one in found):
         raise NotImportable(f"has more than {MAX_ROWS} blocks alive at once")
@@ -104,7 +104,7 @@ def _stretches(imported: Imported) -> list[AllocationStep]:
 
 
 def _hello(imported: Imported, begin_ns: int) -> Hello:
-    """A greeting that claims nothing about a machine or a process: the file does not know them."""
+    """Return a greeting that claims nothing about a machine or a process: the file does not know them."""
     why = f"imported from a file ({imported.about.format}), which knows no pages"
     none = Capability("wss", False, why)
     return Hello(

@@ -31,7 +31,7 @@ def recognises(data: bytes) -> bool:
 
 
 def parse(data: bytes) -> Imported:
-    """The whole text; commas in place of blanks and carriage returns are taken, too. Raises NotImportable."""
+    """Return the whole text; commas in place of blanks and carriage returns are taken, too. Raises NotImportable."""
     ledger, wrong = Ledger(), Warnings()
     usage = last_us = number = 0
     first_ns: int | None = None

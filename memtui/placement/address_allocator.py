@@ -45,7 +45,7 @@ class Arenas:
     size_bytes: Mapping[str, int]
 
     def piece(self, storage: str, pool: str, op: int) -> Piece | None:
-        """That of a storage in a pool while an op runs; None where it is not there."""
+        """Return the piece of a storage in a pool while an op runs; None where it is not there."""
         for each in self.pieces:
             if each.storage == storage and each.pool == pool and each.first <= op <= each.last:
                 return each

@@ -17,7 +17,7 @@ def is_own(name: str) -> bool:
 
 
 def check_model(name: str) -> str:
-    """The name, that of a file made absolute. Raises UserError."""
+    """Return the name, that of a file made absolute. Raises UserError."""
     if name in MODELS:
         return name
     found = OWN.fullmatch(name)

@@ -130,7 +130,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, console: Console) -> int
 
 
 def _of_moves(asked: _Asked, found: PlacementPlan) -> list[str]:
-    """What has to be said of the times of moves."""
+    """Return what has to be said of the times of moves."""
     if found.formulation not in (SYNC, ASYNC) or asked.problem.slow.knows_fixed:
         return []
     return ["an older memtui made this profile: its moves have no fixed time, so those of a few KiB seem to be free"]
@@ -143,7 +143,7 @@ def _one_mode(modes: tuple[str, ...] | None) -> str | None:
 
 
 def _ran(args: argparse.Namespace, asked: _Asked, found: PlacementPlan | None) -> list[Ran]:
-    """The plan and first touch, both executed; the plan alone where it is first touch, or that is impossible."""
+    """Return the plan and first touch, both executed; the plan alone where it is first touch, or that is impossible."""
     from memtui.placement import run
 
     if found is None:
@@ -160,7 +160,7 @@ def _ran(args: argparse.Namespace, asked: _Asked, found: PlacementPlan | None) -
 
 
 def against(problem: Problem, limit_bytes: int) -> text.Baselines:
-    """What a plan for a limit is held against."""
+    """Return what a plan for a limit is held against."""
     limited = problem.with_limits((limit_bytes,) * len(problem.steps))
     all_fast_ns, touched = baselines(limited)
     sizes = {item.name: item.size_bytes for item in problem.items}
@@ -170,7 +170,7 @@ def against(problem: Problem, limit_bytes: int) -> text.Baselines:
 
 
 def _points(asked: _Asked) -> list[ParetoPoint]:
-    """The curve."""
+    """Return the curve."""
     found = []
     for point in curve(asked.profile, asked.ask):
         found.append(point)
@@ -235,7 +235,7 @@ def _about(profile: Profile) -> dict[str, Any]:
 
 
 def show(args: argparse.Namespace, file: ProfileFile) -> int:
-    """The screens of a profile, which may still grow; also what ``memtui replay`` does with one."""
+    """Return the screens of a profile, which may still grow; also what ``memtui replay`` does with one."""
     from memtui.placement.profiling.screen import show_profile
     from memtui.tui.arguments import prepare_screen
     from memtui.tui.terminal import require_terminal

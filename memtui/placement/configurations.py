@@ -13,12 +13,12 @@ from memtui.placement.graph import Configuration, Graph, Op
 
 
 def free_storages(graph: Graph, op: Op, pools: Sequence[str]) -> tuple[str, ...]:
-    """The memory of an op that may lie in several of these pools, in the order of its inputs and outputs."""
+    """Return the memory of an op that may lie in several of these pools, in the order of its inputs and outputs."""
     return tuple(dict.fromkeys(graph.tensor[t].storage for t in op.tensors if graph.is_free(t, pools)))
 
 
 def configuration(graph: Graph, op: Op, pool_of: Callable[[str], str]) -> Configuration:
-    """The configuration of an op where each of its storages, by name, lies in a pool."""
+    """Return the configuration of an op where each of its storages, by name, lies in a pool."""
     inputs, outputs = ((pool_of(graph.tensor[t].storage) for t in side) for side in (op.inputs, op.outputs))
     return Configuration(tuple(inputs), tuple(outputs))
 

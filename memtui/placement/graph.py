@@ -49,7 +49,7 @@ class Tensor:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "tensor") -> Tensor:
-        """Raises Damaged."""
+        """Raise Damaged."""
         plain = table(value, what)
         pools = None if plain.get("pools") is None else several(plain, "pools", name)
         role = one(plain, "role", text)
@@ -81,7 +81,7 @@ class Op:
 
     @classmethod
     def of(cls, name: str, kind: str, inputs: Iterable[str], outputs: Iterable[str], key: str = "") -> Op:
-        """An op whose tensors may be named several times."""
+        """Return an op whose tensors may be named several times."""
         return cls(name, kind, tuple(dict.fromkeys(inputs)), tuple(dict.fromkeys(outputs)), key)
 
     @property
@@ -100,7 +100,7 @@ class Op:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "op") -> Op:
-        """Raises Damaged."""
+        """Raise Damaged."""
         plain = table(value, what)
         return cls(
             one(plain, "name", name),
@@ -131,7 +131,7 @@ class Configuration:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "configuration") -> Configuration:
-        """Raises Damaged."""
+        """Raise Damaged."""
         if not isinstance(value, list | tuple) or len(value) != 2:
             raise Damaged(f"{what} is no pair of lists")
         sides = {"inputs": value[0], "outputs": value[1]}
@@ -278,7 +278,7 @@ class Graph:
         return max(self.live_bytes)
 
     def peak_in_pages(self, page_bytes: int) -> int:
-        """The same where each tensor takes whole pages: what limits of fast memory are held against (bytes)."""
+        """Return the same where each tensor takes whole pages: what limits of fast memory are held against (bytes)."""
         return max(self._live(page_bytes))
 
     def to_plain(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class Graph:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "graph") -> Graph:
-        """Raises Damaged."""
+        """Raise Damaged."""
         plain = table(value, what)
         ops = tuple(Op.from_plain(op) for op in rows(plain, "ops"))
         tensors = tuple(Tensor.from_plain(tensor) for tensor in rows(plain, "tensors"))

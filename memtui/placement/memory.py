@@ -78,14 +78,14 @@ def nodes_with_memory() -> list[int]:
 
 
 def check_node(node: int) -> None:
-    """Raises NoMemory."""
+    """Raise NoMemory."""
     there = nodes_with_memory()
     if node not in there:
         raise NoMemory(f"there is no memory on node {node}: this machine has some on {', '.join(map(str, there))}")
 
 
 def in_huge_pages(size: int) -> tuple[mmap.mmap, int, str]:
-    """A mapping with huge pages, where in it they begin, and how they were had. Raises NoMemory.
+    """Return a mapping with huge pages, where in it they begin, and how they were had. Raises NoMemory.
 
     Reserved ones (vm.nr_hugepages) come first: they are there or are not. Transparent ones are then asked for, and
     counted, as the kernel may give small pages instead.
@@ -109,7 +109,7 @@ def in_huge_pages(size: int) -> tuple[mmap.mmap, int, str]:
 
 
 def of_file(size: int, folder: str) -> mmap.mmap:
-    """A mapping of a file in a folder; the file has no name, and goes with the mapping. Raises NoMemory."""
+    """Return a mapping of a file in a folder; the file has no name, and goes with the mapping. Raises NoMemory."""
     try:
         with tempfile.TemporaryFile(dir=folder, prefix="memtui-") as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk would be SIGBUS later
@@ -141,7 +141,7 @@ def about_folder(folder: str) -> tuple[bool, str]:
 
 
 def touched(made: mmap.mmap) -> mmap.mmap:
-    """A mapping, after every page of it was written once."""
+    """Return a mapping, after every page of it was written once."""
     np.frombuffer(made, np.uint8)[:: mmap.PAGESIZE] = 0
     return made
 
@@ -190,7 +190,7 @@ def _ranges(text: str) -> list[int]:
 
 
 def _huge_bytes(first: int, size: int) -> int:
-    """What of a range lies in transparent huge pages, from smaps."""
+    """Return what of a range lies in transparent huge pages, from smaps."""
     found, inside = 0, False
     with open("/proc/self/smaps") as file:
         for line in file:
@@ -216,7 +216,7 @@ def _file_system(path: str) -> tuple[str, list[str]]:
 
 
 def _is_dax(path: str) -> bool | None:
-    """What statx(2) tells of a file; None where the kernel does not tell."""
+    """Return what statx(2) tells of a file; None where the kernel does not tell."""
     found = ctypes.create_string_buffer(256)
     try:
         failed = _c().statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BASIC, found)

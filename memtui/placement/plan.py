@@ -30,7 +30,7 @@ class Span:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "span") -> Span:
-        """Raises Damaged."""
+        """Raise Damaged."""
         plain = table(value, what)
         made = cls(
             one(plain, "storage", name), one(plain, "pool", name), one(plain, "first", count), one(plain, "last", count)
@@ -67,7 +67,7 @@ class Move:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "move") -> Move:
-        """Raises Damaged."""
+        """Raise Damaged."""
         plain = table(value, what)
         return cls(
             one(plain, "storage", name),
@@ -153,7 +153,7 @@ class PlacementPlan:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "plan") -> PlacementPlan:
-        """Raises Damaged."""
+        """Raise Damaged."""
         plain = table(value, what)
         return cls(
             one(plain, "formulation", text),

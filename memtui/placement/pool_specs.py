@@ -39,7 +39,7 @@ class PoolSpec:
 
 
 def parse_pools(text: str) -> tuple[PoolSpec, ...]:
-    """The pools of a list with commas, the fast one first. Raises UserError."""
+    """Return the pools of a list with commas, the fast one first. Raises UserError."""
     words: list[str] = []
     for word in (word.strip() for word in text.split(",")):
         # The comma in emulated:29,12 is one of the same kind.

@@ -47,7 +47,7 @@ class Loaded:
 
     @classmethod
     def of(cls, file: ProfileFile) -> Loaded:
-        """Raises UserError."""
+        """Raise UserError."""
         return cls(file.profile(), file.plans(), file.curves())
 
     @cached_property
@@ -71,7 +71,7 @@ class Loaded:
 
 
 def head(loaded: Loaded, cells: int) -> str:
-    """What was measured, in a line of so many cells. That a pool is emulated is said in any."""
+    """Return what was measured, in a line of so many cells. That a pool is emulated is said in any."""
     profile = loaded.profile
     model, ops = profile.graph.name, f"{len(profile.graph.ops)} ops"
     pools = [
@@ -204,7 +204,7 @@ def curve(loaded: Loaded, number: int) -> CurveView:
 
 
 def first_mode(loaded: Loaded) -> str:
-    """The way of timing that is shown first: the one that plans rest upon."""
+    """Return the way of timing that is shown first: the one that plans rest upon."""
     for slow in loaded.slow_pools:
         try:
             return mode_of(loaded.profile, slow)

@@ -69,7 +69,7 @@ class Pool:
         return self.read_fixed_ns is not None and self.write_fixed_ns is not None
 
     def move_ns(self, size_bytes: int, *, into_fast: bool, meanwhile: bool = False) -> float | None:
-        """What a move between it and the fast pool takes: its fixed time, and its bytes by the bandwidth.
+        """Return what a move between it and the fast pool takes: its fixed time, and its bytes by the bandwidth.
 
         Args:
             size_bytes: that are copied.
@@ -97,7 +97,7 @@ class Pool:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "pool") -> Pool:
-        """Raises Damaged."""
+        """Raise Damaged."""
         plain = table(value, what)
         return cls(
             one(plain, "name", name),
@@ -143,7 +143,7 @@ class Samples:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "samples") -> Samples:
-        """Raises Damaged."""
+        """Raise Damaged."""
         plain = table(value, what)
         return cls(
             one(plain, "op", name),
@@ -203,7 +203,10 @@ class Profile:
         return {(each.op, each.configuration, each.mode): each for each in self.samples}
 
     def typical_ns(self, op: str, configuration: Configuration, mode: str) -> float | None:
-        """The median of the times, which one call that was held up does not move; None where there is no sample."""
+        """Return the median of the times, which one call that was held up does not move.
+
+        Return None where there is no sample.
+        """
         found = self.times.get((op, configuration, mode))
         return median(found.time_ns) if found is not None and found.time_ns else None
 
@@ -223,7 +226,7 @@ class Profile:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "profile") -> Profile:
-        """Raises Damaged."""
+        """Raise Damaged."""
         plain = table(value, what)
         return cls(
             one(plain, "graph", Graph.from_plain),
@@ -235,7 +238,7 @@ class Profile:
 
 
 def facts(value: Any, what: str) -> dict[str, str | int | float]:
-    """A table of texts and numbers. Raises Damaged."""
+    """Return a table of texts and numbers. Raises Damaged."""
     found: dict[str, str | int | float] = {}
     for key, each in table(value, what).items():
         if isinstance(each, bool) or not isinstance(each, str | int | float):

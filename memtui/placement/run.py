@@ -104,7 +104,7 @@ def run(
 
 
 def check(found: Sequence[Ran]) -> None:
-    """Raises UserError where a plan made other results than the unplaced step."""
+    """Raise UserError where a plan made other results than the unplaced step."""
     for ran in found:
         if not ran.close:
             how = "are not finite" if ran.worst is None else f"differ by {ran.worst:.2g} of their largest number"

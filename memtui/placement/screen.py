@@ -182,7 +182,7 @@ class PlacementScreen(ListScreen):
         self.curve.show(present.curve(loaded, picked["curve"]))
 
     def _tell(self) -> None:
-        """The panels there are, what is under the cursor, and the keys."""
+        """Show the panels there are, what is under the cursor, and the keys."""
         tabs = (f"[{n} {name}]" if n - 1 == self._at else f" {n} {name} " for n, name in enumerate(NAMES, 1))
         self.tabs.show(f" {' '.join(tabs)}")
         said = [*self._said(), *[""] * WORDS]
@@ -214,7 +214,7 @@ class PlacementScreen(ListScreen):
         yield self._cut(row.kind, f" · {' · '.join(parts.values()) or shown}", f" · {shown}")
 
     def _configuration(self) -> Configuration | None:
-        """That of the cell under the cursor."""
+        """Return the configuration of the cell under the cursor."""
         found, loaded = self.matrix.selected, self._loaded
         if found is None or loaded is None:
             return None
@@ -252,12 +252,12 @@ class PlacementScreen(ListScreen):
             yield f"first touch {first}"
 
     def _fitting(self, *sentences: str) -> str:
-        """The first that has room, or else the last."""
+        """Return the first that has room, or else the last."""
         room = self.app.size.width - 2
         return next((words for words in sentences if text.width(text.clean(words)) <= room), sentences[-1])
 
     def _cut(self, name: str, *ends: str) -> str:
-        """A name, cut in its middle where that is needed, with the first of these ends that leaves half of the line."""
+        """Return a name, cut in its middle where needed, with the first of these ends that leaves half of the line."""
         room = self.app.size.width - 2
         name = text.clean(name)
         end = next((end for end in ends if text.width(name + end) <= room), ends[-1])
@@ -312,7 +312,7 @@ class PlacementScreen(ListScreen):
             self._tell()
 
     def action_other(self, what: str) -> None:
-        """The next one of what the panel shows one of."""
+        """Show the next one of what the panel shows one of."""
         key = {("mode", 1): "pair", ("kept", 2): "plan", ("kept", 3): "curve"}.get((what, self._at), what)
         if key in self._picked:
             self._picked[key] += 1
@@ -336,7 +336,7 @@ class PlacementScreen(ListScreen):
 
 
 def _signature(file: ProfileFile) -> tuple[tuple[int, int], ...]:
-    """What changes when the file, or SQLite's log beside it, does."""
+    """Return what changes when the file, or SQLite's log beside it, does."""
     found = []
     for path in (file.path, *beside(file.path)):
         try:

@@ -42,7 +42,7 @@ class Effect:
 
 
 def cells(profile: Profile, op: Op, slow: str, mode: str) -> list[Cell]:
-    """An op's configurations with a slow pool, the one with everything in fast memory first."""
+    """Return an op's configurations with a slow pool, the one with everything in fast memory first."""
     found = list(configurations(profile.graph, op, (profile.fast.name, slow)))
     times = [profile.typical_ns(op.name, made, mode) for made in found]
     base = times[0]
@@ -52,7 +52,7 @@ def cells(profile: Profile, op: Op, slow: str, mode: str) -> list[Cell]:
 
 
 def effects(profile: Profile, slow: str, mode: str) -> dict[str, Effect]:
-    """What one output, or one input, in slow memory does, over all ops: ``output`` and ``input``, where measured.
+    """Return what one output or input in slow memory does, over all ops: ``output`` and ``input``, where measured.
 
     Times below ten steps of the clock are left out.
     """

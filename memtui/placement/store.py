@@ -62,7 +62,10 @@ class ProfileFile:
         *,
         force: bool = False,
     ) -> ProfileFile:
-        """A new profile without samples (mode 0600). ``force`` takes away a profile that is there, and nothing else."""
+        """Return a new profile without samples (mode 0600).
+
+        ``force`` takes away a profile that is there, and nothing else.
+        """
         if os.path.lexists(path):
             if not (force and is_profile(path)):
                 what = "exists already; --force overwrites it" if is_profile(path) else "is there, and no profile"
@@ -101,7 +104,7 @@ class ProfileFile:
         self._add(samples, ())
 
     def replace(self, samples: Sequence[Samples]) -> None:
-        """The same with whole ops, in place of what there was of them: of one sitting, or none."""
+        """Store whole ops in place of what there was of them: of one sitting, or none."""
         self._add(samples, {(s.op, s.mode) for s in samples})
 
     def _add(self, samples: Iterable[Samples], instead_of: Iterable[tuple[str, str]]) -> None:
@@ -129,14 +132,14 @@ class ProfileFile:
             connection.execute("INSERT OR REPLACE INTO plan VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def keep_curve(self, formulation: str, slow: str, mode: str, points: Sequence[ParetoPoint]) -> None:
-        """The same of a curve."""
+        """Store a curve in place of what there was."""
         text = _json([point.to_plain() for point in points])
         with self._writing() as connection:
             row = formulation, slow, mode, time.time_ns(), text
             connection.execute("INSERT OR REPLACE INTO curve VALUES (?, ?, ?, ?, ?)", row)
 
     def profile(self) -> Profile:
-        """What was measured so far."""
+        """Return what was measured so far."""
         with self._reading() as connection:
             meta = {k: json.loads(v) for k, v in self._all(connection, "SELECT key, value FROM meta")}
             found: dict[tuple[str, str, str], tuple[list[float], list[int]]] = {}

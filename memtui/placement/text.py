@@ -32,7 +32,7 @@ EMULATED = "emulated: fast memory with waits in it, so these figures check the s
 
 
 def head(profile: Profile) -> Iterator[str]:
-    """What was measured, and which of its pools are not what they are called."""
+    """Yield what was measured, and which of its pools are not what they are called."""
     pools = ", ".join(pool.name for pool in profile.pools)
     yield f"{profile.graph.name}: {len(profile.graph.ops)} ops, pools {pools}"
     for pool in profile.pools:
@@ -43,7 +43,7 @@ def head(profile: Profile) -> Iterator[str]:
 
 
 def verdict(found: Comparison) -> str:
-    """The verdict in a sentence with its figures."""
+    """Return the verdict in a sentence with its figures."""
     near, correlation = found.within(WITHIN), found.correlation
     if near is None:
         return f"{NOTHING}: no time is above the noise floor"
@@ -90,7 +90,7 @@ def comparison(found: Comparison) -> Iterator[str]:
 
 
 def effects(found: Mapping[str, Effect], fast: str, slow: str, mode: str) -> Iterator[str]:
-    """What one tensor in slow memory does."""
+    """Yield what one tensor in slow memory does."""
     if found:
         yield f"with one tensor in {slow} and all else in {fast} ({mode}), an op takes"
     for which, effect in found.items():
@@ -116,7 +116,7 @@ class Baselines:
 
 
 def plan(found: PlacementPlan, against: Baselines) -> Iterator[str]:
-    """A plan: what it costs, what may live in slow memory, what is moved."""
+    """Yield a plan: what it costs, what may live in slow memory, what is moved."""
     limit = f"at most {_exactly(found.limit_bytes)} in {found.fast}"
     yield f"{found.formulation}, {limit} of {size(against.peak_bytes)} alive, in pages of {size(PAGE_BYTES)}"
     yield ""
@@ -133,7 +133,7 @@ def plan(found: PlacementPlan, against: Baselines) -> Iterator[str]:
 
 
 def _bars(found: PlacementPlan, against: Baselines) -> Iterator[str]:
-    """Times one below the other, the longest a whole bar."""
+    """Yield the times one below the other, the longest a whole bar."""
     name = "first touch" if found.status == BASELINE else f"{found.formulation} plan"
     rows: list[tuple[str, float | None]] = [(f"all in {found.fast}", against.all_fast_ns), (name, found.predicted_ns)]
     if found.status != BASELINE:
@@ -163,7 +163,7 @@ def _quality(found: PlacementPlan) -> str:
 
 
 def _slow(found: PlacementPlan, against: Baselines) -> Iterator[str]:
-    """What may live in slow memory, the largest first."""
+    """Yield what may live in slow memory, the largest first."""
     placed: dict[str, list[str]] = {}
     whole: dict[str, bool] = {}
     for each in found.spans:
@@ -204,7 +204,7 @@ def _when(move: Move) -> str:
 
 
 def curve(points: Sequence[ParetoPoint], formulation: str, fast: str, all_fast_ns: float | None) -> Iterator[str]:
-    """The curve as a picture of characters, and its points below; all in the fast pool is a line behind them."""
+    """Yield the curve as a picture of characters, and its points below; all in the fast pool is a line behind them."""
     if not points:
         return
     behind = "" if all_fast_ns is None else f", {ALL_FAST} all in {fast}"

@@ -90,7 +90,7 @@ class Comparison:
         return tuple(sorted(pair.ratio for pair in self.judged if pair.ratio is not None))
 
     def within(self, part: float) -> float | None:
-        """The share of judged pairs whose ratio is at most so far from 1."""
+        """Return the share of judged pairs whose ratio is at most so far from 1."""
         return fmean(abs(ratio - 1) <= part + 1e-12 for ratio in self.ratios) if self.ratios else None
 
     @cached_property
@@ -162,7 +162,7 @@ def compare(profile: Profile, first: str, second: str) -> Comparison:
 
 
 def modes_of(profile: Profile) -> list[str]:
-    """The modes that there are samples of."""
+    """Return the modes that there are samples of."""
     found = {samples.mode for samples in profile.samples if samples.time_ns}
     return [mode for mode in MODES if mode in found]
 
@@ -186,7 +186,7 @@ def _spread(times: Sequence[float]) -> float | None:
 
 
 def _marked(pairs: list[Pair]) -> list[Pair]:
-    """The pairs, outliers among the judged ones marked."""
+    """Return the pairs, outliers among the judged ones marked."""
     logs = sorted(math.log(pair.ratio) for pair in pairs if pair.judged and pair.ratio)
     if len(logs) < 4:
         return pairs

@@ -21,7 +21,7 @@ FEWEST = 6  # samples: a 95 % interval of a median needs so many
 
 
 def all_fast(profile: Profile, op: str, slow: str) -> Configuration:
-    """The configuration of an op with everything in fast memory."""
+    """Return the configuration of an op with everything in fast memory."""
     found = profile.graph.ops[profile.graph.index[op]]
     return next(configurations(profile.graph, found, (profile.fast.name, slow)))
 
@@ -42,9 +42,9 @@ def proven_faster(profile: Profile, op: str, made: Configuration, than: Configur
 
 
 def counted_ns(profile: Profile, op: str, made: Configuration, slow: str, mode: str) -> float | None:
-    """What a plan takes an op to need: its median, but no less than with everything in fast memory unless proven.
+    """Return what a plan takes an op to need: its median, but no less than all in fast memory unless proven.
 
-    None where there is no sample.
+    Return None where there is no sample.
     """
     ns = profile.typical_ns(op, made, mode)
     base = all_fast(profile, op, slow)

@@ -17,14 +17,14 @@ class Damaged(ValueError):
 
 
 def table(value: Any, what: str) -> Mapping[str, Any]:
-    """A JSON object. Raises Damaged, as all here."""
+    """Return a JSON object. Raises Damaged, as all here."""
     if not isinstance(value, Mapping):
         raise Damaged(f"{what} is no table")
     return value
 
 
 def rows(plain: Mapping[str, Any], key: str) -> list[Any] | tuple[Any, ...]:
-    """The list that stands under a key."""
+    """Return the list that stands under a key."""
     value = plain.get(key)
     if not isinstance(value, list | tuple):
         raise Damaged(f"{key} is no list")
@@ -32,12 +32,12 @@ def rows(plain: Mapping[str, Any], key: str) -> list[Any] | tuple[Any, ...]:
 
 
 def several(plain: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> tuple[T, ...]:
-    """The list that stands under a key, each of its values of one kind."""
+    """Return the list that stands under a key, each of its values of one kind."""
     return tuple(kind(value, key) for value in rows(plain, key))
 
 
 def one(plain: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> T:
-    """The value that stands under a key."""
+    """Return the value that stands under a key."""
     if key not in plain:
         raise Damaged(f"{key} is missing")
     return kind(plain[key], key)
@@ -55,7 +55,7 @@ def text(value: Any, what: str) -> str:
 
 
 def name(value: Any, what: str) -> str:
-    """A text that is not empty."""
+    """Return a text that is not empty."""
     if not text(value, what):
         raise Damaged(f"{what} is empty")
     return str(value)
@@ -68,14 +68,14 @@ def truth(value: Any, what: str) -> bool:
 
 
 def count(value: Any, what: str) -> int:
-    """A whole number from 0."""
+    """Return a whole number from 0."""
     if type(value) is not int or not 0 <= value <= MOST:
         raise Damaged(f"{what} is no whole number from 0")
     return value
 
 
 def number(value: Any, what: str) -> float:
-    """A number from 0, as nanoseconds and bytes a second are."""
+    """Return a number from 0, as nanoseconds and bytes a second are."""
     if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value <= LARGEST):
         raise Damaged(f"{what} is no number from 0")
     return float(value)

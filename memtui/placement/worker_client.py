@@ -50,12 +50,12 @@ class PlacementProcess(JsonLineProcess):
         return list(self._ask("bandwidths")["bandwidths"])
 
     def isolated(self, op: str, configurations: Sequence[Configuration], seconds: float) -> list[list[float]]:
-        """Times in ns of an op by itself, for each configuration."""
+        """Return the times in ns of an op by itself, for each configuration."""
         plain = [configuration.to_plain() for configuration in configurations]
         return list(self._ask("isolated", op=op, configurations=plain, seconds=seconds)["times_ns"])
 
     def in_graph(self, placements: Sequence[Mapping[str, str]], seconds: float) -> list[list[list[float]]]:
-        """Times in ns in runs of the step: for each placement, for each run, for each op."""
+        """Return the times in ns in runs of the step: for each placement, for each run, for each op."""
         return list(self._ask("in_graph", placements=[dict(p) for p in placements], seconds=seconds)["runs_ns"])
 
     def run(self, plans: Sequence[PlacementPlan], repeats: int) -> dict[str, Any]:

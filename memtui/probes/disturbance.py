@@ -77,7 +77,7 @@ class DisturbanceProbe:
         _keep(self._machine, {proc / "vmstat"})
 
     def read(self, pids: Iterable[int]) -> str:
-        """What disturbed these processes since the last call: words that stay the same for the same causes, or none."""
+        """Return what disturbed these processes since the last call: the same words for the same causes, or none."""
         now_ns, pids = time.monotonic_ns(), tuple(pids)
         if pids != self._pids or now_ns >= self._find_due_ns:
             self._find_due_ns, self._pids = now_ns + _FIND_EVERY_NS, pids

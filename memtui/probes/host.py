@@ -22,7 +22,10 @@ def read_clock() -> Clock:
 
 
 def cpu_information(key: str) -> str:
-    """What /proc/cpuinfo says of the first CPU under ``key``, such as ``model name``; empty where it says nothing."""
+    """Return what /proc/cpuinfo says of the first CPU under ``key``, such as ``model name``.
+
+    Return an empty text where it says nothing.
+    """
     found = re.search(rf"^{key}[ \t]*:(.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     return found[1].strip() if found else ""
 

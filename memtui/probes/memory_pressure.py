@@ -41,12 +41,12 @@ def memory_cgroup(proc: Path, pid: int, mounts: dict[int, tuple[Path, str]]) -> 
 
 
 def upwards(folder: Path, top: Path) -> list[Path]:
-    """A cgroup and those above it, without the root's, which has no limits."""
+    """Return a cgroup and those above it, without the root's, which has no limits."""
     return [f for f in (folder, *folder.parents) if top in f.parents]
 
 
 def text_of(path: Path) -> str:
-    """A small file of the kernel; empty when it cannot be read."""
+    """Return a small file of the kernel; empty when it cannot be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:

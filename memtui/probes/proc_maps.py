@@ -20,7 +20,7 @@ class TooManyMappings(Exception):
 
 
 def read_maps(pid: int, proc: Path = PROC) -> bytes:
-    """The raw table, as fast as the kernel gives it (the target may be paused meanwhile).
+    """Return the raw table, as fast as the kernel gives it (the target may be paused meanwhile).
 
     Raises ProcessLookupError when the process ended, PermissionError when it may not be read, and TooManyMappings.
     """

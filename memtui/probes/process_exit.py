@@ -48,7 +48,7 @@ def status_words(status: int) -> str:
 
 
 def _told_by_pidfd(pidfd: int) -> int | None:
-    """The wait status of a process that was waited for."""
+    """Return the wait status of a process that was waited for."""
     info = bytearray(_INFO.size)
     struct.pack_into("=Q", info, 0, _INFO_EXIT)
     try:
@@ -60,7 +60,7 @@ def _told_by_pidfd(pidfd: int) -> int | None:
 
 
 def _told_by_stat(pid: int) -> int | None:
-    """The wait status of a process that was not waited for yet."""
+    """Return the wait status of a process that was not waited for yet."""
     folder = PROC / str(pid)
     try:
         fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()

@@ -80,7 +80,7 @@ class ProcessTree:
         return len(came_and_went) + len(waited - explained)
 
     def new_generation(self, pid: int) -> Process:
-        """The same process after exec: a new address space, so a new key and its new command line."""
+        """Return the same process after exec: a new address space, so a new key and its new command line."""
         old = self._known[pid]
         new = replace(old, generation=old.generation + 1, command=command_of(pid), role=self._role(pid))
         self._known[pid] = self._keyed(new)

@@ -51,7 +51,7 @@ class ProtectedProcesses:
         return ""
 
     def _owns_terminal(self, pid: int, start_ticks: int) -> bool:
-        """Looked up once per process: the other end of a pseudo-terminal is opened when the terminal is made."""
+        """Look once per process: the other end of a pseudo-terminal is opened when the terminal is made."""
         if not self._terminals:
             return False
         known = self._owners.get(pid)

@@ -69,7 +69,7 @@ class PssProbe:
         self._due_ns = ended_ns + max(LEAST_APART_NS, round(self._rest * (ended_ns - began_ns)))
 
     def of(self, pid: int) -> Pss:
-        """What is known of a process: nothing, and no reason, where it is alone."""
+        """Return what is known of a process: nothing, and no reason, where it is alone."""
         return self._readings.get(pid) or Pss(None, None, NOT_READ if self._readings else "")
 
     def _read(self, pid: int) -> int | Pss:
@@ -94,7 +94,7 @@ class PssProbe:
 
 
 def parse_pss(text: bytes) -> int:
-    """The bytes on the line ``Pss:`` of a smaps_rollup. Raises ValueError where there is none."""
+    """Return the bytes on the line ``Pss:`` of a smaps_rollup. Raises ValueError where there is none."""
     for line in text.splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) << 10

@@ -27,7 +27,7 @@ class UsageProbe:
         self._known: dict[int, psutil.Process] = {}
 
     def read(self, pid: int) -> Usage:
-        """Raises ProcessLookupError when the process ended, PermissionError when it may not be read."""
+        """Raise ProcessLookupError when the process ended, PermissionError when it may not be read."""
         try:
             process = self._known.get(pid) or self._known.setdefault(pid, psutil.Process(pid))
             with process.oneshot():

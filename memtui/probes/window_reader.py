@@ -158,7 +158,7 @@ class PageReader:
         return pause.paused_ns or 0
 
     def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
-        """A window of each, in their order."""
+        """Return a window of each, in their order."""
         self._guard.look()
         self._tracker.begin_round(len(subjects))
         if self._together and self._pause and len(subjects) > 1:
@@ -297,7 +297,7 @@ class PageReader:
         return window, window.maps or partial(bytes, read_maps(subject.pid))
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
-        """It could not be held, or not be read while it was."""
+        """Return the outcome for a process that could not be held, or not be read while it was."""
         if isinstance(error, HoldTooLong) and pause is not None:
             self.long = subject.pid
             why = CLEARED_RUNNING.format(most=duration(self._max_pause_ns / 1e9))
@@ -316,7 +316,10 @@ class PageReader:
     def _finished(
         self, subject: Subject, finish: Callable[[], PageWindow], end_ns: int | None, paused_ns: int, why: str
     ) -> Outcome:
-        """A window that is finished while the process runs; it ends there and then, unless it has ended before."""
+        """Return a window that is finished while the process runs.
+
+        It ends there and then, unless it has ended before.
+        """
         try:
             self._check_owner(subject.pid)
             maps = read_maps(subject.pid)
@@ -340,7 +343,7 @@ class PageReader:
 
 
 def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
-    """The pages of each process that another one touched, too, and how many bytes their sum counts too much.
+    """Return the pages of each process that another one touched, too, and how many bytes their sum counts too much.
 
     None where that is not known: the tracker sees no page frames, or not those of every process. To be asked after each
     round. The processes are looked at one after another, so a frame that went from one to another in between passes

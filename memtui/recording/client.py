@@ -26,7 +26,7 @@ _COMMAND_CHARACTERS = 40  # of each in a line that names all
 
 
 def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> dict[str, Any]:
-    """The answer of a recording. Raises UserError when there is none, or when it refuses."""
+    """Return the answer of a recording. Raises UserError when there is none, or when it refuses."""
     try:
         with connect(Path(running.control), seconds) as connection:
             connection.sendall(request(do, **fields))
@@ -39,7 +39,7 @@ def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> d
 
 
 def order(session: Path, do: str, **fields: Any) -> dict[str, Any]:
-    """The answer of whoever records into this file now. Raises UserError as ``ask``, and when nobody does."""
+    """Return the answer of whoever records into this file now. Raises UserError as ``ask``, and when nobody does."""
     for running in find_all(state_directory(invoker())):
         if running.path == str(session.absolute()):
             return ask(running, do, **fields)
@@ -61,7 +61,7 @@ def stop(running: Running) -> dict[str, Any]:
 
 
 def choose(found: Sequence[Running], name: str) -> list[Running]:
-    """The one recording somebody means by an ID or the PID of a target. Raises UserError."""
+    """Return the one recording somebody means by an ID or the PID of a target. Raises UserError."""
     chosen = [r for r in found if name in (r.id, str(r.pid))]
     if not chosen:
         raise UserError(f"no recording of yours has the ID or PID {name!r}; {choices(found)}")
@@ -71,7 +71,7 @@ def choose(found: Sequence[Running], name: str) -> list[Running]:
 
 
 def choices(found: Sequence[Running]) -> str:
-    """What there is to choose from, in one line."""
+    """Return what there is to choose from, in one line."""
     if not found:
         return "none of yours runs"
     named = (f"{r.id} (PID {r.pid}, {short_command(r.command, _COMMAND_CHARACTERS)})" for r in found)
@@ -111,7 +111,7 @@ class Follower:
 
 
 def _next(answers: Answers, deadline_s: float) -> dict[str, Any]:
-    """Raises OSError and ValueError."""
+    """Raise OSError and ValueError."""
     answer = answers.next(deadline_s)
     if answer is None:
         raise ValueError("it hung up")
@@ -167,7 +167,7 @@ def _look() -> None:
 
 
 def observer_of(pid: int) -> Running | None:
-    """The recording of this user that observes a process, or what started it."""
+    """Return the recording of this user that observes a process, or what started it."""
     state = state_directory(invoker())
     for _ in range(_MOST_ANCESTORS):
         try:
@@ -183,7 +183,7 @@ def observer_of(pid: int) -> Running | None:
 
 
 def only_one(found: Sequence[Running]) -> Running | None:
-    """The recording that is meant where none observes the caller: the only one that runs; of several, none.
+    """Return the recording that is meant where none observes the caller: the only one that runs; of several, none.
 
     A calibration is not meant: it is thrown away, and marks may be what it counts.
     """

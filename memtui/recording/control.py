@@ -43,7 +43,7 @@ WORDS: dict[str, dict[str, tuple[int, int] | int | frozenset[str]]] = {
 
 
 def request(do: str, **fields: Any) -> bytes:
-    """The line that asks for something."""
+    """Return the line that asks for something."""
     return json.dumps({"do": do} | fields).encode() + b"\n"
 
 
@@ -79,7 +79,7 @@ class Listener:
     """A socket in a folder that only its user can enter, taken away when it is closed."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Raises OSError where no socket can be made (some network and container file systems)."""
+        """Raise OSError where no socket can be made (some network and container file systems)."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = os.lstat(folder)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
@@ -128,7 +128,7 @@ class _Short:
 
 
 def connect(path: Path, seconds: float | None = None) -> socket.socket:
-    """A connection to a control socket; without ``seconds`` nothing waits. Raises OSError."""
+    """Return a connection to a control socket; without ``seconds`` nothing waits. Raises OSError."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.settimeout(seconds or 0.0)
@@ -148,7 +148,7 @@ class Answers:
         self._received = b""
 
     def next(self, deadline_s: float | None = None) -> Answer | None:
-        """The next one; None when there will be no more.
+        """Return the next one; None when there will be no more.
 
         Args:
             deadline_s: until when to wait (``time.monotonic``); 0 takes what is there, None waits for ever.
@@ -183,7 +183,7 @@ class _Client:
         self.follows = False
 
     def send(self, answer: Answer) -> bool:
-        """False when it does not take the line at once: then it is not worth waiting for."""
+        """Send a line; False when the client does not take it at once: then it is not worth waiting for."""
         line = json.dumps(answer).encode() + b"\n"
         try:
             return self.connection.send(line) == len(line)
@@ -252,7 +252,7 @@ class Control:
         self._clients[connection.fileno()] = _Client(connection)
 
     def _hear(self, client: _Client) -> bool:
-        """False when it is to be let go."""
+        """Read what a client says; False when it is to be let go."""
         try:
             chunk = client.connection.recv(LINE_BYTES)
         except BlockingIOError:

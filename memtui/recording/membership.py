@@ -21,7 +21,7 @@ class RecordedTrees:
         self._members: dict[str, frozenset[_Id]] = {}
 
     def by(self, running: Sequence[Running], pid: int, start_ticks: int) -> Running | None:
-        """The recording among these that watches a process, the innermost where several could; None: none does.
+        """Return the recording among these that watches a process, the innermost where several could; None: none does.
 
         A process is a member when it descends from the target now and the session tells of it. A child of a target
         that is recorded without its children is none.

@@ -53,7 +53,7 @@ class Entry:
     """Announces a recording until it is closed."""
 
     def __init__(self, state: Path, running: Running) -> None:
-        """Raises OSError where the file cannot be made; nobody then finds the recording, and nothing else is lost."""
+        """Raise OSError where the file cannot be made; nobody then finds the recording, and nothing else is lost."""
         folder = state / FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = _place(state, running.pid, running.start_ticks)
@@ -75,12 +75,12 @@ class Entry:
 
 
 def host_name() -> str:
-    """The machine, as entries name it."""
+    """Return the machine, as entries name it."""
     return os.uname().nodename
 
 
 def find(state: Path, pid: int, start_ticks: int) -> Running | None:
-    """The running recording of a process, if this user has one."""
+    """Return the running recording of a process, if this user has one."""
     running = _read(_place(state, pid, start_ticks))
     return running if running is not None and (running.pid, running.start_ticks) == (pid, start_ticks) else None
 
@@ -96,7 +96,7 @@ def find_all(state: Path) -> list[Running]:
 
 
 def _read(path: Path) -> Running | None:
-    """What an entry says, if its lock is held; a leftover is taken away."""
+    """Return what an entry says, if its lock is held; a leftover is taken away."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -129,7 +129,7 @@ def _read(path: Path) -> Running | None:
 
 
 def _checked(plain: object) -> Running:
-    """Raises ValueError and TypeError."""
+    """Raise ValueError and TypeError."""
     if not isinstance(plain, dict):
         raise ValueError("no entry")
     running = Running(**plain)

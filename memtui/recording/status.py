@@ -18,7 +18,7 @@ NO_LIMIT = 1 << 16  # cells of a line that goes to no terminal
 
 
 def describe(found: Sequence[Running]) -> list[dict[str, Any]]:
-    """The document of ``list --json``. What a recording does not answer is None, with a reason."""
+    """Return the document of ``list --json``. What a recording does not answer is None, with a reason."""
     return [_describe(running) for running in found]
 
 
@@ -49,7 +49,10 @@ def _describe(running: Running) -> dict[str, Any]:
 
 
 def format_table(found: Sequence[dict[str, Any]], room: int = NO_LIMIT) -> str:
-    """A line for each, or one line that says that there is none; commands share what ``room`` cells a line leave."""
+    """Return a line for each, or one line that says that there is none.
+
+    Commands share what ``room`` cells a line leave.
+    """
     if not found:
         return "no recording of yours runs; memtui attach PID begins one"
     rows = [("ID", "PID", "for", "samples", "WSS", "command", "session", "")]

@@ -27,14 +27,14 @@ _MOST_CANDIDATES = 8
 
 
 def sudo_line(*words: str) -> str:
-    """The exact command that runs memtui as root: sudo's secure_path does not find a virtual environment."""
+    """Return the exact command that runs memtui as root: sudo's secure_path does not find a virtual environment."""
     program = Path(sys.argv[0]).absolute()
     installed = program.name == "memtui" and program.is_file() and os.access(program, os.X_OK)
     return shlex.join(["sudo", *([str(program)] if installed else [sys.executable, "-m", "memtui"]), *words])
 
 
 def parse_pid(text: str) -> int:
-    """A process id from the command line. Raises UserError."""
+    """Return a process id from the command line. Raises UserError."""
     try:
         pid = int(text)
     except ValueError:
@@ -45,7 +45,7 @@ def parse_pid(text: str) -> int:
 
 
 def find_target(pid: int) -> tuple[int, str]:
-    """The process somebody means by a number: (pid here, one line when it is not the number that was given).
+    """Return the process somebody means by a number: (pid here, one line when it is not the number that was given).
 
     Of a thread, as top and htop show them, that is its process. Where nothing here has that number, a process that has
     it inside a container is meant, if there is only one. Raises UserError.
@@ -66,7 +66,7 @@ def find_target(pid: int) -> tuple[int, str]:
 
 
 def _process_of(thread: int) -> int:
-    """The process that a thread belongs to, by their numbers; of a process that is itself."""
+    """Return the process that a thread belongs to, by their numbers; of a process that is itself."""
     try:
         status = (PROC / str(thread) / "status").read_text(errors="replace")
     except OSError:
@@ -75,7 +75,7 @@ def _process_of(thread: int) -> int:
 
 
 def pids_inside(pid: int, proc: Path = PROC) -> list[int]:
-    """Processes that have this number in a PID namespace below this one, by their number in this one."""
+    """Return the processes that have this number in a PID namespace below this one, by their number here."""
     found = []
     for entry in proc.iterdir():
         if not entry.name.isdigit():
@@ -142,7 +142,7 @@ def others(proc: Path = PROC) -> Iterator[tuple[int, Stat]]:
 
 
 def ancestors(pid: int) -> set[int]:
-    """The parent of a process, its parent, and so on up to 1."""
+    """Return the parent of a process, its parent, and so on up to 1."""
     found: set[int] = set()
     while pid > 1:
         pid = read_stat(pid).parent_pid
@@ -163,7 +163,7 @@ class _Found:
 
 
 def find(text: str | None, rank: int | None) -> tuple[int, str]:
-    """(the process that is meant, one line when that is not what was typed).
+    """Return (the process that is meant, one line when that is not what was typed).
 
     Args:
         text: a PID, here or inside a container, or a name: of the program, of the script it runs (``train.py``) or the
@@ -198,7 +198,7 @@ def find(text: str | None, rank: int | None) -> tuple[int, str]:
 
 
 def processes(proc: Path = PROC) -> list[_Found]:
-    """What runs and is neither memtui, nor what memtui was started from, nor the kernel's."""
+    """Return what runs and is neither memtui, nor what memtui was started from, nor the kernel's."""
     found = []
     for pid, _ in others(proc):
         folder = proc / str(pid)
@@ -214,7 +214,7 @@ def processes(proc: Path = PROC) -> list[_Found]:
 
 
 def names_of(title: str, words: list[str]) -> frozenset[str]:
-    """What a process is called: its title, its program, and what its interpreter runs, with and without ``.py``."""
+    """Return what a process is called: its title, its program, what its interpreter runs, with and without ``.py``."""
     program = os.path.basename(words[0]) if words else ""
     found = {title, program}
     if _INTERPRETER.fullmatch(program):
@@ -242,7 +242,7 @@ def _named(text: str, every: list[_Found]) -> list[_Found]:
 
 
 def _below(root: int, every: list[_Found]) -> list[_Found]:
-    """A process and all that come from it."""
+    """Return a process and all that come from it."""
     return [p for p in every if p.pid == root or root in _ancestors(p.pid)]
 
 
@@ -289,7 +289,7 @@ def is_own(command: str) -> bool:
 
 
 def user_name(uid: int) -> str:
-    """The name of a user, or the number where there is none."""
+    """Return the name of a user, or the number where there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -19,7 +19,7 @@ LARGEST = 3  # blocks that are named
 
 
 def allocations(reader: ReportSource, steps: Sequence[RecordedStep]) -> dict[str, Any] | None:
-    """What was held at the peak of some recorded steps; None where there are none.
+    """Return what was held at the peak of some recorded steps; None where there are none.
 
     The operator at the peak is the one that came last and may have added little: ``largest`` are the largest of the
     blocks that the step had made itself by then.
@@ -69,7 +69,7 @@ def _blocks(reader: ReportSource, step: RecordedStep) -> dict[str, Any]:
 
 
 def _most_unknown(reader: ReportSource, step: RecordedStep) -> dict[str, Any] | None:
-    """The tensor that is most of what no model and no optimiser holds, as told of the process around that step."""
+    """Return the tensor that is most of what no model and no optimiser holds, as told around that step."""
     if step.device != MAIN_MEMORY or CATEGORIES[UNKNOWN] not in step.peak_parts:
         return None
     maps = [tensors for pid, _, tensors in reader.tensor_maps() if pid == step.pid]

@@ -22,7 +22,7 @@ _ASSETS = ("page.css", "page.js")
 
 
 def document(title: str, body: str) -> str:
-    """A page that fetches nothing, around markup that is whole and in which every foreign text is escaped."""
+    """Return a page that fetches nothing, around markup that is whole and in which every foreign text is escaped."""
     style, script = (files("memtui.reports").joinpath("assets", name).read_text("utf-8") for name in _ASSETS)
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
@@ -43,7 +43,7 @@ def _hash(text: str) -> str:
 
 
 def dim(text: str) -> str:
-    """A line of the head."""
+    """Return a line of the head."""
     return f'<p class="dim">{escape(text)}</p>'
 
 
@@ -72,13 +72,13 @@ def _figure(chart: Chart | HeatChart, draw: Draw) -> str:
 
 
 def findings_table(found: Table) -> str:
-    """A table that can be sorted."""
+    """Return a table that can be sorted."""
     rows: list[list[Cell]] = [list(row) for row in found.rows]
     return table(found.title, found.note, found.heads, rows)
 
 
 def table(title: str, note: str, heads: tuple[str, ...], rows: Iterable[list[Cell]]) -> str:
-    """A table that can be sorted; ``#`` after a head makes its column one of numbers."""
+    """Return a table that can be sorted; ``#`` after a head makes its column one of numbers."""
     top = "".join(_head_cell(head) for head in heads)
     body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     caption = f"<caption>{escape(note)}</caption>" if note else ""

@@ -148,7 +148,7 @@ class RedactedSource:
         return [self._scrubbed(held, ("status", "reason")) for held in self._source.gpu_memory(first_ns, last_ns)]
 
     def _scrubbed(self, record: Record, texts: Iterable[str]) -> Record:
-        """What is harmless of a record, and these texts without secrets."""
+        """Return what is harmless of a record, and these texts without secrets."""
         return permitted(record, **{name: self._words.scrub(getattr(record, name)) for name in texts})
 
     def allocation_steps(self) -> list[RecordedStep]:
@@ -249,13 +249,13 @@ class RedactedSource:
         )
 
     def _name(self, name: str) -> str:
-        """A label for what somebody named; two mappings of one file share it."""
+        """Return a label for what somebody named; two mappings of one file share it."""
         if name in _KERNELS:
             return name
         return "[stack]" if name.startswith("[stack:") else self._names[name.removesuffix(" (deleted)")]
 
     def _device(self, name: str) -> str:
-        """A device as PyTorch calls it; a label for anything else."""
+        """Return a device as PyTorch calls it; a label for anything else."""
         return name if name == MAIN_MEMORY or _DEVICE.fullmatch(name) else self._devices[name]
 
     def _without(self, hello: Hello) -> Hello:
@@ -312,7 +312,7 @@ class _Words:
         self._secret = {word.casefold() for word in always | telling} - {"", "root", "memtui"}
 
     def scrub(self, text: str) -> str:
-        """The text with labels for whole commands and files, and ``***`` for a word that could tell."""
+        """Return the text with labels for whole commands and files, and ``***`` for a word that could tell."""
         if text not in self._kept:
             found = text
             for secret, label in self._whole:
@@ -349,7 +349,7 @@ class _Owners:
             self._owner[low + 1 : high + 1] = number
 
     def of(self, start: int, end: int) -> VmaRow | None:
-        """The VMA of a run's begin, or of its end where a large page begins before its VMA."""
+        """Return the VMA of a run's begin, or of its end where a large page begins before its VMA."""
         for address in (start, end - 1):
             number = int(self._owner[np.searchsorted(self._edges, address, side="right")])
             if number >= 0:
@@ -358,7 +358,7 @@ class _Owners:
 
 
 def _bases(rows: Iterable[VmaRow]) -> dict[int, int]:
-    """A begin for every VMA, in the order of addresses, a GiB or more after the one before; by process."""
+    """Return a begin for every VMA, in the order of addresses, a GiB or more after the one before; by process."""
     free: dict[int, int] = defaultdict(lambda: GIB)
     bases = {}
     for row in rows:
@@ -372,12 +372,12 @@ def _perms(text: str) -> str:
 
 
 def _terms(expression: str) -> str:
-    """A filter without the patterns of names in it."""
+    """Return a filter without the patterns of names in it."""
     kept = r"!?(default|none|exec|noaccess|anon|file|heap|stack|pages\s*<\s*[0-9]{1,18})"
     terms = (term.strip() for term in expression.split(","))
     return ",".join(t if not t or re.fullmatch(kept, t) else f"{'!' * t.startswith('!')}name={MASK}" for t in terms)
 
 
 def open_source(path: Path, *, redact: bool = False) -> ReportSource:
-    """The session to export. Raises SessionError."""
+    """Return the session to export. Raises SessionError."""
     return RedactedSource(path) if redact else Source(path)

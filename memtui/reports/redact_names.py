@@ -29,7 +29,7 @@ class ModelNames:
         return self._label("layer", name) if name else ""
 
     def op(self, path: str) -> str:
-        """An operator with those around it; the class of an optimiser may be the user's."""
+        """Return an operator with those around it; the class of an optimiser may be the user's."""
         return "/".join(self._op(part) for part in path.split("/")) if path else ""
 
     def _op(self, name: str) -> str:
@@ -46,11 +46,11 @@ class ModelNames:
         return labels.setdefault(name, f"{what}-{len(labels) + 1}")
 
     def raw_tag(self, raw: str) -> str:
-        """A tag as an MXNet analysis has it, with its brackets."""
+        """Return a tag as an MXNet analysis has it, with its brackets."""
         return f"({self._op(raw.strip().removeprefix('(').removesuffix('.').removesuffix(')'))}).\n"
 
     def in_step(self, trace: StepTrace) -> StepTrace:
-        """The step with such names; a name that is of a layer and of an operator becomes two."""
+        """Return the step with such names; a name that is of a layer and of an operator becomes two."""
         ops, layers = {*trace.op.tolist()}, {*trace.layer.tolist()}
         names = [self.op(name) if at in ops else "" for at, name in enumerate(trace.names)]
         names += [self.layer(name) if at in layers else "" for at, name in enumerate(trace.names)]
@@ -58,7 +58,7 @@ class ModelNames:
         return replace(trace, layer=layer, names=tuple(names))
 
     def in_map(self, tensors: TensorMap) -> TensorMap:
-        """The map with labels of layers, and of parts that are not PyTorch's own."""
+        """Return the map with labels of layers, and of parts that are not PyTorch's own."""
         layers, parts = tuple(map(self.layer, tensors.names)), tuple(map(self._part, tensors.parts))
         return replace(tensors, names=layers, parts=parts)
 

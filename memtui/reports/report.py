@@ -32,7 +32,10 @@ MARKS = ("mark", "interval", "exec", "stopped")  # what happened, and is nothing
 
 
 def build_report(path: Path, *, redact: bool = False) -> dict[str, Any]:
-    """The document of ``report --json``, on request without host, user, paths and addresses. Raises SessionError."""
+    """Return the document of ``report --json``, on request without host, user, paths and addresses.
+
+    Raises SessionError.
+    """
     reader = open_source(path, redact=redact)
     try:
         return report_of(reader, reader.title)
@@ -41,7 +44,7 @@ def build_report(path: Path, *, redact: bool = False) -> dict[str, Any]:
 
 
 def report_of(reader: ReportSource, title: str) -> dict[str, Any]:
-    """The same of a session that is open, under a title of its own. Raises SessionError."""
+    """Return the same of a session that is open, under a title of its own. Raises SessionError."""
     hello, samples = reader.hello, reader.samples
     lengths = (samples.end_ns - samples.start_ns) / SECOND_NS
     events = reader.events(0, 2**62)
@@ -156,7 +159,7 @@ def _wss_reason(reader: ReportSource) -> str:
 
 
 def _approximate(reader: ReportSource) -> dict[str, Any]:
-    """What to say of a working set some of which is not exact."""
+    """Return what to say of a working set some of which is not exact."""
     found = zip(reader.samples.status, reader.samples.reason, strict=True)
     reason = next((reason for status, reason in found if status == Status.APPROXIMATE), None)
     if reason is None and _shared_unknown(reader):
@@ -170,7 +173,10 @@ def _shared_unknown(reader: ReportSource) -> bool:
 
 
 def _windows(found: list[Group], wss_bytes: np.ndarray, lengths_s: np.ndarray) -> list[dict[str, Any]]:
-    """The windows by their interval, and what they touch; figures of the working set are those of the first group."""
+    """Return the windows by their interval, and what they touch.
+
+    Figures of the working set are those of the first group.
+    """
     return [
         {
             "interval_s": [ns / SECOND_NS for ns in group.interval_ns],
@@ -184,7 +190,7 @@ def _windows(found: list[Group], wss_bytes: np.ndarray, lengths_s: np.ndarray) -
 
 
 def _shared(reader: ReportSource, alike: np.ndarray) -> dict[str, Any]:
-    """The part of the working set that several processes touched."""
+    """Return the part of the working set that several processes touched."""
     values = reader.samples.shared_bytes[alike]
     if not _shared_unknown(reader):
         return _summary(values, _wss_reason(reader))
@@ -208,7 +214,7 @@ def _pss(held: Resident, rows: list[dict[str, Any]], lengths_s: np.ndarray) -> d
 
 
 def _touched_fraction(wss_bytes: np.ndarray, held: Resident) -> dict[str, Any]:
-    """The median working set as a part of the median resident memory, both of the same windows and the same pages."""
+    """Return the median working set as a part of the median resident memory, of the same windows and pages."""
     if (found := touched_fraction(wss_bytes, held)) is not None:
         return {"of": held.name, "fraction": found[0], "resident_bytes": found[1], "reason": ""}
     reason = "working set and resident memory are known together in no window"
@@ -218,7 +224,7 @@ def _touched_fraction(wss_bytes: np.ndarray, held: Resident) -> dict[str, Any]:
 
 
 def _given_back(rows: list[dict[str, Any]], of: set[int]) -> dict[str, Any]:
-    """What went in a window, at most, and in a second, of samples ``of``."""
+    """Return what went in a window, at most, and in a second, of samples ``of``."""
     found = {sample: size_bytes for sample, size_bytes in given_back_bytes(rows).items() if sample in of}
     values = np.array(list(found.values()), np.float64)
     spans = {row["sample"]: row["end_ns"] - row["start_ns"] for row in rows if row["sample"] in found}
@@ -232,7 +238,7 @@ def _median(values: np.ndarray) -> float | None:
 
 
 def _largest_window(wss_bytes: np.ndarray, lengths_s: np.ndarray) -> dict[str, Any]:
-    """The window of whatever length that touched the most."""
+    """Return the window of whatever length that touched the most."""
     if np.isnan(wss_bytes).all():
         return {"bytes": None, "window_s": None}
     at = int(np.nanargmax(wss_bytes))
@@ -368,7 +374,7 @@ def _overhead(reader: ReportSource, rows: list[dict[str, Any]], span_ns: int) ->
 
 
 def _budget(reader: ReportSource, overhead: dict[str, Any]) -> dict[str, Any] | None:
-    """What was allowed and what it came to; which interval would have kept it, where it was not kept."""
+    """Return what was allowed and what it came to; which interval would have kept it, where it was not kept."""
     most, cpu = allowed(reader.hello.options.max_overhead_ppm), overhead["self_cpu_fraction"]
     if most is None:
         return None
@@ -382,7 +388,7 @@ def _budget(reader: ReportSource, overhead: dict[str, Any]) -> dict[str, Any] | 
 
 
 def _longest_pause_s(rows: list[dict[str, Any]]) -> float | None:
-    """The longest that any process was held at once, also where a pause was given up."""
+    """Return the longest that any process was held at once, also where a pause was given up."""
     known = [row["paused_ns"] for row in rows if row["paused_ns"] is not None]
     return max(known) / SECOND_NS if known else None
 

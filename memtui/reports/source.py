@@ -70,7 +70,7 @@ class ReportSource(Protocol):
         """Touched pages at their real addresses: for pictures and sums, never as text."""
 
     def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[Run]:
-        """Runs of touched pages of a window, split where another of the mapped VMAs begins or ends.
+        """Yield the runs of touched pages of a window, split where another of the mapped VMAs begins or ends.
 
         ``mapped`` are those of ``vma_rows`` that were mapped in the window.
         """

@@ -84,7 +84,7 @@ def _sums_by(by: Grouping, numbers: TensorNumbers, sums: TensorSums, windows: in
 
 
 def _extremes(numbers: TensorNumbers, sums: TensorSums) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The tensors with the most bytes touched in a window, and those with the most that are not."""
+    """Return the tensors with the most bytes touched in a window, and those with the most that are not."""
     mean = sums.mean_bytes().tolist()
     tensors = [
         {

@@ -25,7 +25,7 @@ LONG_GAP = 0.05  # of what was seen: an end that is in no window, and is told
 
 
 def format_report(report: dict[str, Any]) -> str:
-    """The report as a page of text."""
+    """Return the report as a page of text."""
     lines = _recorded_words(report) if report["imported"] is None else _imported_words(report)
     lines += training_words(report["training"])
     lines += learning_words(report["learning"])
@@ -75,7 +75,7 @@ def _imported_words(report: dict[str, Any]) -> list[str]:
 
 
 def _recorded_words(report: dict[str, Any]) -> list[str]:
-    """What was recorded of a process."""
+    """Return what was recorded of a process."""
     target, wss = report["target"], report["wss_bytes"]
     overhead, reuse = report["overhead"], report["reuse"]
     lines = [
@@ -140,7 +140,7 @@ def _tensor_words(found: dict[str, Any]) -> list[str]:
 
 
 def _tensor(part: dict[str, Any]) -> str:
-    """A tensor by its layer and kind, a layer by its name."""
+    """Return a tensor by its layer and kind, a layer by its name."""
     return f"{tensor_name(part['layer'], part.get('part', ''))} {part.get('category', '')}".strip()
 
 
@@ -162,7 +162,7 @@ def slowed(overhead: dict[str, Any]) -> str:
 
 
 def budgeted(report: dict[str, Any]) -> str:
-    """What a budget made of the interval, with a comma behind it; nothing without one."""
+    """Return what a budget made of the interval, with a comma behind it; nothing without one."""
     return f"budgeted {between(*map(duration, report['budgeted_s']))}, " if report["budgeted_s"] else ""
 
 
@@ -181,7 +181,7 @@ def windows_words(report: dict[str, Any]) -> list[str]:
 
 
 def _shared_words(report: dict[str, Any]) -> list[str]:
-    """What the processes of a tree have in common."""
+    """Return what the processes of a tree have in common."""
     shared = report["shared_bytes"]
     if len(report["processes"]) < 2 or report["wss_bytes"]["mean"] is None:
         return []
@@ -254,7 +254,7 @@ def _gpu_words(process: dict[str, Any]) -> str:
 
 
 def _one_line(command: str) -> str:
-    """A foreign command line, cut short."""
+    """Return a foreign command line, cut short."""
     return visible(command if len(command) <= 80 else command[:79] + "…")
 
 

@@ -59,7 +59,7 @@ class TracedWindows:
         return np.flatnonzero(self._reader.samples.start_ns >= self._told.begins_ns[0])
 
     def count(self, places: Sequence[int] | np.ndarray) -> Iterator[Window]:
-        """What was touched in the samples at some places. Raises SessionError."""
+        """Yield what was touched in the samples at some places. Raises SessionError."""
         samples, begins = self._reader.samples, self._told.begins_ns
         for at in places:
             which = int(np.searchsorted(begins, samples.start_ns[at], side="right")) - 1

@@ -54,7 +54,7 @@ def _of_one(reader: ReportSource, rows: list[ProgressRow], recorded: list[Record
 
 
 def _other_devices(reader: ReportSource, pid: int) -> list[dict[str, Any]]:
-    """The most that tensors held in memory that is not main memory, likewise."""
+    """Return the most that tensors held in memory that is not main memory, likewise."""
     peaks = {
         device: max((row.peak_bytes for row in reader.training(device=device) if row.pid == pid), default=0)
         for device in reader.training_devices()

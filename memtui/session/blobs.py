@@ -98,7 +98,7 @@ def decode_pairs(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def encode_reuse(reuse: ReuseSample) -> bytes:
-    """The exact reuse distances of one window."""
+    """Return the exact reuse distances of one window."""
     arrays = np.stack((reuse.upper_bytes, reuse.lower_bytes, reuse.counts)).astype("<i8")
     return zlib.compress(_COUNTS.pack(reuse.first_touches, reuse.first_touch_bytes) + arrays.tobytes(), 1)
 
@@ -123,7 +123,7 @@ def decode_reuse(data: bytes, limit: int = MAX_DISTANCES) -> ReuseSample:
 
 
 def encode_touch_sum(touched: TouchSum) -> bytes:
-    """The touches of many windows together: steps of groups, then touches by byte planes, which packs best."""
+    """Return the touches of many windows together: steps of groups, then touches by byte planes, which packs best."""
     head = _COUNTS.pack(touched.windows, touched.shift)
     steps = np.diff(touched.groups, prepend=np.uint64(0)).astype("<u8").tobytes()
     planes = touched.touches.astype("<u4").view(np.uint8).reshape(-1, 4).T

@@ -52,12 +52,12 @@ class Database:
         return table not in self._missing
 
     def _columns(self, names: Iterable[str]) -> str:
-        """A list of columns to ask for, also where sessions of this one's format lack some."""
+        """Return a list of columns to ask for, also where sessions of this one's format lack some."""
         self._open()
         return ", ".join(self._instead.get(name, name) for name in names)
 
     def _all(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
-        """The rows of an answer, checked against the kinds of its columns (``validation.check_rows``)."""
+        """Return the rows of an answer, checked against the kinds of its columns (``validation.check_rows``)."""
         try:
             rows = read_all(self._open(), self.path, query, values)
             check_rows(rows, kinds)

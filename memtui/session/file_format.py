@@ -62,14 +62,14 @@ def split_row_id(row: int) -> tuple[int, int]:
 
 
 def schema(version: int = SCHEMA_VERSION) -> str:
-    """The SQL that makes an empty session, without columns that were not in a format yet."""
+    """Return the SQL that makes an empty session, without columns that were not in a format yet."""
     lines = files("memtui.session").joinpath("schema.sql").read_text().splitlines()
     since = (re.search(r"-- .*\bsince (\d+)$", line) for line in lines)
     return "\n".join(line for line, found in zip(lines, since, strict=True) if not found or int(found[1]) <= version)
 
 
 def beside(path: Path) -> Iterator[Path]:
-    """The names SQLite uses beside a file."""
+    """Return the names SQLite uses beside a file."""
     return (path.with_name(path.name + end) for end in _BESIDE)
 
 
@@ -90,7 +90,10 @@ def check_file(path: Path) -> None:
 
 
 def check_header(path: Path) -> tuple[bytes, int]:
-    """The first 100 bytes of a file that begins like a session of any version, and its size. Raises SessionError."""
+    """Return the first 100 bytes of a file that begins like a session of any version, and its size.
+
+    Raises SessionError.
+    """
     head, size = sqlite_header(path, "session")
     if application_id(head) == PLACEMENT_ID:
         reads = "memtui place compare, solve and show read it"
@@ -106,7 +109,7 @@ def application_id(head: bytes) -> int:
 
 
 def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
-    """The first 100 bytes of an SQLite file, and its size. ``kind``: what it should be. Raises SessionError."""
+    """Return the first 100 bytes of an SQLite file, and its size. ``kind``: what it should be. Raises SessionError."""
     try:
         # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -159,7 +162,10 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 def connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
-    """The same for a file of any kind whose header was checked; ``check`` looks at its tables. Raises SessionError."""
+    """Return the same for a file of any kind whose header was checked.
+
+    ``check`` looks at its tables. Raises SessionError.
+    """
     _check_beside(path)
     try:
         return _connect(path, check)
@@ -176,7 +182,9 @@ def connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite
 
 
 def connect_writer(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
-    """The same for a file that is written, too. ``check`` looks at its tables, or makes them where there are none.
+    """Return the same for a file that is written, too.
+
+    ``check`` looks at its tables, or makes them where there are none.
 
     Every statement is a transaction of its own unless BEGIN stands before it. Raises SessionError.
     """
@@ -266,7 +274,7 @@ def is_own_file(path: Path) -> bool:
 
 
 def _harden(connection: sqlite3.Connection, *, query_only: bool = True) -> None:
-    """What https://www.sqlite.org/security.html asks of those who open files of others."""
+    """Set what https://www.sqlite.org/security.html asks of those who open files of others."""
     for limit, value in (
         (sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES),
         (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
@@ -322,14 +330,14 @@ def tables_in(connection: sqlite3.Connection, path: Path) -> list[tuple[str, ...
 
 
 def tables_of(script: str) -> list[tuple[str, ...]]:
-    """The same of what a script makes."""
+    """Return the same of what a script makes."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(script)
         return sorted(map(_normal, connection.execute(_SCHEMA_QUERY)))
 
 
 def format_of(connection: sqlite3.Connection) -> int:
-    """The format that a file says it has."""
+    """Return the format that a file says it has."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 

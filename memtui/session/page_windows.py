@@ -24,7 +24,7 @@ class PageSource(Protocol):
 
 
 def busiest(reader: PageSource) -> Process | None:
-    """The process with the most touched pages, which is the one that trains; None where no page sets are stored.
+    """Return the process with the most touched pages, which is the one that trains; None where no page sets are stored.
 
     Raises SessionError.
     """

@@ -20,7 +20,7 @@ class ProcessReader(ToldReader):
         return self._processes("1 ORDER BY key")
 
     def processes_after(self, key: int) -> list[Process]:
-        """The next ones behind a key, some thousands at most; empty where there are no more."""
+        """Return the next ones behind a key, some thousands at most; empty where there are no more."""
         return self._processes(f"key > ? ORDER BY key LIMIT {_AT_ONCE}", key)
 
     def processes_of(self, keys: Iterable[int]) -> list[Process]:

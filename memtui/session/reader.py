@@ -187,7 +187,7 @@ class SessionReader(ProcessReader):
             self.release()
 
     def vma_rows(self, process: int | None = None) -> list[VmaRow]:
-        """The merged VMAs by process and address."""
+        """Return the merged VMAs by process and address."""
         return self._vma_rows("? IS NULL OR v.process = ?", process, process)
 
     def vma_rows_of(self, processes: Collection[int]) -> list[VmaRow]:
@@ -214,12 +214,12 @@ class SessionReader(ProcessReader):
         return found if self._has("vma_state") else self._stored_rows.marks_mended(self, found)
 
     def _newest_vma(self) -> tuple[int, int]:
-        """The highest number of a row, and of a process that has any."""
+        """Return the highest number of a row, and of a process that has any."""
         ((row, process),) = self._all("SELECT coalesce(max(id), 0), coalesce(max(process), 0) FROM vma", "ii")
         return row, process
 
     def _row_states(self, ids: Sequence[int]) -> dict[int, tuple[RowState, ...]]:
-        """What rows were in which windows, of those that were not always the same: few are asked for by number."""
+        """Return what rows were in which windows, of those that changed: few are asked for by number."""
         if not ids or not self._has("vma_state"):
             return {}
         which = f"row IN ({', '.join(map(str, ids))})" if len(ids) <= _FEW_ROWS else "1"
@@ -271,7 +271,10 @@ class SessionReader(ProcessReader):
         return self._by_row(self._pairs(rows))
 
     def page_set(self, sample: int, process: int) -> PageSet | None:
-        """The touched pages that filters kept; None when there are none stored. Raises SessionError on damage."""
+        """Return the touched pages that filters kept.
+
+        Return None when there are none stored. Raises SessionError on damage.
+        """
         rows = self._all("SELECT data FROM page_set WHERE id = ?", "b", row_id(sample, process))
         try:
             return PageSet.decode(rows[0][0]) if rows else None
@@ -279,7 +282,7 @@ class SessionReader(ProcessReader):
             raise self._damaged(f"sample {sample}: {error}") from None
 
     def processes_with_pages(self, sample: int) -> frozenset[int]:
-        """The processes of which page sets of a sample are stored. Raises SessionError on damage."""
+        """Return the processes of which page sets of a sample are stored. Raises SessionError on damage."""
         rows = self._all("SELECT id FROM page_set WHERE id >= ? AND id < ?", "i", *_span(sample, sample))
         return frozenset(split_row_id(row[0])[1] for row in rows)
 
@@ -315,13 +318,13 @@ class SessionReader(ProcessReader):
         return found
 
     def stored_sample(self, first_sample: int, last_sample: int) -> int | None:
-        """The first sample of an inclusive range whose page sets are there: in a file that was thinned, not all are."""
+        """Return the first sample of an inclusive range whose page sets are there: in a thinned file, not all are."""
         query = "SELECT id FROM page_set WHERE id >= ? AND id < ? ORDER BY id LIMIT 1"
         rows = self._all(query, "i", *_span(first_sample, last_sample))
         return split_row_id(rows[0][0])[0] if rows else None
 
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
-        """The scalars per process in an inclusive range of samples, as dicts with the schema's names and ``sample``."""
+        """Return each process's scalars in a closed range of samples: dicts with the schema's names and ``sample``."""
         rows = self._all(
             f"SELECT {self._columns(PROCESS_SAMPLE)} FROM process_sample WHERE id >= ? AND id < ? ORDER BY id",
             "".join(PROCESS_SAMPLE.values()),
@@ -354,7 +357,7 @@ class SessionReader(ProcessReader):
             low = self._next_row(rows, low)
 
     def reuse_until(self, sample: int) -> ReuseHistogram:
-        """The histogram of all windows up to and including ``sample``: the checkpoint before it and the rest."""
+        """Return the histogram of all windows up to and including ``sample``: the checkpoint before it and the rest."""
         rows = self._all(
             "SELECT sample, data FROM reuse_checkpoint WHERE sample <= ? ORDER BY sample DESC LIMIT 1", "ib", sample
         )
@@ -367,17 +370,20 @@ class SessionReader(ProcessReader):
         return histogram
 
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
-        """Readings of a half-open time range. A source that is absent says so once, when that is found."""
+        """Return the readings of a half-open time range. An absent source says so once, when that is found."""
         query = f"SELECT {_READING} FROM power WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"
         return [PowerReading(*row) for row in self._all(query, _READING_KINDS, first_ns, last_ns)]
 
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:
-        """What processes held on GPUs, in a half-open time range: one for each change, each holds until the next."""
+        """Return what processes held on GPUs, in a half-open time range: one a change, which holds until the next."""
         query = f"SELECT {_HELD} FROM gpu_memory g WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns, process"
         return [GpuMemory(*row) for row in self._all(query, _HELD_KINDS, first_ns, last_ns)]
 
     def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
-        """What each process held on GPUs at a moment, by its key; without those that had not been asked for by then."""
+        """Return what each process held on GPUs at a moment, by its key.
+
+        Processes that had not been asked for by then are left out.
+        """
         query = (
             f"SELECT {_HELD} FROM process p JOIN gpu_memory g ON g.process = p.key AND g.t_ns = "
             "(SELECT max(t_ns) FROM gpu_memory WHERE process = p.key AND t_ns <= ?)"
@@ -390,13 +396,13 @@ class SessionReader(ProcessReader):
         return [Event(*row) for row in self._all(query, "itt", first_ns, last_ns)]
 
     def _next_row(self, rows: list[tuple[Any, ...]], low: int) -> int:
-        """The key behind a part of an answer in the order of its keys, which began at ``low``."""
+        """Return the key behind a part of an answer in the order of its keys, which began at ``low``."""
         if rows[-1][0] < low:
             raise self._damaged("its rows are not in order")
         return int(rows[-1][0]) + 1
 
     def _pairs(self, rows: list[tuple[Any, ...]]) -> list[Pairs]:
-        """Decoded blobs of (row key, pairs)."""
+        """Return the decoded blobs of (row key, pairs)."""
         found, size_bytes = [], 0
         for row, data in rows:
             found.append(self._decoded(row, data))
@@ -416,7 +422,7 @@ class SessionReader(ProcessReader):
             raise self._damaged(f"ranges of sample {split_row_id(row)[0]}: {error}") from None
 
     def _by_row(self, pairs: Iterable[Pairs]) -> dict[int, int]:
-        """Sums by VMA row."""
+        """Return the sums by VMA row."""
         found: dict[int, int] = {}
         for ids, values in pairs:
             for row, value in zip(self._unalias(ids).tolist(), values.tolist(), strict=True):

@@ -29,7 +29,7 @@ class RowCache:
         return len(self._rows)
 
     def between(self, low: int, high: int, final: int) -> Rows:
-        """The rows of a range of keys; those from ``final`` on are not kept, as more may come between them."""
+        """Return the rows of a range of keys; those from ``final`` on are not kept, as more may come between them."""
         # A hole that is wider than the question is not read: the question may be one of many, far from one another.
         if low >= final or max(low - self._high, self._low - high) > high - low:
             if low >= final or high - low < self._high - self._low:

@@ -77,7 +77,7 @@ class SampleTable:
         return bool(np.isfinite(self.budgeted_ns).any())
 
     def intervals_ns(self, of: slice = slice(None)) -> NDArray[np.int64]:
-        """The interval of each window: what the budget made of the one asked for, where there is a budget."""
+        """Return the interval of each window: what the budget made of the one asked for, where there is a budget."""
         budgeted_ns, asked_ns = self.budgeted_ns[of], self.asked_ns[of]
         return np.where(np.isnan(budgeted_ns), asked_ns, budgeted_ns).astype(np.int64)
 
@@ -97,7 +97,7 @@ class SampleTableBuilder:
         self.table = self._first(0)
 
     def add(self, rows: list[tuple[Any, ...]]) -> SampleTable:
-        """The table with more rows, columns in the order of its fields. The texts of the last one grow with it.
+        """Return the table with more rows, columns in the order of its fields. The texts of the last one grow with it.
 
         Raises:
             ValueError: samples or their ends do not rise, or one ends before it begins.

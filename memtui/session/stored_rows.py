@@ -32,7 +32,7 @@ class StoredRows:
         self._key: tuple[object, ...] = ()
 
     def marks_mended(self, reader: SessionReader, rows: list[VmaRow]) -> list[VmaRow]:
-        """The rows, without the mark where pages of them are stored. Raises SessionError."""
+        """Return the rows, without the mark where pages of them are stored. Raises SessionError."""
         marked = {row.id for row in rows if _may_be_wrong(row)}
         if not marked or not len(reader.samples):
             return rows

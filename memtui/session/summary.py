@@ -27,7 +27,7 @@ class Summary:
 
 
 def summarize(path: Path) -> Summary:
-    """Raises SessionError when the file is no readable session."""
+    """Raise SessionError when the file is no readable session."""
     connection = connect_reader(path)
     try:
         ((hello, end, samples, first_ns, last_ns),) = read_all(connection, path, _QUERY, ())

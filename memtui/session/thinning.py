@@ -29,7 +29,7 @@ class Thinner:
         self.thinned = 0  # samples without page sets now
 
     def note(self, sample: int) -> None:
-        """A sample was stored."""
+        """Take note that a sample was stored."""
         for kept in self._kept:
             kept.append(sample)
 

@@ -22,7 +22,7 @@ class ToldReader(Database):
     """The part of a session that came from inside the programs, or from another tool's file about one."""
 
     def allocation_steps(self) -> list[RecordedStep]:
-        """The training steps whose allocations were recorded, in the order they came."""
+        """Return the training steps whose allocations were recorded, in the order they came."""
         if not self._has("allocation_step"):
             return []
         rows = self._all(f"SELECT {SCALARS} FROM allocation_step ORDER BY id", STEP_KINDS)
@@ -88,7 +88,7 @@ class ToldReader(Database):
             raise self._damaged(f"training from step {row.first}: {error}") from None
 
     def imported(self) -> ImportedFrom | None:
-        """The file of another tool that the session was made from; None where memtui recorded it."""
+        """Return the file of another tool that the session was made from; None where memtui recorded it."""
         plain = self._meta("hello").get("imported")
         try:
             return None if plain is None else ImportedFrom.from_plain(plain)
@@ -96,7 +96,7 @@ class ToldReader(Database):
             raise self._damaged(str(error)) from None
 
     def driver_memory(self) -> list[DriverMemory]:
-        """What the driver of a GPU said is free, in an imported log, by time."""
+        """Return what the driver of a GPU said is free, in an imported log, by time."""
         if not self._has("driver_memory"):
             return []
         rows = self._all("SELECT t_ns, free_bytes, total_bytes FROM driver_memory ORDER BY t_ns", "iii")
@@ -110,7 +110,7 @@ class ToldReader(Database):
         return [LearningPoint(*row) for row in self._all(query, LEARNING_KINDS, first_ns, last_ns)]
 
     def trainings(self) -> list[About]:
-        """What those processes train that tell how well they learn."""
+        """Return what those processes train that tell how well they learn."""
         if not self._has("learning_about"):
             return []
         try:
@@ -119,7 +119,7 @@ class ToldReader(Database):
             raise self._damaged(str(error)) from None
 
     def tensor_places(self, after: int) -> list[tuple[int, int, int]]:
-        """(number, pid, from when on) of the maps with higher numbers, rising: ``tensor_map`` has one of them."""
+        """Return (number, pid, from when on) of maps with higher numbers, rising: ``tensor_map`` has one of them."""
         if not self._has("tensor_ranges"):
             return []
         return self._all("SELECT id, pid, t_ns FROM tensor_ranges WHERE id > ? ORDER BY id", "iii", after)

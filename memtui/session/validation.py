@@ -57,7 +57,7 @@ def check_rows(rows: Sequence[tuple[Any, ...]], kinds: str) -> None:
 
 
 def check_vma(start: int, end: int, first_sample: int, last_sample: int | None) -> None:
-    """A row of the table of VMAs."""
+    """Check a row of the table of VMAs."""
     if not start < end <= MAX_ADDRESS or (start | end) & 0xFFF:
         raise ValueError("a VMA is no range of pages")
     if first_sample >= MAX_SAMPLE or (last_sample is not None and not first_sample <= last_sample < MAX_SAMPLE):
@@ -73,7 +73,7 @@ def parse_json(text: str) -> Any:
 
 
 def check_fields(plain: Any) -> None:
-    """A dataclass of ``samples`` whose fields came from JSON: each of the type it is declared with."""
+    """Check a dataclass of ``samples`` whose fields came from JSON: each of the type it is declared with."""
     for field in fields(plain):
         name, value = f"{type(plain).__name__}.{field.name}", getattr(plain, field.name)
         if isinstance(value, tuple):

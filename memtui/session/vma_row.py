@@ -33,6 +33,6 @@ class VmaRow(NamedTuple):
         return self if state is None else self._replace(perms=state.perms, name=state.name)
 
     def filtered_at(self, sample: int) -> str:
-        """The terms that left all of it out in a window; empty where pages of it were stored."""
+        """Return the terms that left all of it out in a window; empty where pages of it were stored."""
         state = state_at(self.states, sample)
         return self.filtered if state is None else state.left_out

@@ -105,7 +105,7 @@ class SessionWriter:
             self._connection.execute("COMMIT")
 
     def displaced(self) -> str:
-        """What became of the file while it was written, in words; empty as long as it is in its place."""
+        """Return what became of the file while it was written, in words; empty as long as it is in its place."""
         try:
             there = _identity(os.lstat(self.path)) == self._identity
         except (FileNotFoundError, NotADirectoryError):

@@ -80,7 +80,7 @@ class Blocks:
         return len(self.spans) == len(self._order)
 
     def step(self, now_s: float) -> None:
-        """What is to be done at this moment, if anything is."""
+        """Do what is to be done at this moment, if anything is."""
         if self.done:
             return
         at = len(self.spans)
@@ -226,7 +226,7 @@ def _nothing(blocks: list[Block], counter: Counter, ended: str) -> str:
 
 
 def format_result(result: dict[str, Any]) -> str:
-    """The result as lines of text."""
+    """Return the result as lines of text."""
     cost, rates, overhead = result["slow_down"], result["per_second"], result["overhead"]
     bounds = f" [{_signed(cost['low'])}, {_signed(cost['high'])}]" if cost["low"] is not None else ""
     pairs = f"{cost['count']} pair{'s' * (cost['count'] != 1)}"
@@ -256,7 +256,7 @@ def _signed(fraction: float) -> str:
 
 
 def _check_as_invoker(plan: CalibrationPlan) -> None:
-    """What is wrong with the counter is told before a password is asked for; root reads no file that a user names."""
+    """Say what is wrong with the counter before a password is asked for; root reads no file that a user names."""
 
     def check() -> None:
         open_counter(plan.counter, plan.path, plan.pid)

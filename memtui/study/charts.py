@@ -66,7 +66,7 @@ def reuse_lines(name: str, title: str, curves: Mapping[str, Cdf], *, limit_mib: 
 
 
 def locality(name: str, title: str, curve: Cdf) -> Chart:
-    """The curve with its axes exchanged, memory on a logarithmic one."""
+    """Return the curve with its axes exchanged, memory on a logarithmic one."""
     held = curve.least > 0  # before that there is no size on a logarithmic axis
     line = ChartLine("certainly", curve.least[held], curve.sizes_bytes[held] / MIB)
     return Chart(name, title, "fraction of touches", "memory (MiB)", [line], y_log=True, note=BOUNDS_NOTE)

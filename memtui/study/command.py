@@ -108,7 +108,7 @@ def _cpus(asked: int | None) -> int:
 
 
 def _setting(args: argparse.Namespace, cpus: int) -> Setting:
-    """What was asked for. Raises UserError."""
+    """Return what was asked for. Raises UserError."""
     command = tuple(args.command)
     if command and shutil.which(command[0]) is None:
         raise UserError(f"{command[0]}: no such program (or not executable)")
@@ -132,14 +132,14 @@ def _setting(args: argparse.Namespace, cpus: int) -> Setting:
 
 
 def _standing(folder: Path) -> Path:
-    """The folder, or the next one above it that is there."""
+    """Return the folder, or the next one above it that is there."""
     return next((one for one in (folder, *folder.absolute().parents) if one.is_dir()), Path("/"))
 
 
 def _plans(
     names: Sequence[str], setting: Setting, console: Console, *, alone: bool
 ) -> tuple[list[StudyPlan], list[tuple[Study, str]]]:
-    """What can be done with this setting, and of ``all`` what cannot, with the reason. Raises UserError."""
+    """Return what can be done with this setting, and of ``all`` what cannot, with the reason. Raises UserError."""
     found, left_out = [], []
     for name in names:
         try:
@@ -180,7 +180,7 @@ def _list(args: argparse.Namespace, cpus: int) -> int:
 def _announce(
     plans: Sequence[StudyPlan], left: Sequence[Run], folder: Path, console: Console, setting: Setting
 ) -> None:
-    """What is going to happen, before it does."""
+    """Say what is going to happen, before it does."""
     total = sum(len(plan.runs) for plan in plans)
     done = f"; {total - len(left)} were done before" if len(left) < total else ""
     length = span(sum(run.expected_s for run in left))
@@ -211,7 +211,10 @@ class _Doer:
         self._cpus = sorted(os.sched_getaffinity(0))
 
     def done(self, name: str, run: Run, key: str, before: Sequence[Observed]) -> Observed:
-        """A finished run, from the state or by doing it now; ``before``: those of its study. Raises UserError."""
+        """Return a finished run, from the state or by doing it now.
+
+        ``before``: those of its study. Raises UserError.
+        """
         row = self._state.row(key)
         if row is None:
             row = self._do(name, run, key, before)
@@ -286,7 +289,7 @@ def _report_none(
 
 
 def _as_user(user: Invoker, work: Callable[[], Any]) -> Any:
-    """What ``work`` returns, as plain data, in a child that gave up being root for good. Raises UserError."""
+    """Return what ``work`` returns, as plain data, in a child that gave up being root for good. Raises UserError."""
     effective = os.geteuid()
     if effective != os.getuid():
         os.seteuid(os.getuid())

@@ -29,7 +29,10 @@ def describe() -> dict[str, Any]:
 
 
 def surroundings(machine: dict[str, Any], place: str = "") -> list[str]:
-    """What makes two runs comparable: the same in both. ``place``: of a run; one in a container depends on which."""
+    """Return what makes two runs comparable: the same in both.
+
+    ``place``: of a run; one in a container depends on which.
+    """
     names = ("hostname", "kernel", "cpu", "python", "numpy", "torch", "memtui") + (("container",) if place else ())
     return [f"{name}={machine[name]}" for name in names]
 

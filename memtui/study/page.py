@@ -12,7 +12,7 @@ from memtui.study.studies.base import Study
 
 
 def page(study: Study, found: Findings, about: dict[str, Any], draw: Draw) -> str:
-    """The whole document.
+    """Return the whole document.
 
     Args:
         study: what was asked.

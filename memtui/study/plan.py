@@ -101,7 +101,7 @@ class TimeLeft:
         self._expected_s = self._took_s = 0.0
 
     def done(self, expected_s: float, took_s: float) -> None:
-        """A run ended."""
+        """Count a run that ended."""
         self._waiting_s -= expected_s
         self._expected_s += expected_s
         self._took_s += took_s

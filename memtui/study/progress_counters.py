@@ -52,7 +52,7 @@ class Counter:
             self.values.append(value)
 
     def read(self) -> float | None:
-        """The number now; None while there is none. Raises OSError."""
+        """Return the number now; None while there is none. Raises OSError."""
         raise NotImplementedError
 
 
@@ -140,7 +140,7 @@ class Marks(Counter):
 
 
 def steps_in(text: bytes) -> list[float]:
-    """The numbers of steps in a piece of a log."""
+    """Return the numbers of steps in a piece of a log."""
     return [float(next(group for group in found.groups() if group)) for found in _STEP.finditer(text)]
 
 
@@ -155,7 +155,7 @@ def parse_counter(text: str) -> tuple[str, str]:
 
 
 def open_counter(kind: str, path: str, pid: int) -> Counter:
-    """The counter that was asked for. Raises UserError with what is wrong with it."""
+    """Return the counter that was asked for. Raises UserError with what is wrong with it."""
     if kind == "marks":
         return Marks("calls of memtui.mark")
     if kind in ("rchar", "wchar"):
@@ -187,7 +187,7 @@ def open_counter(kind: str, path: str, pid: int) -> Counter:
 
 
 def _outputs_of(pid: int) -> list[tuple[str, str]]:
-    """The files that a process prints to: paths that open them, and what they are called. Raises UserError."""
+    """Return the files that a process prints to: paths that open them, and what they are called. Raises UserError."""
     names: list[str] = []
     found: dict[str, str] = {}
     for fd in (1, 2):

@@ -163,7 +163,7 @@ class Trace:
         return found[~np.isnan(found)] / 1e9
 
     def steps_per_running_s(self) -> float | None:
-        """Steps in a second in which the program was not held; None where that is not known."""
+        """Return the steps in a second in which the program was not held; None where that is not known."""
         at, rate = np.flatnonzero(self.training), self.told.get("steps_per_s")
         if rate is None or len(at) < 2:
             return None
@@ -179,7 +179,7 @@ class Trace:
         return float(used[at[-1]] - used[at[0]]) / float(self.samples.end_ns[at[-1]] - self.samples.end_ns[at[0]])
 
     def doubts(self) -> list[str]:
-        """What makes its numbers less than exact."""
+        """Return what makes its numbers less than exact."""
         lost = int(np.isnan(self.samples.wss_bytes).sum())
         found = [f"{lost} of {len(self.samples)} windows without a working set"] if lost else []
         disturbed = sum(map(bool, self.samples.disturbed))

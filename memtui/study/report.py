@@ -86,7 +86,7 @@ def to_plain(
     *,
     redact: bool,
 ) -> dict[str, Any]:
-    """The JSON document; redacted, without host, user, paths and command lines."""
+    """Return the JSON document; redacted, without host, user, paths and command lines."""
     return {
         "study": study.name,
         "title": study.title,
@@ -157,5 +157,5 @@ def _without_names(machine: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kernel(release: str, redact: bool) -> str:
-    """A release without what its builder added, where that may tell whose it is."""
+    """Return a release without what its builder added, where that may tell whose it is."""
     return release.partition("-")[0] if redact else release

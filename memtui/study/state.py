@@ -40,14 +40,14 @@ class State:
         self._rows = self._read()
 
     def row(self, key: str) -> dict[str, Any] | None:
-        """What a finished run came to; None where it is still to be done, or its files are gone."""
+        """Return what a finished run came to; None where it is still to be done, or its files are gone."""
         row = self._rows.get(key)
         if row is None or not all((self.folder / name).exists() for name in row["files"]):
             return None
         return row
 
     def add(self, key: str, row: dict[str, Any]) -> None:
-        """A run has finished. ``row`` is plain data; ``files`` names what it left in the folder. Raises UserError."""
+        """Add a finished run. ``row`` is plain data; ``files`` names what it left in the folder. Raises UserError."""
         self._rows[key] = row
         text = json.dumps({"memtui_study": FORMAT, "rows": self._rows}, indent=1)
         write_safely(self.folder / NAME, text)

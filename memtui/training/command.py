@@ -43,14 +43,14 @@ class TrainRequest:
     settings: Settings
 
     def words(self, *more: str) -> tuple[str, ...]:
-        """The program that trains."""
+        """Return the program that trains."""
         changes = json.dumps(self.settings.changes())
         command = (sys.executable, "-P", "-m", "memtui.training.torch.worker", self.network, changes)
         return (*command, *more)
 
 
 def asked(args: argparse.Namespace) -> TrainRequest:
-    """What the words ask for. Files that they name are read with the rights of the user who typed them.
+    """Return what the words ask for. Files that they name are read with the rights of the user who typed them.
 
     Raises:
         UserError: an unknown network, layer, rule or key, shapes that do not fit, files that are missing.
@@ -86,7 +86,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 @contextmanager
 def result_file() -> Iterator[Path]:
-    """A file for the process that trains to leave its result in; it may run as another user than this one."""
+    """Yield a file for the process that trains to leave its result in; it may run as another user than this one."""
     with tempfile.TemporaryDirectory(prefix="memtui-train-") as folder:
         path = Path(folder) / "result.json"
         if borrows_root():
@@ -110,7 +110,7 @@ def run_plainly(what: TrainRequest, *, as_json: bool) -> int:
 
 
 def print_document(what: TrainRequest, path: Path, session: Path | None) -> None:
-    """The JSON document of a training that has ended. Raises UserError where it left no result."""
+    """Print the JSON document of a training that has ended. Raises UserError where it left no result."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -119,7 +119,7 @@ def print_document(what: TrainRequest, path: Path, session: Path | None) -> None
 
 
 def document(what: TrainRequest, found: dict[str, Any], session: Path | None) -> dict[str, Any]:
-    """What ``--json`` prints. Accuracy is in percent; what is not there is None, and a reason says why."""
+    """Return what ``--json`` prints. Accuracy is in percent; what is not there is None, and a reason says why."""
     loss = found.pop("loss")
     head = {
         "network": what.network,
@@ -135,7 +135,7 @@ def document(what: TrainRequest, found: dict[str, Any], session: Path | None) ->
 
 
 def listed(say: Callable[[str], object]) -> None:
-    """The networks that have a name, with what differs from the defaults."""
+    """Print the networks that have a name, with what differs from the defaults."""
     for name, table in NETWORKS.items():
         rest = ", ".join(f"{key} {value}" for key, value in table.items() if key != "sequence")
         say(f"{name:<14} {len(SEQUENCES[name][0])} layers" + (f", {rest}" if rest else ""))

@@ -72,7 +72,7 @@ def check_batch(batch_size: int, examples: int) -> None:
 
 
 def load(name: str, shape: Shape, folder: str | None, seed: int) -> Data:
-    """A data set by name.
+    """Return a data set by name.
 
     Args:
         name: of ``CLASSES``.
@@ -208,7 +208,7 @@ def _cifar(folder: Path, name: str) -> Data:
 
 
 def _records(paths: Iterable[Path], name: str) -> tuple[Images, Labels]:
-    """Records of one label byte (CIFAR-100: coarse and fine) and 3,072 of the picture."""
+    """Return records of one label byte (CIFAR-100: coarse and fine) and 3,072 of the picture."""
     heads = _CIFAR[name][3]
     parts = []
     for path in paths:

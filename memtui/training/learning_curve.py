@@ -40,7 +40,7 @@ class Curve:
                 self.flush()
 
     def measured(self, iteration: int, epoch: int, accuracy: float, minimum: float | None) -> None:
-        """The accuracy was, in percent; ``minimum`` is what is wanted from here on."""
+        """Take the accuracy as it was, in percent; ``minimum`` is what is wanted from here on."""
         self._point(time.monotonic_ns(), iteration, epoch, accuracy, math.nan if minimum is None else minimum)
         self.flush()
 
@@ -71,7 +71,7 @@ Minimum = Sequence[tuple[int, float]]  # (epoch, percent): from the end of that 
 
 
 def minimum_at(minimum: Minimum, epoch: int) -> float | None:
-    """The most that is asked for at the end of an epoch, in percent; None: nothing."""
+    """Return the most that is asked for at the end of an epoch, in percent; None: nothing."""
     return max((percent for since, percent in minimum if since <= epoch), default=None)
 
 

@@ -120,7 +120,7 @@ SEQUENCES: dict[str, tuple[list[Plain], Shape]] = {
 
 
 def layers_of(sequence: str | Sequence[Mapping[str, Any]], outputs: int) -> list[Plain]:
-    """The layers of a network, whole and checked.
+    """Return the layers of a network, whole and checked.
 
     Args:
         sequence: a name of ``SEQUENCES``, or layers that are written out.
@@ -249,7 +249,7 @@ _CHECKS: dict[str, Callable[[Any, int, str], Any]] = {
 
 
 def shape_after(layer: Plain, shape: Shape, where: str = "") -> Shape:
-    """What a layer makes of an example of some shape. Raises UserError where it cannot take it."""
+    """Return what a layer makes of an example of some shape. Raises UserError where it cannot take it."""
     name = layer["layer"]
     words = f"layer {where} ({name})"
     if name == "FullyConnected":

@@ -72,13 +72,13 @@ class Settings:
         return asdict(self)
 
     def changes(self) -> dict[str, Any]:
-        """The same of what differs from the defaults, which ``settings_from`` takes."""
+        """Return the same of what differs from the defaults, which ``settings_from`` takes."""
         defaults = asdict(Settings())
         return {key: value for key, value in asdict(self).items() if value != defaults[key]}
 
 
 def settings_from(changes: Mapping[str, Any]) -> Settings:
-    """What ``changes`` made plain, and JSON perhaps went through since."""
+    """Return what ``changes`` made plain, and JSON perhaps went through since."""
     plain = {key: value for key, value in changes.items() if key in KEYS}
     for key in ("minimum_accuracy", "sequence"):
         if isinstance(plain.get(key), list):
@@ -96,7 +96,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 
 
 def settings_of(name: str, changes: Mapping[str, Any], more: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
-    """The settings of a network that has a name.
+    """Return the settings of a network that has a name.
 
     Args:
         name: of ``NETWORKS`` or ``more``.
@@ -110,7 +110,7 @@ def settings_of(name: str, changes: Mapping[str, Any], more: Mapping[str, Mappin
 
 
 def networks_from_file(path: Path) -> dict[str, dict[str, Any]]:
-    """The networks of a TOML file: each table is one. Raises UserError, with the line where it is no TOML."""
+    """Return the networks of a TOML file: each table is one. Raises UserError, with the line where it is no TOML."""
     plain = read_toml(path)
     check_networks(plain, str(path))
     return plain
@@ -146,7 +146,7 @@ def parse_changes(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A network's settings after those it extends; a table of the user's may extend ours of the same name."""
+    """Return a network's settings after those it extends; a table of the user's may extend ours of the same name."""
     unused, chain = dict(more), []
     wanted: str | None = name
     while wanted is not None:
@@ -187,12 +187,12 @@ def _checked(given: Mapping[str, Any]) -> Settings:
 
 @cache
 def _kinds() -> dict[str, Any]:
-    """The type of each key; to find them out takes longer than to check a training."""
+    """Return the type of each key; to find them out takes longer than to check a training."""
     return get_type_hints(Settings)
 
 
 def _value(key: str, kind: Any, value: Any) -> Any:
-    """A value of the type that the key has, from that type or from text. Raises UserError."""
+    """Return a value of the type that the key has, from that type or from text. Raises UserError."""
     try:
         if key == "minimum_accuracy":
             return _minimum(value)

@@ -25,12 +25,12 @@ _MOST_S = 30.0
 
 
 def names_in(path: Path) -> list[str]:
-    """The functions of a file that could be networks. Raises UserError: it cannot be run."""
+    """Return the functions of a file that could be networks. Raises UserError: it cannot be run."""
     return _asked(path)["names"]
 
 
 def sequence_in(path: Path, name: str, outputs: int) -> list[dict[str, Any]]:
-    """What such a function returns, for so many classes. Raises UserError: there is none, or it fails."""
+    """Return what such a function returns, for so many classes. Raises UserError: there is none, or it fails."""
     found = _asked(path, str(outputs), name)
     if name not in found["names"]:
         raise UserError(f"{path} has no function {name}; {nearest(name, found['names'] or ('none',))}")

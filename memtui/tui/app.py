@@ -160,7 +160,7 @@ def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindow
 
 
 def _shown(make: Callable[..., Shown]) -> Shown:
-    """The app after it was left, made and run as ``terminal.settings`` say."""
+    """Return the app after it was left, made and run as ``terminal.settings`` say."""
     how = terminal.settings()
     app = make(color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
     app.run(mouse=how.mouse)

@@ -52,7 +52,7 @@ class TerminalApp(App[T]):
         self.look = look(color, ascii_only, theme_name)
 
     def get_driver_class(self) -> type[Driver]:
-        """The usual one, which leaves nothing behind."""
+        """Return the usual one, which leaves nothing behind."""
         return _clearing(super().get_driver_class())
 
     def on_mount(self) -> None:
@@ -65,7 +65,7 @@ class TerminalApp(App[T]):
             self.set_interval(1.0, self.check_terminal)
 
     def action_next_theme(self) -> None:
-        """The same screen in other colours."""
+        """Show the same screen in other colours."""
         names = list(THEMES)
         after = names[(names.index(self.look.theme) + 1) % len(names)]
         self.look = look(self.look.color, self.look.ascii_only, after)
@@ -75,7 +75,7 @@ class TerminalApp(App[T]):
                 widget.recolour()
 
     def _dress(self) -> None:
-        """What the style sheet paints: the ground and what is typed into."""
+        """Paint what the style sheet paints: the ground and what is typed into."""
         for name in THEMES:
             self.set_class(name == self.look.theme, f"theme-{name}")
 
@@ -84,18 +84,18 @@ class TerminalApp(App[T]):
             terminal.unwatch_signals(asyncio.get_running_loop())
 
     def check_terminal(self) -> None:
-        """A terminal that went away without a word would leave the input thread spinning."""
+        """End when the terminal went away without a word, which would leave the input thread spinning."""
         if terminal.hung_up():
             self.exit(None, 129)
 
     def export_svg(self) -> str:
-        """The screen as an SVG picture."""
+        """Return the screen as an SVG picture."""
         return self.export_screenshot(title="memtui")
 
 
 @cache
 def _clearing(usual: type[Driver]) -> type[Driver]:
-    """A driver that empties the other screen before it is left, and survives a SIGSTOP."""
+    """Return a driver that empties the other screen before it is left, and survives a SIGSTOP."""
 
     class Clearing(usual):  # type: ignore[misc, valid-type]
         attrs_before: list[Any] | None

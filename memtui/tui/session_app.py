@@ -59,7 +59,7 @@ class MemtuiApp(TerminalApp[int]):
         self.how_left = terminal.QUIT
 
     def get_default_screen(self) -> MemoryScreen:
-        """The first screen. Pushed on top of an empty one it would cost a second style sheet and layout."""
+        """Return the first screen. Pushed on top of an empty one it would cost a second style sheet and layout."""
         return MemoryScreen(
             self._open_session,
             live=self._live,
@@ -102,7 +102,7 @@ class MemtuiApp(TerminalApp[int]):
             await super().on_event(event)
 
     def on_key(self, event: events.Key) -> None:
-        """A key belongs to what is being typed, if anything is: it must not press other keys."""
+        """Keep a key for what is being typed, if anything is: it must not press other keys."""
         take = getattr(self.screen, "take_key", None)
         if take is not None and take(event):
             event.prevent_default()

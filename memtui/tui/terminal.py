@@ -97,7 +97,7 @@ _settings = Settings()
 
 
 def settings() -> Settings:
-    """What ``prepare`` found out."""
+    """Return what ``prepare`` found out."""
     return _settings
 
 

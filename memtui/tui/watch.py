@@ -69,7 +69,7 @@ def watch(args: argparse.Namespace, console: Console, what: int | Launch, first:
 
 
 def _asked(args: argparse.Namespace) -> RejoinRequest:
-    """What the command line asks of a recording that runs already."""
+    """Return what the command line asks of a recording that runs already."""
     flags = given(args)
     others = tuple(sorted(flag for argument, flag in flags.items() if argument != "interval"))
     return RejoinRequest(round(args.interval * 1e9) if "interval" in flags else None, others)
@@ -77,7 +77,7 @@ def _asked(args: argparse.Namespace) -> RejoinRequest:
 
 @contextmanager
 def _passing_on(recording: Recording) -> Iterator[list[int]]:
-    """What is sent to memtui goes on to the program; the signals that did so far."""
+    """Pass on to the program what is sent to memtui; yield the signals that did so far."""
     passed: list[int] = []
 
     def take(number: int, _: object) -> None:
@@ -138,7 +138,7 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
 
 
 def _rejoin(found: Running, pid: int, asked: RejoinRequest, console: Console) -> int:
-    """The screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone.
+    """Return the screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone.
 
     ``pid``: the process that was asked for, which may be any of its tree. Raises UserError.
     """

@@ -54,13 +54,13 @@ class AllocationChart(Panel):
             self.post_message(self.Pointed(int(_rows_of(self.view, _begins(self.view, self.columns))[column])))
 
     def heading_right(self, width: int) -> Line:
-        """What is held at the cursor."""
+        """Return what is held at the cursor."""
         if not len(self.view):
             return []
         return legend(self.view.held_by_category(self.row).tolist(), self.look, width - len(self.title) - 8)
 
     def footing(self) -> Line:
-        """What happened at the cursor."""
+        """Return what happened at the cursor."""
         if not len(self.view):
             return []
         trace, row = self.view.trace, self.row
@@ -101,12 +101,12 @@ class AllocationChart(Panel):
 
 
 def _begins(index: StepIndex, columns: int) -> NDArray[np.int64]:
-    """The first row of each column; what was there when the step began is one row."""
+    """Return the first row of each column; what was there when the step began is one row."""
     first = index.begin_row
     return first + np.arange(columns) * (len(index) - first) // columns
 
 
 def _rows_of(index: StepIndex, begins: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The row that stands for each column: the one with the most memory, so that no peak is lost."""
+    """Return the row that stands for each column: the one with the most memory, so that no peak is lost."""
     usage, ends = index.usage_bytes, np.maximum(np.append(begins[1:], len(index)), begins + 1)
     return np.array([a + int(np.argmax(usage[a:b])) for a, b in zip(begins.tolist(), ends.tolist(), strict=True)])

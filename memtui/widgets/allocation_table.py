@@ -50,7 +50,7 @@ class AllocationList(Listing):
         return line
 
     def heading_right(self, width: int) -> Line:
-        """The lists and their keys, in full where there is room."""
+        """Return the lists and their keys, in full where there is room."""
         look = self.look
         for names in (LISTS, ("",) * len(LISTS)):
             line: Line = []

@@ -37,7 +37,7 @@ class FastStrip(Strip):
         self._cell_length = width
 
     def __getattr__(self, name: str) -> Any:
-        """What a strip has, it gets now."""
+        """Make what a strip has when it is asked for."""
         if name not in _LATER:
             raise AttributeError(name)
         super().__init__([_tuple(Segment, (run, style, None)) for run, style in self._line], self._cell_length)
@@ -73,7 +73,7 @@ class FastStrip(Strip):
 
 
 def _code(style: Style, system: ColorSystem) -> tuple[str, bool]:
-    """The escape code of a style, and whether it is nothing but both colours: these replace one another."""
+    """Return the escape code of a style, and whether it is nothing but both colours: these replace one another."""
     codes = Strip.render_ansi(style, system)
     whole = style.color is not None and style.bgcolor is not None and not style._attributes
     return f"\x1b[{codes}m" if codes else "", whole

@@ -76,7 +76,7 @@ class FooterLine(CachedWidget):
             self.repaint()
 
     def say(self, words: str) -> None:
-        """A sentence in place of the keys; none brings them back."""
+        """Show a sentence in place of the keys; none brings them back."""
         if words != self.said:
             self.said = words
             self.repaint()

@@ -49,7 +49,7 @@ class HeaderLine(CachedWidget):
         return [*left, ("   " if width >= 100 else "  ", look["dim"]), *self._state()]
 
     def _right(self, free: int) -> tuple[Line, bool]:
-        """What stands to the right, and whether it is all there is to say."""
+        """Return what stands to the right, and whether it is all there is to say."""
         view, look = self.view, self.look
         self._bar_cells = 0
         if view.notice:
@@ -98,7 +98,7 @@ class HeaderLine(CachedWidget):
         return line
 
     def _costs(self, room: int) -> tuple[Line, bool]:
-        """What is wrong, then what else matters at first sight, as many words as fit; and whether that is all.
+        """Return what is wrong, then what else matters at first sight, as many words as fit; and whether that is all.
 
         How it is measured, and the single costs, are the details' (``widgets.plain_lines``).
         """

@@ -82,7 +82,7 @@ class HeatMap(Panel):
         return [("touched few ", look["dim"]), *scale, (" all", look["dim"])]
 
     def _legend(self, width: int, kinds: set[int]) -> Line:
-        """The kinds in sight; their letters stand at the rows."""
+        """Return the kinds in sight; their letters stand at the rows."""
         there = [name for name in ORDER if CATEGORIES.index(name) in kinds]
         styles = number_styles(self.look)
         room = width - line_width(self.heading()) - 10
@@ -143,7 +143,7 @@ class HeatMap(Panel):
         return lines
 
     def _marks(self, kinds: NDArray[np.uint8]) -> list[Run | None]:
-        """The letter of the kind by row of cells: colours alone do not tell it everywhere."""
+        """Return the letter of the kind by row of cells: colours alone do not tell it everywhere."""
         styles, found = number_styles(self.look), []
         for upper, lower in zip(kinds[::2].tolist(), kinds[1::2].tolist(), strict=True):
             kind = upper if upper != NO_KIND else lower
@@ -195,7 +195,7 @@ def shifted(levels: raster.Levels, kinds: NDArray[np.uint8]) -> raster.Levels:
 
 
 def cursor_words(cursor: HeatCursor, room: int) -> str:
-    """What is under the cursor, as much as there is room for: address, name, time, touched pages."""
+    """Return what is under the cursor, as much as there is room for: address, name, time, touched pages."""
     address, name = f"{cursor.start:012x}", text.clean(cursor.name)
     when = text.clock(cursor.t_s, tenths=True)
     if cursor.touched_bytes is None:
@@ -214,7 +214,7 @@ def cursor_words(cursor: HeatCursor, room: int) -> str:
 
 
 def overlay(line: Line, column: int, glyph: str, style: Style) -> Line:
-    """The line with one cell replaced, keeping that cell's background."""
+    """Return the line with one cell replaced, keeping that cell's background."""
     out: Line = []
     at = 0
     for run, have in line:

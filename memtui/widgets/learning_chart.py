@@ -44,7 +44,7 @@ class LearningChart(Panel):
         return f"epoch {self.view.epoch}{epochs} · iteration {self.view.iteration:,}"
 
     def heading_right(self, width: int) -> Line:
-        """What is known at the cursor."""
+        """Return what is known at the cursor."""
         view, look = self.view, self.look
         line: Line = []
         for mark, name, value, words in (
@@ -124,7 +124,7 @@ def _places(view: LearningView, count: int) -> NDArray[np.int64]:
 
 
 def _ceiling(value: float) -> float:
-    """A number with one or two digits at or above a value."""
+    """Return a number with one or two digits at or above a value."""
     if value <= 0:
         return 1.0
     power = 10.0 ** np.floor(np.log10(value))

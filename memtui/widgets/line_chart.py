@@ -61,7 +61,7 @@ def drawn(
 
 
 def _braille(curve: Curve, rows: int) -> NDArray[np.uint32]:
-    """Connected: a jump is a vertical line in the column it leads to."""
+    """Return the dots, connected: a jump is a vertical line in the column it leads to."""
     heights = curve.heights
     codes = np.zeros((rows, len(heights) // 2), np.uint32)
     before: int | None = None

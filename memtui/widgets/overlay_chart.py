@@ -37,7 +37,10 @@ class OverlayChart(Panel):
         return [(self.view.title, self.look["title"])]
 
     def heading_right(self, width: int) -> raster.Line:
-        """The largest value of each session; of a curve that is no size, its last. Short of room, letters alone."""
+        """Return the largest value of each session.
+
+        A curve that is not a size gives its last value. Where room is short, letters stand alone.
+        """
         line: raster.Line = []
         letters: raster.Line = []
         styles = run_styles(self.look)

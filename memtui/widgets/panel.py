@@ -28,7 +28,7 @@ def line_width(line: Line) -> int:
 
 
 def cut(line: Line, cells: int) -> Line:
-    """The line cut to at most ``cells``."""
+    """Return the line cut to at most ``cells``."""
     out: Line = []
     for run, style in line:
         have = text.width(run)
@@ -42,7 +42,7 @@ def cut(line: Line, cells: int) -> Line:
 
 
 def fitted(line: Line, cells: int, ground: Style) -> Line:
-    """The line cut or padded to exactly ``cells``."""
+    """Return the line cut or padded to exactly ``cells``."""
     have = line_width(line)
     if have > cells:
         line = cut(line, cells)
@@ -132,7 +132,10 @@ class CachedWidget(Widget):
         raise NotImplementedError
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The strips as they are. Textual would go through all segments for a border, padding and links: none here."""
+        """Return the strips as they are.
+
+        Textual would go through all segments for a border, padding and links: none here.
+        """
         if self.get_line_filters():
             return super().render_lines(crop)
         width, height = self.size.width, self.size.height
@@ -202,7 +205,7 @@ class Panel(CachedWidget):
         return lines
 
     def _edge(self, left: str, right: str, head: Line, tail: Line, width: int, middle: Line | None = None) -> Line:
-        """A frame line with words; the right words give way to the left ones, the middle ones to both."""
+        """Return a frame line with words; the right words give way to the left ones, the middle ones to both."""
         frame = self.look["frame"]
         head = cut(head, width - 6)
         if line_width(head) + line_width(tail) + 8 > width:
@@ -248,7 +251,7 @@ class Panel(CachedWidget):
         raise NotImplementedError
 
     def message(self, words: str, width: int, height: int) -> list[Line]:
-        """A few words in the place where the picture would be."""
+        """Return a few words in the place where the picture would be."""
         return centred(words, width, height, self.look["dim"], margin=1)
 
 

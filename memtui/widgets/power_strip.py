@@ -84,6 +84,6 @@ def _held(drawn: Sequence[PowerSample], count: int) -> tuple[np.ndarray, np.ndar
 
 
 def _ceiling(watts: float) -> float:
-    """A round number at or above, for the upper end of the axis."""
+    """Return a round number at or above, for the upper end of the axis."""
     power = 10.0 ** np.floor(np.log10(watts or 1.0))
     return float(next(power * f for f in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if power * f >= watts))

@@ -34,7 +34,7 @@ class ProcessTable(RowPanel):
         return [("p", self.look["key"]), (": address ranges", self.look["dim"])]
 
     def footing(self) -> Line:
-        """What the working set of all is, where that is less than exact; why GPU memory is not known."""
+        """Return what the working set of all is, where that is less than exact; why GPU memory is not known."""
         if self.view.tree is not None and self.view.tree.reason:
             return [("all: ", self.look["warning"]), (self.view.tree.reason, self.look["dim"])]
         if self.view.pss_note:

@@ -36,7 +36,7 @@ _SPACE = ord(" ")
 
 
 def text_of(codes: Codes) -> str:
-    """The string of code points, row after row."""
+    """Return the string of code points, row after row."""
     return codes.astype("<u4").tobytes().decode("utf-32-le")
 
 
@@ -60,7 +60,7 @@ def lines(codes: Codes, index: NDArray[np.integer], styles: Sequence[Style]) -> 
 
 
 def area(values: ArrayLike, rows: int, *, glyphs: str = "braille") -> Codes:
-    """A filled area u4[rows, columns], top row first, from heights 0..1 (nan: nothing).
+    """Return a filled area u4[rows, columns], top row first, from heights 0..1 (nan: nothing).
 
     With ``glyphs="braille"`` two values make a column (4 dots a row), else one value a column (8 or so steps a row).
     """
@@ -76,7 +76,7 @@ def area(values: ArrayLike, rows: int, *, glyphs: str = "braille") -> Codes:
 
 
 def trace(values: ArrayLike, rows: int) -> Codes:
-    """A thin braille line u4[rows, columns] through heights 0..1, two values a column; 0 where it is not."""
+    """Return a thin braille line u4[rows, columns] through heights 0..1, two values a column; 0 where it is not."""
     heights = np.asarray(values, float)
     heights = heights[: len(heights) // 2 * 2]
     known = np.isfinite(heights)
@@ -101,7 +101,7 @@ def bars(values: ArrayLike, rows: int, *, glyphs: str = VERTICAL) -> Codes:
 
 
 def gauge(fraction: float, width: int, *, ascii_only: bool = False) -> str:
-    """A horizontal bar of exactly ``width`` cells."""
+    """Return a horizontal bar of exactly ``width`` cells."""
     fraction = min(1.0, max(0.0, fraction if fraction == fraction else 0.0))
     if ascii_only:
         return ("#" * round(fraction * width)).ljust(width)
@@ -111,7 +111,7 @@ def gauge(fraction: float, width: int, *, ascii_only: bool = False) -> str:
 
 
 def spark(levels: Sequence[int], width: int, *, ascii_only: bool = False) -> str:
-    """A small trend of exactly ``width`` cells from levels 0..8, newest at the right."""
+    """Return a small trend of exactly ``width`` cells from levels 0..8, newest at the right."""
     # The full block is not used: rows of a table would melt together.
     glyphs = ASCII_VERTICAL if ascii_only else " ▁▂▃▄▄▅▆▇"
     return "".join(glyphs[min(8, max(0, int(v)))] for v in levels[-width:]).rjust(width)
@@ -200,7 +200,10 @@ def half_blocks(levels: Levels, pairs: PairStyles) -> list[Line]:
 
 
 def shade_cells(levels: Levels, glyphs: str, style: Style) -> list[Line]:
-    """The same picture without colour: one glyph a cell, darker for more; the hotter of the two pixels counts."""
+    """Return the same picture without colour: one glyph a cell, darker for more.
+
+    The hotter of the two pixels counts.
+    """
     if len(levels) % 2:
         levels = np.vstack([levels, levels[-1:]])
     known = np.where(levels == NOTHING, 0, levels).astype(int)
@@ -225,7 +228,7 @@ class PairStyles(dict[int, Style]):
 
 
 def nice_ceiling(value: float, *, headroom: float = 1.0) -> float:
-    """A round number of bytes at or above a value: 1, 1.5, 2, 3, 4, 6 or 8 times a power of two, or a step of it."""
+    """Return a round number of bytes at or above a value: 1, 1.5, 2, 3, 4, 6 or 8 times a power of two, or a step."""
     value = max(value * headroom, 1.0)
     power = 2.0 ** np.floor(np.log2(value))
     for factor in (1.0, 1.25, 1.5, 1.75, 2.0):

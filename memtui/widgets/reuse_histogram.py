@@ -147,7 +147,7 @@ class ReuseHistogram(Panel):
         return [(" " * AXIS + "".join(words), self.look["dim"])]
 
     def _sentences(self, width: int, height: int) -> list[Line]:
-        """What less memory would cost is said beside either picture, where there is room."""
+        """Return what less memory would cost, said beside either picture where there is room."""
         if self.misses:
             return [self._miss_sentence(width)]
         half = self._half_sentence(width)

@@ -66,7 +66,7 @@ class DrawStyle:
         return self.color == "256" and not self.ascii_only
 
     def plain(self, text: str) -> str:
-        """The text in glyphs this terminal has (one cell for one cell), also that of others."""
+        """Return the text in glyphs this terminal has (one cell for one cell), also that of others."""
         if not self.ascii_only or text.isascii():
             return text
         text = text.replace(" · ", " | ").translate(_ASCII)
@@ -85,12 +85,12 @@ _ASCII = str.maketrans(
 
 @lru_cache(4096)
 def _ascii(char: str) -> str:
-    """A letter without its accent; a question mark a cell for what has no such letter."""
+    """Return a letter without its accent; a question mark a cell for what has no such letter."""
     base = unicodedata.normalize("NFD", char)[0]
     return base if base.isascii() else "?" * cell_len(char)
 
 
 @cache
 def look(color: str = "256", ascii_only: bool = False, theme: str = "dark") -> DrawStyle:
-    """The one ``DrawStyle`` of its kind (its styles are cached)."""
+    """Return the one ``DrawStyle`` of its kind (its styles are cached)."""
     return DrawStyle(color, ascii_only, theme)

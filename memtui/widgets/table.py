@@ -97,7 +97,7 @@ class Listing(RowPanel):
         super().move(by)
 
     def scroll_rows(self, by: int) -> None:
-        """The wheel moves the selection: it is always in sight."""
+        """Move the selection with the wheel: it is always in sight."""
         self.move(by)
 
     def heading(self) -> Line:

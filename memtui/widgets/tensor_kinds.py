@@ -37,7 +37,7 @@ def kind_styles(look: DrawStyle) -> list[Style]:
 
 @cache
 def number_styles(look: DrawStyle) -> tuple[Style, ...]:
-    """The same by number of the category, for thin marks and letters: none of them as faint as the ground."""
+    """Return the same by number of the category, for thin marks and letters: none of them as faint as the ground."""
     styles = dict(zip(ORDER, kind_styles(look), strict=True)) | {"buffers": look["text"]}
     return tuple(styles[name] for name in CATEGORIES)
 
@@ -78,7 +78,10 @@ def _nearest(color: ColorTriplet) -> int:
 
 
 def legend(held_bytes: Sequence[int], look: DrawStyle, room: int) -> Line:
-    """What is held of each kind, by ``CATEGORIES``; where room is short without sizes, then without the small ones."""
+    """Return what is held of each kind, by ``CATEGORIES``.
+
+    Where room is short sizes are left out, then the small ones.
+    """
     held = [int(held_bytes[place]) for place in INDEX]
     colours = kind_styles(look)
     there = [(place, name) for place, name in enumerate(ORDER) if held[place]]

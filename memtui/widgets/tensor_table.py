@@ -44,7 +44,7 @@ class TensorTable(RowPanel):
         return [*line, ("sort: ", look["dim"]), (f"{view.sort} {'▼' if view.descending else '▲'}", look["text"])]
 
     def footing(self) -> Line:
-        """What all rows add up to."""
+        """Return what all rows add up to."""
         view, look = self.view, self.look
         if not view.rows:
             return []
@@ -150,7 +150,7 @@ class TensorTable(RowPanel):
         return number_styles(self.look)[row.kind] if row.kind is not None else plain
 
     def _bar(self, row: TensorRow, cells: int, plain: Style) -> Line:
-        """The touched share of it."""
+        """Return the touched share of it."""
         share = _share(row)
         if share is None:
             return [(" " * cells, plain)]

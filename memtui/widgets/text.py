@@ -96,7 +96,7 @@ def shortened(names: list[str], cells: int) -> list[str]:
 
 
 def in_column(rows: Sequence[Any], first: int, name: Callable[[Any], str], cells: Sequence[int]) -> list[str]:
-    """The names of rows of a table from the first in sight on, ``cells`` for each, different from those of all rows."""
+    """Return the names of rows from the first in sight on, ``cells`` for each, different from those of all rows."""
     begin, end = (0, len(rows)) if len(rows) <= COMPARED else (first, first + len(cells))
     names = [clean(name(row)) for row in rows[begin:end]]
     short = {width: shortened(names, width) for width in set(cells)}

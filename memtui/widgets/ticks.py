@@ -65,7 +65,7 @@ def _room(free: NDArray[np.bool_]) -> int:
 
 
 def cells_of(words: str) -> list[int]:
-    """A code point for every cell that words take."""
+    """Return a code point for every cell that words take."""
     cells: list[int] = []
     for char in words:
         width = text.width(char)
@@ -74,5 +74,5 @@ def cells_of(words: str) -> list[int]:
 
 
 def without_rests(words: str) -> str:
-    """What a row of such cells says."""
+    """Return what a row of such cells says."""
     return words.replace(chr(_REST), "")

@@ -25,7 +25,7 @@ class UsageChart(Panel):
         self.ask_for_time(event, self.view.axis, AXIS)
 
     def heading_right(self, width: int) -> Line:
-        """What is held at the cursor."""
+        """Return what is held at the cursor."""
         if self.view.at < 0:
             return []
         return legend(self.view.held_bytes[self.view.at].tolist(), self.look, width - len(self.title) - 8)

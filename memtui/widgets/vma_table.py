@@ -58,7 +58,10 @@ class VmaTable(RowPanel):
         return "▼" if self.view.descending else "▲"
 
     def footing(self) -> Line:
-        """What the rows do not hold of the working set; and where the chosen one lies, without a column of it."""
+        """Return what the rows do not hold of the working set.
+
+        Tell also where the chosen one lies, without a column of it.
+        """
         row = next((r for r in self.view.rows if r.key == self.selected), None)
         line: Line = []
         if row is not None and self.size.width - 2 < ADDRESS_CELLS:
@@ -173,7 +176,7 @@ class VmaTable(RowPanel):
 
 
 def rest_of(view: TableView) -> str:
-    """What is to be added to the rows of a table, or taken from them, to make the working set of the window."""
+    """Return what is to be added to the rows of a table, or taken from them, to make the working set of the window."""
     parts = []
     for count, touched, which in (
         (view.left_out, view.left_out_bytes, ("hidden range", "s", " (f)")),

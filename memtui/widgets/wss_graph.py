@@ -59,7 +59,7 @@ class WssGraph(Panel):
         return [(axis_words(self.view.axis)[0], self.look["dim"])]
 
     def footing_middle(self, width: int) -> Line:
-        """The middle of the axis, or what is to be said of the window at the cursor: as many parts as fit."""
+        """Return the middle of the axis, or what is to be said of the window at the cursor: as many parts as fit."""
         room = width - sum(len(words) + 6 for words in axis_words(self.view.axis)[::2]) - 2
         line: Line = []
         parts = [(part, "warning") for part in self.view.caveats] + [(part, "text") for part in self.view.caption]
@@ -111,7 +111,7 @@ class WssGraph(Panel):
         ]
 
     def _binned(self, columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """What is drawn, two values a column: the area, the resident set and the range that is looked at, if any."""
+        """Return what is drawn, two values a column: the area, the resident set and the range looked at, if any."""
         view = self.view
         series = [view.rss_bytes, *([] if view.note else [view.wss_bytes])]
         series += [] if view.focus_bytes is None else [view.focus_bytes]
@@ -162,7 +162,7 @@ class WssGraph(Panel):
         ]
 
     def _line(self, heights: np.ndarray, rows: int, columns: int, glyph: str) -> np.ndarray:
-        """A thin line through heights; 0 where it is not."""
+        """Return a thin line through heights; 0 where it is not."""
         if not self.look.ascii_only:
             return raster.trace(heights, rows)
         marks = np.zeros((rows, columns), np.uint32)
@@ -172,7 +172,7 @@ class WssGraph(Panel):
         return marks
 
     def _draw_focus(self, codes: np.ndarray, index: np.ndarray, heights: np.ndarray, rows: int) -> None:
-        """The line of one range, in front of the area: its working set is a part of it."""
+        """Draw the line of one range, in front of the area: its working set is a part of it."""
         marks = self._line(heights, rows, codes.shape[1], "o")
         there, filled = marks != 0, codes == _FULL
         index[there & filled] += _ON_HEAT

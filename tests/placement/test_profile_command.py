@@ -59,7 +59,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def place(folder: Path, *words: str | Path, code: int = 0) -> tuple[str, str]:
-    """(standard output, standard error without how far it was, which a slow machine is told)"""
+    """(standard output, standard error without how far it was, which a slow machine is told)."""
     deadline = time.monotonic() + 120
     while True:
         done = subprocess.run(

@@ -97,10 +97,10 @@ class Operator(ABC):
 
     @abstractmethod
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
-        """What is new with every call."""
+        """Return what is new with every call."""
 
     def weights(self, p: Any) -> tuple[Tensor, ...]:
-        """What belongs to the operator."""
+        """Return what belongs to the operator."""
         return ()
 
     @abstractmethod
@@ -112,13 +112,13 @@ class Operator(ABC):
         """Of a forward pass; a multiplication with an addition counts as two."""
 
     def moved_bytes(self, p: Any, item_bytes: int) -> int:
-        """The least that a forward pass moves: inputs, weights and output once each."""
+        """Return the least that a forward pass moves: inputs, weights and output once each."""
         read = sum(t.size_bytes(item_bytes) for t in (*self.inputs(p), *self.weights(p)))
         return read + prod(self.output(p)) * item_bytes
 
     @abstractmethod
     def bind(self, torch: Any, p: Any) -> Call:
-        """A function that calls it once. ``torch`` is the module."""
+        """Return a function that calls it once. ``torch`` is the module."""
 
 
 def _kind(default: Value) -> str:

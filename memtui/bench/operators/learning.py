@@ -14,7 +14,7 @@ class _Step(Operator):
     trains = False
 
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
-        """The gradient."""
+        """Return the gradient."""
         return (Tensor((p["elements"],)),)
 
     def output(self, p: Any) -> Shape:

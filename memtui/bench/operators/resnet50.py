@@ -44,7 +44,7 @@ def calls(n: int = 1, size: int = 224) -> Iterator[Call]:
 
 
 def _conv(n: int, cin: int, cout: int, h: int, k: int, s: int) -> Iterator[Call]:
-    """A convolution and the normalisation behind it."""
+    """Yield a convolution and the normalisation behind it."""
     yield "conv2d", {"n": n, "cin": cin, "cout": cout, "h": h, "k": k, "s": s}
     yield "batchnorm", {"n": n, "c": cout, "h": _half(h) if s == 2 else h}
 
@@ -55,7 +55,7 @@ def _half(side: int) -> int:
 
 
 def network(torch: Any) -> Any:
-    """The network as a ``torch.nn.Module``, with random weights. ``torch`` is the module."""
+    """Return the network as a ``torch.nn.Module``, with random weights. ``torch`` is the module."""
     nn = torch.nn
 
     def conv(cin: int, cout: int, k: int, s: int = 1) -> list[Any]:

@@ -63,7 +63,7 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _told(training: Training) -> dict[str, Any]:
-    """What it was all fitted to, JSON-ready."""
+    """Return what it was all fitted to, JSON-ready."""
     return {
         "place": training.place.to_plain(),
         "others": [place.to_plain() for place in training.others],
@@ -74,7 +74,7 @@ def _told(training: Training) -> dict[str, Any]:
 
 
 def _lines(training: Training) -> Sequence[str]:
-    """The same for people."""
+    """Return the same for people."""
     place, left_out = training.place, training.left_out
     rows = f"rows: {len(training.rows)}, {training.flagged} of them flagged"
     if left_out:

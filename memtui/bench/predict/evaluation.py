@@ -135,7 +135,7 @@ def _section(kind: str, answers: Answers, samples: Samples, chosen: Mask | None 
 
 
 def across_shapes(samples: Samples) -> Answers:
-    """Grouped cross-validation. Each fold is predicted from the others, which also make the ranges.
+    """Return a grouped cross-validation. Each fold is predicted from the others, which also make the ranges.
 
     Args:
         samples: at least three groups.
@@ -151,7 +151,7 @@ def across_shapes(samples: Samples) -> Answers:
 
 
 def without(op: str, samples: Samples) -> tuple[Samples, Samples]:
-    """(the rows of the other operators, those of this one)."""
+    """Return (the rows of the other operators, those of this one)."""
     own = np.array([row.op == op for row in samples.rows])
     return samples.take(np.flatnonzero(~own)), samples.take(np.flatnonzero(own))
 

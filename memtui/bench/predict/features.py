@@ -85,7 +85,7 @@ class Space:
 
     @classmethod
     def of(cls, rows: Sequence[Described]) -> Space:
-        """That of these."""
+        """Return the space of these configurations."""
         known = dict.fromkeys(name for row in rows for name in row.features)
         names = tuple(name for name in known if len({row.features.get(name, 0.0) for row in rows}) > 1)
         low: dict[str, dict[str, float]] = {}
@@ -113,7 +113,7 @@ class Space:
 
 
 def _own(name: str, value: Value) -> dict[str, float]:
-    """A parameter or condition as a feature."""
+    """Return a parameter or condition as a feature."""
     if isinstance(value, str):
         return {f"{name}={value}": 1.0}
     if isinstance(value, bool):
@@ -131,7 +131,7 @@ def _elements(tensors: Sequence[Tensor]) -> int:
 
 
 def _conv2d(p: Any, output: tuple[int, ...]) -> dict[str, float]:
-    """The matrix product that a convolution is, of each group: rows x columns, each the sum of so many products."""
+    """Return the matrix product that a convolution is, per group: rows x columns, each a sum of so many products."""
     n, _, high, wide = output
     by_group = {side: p[side] // p["groups"] for side in ("cin", "cout")}
     found = {

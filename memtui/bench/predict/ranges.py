@@ -69,7 +69,10 @@ def calibrated(fit: Fit, samples: Samples) -> Calibrated:
 
 
 def upper_quantile(values: Reals, level: float) -> float:
-    """The value that one more of the kind is not above with probability ``level``; the greatest if they are too few."""
+    """Return the value that one more of the kind is not above with probability ``level``.
+
+    Return the greatest if they are too few.
+    """
     rank = math.ceil((len(values) + 1) * level)
     return float(np.sort(values)[min(rank, len(values)) - 1])
 

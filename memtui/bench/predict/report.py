@@ -31,7 +31,7 @@ class Report:
 
 
 def fit(training: Training) -> Report:
-    """The models that would be fitted, and what they go by."""
+    """Return the models that would be fitted, and what they go by."""
     lines: list[str] = []
     plain: dict[str, Any] = {}
     for target, samples in _targets(training):
@@ -85,7 +85,7 @@ def evaluate(training: Training) -> Report:
 
 
 def run(training: Training, wanted: Sequence[Configuration], columns: int | None = None) -> Report:
-    """What configurations would cost, as lines for a terminal of so many columns; None: any."""
+    """Return what configurations would cost, as lines for a terminal of so many columns; None: any."""
     rows = [describe(c) for c in wanted]
     ranged = {
         target: None if samples is None else calibrated(StepsAndTrees, samples)(rows)

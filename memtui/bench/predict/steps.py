@@ -88,7 +88,7 @@ def _products(p: Any, output: tuple[int, ...]) -> int:
 
 
 def _own_loops(p: Any, output: tuple[int, ...]) -> Amounts:
-    """A matrix product for each image and group."""
+    """Return a matrix product for each image and group."""
     columns = _products(p, output) * p["cin"]
     return {
         "matrix products": p["n"] * p["groups"],

@@ -111,7 +111,7 @@ class Training:
 def load(
     database: Database, *, operators: Collection[str] = (), run: str | None = None, unflagged: bool = False
 ) -> Training:
-    """The rows of the newest run's device and environment, of all runs there.
+    """Return the rows of the newest run's device and environment, of all runs there.
 
     A configuration that was measured several times counts once: as in its longest measurement, the newest of these.
 

@@ -34,7 +34,7 @@ class StepsAndTrees:
         self._forest.fit(self.space.matrix(rows), log - self.steps.at(rows))
 
     def __call__(self, rows: Sequence[Described]) -> Guess:
-        """The mean of the trees on the sum of the steps, and their standard deviation."""
+        """Return the mean of the trees on the sum of the steps, and their standard deviation."""
         points = self.space.matrix(rows).astype(np.float32)  # what a tree works with
         each = np.array([tree.predict(points) for tree in self._forest.estimators_])
         return Guess(self.steps.at(rows) + each.mean(0), each.std(0))

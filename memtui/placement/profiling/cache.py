@@ -79,7 +79,7 @@ class Cache:
         self._db.close()
 
     def get(self, what: Mapping[str, Any]) -> Any:
-        """A measurement; None where there is none."""
+        """Return a measurement; None where there is none."""
         try:
             query = "SELECT value FROM measured WHERE key = ?"
             rows = read_all(self._db, self._path, query, (key_of(what),))

@@ -80,7 +80,7 @@ def profile(args: argparse.Namespace, console: Console) -> int:
 
 
 def _check_here(pools: tuple[PoolSpec, ...]) -> None:
-    """What can be told at once, before PyTorch is started. Raises UserError."""
+    """Say what can be told at once, before PyTorch is started. Raises UserError."""
     for pool in pools:
         try:
             if pool.node is not None:
@@ -94,7 +94,7 @@ def _check_here(pools: tuple[PoolSpec, ...]) -> None:
 def measure(
     request: Request, output: Path, cache_path: Path, shown: ProfileProgress, *, force: bool = False
 ) -> Profile:
-    """The profile, which is in its file, too; one that was broken off is gone on with. Raises UserError."""
+    """Return the profile, which is in its file, too; one that was broken off is gone on with. Raises UserError."""
     with Cache(cache_path) as cache, exclusively(lock_path(None), BUSY):
         shown.phase("starting PyTorch")
         with closing(PlacementProcess(request.threads)) as process:
@@ -139,7 +139,7 @@ def measure(
 def _gone_on_with(
     path: Path, graph: Graph, made: list[dict[str, Any]], told: Mapping[str, Any], force: bool
 ) -> ProfileFile | None:
-    """A profile of the same things that was broken off. Raises UserError where there is another one."""
+    """Return a profile of the same things that was broken off. Raises UserError where there is another one."""
     if force or not os.path.lexists(path) or not is_profile(path):
         return None  # what is there, if anything, is refused where the file is made
     found = ProfileFile(path).profile()
@@ -168,7 +168,7 @@ def _bandwidths(
 
 
 def _checked(kept: Any, pools: int) -> dict[str, Any] | None:
-    """What a cache holds, if that is what it should be."""
+    """Return what a cache holds, if that is what it should be."""
     try:
         found = [positive(each[way], way) for each in kept["pools"] for way in _RATES]
         count(kept["sitting"], "sitting")
@@ -180,7 +180,7 @@ def _checked(kept: Any, pools: int) -> dict[str, Any] | None:
 def _pools(
     made: list[dict[str, Any]], bandwidths: list[dict[str, Any]]
 ) -> tuple[list[Pool], dict[str, str | int | float]]:
-    """The pools, and what else was measured of them: bytes a second of reading and of writing."""
+    """Return the pools, and what else was measured of them: bytes a second of reading and of writing."""
     ways = ("copied_from", "copied_to", "copied_from_meanwhile", "copied_to_meanwhile")
     measured = (*ways, *(f"{way}_fixed_ns" for way in ways), "meanwhile_start_ns")
     pools = [

@@ -95,7 +95,7 @@ class Profiling:
         anew: bool = False,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        """What to do it with.
+        """Take what to measure with, and where it goes.
 
         Args:
             wanted: the measurements.
@@ -162,7 +162,7 @@ class Profiling:
         return [s for s in self._samples(alike, ISOLATED, plain) if s.op in missing]
 
     def _in_graph(self, mode: str, sitting: Sitting) -> list[Samples]:
-        """Times of every op that has all of its configurations in these rounds."""
+        """Return the times of every op that has all of its configurations in these rounds."""
         when, values = self._now_ns(), {op: _Values() for op in sitting.ops}
         number = 0
         for part in _parts(sitting.rounds):
@@ -195,7 +195,10 @@ class Profiling:
         return {**self._facts, **about, "mode": mode, "pools": pools, "configuration": configuration.to_plain()}
 
     def _kept(self, alike: Sequence[str], mode: str) -> tuple[dict[Configuration, Value], int] | None:
-        """What the cache has of ops that are measured together, and when that was; None unless it is of one sitting."""
+        """Return what the cache has of ops that are measured together, and when that was.
+
+        Return None unless it is of one sitting.
+        """
         values: dict[Configuration, Value] = {}
         if self._anew:
             return None
@@ -300,7 +303,7 @@ def far(profile: Profile, modes: Sequence[str]) -> dict[str, tuple[int, int]]:
 
 
 def broken_off(path: Path, modes: Sequence[str]) -> str:
-    """What is left when measuring ends early."""
+    """Return what is left when measuring ends early."""
     try:
         counts = far(ProfileFile(path).profile(), modes)
     except UserError:

@@ -49,7 +49,10 @@ class Sitting:
 
 
 def neighbours(graph: Graph) -> dict[str, frozenset[str]]:
-    """The ops that write what an op reads, read what it writes, or write the same memory; by name, without itself."""
+    """Return the ops that write what an op reads, read what it writes, or write the same memory.
+
+    Ops are given by name, without itself.
+    """
     found: dict[str, set[str]] = {op.name: set() for op in graph.ops}
     for storage in graph.storages.values():
         for writer in storage.writes:
@@ -63,7 +66,7 @@ def neighbours(graph: Graph) -> dict[str, frozenset[str]]:
 def pick(
     remaining: Iterable[tuple[str, T]], near: Mapping[str, frozenset[str]], most: int | None = None
 ) -> dict[str, T]:
-    """The (op, configuration) pairs of one round, taken greedily in their order.
+    """Return the (op, configuration) pairs of one round, taken greedily in their order.
 
     A pair is taken if neither its op nor a neighbour of that was seen; then the op and all its neighbours are. So two
     ops of a round are at least three edges apart.

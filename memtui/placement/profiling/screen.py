@@ -37,7 +37,7 @@ class _Measured:
         return not process.over and not process.finished and process.error is None
 
     def hear(self, seconds: float) -> tuple[str, str]:
-        """A sentence about how far it is, and the role of its words; waits for so long at most."""
+        """Return a sentence about how far it is, and the role of its words; waits for so long at most."""
         for word in self.process.hear(seconds):
             self.text = word.get("text", self.text)
         if self.process.error is not None:

@@ -49,14 +49,14 @@ def about(found: Profile, output: Path, shown: ProfileProgress) -> dict[str, Any
 
 
 def _when(ns: int | None) -> str | None:
-    """A moment as ISO 8601, in local time; None where there is none."""
+    """Return a moment as ISO 8601, in local time; None where there is none."""
     if ns is None:
         return None
     return datetime.fromtimestamp(ns / 1e9).astimezone().isoformat(" ", "seconds")
 
 
 def _fixed(pool: Mapping[str, Any]) -> list[str]:
-    """What a move takes however small it is."""
+    """Return what a move takes however small it is."""
     fixed = pool["fixed_ns"]
     if fixed["copy_out"] is None or fixed["copy_in"] is None:
         return []
@@ -84,7 +84,7 @@ def _known_before(plain: Mapping[str, Any]) -> list[str]:
 
 
 def lines(plain: Mapping[str, Any]) -> list[str]:
-    """The same for people."""
+    """Return the same for people."""
     cells = max(20, *(len(pool["name"]) for pool in plain["pools"]))
     found = [
         f"{plain['model']}: {plain['ops']} ops, at most {size(plain['peak_bytes_in_pages'])} of intermediate tensors "

@@ -23,7 +23,7 @@ class TooLarge(Exception):
 
 
 def exact(problem: Problem, known: Sequence[Path], *, moves: bool, most: int = MOST_STATES) -> list[Path] | None:
-    """The cheapest placement within the limits; None where there is none.
+    """Return the cheapest placement within the limits; None where there is none.
 
     Args:
         problem: what is placed.
@@ -110,7 +110,7 @@ def _time_ns(problem: Problem, k: int, where: _Where) -> float:
 
 
 def _walk_back(problem: Problem, history: list[dict[_Where, tuple[float, _Where]]]) -> list[Path]:
-    """The cheapest way, from its last op to its first."""
+    """Return the cheapest way, from its last op to its first."""
     states: list[list[State]] = [[] for _ in problem.items]
     end: _Where = ()
     for k in range(len(problem.steps) - 1, -1, -1):

@@ -36,7 +36,7 @@ class BestFit:
         return True
 
     def free(self, key: int) -> None:
-        """What was not taken is no mistake."""
+        """Free what was taken; what was not taken is ignored."""
         self._taken.pop(key, None)
 
     @property

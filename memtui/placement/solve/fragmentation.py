@@ -49,7 +49,7 @@ def laid_out(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
 
 
 def in_order(found: Sequence[Piece]) -> list[int]:
-    """An address for each piece, given out with best fit as the ops come."""
+    """Return an address for each piece, given out with best fit as the ops come."""
     room, addresses = BestFit(), [0] * len(found)
     for n in sorted(range(len(found)), key=lambda n: found[n].first):
         for other in [key for key in room.taken if found[key].last < found[n].first]:
@@ -60,7 +60,7 @@ def in_order(found: Sequence[Piece]) -> list[int]:
 
 
 def largest_first(found: Sequence[Piece]) -> list[int]:
-    """An address for each piece: the lowest that is free for all of its time, the largest piece first."""
+    """Return an address for each piece: the lowest that is free for all of its time, the largest piece first."""
     addresses = [0] * len(found)
     placed: list[int] = []
     for n in sorted(range(len(found)), key=lambda n: (-found[n].size_bytes, found[n].first)):
@@ -84,7 +84,7 @@ def _extents(problem: Problem, found: Sequence[Piece], addresses: Sequence[int])
 
 
 def tightened(problem: Problem, extents: Sequence[int], whole: Sequence[int]) -> Problem:
-    """The problem with less room around the ops whose extent is above the limit.
+    """Return the problem with less room around the ops whose extent is above the limit.
 
     Args:
         problem: with the limits that led to this layout.

@@ -47,11 +47,11 @@ class Program:
         self._limits()
 
     def with_limits(self, limit_bytes: tuple[int, ...]) -> Program:
-        """The same with other limits."""
+        """Return the same with other limits."""
         return Program(self.problem.with_limits(limit_bytes), self._formulation, self._nearest)
 
     def solve(self, time_limit_s: float, gap: float) -> tuple[list[Path] | None, Found]:
-        """The paths that were found, and what the solver says. Raises linear.Infeasible."""
+        """Return the paths that were found, and what the solver says. Raises linear.Infeasible."""
         found = self._linear.solve(time_limit_s, gap)
         if found.values is None:
             return None, found
@@ -59,7 +59,7 @@ class Program:
         return [route.path(values) for route in self._routes], found
 
     def _op(self, k: int) -> None:
-        """The time of an op by where its items are, and what its moves take longer."""
+        """Add the time of an op by where its items are, and what its moves take longer."""
         linear, step = self._linear, self.problem.steps[k]
         where = [self._routes[i].fast[k] for i in step.items]
         times: list[tuple[int, float]] = []  # variables, and what each adds to the constant
@@ -86,7 +86,7 @@ class Program:
             linear.row([(longer, unit_ns), *times, *terms], low=-constant)
 
     def _limits(self) -> None:
-        """The bytes in fast memory while each op runs; ops with the same variables share a row."""
+        """Limit the bytes in fast memory while each op runs; ops with the same variables share a row."""
         problem = self.problem
         tightest: dict[tuple[tuple[int, int], ...], int] = {}
         for k, live in enumerate(problem.live):

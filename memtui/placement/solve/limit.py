@@ -18,5 +18,5 @@ def parse_ratio(text: str) -> Fraction:
 
 
 def limit_of(part: Fraction, peak_bytes: int) -> int:
-    """The limit that leaves this part of the most that is alive at once in fast memory."""
+    """Return the limit that leaves this part of the most that is alive at once in fast memory."""
     return int(part * peak_bytes)

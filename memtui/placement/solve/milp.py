@@ -45,15 +45,15 @@ class Linear:
         self._rows: list[tuple[tuple[int, ...], tuple[float, ...], float, float]] = []
 
     def binary(self, cost: float = 0.0) -> int:
-        """A variable that is 0 or 1; its number."""
+        """Return a variable that is 0 or 1; its number."""
         return self._add(cost, 1.0, 1)
 
     def part(self, cost: float = 0.0) -> int:
-        """A variable from 0 to 1."""
+        """Return a variable from 0 to 1."""
         return self._add(cost, 1.0, 0)
 
     def amount(self, cost: float = 0.0) -> int:
-        """A variable from 0."""
+        """Return a variable from 0."""
         return self._add(cost, np.inf, 0)
 
     def _add(self, cost: float, upper: float, whole: int) -> int:

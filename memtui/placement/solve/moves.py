@@ -82,7 +82,7 @@ class Route:
                 yield from ((op, variable, ns or 0.0) for op, variable in moves.items())
 
     def path(self, values: np.ndarray) -> Path:
-        """The states that the values of all variables (true or false) say."""
+        """Return the states that the values of all variables (true or false) say."""
         path: list[tuple[State, State]] = []
         valid = False  # the copy in slow memory
         accesses = self.item.accesses
@@ -104,7 +104,7 @@ def staying(linear: Linear, item: Item) -> Route:
 
 
 def moving(linear: Linear, item: Item, longest_ns: Sequence[float] | None = None, nearest: int | None = None) -> Route:
-    """Moves between ops, and during them.
+    """Return a route that moves between ops, and during them.
 
     Args:
         linear: gets variables, costs of moves between ops, and rows.

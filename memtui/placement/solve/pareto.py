@@ -41,7 +41,7 @@ class ParetoPoint:
 
     @classmethod
     def from_plain(cls, value: Any, what: str = "point") -> ParetoPoint:
-        """Raises Damaged."""
+        """Raise Damaged."""
         plain = table(value, what)
         return cls(
             one(plain, "limit_bytes", count),
@@ -59,7 +59,7 @@ def limits(problem: Problem, formulation: str, points: int = POINTS) -> list[int
 
 
 def curve(profile: Profile, ask: Ask, points: int = POINTS) -> Iterator[ParetoPoint]:
-    """A point for each limit, rising; the time limit is for all of them together. Raises UserError."""
+    """Yield a point for each limit, rising; the time limit is for all of them together. Raises UserError."""
     problem = problem_for(profile, replace(ask, limit_bytes=0))
     every = limits(problem, ask.formulation if ask.formulation in ("sync", "async") else STATIC, points)
     best_ns = float("inf")

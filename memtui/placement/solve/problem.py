@@ -152,7 +152,7 @@ class Problem:
 
 
 def problem_of(profile: Profile, slow: str, mode: str, limit_bytes: int, page_bytes: int = PAGE_BYTES) -> Problem:
-    """The problem of a profile.
+    """Return the problem of a profile.
 
     Args:
         profile: what was measured.

@@ -21,17 +21,17 @@ def fixed_path(item: Item, state: State) -> Path:
 
 
 def path_of(item: Item, begins: Sequence[State]) -> Path:
-    """A path without copies while ops run, from the states at the begin of each op."""
+    """Return a path without copies while ops run, from the states at the begin of each op."""
     return tuple((state, after(item, item.first + n, state)) for n, state in enumerate(begins))
 
 
 def after(item: Item, k: int, state: State) -> State:
-    """The state after an op that it is begun with."""
+    """Return the state after an op that it is begun with."""
     return F if state == B and k in item.writes else state
 
 
 def tidied(path: Sequence[tuple[State, State]]) -> Path:
-    """The path without copies in slow memory that are not used again."""
+    """Return the path without copies in slow memory that are not used again."""
     found: list[State] = []
     wanted = False
     for state in reversed([state for pair in path for state in pair]):
@@ -106,7 +106,7 @@ def spans(problem: Problem, paths: Sequence[Path]) -> Iterator[Span]:
 
 
 def _moves(problem: Problem, item: Item, path: Path) -> Iterator[Move]:
-    """The copies of an item; one that cannot be made takes -1 ns."""
+    """Yield the copies of an item; one that cannot be made takes -1 ns."""
     times: Mapping[tuple[str, bool], float | None] = {
         ("out", False): item.out_ns, ("in", False): item.in_ns,
         ("out", True): item.async_out_ns, ("in", True): item.async_in_ns,

@@ -68,7 +68,7 @@ class Solved:
 
 
 def slow_pool(profile: Profile, name: str | None) -> str:
-    """The slow pool that is meant. Raises UserError for one that the profile has not."""
+    """Return the slow pool that is meant. Raises UserError for one that the profile has not."""
     others = [pool.name for pool in profile.pools[1:]]
     if not others:
         raise UserError(f"the profile has one pool only, {profile.fast.name}: profile it with a slow one, too")
@@ -78,7 +78,7 @@ def slow_pool(profile: Profile, name: str | None) -> str:
 
 
 def mode_of(profile: Profile, slow: str) -> str:
-    """The way of timing to rely upon: of those that have every op with these pools, the one with most configurations.
+    """Return the way of timing to rely upon: of those with every op in these pools, the one with most configurations.
 
     In doubt that is single: between the ops of a step caches go cold and Python runs, which is in its times and in
     those of a step that is executed, but not in those of an op that is repeated. Raises UserError where none has.
@@ -94,13 +94,13 @@ def mode_of(profile: Profile, slow: str) -> str:
 
 
 def problem_for(profile: Profile, ask: Ask) -> Problem:
-    """Raises UserError."""
+    """Raise UserError."""
     slow = slow_pool(profile, ask.slow)
     return problem_of(profile, slow, ask.mode or mode_of(profile, slow), ask.limit_bytes, ask.page_bytes)
 
 
 def find(profile: Profile, ask: Ask) -> PlacementPlan:
-    """The plan that is asked for, never worse than first touch.
+    """Return the plan that is asked for, never worse than first touch.
 
     Raises:
         UserError: what is asked for is not in the profile, cannot be, or needs scipy.
@@ -118,7 +118,7 @@ def find(profile: Profile, ask: Ask) -> PlacementPlan:
 
 
 def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float) -> Solved:
-    """The best placement that can be laid out in fast memory; its bound is that of any.
+    """Return the best placement that can be laid out in fast memory; its bound is that of any.
 
     Where the optimum has holes the limit is cut, which may make it worse than one without moves: so that is looked for
     first, in a third of the time. Where no room is left to cut, what was found stays, and is told with the addresses
@@ -150,13 +150,13 @@ def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float)
 
 
 def _part_of(deadline_s: float, parts: int) -> float:
-    """A deadline that leaves the other parts of the time for what comes after."""
+    """Return a deadline that leaves the other parts of the time for what comes after."""
     now_s = time.monotonic()
     return now_s + max(0.0, deadline_s - now_s) / parts
 
 
 def _order(problem: Problem, paths: Sequence[Path]) -> tuple[bool, bool, float]:
-    """What is faster comes first, but for what breaks the limit, or breaks it when it is laid out."""
+    """Return what is faster comes first, but for what breaks the limit, or breaks it when it is laid out."""
     impossible, total_ns = _rank(problem, paths)
     return impossible, any(map(int.__gt__, laid_out(problem, paths), problem.limit_bytes)), total_ns
 
@@ -164,7 +164,7 @@ def _order(problem: Problem, paths: Sequence[Path]) -> tuple[bool, bool, float]:
 def optimum(
     problem: Problem, formulation: str, time_limit_s: float, gap: float, known: list[Path] | None = None
 ) -> Solved:
-    """The best placement of a formulation, whatever addresses it takes; never worse than the one that is known.
+    """Return the best placement of a formulation, whatever addresses it takes; never worse than the one that is known.
 
     Raises:
         UserError: there is none, none was found in time, or scipy is missing.
@@ -276,7 +276,7 @@ def _plan(problem: Problem, ask: Ask, solved: Solved, begin_s: float) -> Placeme
 
 
 def _why(solved: Solved) -> str:
-    """What kept a plan from being as near to the bound as was asked for."""
+    """Return what kept a plan from being as near to the bound as was asked for."""
     if not solved.finished:
         return "its part of the time limit was over"
     if solved.holes:
@@ -307,5 +307,5 @@ def _unmeasured(problem: Problem, solved: Solved) -> str:
 
 
 def baselines(problem: Problem) -> tuple[float | None, Cost]:
-    """What everything in fast memory takes (whatever the limit), and first touch within it."""
+    """Return what everything in fast memory takes (whatever the limit), and first touch within it."""
     return problem.all_fast_ns, cost(problem, first_touch(problem))

@@ -132,7 +132,7 @@ def _meanwhile(mover: Mover, out: Copy, into: Copy, repeats: int) -> tuple[float
 
 
 def _with_fixed(mover: Mover, clock: Clock, one: Bandwidth, out: Copy, into: Copy, *, free: bool) -> Bandwidth:
-    """What moves of a page take beside their bytes, with other work between them, as plans have it.
+    """Return what moves of a page take beside their bytes, with other work between them, as plans have it.
 
     Args:
         mover: the one that plans are executed with.

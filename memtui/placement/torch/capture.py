@@ -46,7 +46,7 @@ class Layout:
     offset: int
 
     def over(self, memory: torch.Tensor) -> torch.Tensor:
-        """The value in the memory of its storage, which is given as bytes."""
+        """Return the value in the memory of its storage, which is given as bytes."""
         skipped = memory.storage_offset() // self.dtype.itemsize
         empty = torch.empty(0, dtype=self.dtype, device=memory.device)
         return empty.set_(memory.untyped_storage(), skipped + self.offset, self.shape, self.stride)
@@ -180,7 +180,7 @@ class _Reader:
         return Captured(graph, tuple(self._kernels), self._bytes, results, tuple(self._changed), self._module, state)
 
     def _argument(self, node: torch.fx.Node, name: str, real: torch.Tensor) -> Layout:
-        """A value that is there before the step."""
+        """Return a value that is there before the step."""
         value = node.meta["val"]
         key = self._key(value)
         if key not in self._storage_of:
@@ -275,7 +275,7 @@ class _Reader:
             self._tensors[storage] = Tensor(storage, real.untyped_storage().nbytes(), INTERMEDIATE)
 
     def _written(self, node: torch.fx.Node) -> list[Any]:
-        """The arguments that the operator's schema says it writes."""
+        """Return the arguments that the operator's schema says it writes."""
         schema = node.target._schema.arguments  # type: ignore[union-attr]
         named = _named(node)
         return [named.get(a.name) for a in schema if a.alias_info is not None and a.alias_info.is_write]
@@ -328,20 +328,20 @@ def _copies(target: Any, arguments: Any, keywords: Any, made: Sequence[Layout | 
 
 
 def _zeros(leaf: Any) -> Any:
-    """A tensor of a layout; anything else as it is."""
+    """Return a tensor of a layout; anything else as it is."""
     if not isinstance(leaf, Layout):
         return leaf
     return torch.empty_strided(leaf.shape, leaf.stride, dtype=leaf.dtype).zero_()
 
 
 def _named(node: torch.fx.Node) -> dict[str, Any]:
-    """The arguments of a call by name."""
+    """Return the arguments of a call by name."""
     schema = node.target._schema.arguments  # type: ignore[union-attr]
     return dict(zip((argument.name for argument in schema), node.args, strict=False)) | dict(node.kwargs)
 
 
 def _secretly_written(node: torch.fx.Node) -> list[Any]:
-    """What an operator writes though its schema does not say so: running means of a normalisation."""
+    """Return what an operator writes though its schema does not say so: running means of a normalisation."""
     named = _named(node)
     if not str(node.target).startswith("aten.native_batch_norm.") or not named.get("training"):
         return []
@@ -349,7 +349,7 @@ def _secretly_written(node: torch.fx.Node) -> list[Any]:
 
 
 def _check_fixed(target: Any, value: Any) -> None:
-    """Raises NoStep for what is no tensor of a fixed shape."""
+    """Raise NoStep for what is no tensor of a fixed shape."""
     if not isinstance(value, torch.Tensor):
         raise NoStep(f"the step cannot be captured: {target} makes a number of a tensor, which later ops depend upon")
     if value.layout != torch.strided:
@@ -364,14 +364,14 @@ def _whole(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _with_role(tensor: Tensor, final: set[str]) -> Tensor:
-    """An intermediate tensor whose memory is returned, or was there before, outlives the step."""
+    """Return the tensor with its role: one whose memory is returned, or was there before, outlives the step."""
     if tensor.role != INTERMEDIATE or tensor.storage not in final:
         return tensor
     return Tensor(tensor.name, tensor.size_bytes, RESULT, tensor.group)
 
 
 def _key_of(kind: str, arguments: Any, keywords: Any, made: Sequence[Layout | None]) -> str:
-    """What the time of an op depends on: shapes, types and strides, which of its tensors are one, and its numbers."""
+    """Return what the time of an op depends on: shapes, types, strides, which tensors are one, and its numbers."""
     seen: dict[str, int] = {}
 
     def word(leaf: Any) -> str:

@@ -25,7 +25,7 @@ _LONGEST = 300
 
 
 def why(error: Exception, step: Callable[..., Any], state: tuple[Any, ...]) -> str:
-    """An error of ``make_fx`` in words."""
+    """Return an error of ``make_fx`` in words."""
     # torch's exceptions of tensors without data carry it: fake_tensor.DataDependentOutputException.
     func = getattr(error, "func", None)
     if func is not None:
@@ -89,12 +89,12 @@ def _symbols(values: Iterable[Any]) -> Iterable[str]:
 
 
 def where(trace: TracebackType | None) -> str:
-    """The line of the user's code that an error came through last: `` (FILE:LINE: code)``; empty without one."""
+    """Return the line of the user's code that an error came through last: `` (FILE:LINE: code)``; empty without one."""
     return _last(traceback.extract_tb(trace))
 
 
 def _last(frames: Iterable[traceback.FrameSummary]) -> str:
-    """The innermost frame that is neither torch's nor ours; the interpreter's own ones are not files."""
+    """Return the innermost frame that is neither torch's nor ours; the interpreter's own ones are not files."""
     found = ""
     for frame in frames:
         path = os.path.realpath(frame.filename)

@@ -27,7 +27,7 @@ class Clock:
 
 
 def resolution_ns(clock: Clock) -> float:
-    """The least time that two looks at a clock are apart, what a look costs included; the median of many."""
+    """Return the least time that two looks at a clock are apart, what a look costs included; the median of many."""
     looks = [clock.now_ns() for _ in range(_LOOKS)]
     apart = [b - a for a, b in itertools.pairwise(looks) if b > a]
     return float(median(apart)) if apart else 0.0

@@ -40,7 +40,7 @@ class Execution:
     """One plan on a machine."""
 
     def __init__(self, machine: Machine, plan: PlacementPlan) -> None:
-        """Raises NoMemory."""
+        """Raise NoMemory."""
         self._machine = machine
         graph = machine.captured.graph
         self.arenas: Arenas = lay_out(graph, plan)
@@ -157,7 +157,7 @@ def execute(
 
 
 def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
-    """What the step leaves when torch runs it as it was recorded; on a GPU, with everything in the fast pool."""
+    """Return what the step leaves when torch runs it as it was recorded; on a GPU, with everything in the fast pool."""
     captured = machine.captured
     machine.reset(seed)
     if machine.fast.device.type != "cpu":

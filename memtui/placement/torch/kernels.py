@@ -21,7 +21,7 @@ def is_recorded(target: Any) -> bool:
 
 
 def called(target: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    """What an operator returns in a training step, of tensors that have no gradients."""
+    """Return what an operator returns in a training step, of tensors that have no gradients."""
     if not is_recorded(target):
         return target(*arguments, **keywords)
     with torch.enable_grad():
@@ -30,7 +30,7 @@ def called(target: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -
 
 @lru_cache(512)
 def out_variant(target: Any) -> Out | None:
-    """The overload of an operator that writes its results where it is told to; None where there is none.
+    """Return the overload of an operator that writes its results where it is told to; None where there is none.
 
     It takes the same arguments as the operator does, and beside them one for each result; what says how a new tensor
     is made may be missing, as the results are there.
@@ -97,7 +97,7 @@ def caller(
     made: Sequence[torch.Tensor | None],
     copies: bool,
 ) -> Callable[[], object]:
-    """A call of an operator with everything in it.
+    """Return a call of an operator with everything in it.
 
     Args:
         target: the operator.

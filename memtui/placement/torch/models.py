@@ -41,7 +41,7 @@ class Step:
     def __call__(
         self, parameters: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], inputs: Sequence[torch.Tensor]
     ) -> list[torch.Tensor]:
-        """The parameters after the step; buffers are changed where they lie. Raises NoStep."""
+        """Return the parameters after the step; buffers are changed where they lie. Raises NoStep."""
         loss = self.loss(torch.func.functional_call(self.model, {**parameters, **buffers}, tuple(inputs)))
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             what = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
@@ -53,7 +53,7 @@ class Step:
         return [p - LEARNING_RATE * g for p, g in zip(learning, gradients, strict=True) if g is not None]
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], list[torch.Tensor]]:
-        """What it is called with."""
+        """Return what it is called with."""
         return dict(self.model.named_parameters()), dict(self.model.named_buffers()), list(self.inputs)
 
     @property
@@ -64,7 +64,7 @@ class Step:
 
 
 def build(name: str, batch: int, seed: int) -> Step:
-    """The step of a model by its name. Raises NoStep."""
+    """Return the step of a model by its name. Raises NoStep."""
     torch.manual_seed(seed)
     if is_own(name):
         return _own(name)
@@ -155,7 +155,7 @@ def _own(name: str) -> Step:
 
 
 def _meant(function: str, module: ModuleType) -> str:
-    """The functions of a file that could be meant."""
+    """Return the functions of a file that could be meant."""
     own = [name for name, value in vars(module).items() if isinstance(value, FunctionType) and name[:1] != "_"]
     own = [name for name in own if getattr(module, name).__module__ == module.__name__]
     return nearest(function, own) if own else "it has none"

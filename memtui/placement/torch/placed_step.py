@@ -43,7 +43,7 @@ class Machine:
     """A captured step and the pools its tensors can lie in."""
 
     def __init__(self, captured: Captured, pools: Sequence[Pool], clock: Clock) -> None:
-        """The first pool is the fast one, on whose device ops run. Raises NoMemory."""
+        """Take the pools; the first is the fast one, on whose device ops run. Raises NoMemory."""
         self.captured, self.clock = captured, clock
         self.pools = {pool.name: pool for pool in pools}
         self.fast = pools[0]
@@ -51,7 +51,7 @@ class Machine:
         self._sizes = {name: storage.size_bytes for name, storage in captured.graph.storages.items()}
 
     def buffer(self, storage: str, pool: str) -> torch.Tensor:
-        """The bytes of a storage in a pool, always the same ones. Raises NoMemory."""
+        """Return the bytes of a storage in a pool, always the same ones. Raises NoMemory."""
         key = (storage, pool)
         if key not in self._buffers:
             self._buffers[key] = self.pools[pool].take(self._sizes[storage])
@@ -71,7 +71,7 @@ class Machine:
         staged: dict[str, torch.Tensor] = {}
 
         def reachable(storage: str) -> torch.Tensor:
-            """The bytes of a storage, or of a copy on the device on which ops run."""
+            """Return the bytes of a storage, or of a copy on the device on which ops run."""
             pool = self.pools[where(storage)]
             here = place(storage, pool.name)
             if pool.device == self.fast.device:
@@ -97,12 +97,12 @@ class Machine:
         return found
 
     def program(self, placed: Mapping[str, str]) -> list[Call]:
-        """The whole step; what is not placed lies in the fast pool."""
+        """Return the whole step; what is not placed lies in the fast pool."""
         where = lambda storage: placed.get(storage, self.fast.name)  # noqa: E731
         return [self.call(kernel, where) for kernel in self.captured.kernels]
 
     def timed_ns(self, call: Call) -> int:
-        """What a call takes, with copies and waits."""
+        """Return what a call takes, with copies and waits."""
         clock, on_gpu = self.clock, self.fast.device.type == "cuda"
         begin = clock.now_ns()
         for to, of in call.before:
@@ -121,12 +121,12 @@ class Machine:
             torch.cuda.synchronize()
 
     def results(self) -> list[torch.Tensor]:
-        """What the step left in the fast pool, copied to main memory: its results, and what it changed in place."""
+        """Return what the step left in the fast pool, copied to main memory: results, and what it changed in place."""
         left = (*self.captured.results, *self.captured.changed)
         return [layout.over(self.buffer(layout.storage, self.fast.name)).to("cpu", copy=True) for layout in left]
 
     def written(self, kernel: Kernel) -> list[str]:
-        """The storages that an op writes over, so that a second call finds something else there."""
+        """Return the storages that an op writes over, so that a second call finds something else there."""
         return [*kernel.written_bytes] if kernel.in_place else []
 
     def refresh(self, seed: int) -> None:

@@ -27,7 +27,7 @@ class Pool:
     """
 
     def __init__(self, asked: PoolSpec) -> None:
-        """Raises NoMemory when there is no such memory here."""
+        """Raise NoMemory when there is no such memory here."""
         self.asked, self.name = asked, asked.name
         self.device = torch.device("cuda" if asked.kind == "cuda" else "cpu")
         self._chunk: torch.Tensor | None = None
@@ -78,11 +78,11 @@ class Pool:
         return _tensor(makers.get(kind, lambda: memory.anonymous(size))())
 
     def read_wait_ns(self, size_bytes: float) -> float:
-        """What reading so much takes in addition, in emulated memory."""
+        """Return what reading so much takes in addition, in emulated memory."""
         return size_bytes * 1e9 / self.asked.read_bytes_per_s if self.asked.read_bytes_per_s else 0.0
 
     def write_wait_ns(self, size_bytes: float) -> float:
-        """The same of writing."""
+        """Return the same of writing."""
         return size_bytes * 1e9 / self.asked.write_bytes_per_s if self.asked.write_bytes_per_s else 0.0
 
     def to_plain(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Measuring:
         self._ran = False
 
     def isolated(self, op: str, found: Sequence[Configuration], seconds: float) -> list[list[float]]:
-        """Times in ns of an op by itself, a list for each configuration.
+        """Return the times in ns of an op by itself, a list for each configuration.
 
         Args:
             op: its name.
@@ -51,7 +51,7 @@ class Measuring:
         return times
 
     def in_graph(self, placements: Sequence[Mapping[str, str]], seconds: float) -> list[list[list[float]]]:
-        """Times in ns of all ops in runs of the step: for each placement, for each run, for each op."""
+        """Return the times in ns of all ops in runs of the step: for each placement, for each run, for each op."""
         programs = [self._machine.program(placed) for placed in placements]
         runs: list[list[list[float]]] = [[] for _ in placements]
         self._run_once()
@@ -85,7 +85,7 @@ class Measuring:
             self._ran = True
 
     def _alone(self, op: str, configuration: Configuration) -> tuple[Call, Callable[[], None]]:
-        """The call of an op in a configuration, and what makes its memory as it was before."""
+        """Return the call of an op in a configuration, and what makes its memory as it was before."""
         machine, graph = self._machine, self._machine.captured.graph
         kernel = machine.captured.kernels[self._index[op]]
         of = [graph.tensor[tensor].storage for tensor in kernel.op.tensors]

@@ -130,7 +130,7 @@ class Worker:
         )
 
     def _check_listener(self) -> None:
-        """Raises Gone when the other end of the input was closed: nobody says anything while it waits for an answer."""
+        """Raise Gone when the other end of the input was closed: nobody says anything while it waits for an answer."""
         if select.select([self._asked], [], [], 0)[0]:
             raise ParentExited
 
@@ -140,7 +140,7 @@ class Worker:
 
 
 def main() -> int:
-    """The command line of the process; returns its exit status."""
+    """Run the command line of the process and return its exit status."""
     parser = argparse.ArgumentParser(prog="memtui.placement.torch.worker")
     parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()

@@ -150,7 +150,7 @@ class NvmlProbe:
         return _ERRORS.get(error.value, (Status.FAILED, f"the NVIDIA library says: {error}"))
 
     def _ask(self, device: _Device, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        """The answer of one NVML call, or None with a note on the reading under way."""
+        """Return the answer of one NVML call, or None with a note on the reading under way."""
         if what in device.without:
             device.notes.append(device.without[what])
             return None
@@ -166,7 +166,7 @@ class NvmlProbe:
         return None
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
-        """A reading of every GPU, or one that says why there is none.
+        """Return a reading of every GPU, or one that says why there is none.
 
         ``power_w`` and ``limit_w`` are watts of the whole board, which ``processes`` share; ``energy_j`` is the counter
         of the driver since it was loaded (lower than before: it was loaded anew); ``utilization`` runs from 0 to 1.

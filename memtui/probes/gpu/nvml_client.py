@@ -42,7 +42,9 @@ class NvmlProcess:
             self._start()
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
-        """The readings that came since the last call, at their own moments; or why there are none (stamped ``t_ns``).
+        """Return the readings that came since the last call, at their own moments.
+
+        Where there are none, return why (stamped ``t_ns``).
 
         Empty while there is nothing new to say. ``holders`` then has the memory of the same moment.
         """

@@ -25,7 +25,7 @@ _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
 
 def main() -> int:
-    """Returns when there is nobody to tell, or no GPU to tell of."""
+    """Return when there is nobody to tell, or no GPU to tell of."""
     os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))  # the sampler's haste is not ours
     become(invoker())
     # After the change of user, which resets it. Should the parent have died before, nobody would send it any more.

@@ -49,7 +49,7 @@ class Holders:
     """What everybody held at one moment (``t_ns``, monotonic)."""
 
     def __init__(self, t_ns: int, holdings: Iterable[Holding]) -> None:
-        """Raises KeyError without a word about everybody else, TypeError for a pid that is none."""
+        """Raise KeyError without a word about everybody else, TypeError for a pid that is none."""
         self.t_ns = t_ns
         self._by_pid = {holding.pid: holding for holding in holdings}
         self._else = self._by_pid[EVERYBODY_ELSE]
@@ -58,7 +58,7 @@ class Holders:
         return self._by_pid.get(pid, self._else)
 
     def at(self, t_ns: int) -> Holders:
-        """The same at another moment."""
+        """Return the same at another moment."""
         return Holders(t_ns, self._by_pid.values())
 
 
@@ -89,7 +89,10 @@ def merged(entries: Iterable[Any]) -> dict[int, int | None]:
 
 
 def sum_up(boards: Sequence[Board]) -> tuple[Holding, ...]:
-    """A holding for everybody who is in a list, and one for everybody else; None where one board does not tell."""
+    """Return a holding for everybody who is in a list, and one for everybody else.
+
+    Return None where one board does not tell.
+    """
     pids = {pid for board in boards for pid in board.held}
     return tuple(_sum_of(pid, boards) for pid in (EVERYBODY_ELSE, *sorted(pids)))
 

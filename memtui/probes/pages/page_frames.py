@@ -56,7 +56,7 @@ def read(room: memoryview, file: int, runs: list[Run]) -> None:
 
 
 def write(given: memoryview, file: int, runs: list[Run]) -> None:
-    """The bytes of the row, but for what lies beyond the end of the file."""
+    """Write the bytes of the row, but for what lies beyond the end of the file."""
     for word, begin, end in runs:
         try:
             os.pwrite(file, given[begin * 8 : end * 8], word * 8)
@@ -158,7 +158,7 @@ def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _near(ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The ranges, those near each other joined."""
+    """Return the ranges, those near each other joined."""
     if len(ranges) < 2:
         return ranges
     breaks = np.flatnonzero(ranges[1:, 0] - ranges[:-1, 1] > _GAP_PAGES)
@@ -182,7 +182,7 @@ def present_runs(pagemap: int, start: int, end: int) -> NDArray[np.uint64]:
 
 
 def flags_of(kpageflags: int, frames: Numbers) -> tuple[Numbers, Numbers]:
-    """(flags, first frame of its folio) of page frames, which need not be in order.
+    """Return (flags, first frame of its folio) of page frames, which need not be in order.
 
     The pages of a large folio have one idle bit, at the folio's first frame.
     """

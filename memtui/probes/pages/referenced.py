@@ -170,7 +170,7 @@ def sizes_by_vma(text: bytes, what: re.Pattern[bytes], uncounted: tuple[bytes, .
 
 
 def _open(pid: int) -> _Held:
-    """Raises ProcessLookupError and PermissionError."""
+    """Raise ProcessLookupError and PermissionError."""
     try:
         smaps = os.open(f"/proc/{pid}/smaps", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -184,7 +184,7 @@ def _open(pid: int) -> _Held:
 
 
 def _read(smaps: int) -> bytes:
-    """The whole text; empty when the address space is gone."""
+    """Return the whole text; empty when the address space is gone."""
     os.lseek(smaps, 0, os.SEEK_SET)
     parts = []
     while part := os.read(smaps, 1 << 18):
@@ -247,7 +247,7 @@ def prove_flush() -> Capability:
 
 
 def _try_flush(child: LoopingChild) -> str:
-    """Some windows on the child; empty when each saw exactly what it touches."""
+    """Return some windows on the child; empty when each saw exactly what it touches."""
     held = _open(child.pid)
     try:
         for window in range(_PROOF_WINDOWS + 1):

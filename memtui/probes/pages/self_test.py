@@ -70,5 +70,5 @@ def other_pages() -> tuple[str, str] | None:
 
 
 def misjudged(touched: int, seen: int) -> str:
-    """What a tracker says that did not see what it should have."""
+    """Return what a tracker says that did not see what it should have."""
     return f"the self-test touched {touched} pages of its own and saw {seen}: not to be trusted here"

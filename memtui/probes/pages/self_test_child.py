@@ -47,7 +47,7 @@ class LoopingChild:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """It stands still inside, and runs on afterwards."""
+        """Hold the child inside, and let it run on afterwards."""
         signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)
         try:
             os.waitpid(self.pid, os.WUNTRACED)
@@ -71,7 +71,7 @@ class LoopingChild:
 
 @contextmanager
 def looping_child(pages: int, step: int = 1) -> Iterator[LoopingChild]:
-    """A child that touches every so many of its 4 KiB pages, for 3 s at most; killed at the end.
+    """Yield a child that touches every so many of its 4 KiB pages, for 3 s at most; killed at the end.
 
     It runs on another CPU than this process where it can: there, stale translations live longest.
 

@@ -55,7 +55,7 @@ class TouchedFrames:
 
 
 def in_common(touched: Sequence[TouchedFrames]) -> tuple[list[TouchedFrames], int]:
-    """The pages of each process whose frames another one touched as well, and what their sum counts too much.
+    """Return the pages of each process whose frames another one touched as well, and what their sum counts too much.
 
     Args:
         touched: of each process, in one window.
@@ -114,7 +114,7 @@ def _several(frames: Sequence[Numbers]) -> tuple[list[NDArray[np.bool_]], int]:
 
 
 def _renamed(frames: Numbers) -> tuple[NDArray[np.intp], int]:
-    """The same frames under the names 0, 1, 2 and so on, and how many there are."""
+    """Return the same frames under the names 0, 1, 2 and so on, and how many there are."""
     ordered, place = _sorted(frames)
     names = np.empty(len(frames), np.intp)
     names[place] = np.cumsum(np.concatenate(([0], ordered[1:] != ordered[:-1])))

@@ -43,7 +43,7 @@ class SoftDirtyFlush:
 
 
 def costly(tracker: str) -> str:
-    """What the flush does to the target where the kernel tracks soft-dirty pages."""
+    """Return what the flush does to the target where the kernel tracks soft-dirty pages."""
     return (
         f"this kernel tracks soft-dirty pages, so the flush of the {tracker} tracker write-protects every page of the "
         "target: it pays one minor fault (about 1 us) for each page it writes in a window, and others (CRIU) lose "

@@ -32,7 +32,7 @@ class Future(Generic[Result]):
             self._got = self._answer.get()
 
     def result(self) -> Result:
-        """What it returned. Raises what it raised."""
+        """Return what it returned. Raises what it raised."""
         self.wait()
         assert self._got is not None
         found, error = self._got
@@ -61,7 +61,7 @@ class ThreadPool:
                 os.sched_setaffinity(other.native_id, elsewhere)
 
     def together(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
-        """The results of all calls, of which this thread does the first.
+        """Return the results of all calls, of which this thread does the first.
 
         Raises what one of them raises, but not before all have ended.
         """

@@ -59,7 +59,7 @@ class Handle:
 
     @classmethod
     def open(cls, pid: int) -> Handle:
-        """Raises ProcessLookupError, PermissionError or FileNotFoundError (a kernel without clear_refs)."""
+        """Raise ProcessLookupError, PermissionError or FileNotFoundError (a kernel without clear_refs)."""
         pidfd = os.pidfd_open(pid)
         try:
             return cls(pid, pidfd, os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC))
@@ -152,7 +152,7 @@ class Flusher:
 
 
 def madvise_cold(pidfd: int, span: Span) -> bool:
-    """True when the kernel took the whole span."""
+    """Return whether the kernel took the whole span."""
     vector = np.array([span.start, span.end - span.start], np.uint64)
     return _madvise_cold(pidfd, vector) == span.end - span.start
 
@@ -246,7 +246,7 @@ def _pairs(accessed: PageSet, starts: NDArray[np.uint64], ends: NDArray[np.uint6
 
 
 def _every_page(span: Span) -> PageSet:
-    """The 4 KiB pages of a span and not of its neighbours in the same blocks, which may be other mappings."""
+    """Return the 4 KiB pages of a span and not of its neighbours in the same blocks, which may be other mappings."""
     blocks = np.arange(span.start // BLOCK_BYTES, -(-span.end // BLOCK_BYTES), dtype=np.uint64)
     bits = np.zeros((len(blocks), PAGES_PER_BLOCK), np.uint8)
     before = span.start % BLOCK_BYTES >> PAGE_SHIFT
@@ -305,7 +305,7 @@ def _prove(walker: Walker, name: str, child: LoopingChild) -> Capability:
 
 
 def _try(walker: Walker, name: str, child: LoopingChild) -> str:
-    """Some windows on the child; empty when each saw all that it touches."""
+    """Return some windows on the child; empty when each saw all that it touches."""
     flusher, handle = Flusher(walker, name), Handle.open(child.pid)
     span = Span(child.address, child.address + (_PROOF_PAGES << PAGE_SHIFT))
     try:

@@ -81,7 +81,7 @@ class PageTracker(Protocol):
         """Windows will be so long; None: the targets are to be left alone until further notice."""
 
     def approach(self, pid: int) -> None:
-        """What is long and can be done while it still runs, before the pause in which ``begin`` is called."""
+        """Do what is long and can be done while the target runs, before the pause in which ``begin`` is called."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all marks, so that the first window reports touches and not residency."""
@@ -93,7 +93,7 @@ class PageTracker(Protocol):
         """
 
     def begin_round(self, processes: int) -> None:
-        """A window of each of so many processes comes next. Nothing is paused."""
+        """Prepare for a window of each of so many processes. Nothing is paused."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the marks, then clear them for the next window. Raises TrackerError; ProcessLookupError: it ended."""

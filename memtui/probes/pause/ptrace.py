@@ -221,7 +221,7 @@ def _seize(tid: int) -> bool:
 
 
 def _tracer(tid: int) -> int:
-    """The process that traces a thread; 0 when there is none."""
+    """Return the process that traces a thread; 0 when there is none."""
     tracing = _status(tid).get("TracerPid", 0)  # a thread
     return _status(tracing).get("Tgid", tracing) if tracing else 0
 

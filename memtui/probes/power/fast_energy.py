@@ -64,7 +64,7 @@ class EnergySource(ABC):
         return {}
 
     def holders(self) -> set[int]:
-        """Processes that compute on the device."""
+        """Return the processes that compute on the device."""
         return set()
 
     def close(self) -> None:  # noqa: B027 (some have nothing to let go of)
@@ -125,7 +125,7 @@ class NvmlEnergy(EnergySource):
         self.name = "nvml counter" if self._counts else f"nvml {self.sensor}"
 
     def _ask(self, call: str, *arguments: Any) -> Any:
-        """The answer of a call, None where there is none."""
+        """Return the answer of a call, None where there is none."""
         try:
             return getattr(self._nvml, call)(self._handle, *arguments)
         except (self._nvml.NVMLError, AttributeError, OSError, ValueError):
@@ -158,7 +158,7 @@ class NvmlEnergy(EnergySource):
         return {process.pid for process in found}
 
     def lock_path(self) -> Path:
-        """A file of this device that anybody may lock."""
+        """Return a file of this device that anybody may lock."""
         minor = self._ask("nvmlDeviceGetMinorNumber")
         path = Path(f"/dev/nvidia{minor}")
         return path if minor is not None and os.access(path, os.R_OK) else WHOLE_MACHINE
@@ -171,10 +171,10 @@ class NvmlEnergy(EnergySource):
 
 
 def open_source(device: str, uuid: str) -> EnergySource:
-    """The energy of ``cpu`` or of a CUDA device with this UUID. Raises NoSource."""
+    """Return the energy of ``cpu`` or of a CUDA device with this UUID. Raises NoSource."""
     return RaplEnergy() if device == "cpu" else NvmlEnergy(uuid)
 
 
 def lock_path(source: EnergySource | None) -> Path:
-    """What to lock, so that one measurement at a time runs on a device."""
+    """Return what to lock, so that one measurement at a time runs on a device."""
     return source.lock_path() if isinstance(source, NvmlEnergy) else WHOLE_MACHINE

@@ -27,7 +27,7 @@ class PowerProbe:
         self.holders: Holders | None = None  # who held GPU memory, as the last ``read`` found; None: nothing new
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
-        """What is new. Never waits for a driver.
+        """Return what is new. Never waits for a driver.
 
         CPUs are read at this moment, which is ``t_ns`` (monotonic nanoseconds). GPUs are read by another process, so
         their readings are up to half a second older, as their ``t_ns`` says; none while there is no new one.

@@ -59,7 +59,7 @@ class RaplProbe:
             self._advance(zone)
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
-        """A reading of every zone, or one that says why there is none.
+        """Return a reading of every zone, or one that says why there is none.
 
         ``power_w`` is the mean since the reading before (the first: since the probe was made). ``energy_j`` counts from
         the first reading; it is lower than before when the counter was lost sight of and the count began anew.

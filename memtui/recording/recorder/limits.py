@@ -35,7 +35,7 @@ class Limits:
         return f"--stop-when wss: there will be no working set: {wss_reason}"
 
     def note(self, window: Window, wss_bytes: int | None, rss_bytes: int | None) -> None:
-        """A window was stored."""
+        """Count a window that was stored."""
         if self._thinner is not None:
             self._thinner.note(window.sample)
         if self._watch is not None:
@@ -44,7 +44,7 @@ class Limits:
                 self.ending = CONDITION, reached
 
     def note_process(self, key: int) -> None:
-        """A process began. Rows are numbered by sample and process, with so many bits for each."""
+        """Count a process. Rows are numbered by sample and process, with so many bits for each."""
         if key >= MAX_PROCESS - LEFT_PROCESSES and self.ending is None:
             self.ending = PROCESSES, f"{key:,} processes were recorded, and a session has room for {MAX_PROCESS:,}"
 

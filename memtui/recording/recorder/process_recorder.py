@@ -51,7 +51,7 @@ class ObservedProcess:
         self._last_sample = 0
 
     def take_table(self, table: VmaTable) -> None:
-        """A new table of mappings."""
+        """Take a new table of mappings."""
         self._starts = np.array([v.start for v in table.vmas], np.uint64)
         self._ends = np.array([v.end for v in table.vmas], np.uint64)
         known = self._reasons
@@ -76,11 +76,11 @@ class ObservedProcess:
         self._write_rows(_STILL_MAPPED)
 
     def note_ended(self) -> None:
-        """It is there no more: until when its ranges were mapped."""
+        """Store until when the ranges of an ended process were mapped."""
         self._write_rows(self._last_sample)
 
     def without_strays(self, window: ProcessWindow) -> ProcessWindow:
-        """A target that ran on may have mapped memory between the two looks: no page outside the table is told."""
+        """Return the window without pages outside the table: a target that ran on may have mapped memory since."""
         if window.status != Status.APPROXIMATE or window.pages is None:
             return window
         return replace(window, pages=self._select(window.pages, np.ones(len(self._starts), bool)))
@@ -187,7 +187,7 @@ class ObservedProcess:
 
 
 def _scalars(key: int, window: ProcessWindow, stored_bytes: int | None) -> tuple[Any, ...]:
-    """A row of ``process_sample``."""
+    """Return a row of ``process_sample``."""
     return (
         key,
         window.start_ns,

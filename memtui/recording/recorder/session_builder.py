@@ -115,7 +115,7 @@ class SessionBuilder:
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
 
     def _take_told(self, message: TracerMessage) -> None:
-        """What a program tells of itself may be anything."""
+        """Store what a program tells of itself, which may be anything."""
         try:
             if isinstance(message, AllocationStep):
                 row = step_row(next(self._told), message)
@@ -147,7 +147,7 @@ class SessionBuilder:
             self.take(event)
 
     def _fit_to_keep(self, command: str) -> str:
-        """A command line as the session keeps it: in UTF-8 and, unless the user wants them, without its secrets."""
+        """Return a command line as the session keeps it: in UTF-8 and, unless the user wants them, without secrets."""
         return storable(command if self._keep_command else mask_secrets(command))
 
     def _take_window(self, window: Window) -> None:
@@ -215,7 +215,7 @@ class SessionBuilder:
         self._running = running
 
     def _of(self, process: int) -> ObservedProcess:
-        """What is known of a process; its first table or window comes, or one after it was let go."""
+        """Return what is known of a process; its first table or window comes, or one after it was let go."""
         if process not in self._observed:
             self._observed[process] = ObservedProcess(process, self._writer, self._filter, self._row_numbers)
         return self._observed[process]
@@ -241,7 +241,7 @@ class SessionBuilder:
         return stored
 
     def _is_news(self, reading: PowerReading) -> bool:
-        """An absent source is stored once, not every tick."""
+        """Return whether a reading is new: an absent source is stored once, not every tick."""
         key = (reading.device, reading.scope, reading.source)
         absent = "" if reading.power_w is not None or reading.energy_j is not None else reading.reason or "absent"
         news = not absent or self._absent_power.get(key) != absent

@@ -27,7 +27,7 @@ class StopCondition:
 
     @classmethod
     def parse(cls, text: str) -> StopCondition:
-        """Raises ValueError with what is wrong and what would be right."""
+        """Raise ValueError with what is wrong and what would be right."""
         found = _FORM.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is no condition: say wss>8GiB, rss<500MB or wss>8GiB for 5s")

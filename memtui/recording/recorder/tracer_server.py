@@ -32,7 +32,7 @@ class Traced:
         return [*listening, *self._open]
 
     def read(self, ready: list[int], now_ns: int) -> Iterator[TracerMessage | Event]:
-        """What has come; a warning for a connection that sends anything else, which is closed."""
+        """Yield what has come; a warning for a connection that sends anything else, which is closed."""
         for fd in ready:
             if fd == self._listener.fileno():
                 self._accept()
@@ -40,7 +40,7 @@ class Traced:
                 yield from self._read_one(fd, now_ns)
 
     def rest(self, now_ns: int) -> Iterator[TracerMessage | Event]:
-        """What programs that have ended had sent by then."""
+        """Yield what programs that have ended had sent by then."""
         while ready := select.select(self.fds, [], [], 0)[0]:
             yield from self.read(ready, now_ns)
 

@@ -415,7 +415,10 @@ class Sampler:
             raise error
 
     def _gpu_memory(self, holders: Holders | None) -> tuple[GpuMemory, ...]:
-        """What each process held at that moment; nothing of one that was not there yet, whoever had its number."""
+        """Return what each process held at that moment.
+
+        A process that was not there yet is left out, whoever had its number.
+        """
         if holders is None:
             return ()
         there = [w.process for w in self._watched.values() if w.since_ns <= holders.t_ns]
@@ -526,7 +529,7 @@ class Sampler:
 
 
 def _leave_sudos_terminal() -> None:
-    """Started through sudo: keep nothing of the terminal it asked on, nor of the user's variables, and say so.
+    """Let go of the terminal on which sudo asked and of the user's variables, and say so.
 
     ^Z there would stop this process, perhaps while it holds the target; and sudo, which stays there, passes on its
     hang-up, which is the screen's and not the recording's. The end of the input tells when to stop.

@@ -88,7 +88,7 @@ class SamplerConfig:
 
 
 def read_order(fd: int) -> SamplerConfig | None:
-    """The first line of the input; None when it ends before there was one. Raises ValueError.
+    """Return the first line of the input; None when it ends before there was one. Raises ValueError.
 
     Not a byte is taken beyond the line, and never more than the longest order.
     """
@@ -104,17 +104,17 @@ def read_order(fd: int) -> SamplerConfig | None:
 
 
 def interval_word(interval_ns: int) -> bytes:
-    """The word for another interval."""
+    """Return the word for another interval."""
     return b"interval %d\n" % interval_ns
 
 
 def budget_word(ppm: int | None) -> bytes:
-    """The word for another budget, in parts per million of the time; None: for none."""
+    """Return the word for another budget, in parts per million of the time; None: for none."""
     return b"budget %d\n" % (ppm or 0)
 
 
 def recorder_word(cpu_ns: int) -> bytes:
-    """The word for the CPU time that the recorder has used since it began."""
+    """Return the word for the CPU time that the recorder has used since it began."""
     return b"recorder %d\n" % cpu_ns
 
 
@@ -162,7 +162,7 @@ def _checked(
     choices: dict[str, tuple[str, ...]],
     text_characters: int,
 ) -> dict[str, Any]:
-    """The fields of a dataclass out of JSON. Raises ValueError."""
+    """Return the fields of a dataclass out of JSON. Raises ValueError."""
     wanted = {field.name for field in fields(kind)}
     if not isinstance(plain, dict) or set(plain) != wanted:
         raise ValueError(f"not an order: {kind.__name__} has the fields {', '.join(sorted(wanted))} and no others")

@@ -36,7 +36,7 @@ class SampleClock:
         self._faults: dict[int, int] = {}  # of each process, up to its last window
 
     def begin(self) -> None:
-        """What was spent until now is no cost of watching."""
+        """Forget what was spent until now: it is no cost of watching."""
         self._cpu_before_ns = self._cpu_ns()
         self.set_budget(self._options.max_overhead_ppm)
 

@@ -113,7 +113,7 @@ class Recording:
             raise UserError(self._ended["error"], self._ended["code"])
 
     def _read_end(self, deadline_s: float) -> dict[str, Any]:
-        """The last line of the supervisor. Raises BlockingIOError and TimeoutError."""
+        """Return the last line of the supervisor. Raises BlockingIOError and TimeoutError."""
         with suppress(ConnectionResetError):
             while (said := self._answers.next(deadline_s)) is not None:
                 if "ended" in said:
@@ -122,7 +122,7 @@ class Recording:
 
 
 def _supervise(observe: Callable[[], Observation], viewer: socket.socket) -> NoReturn:
-    """The life of the supervisor; it never returns into what the other process was doing."""
+    """Run as the supervisor; it never returns into what the other process was doing."""
     code = FAILURE
     try:
         observation = _begin(observe, viewer)

@@ -15,7 +15,7 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell says it
 
 
 def main() -> int:
-    """Returns only when the program could not be started."""
+    """Return only when the program could not be started."""
     return become(int(sys.argv[1]), sys.argv[2:])
 
 

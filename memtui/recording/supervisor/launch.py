@@ -374,7 +374,7 @@ class Observation:
         raise UserError("the recording did not begin in time", FAILURE)
 
     def _start_failure(self) -> UserError:
-        """The recorder ended before anything was recorded: by itself, or because the sampler did."""
+        """Return why the recorder ended before anything was recorded: by itself, or because the sampler did."""
         if self._recorder.returncode == BAD_INPUT:
             return UserError(self._words(self._recorder_says))
         self._end(self._sampler)
@@ -399,7 +399,7 @@ class Observation:
         return lines
 
     def _tell_recorder_cpu(self) -> None:
-        """It is part of what watching costs, and only the recorder knows it."""
+        """Tell the sampler the recorder's CPU time: a part of what watching costs, which only the recorder knows."""
         if not self.progress["began"]:
             return
         cpu_ns = self.progress["cpu_ns"]
@@ -451,7 +451,7 @@ class Observation:
 
     @staticmethod
     def _words(says: IO[bytes]) -> str:
-        """The last line a child wrote to standard error."""
+        """Return the last line a child wrote to standard error."""
         says.seek(0)
         lines = says.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
@@ -466,7 +466,7 @@ def _check_asked(what: int | Launch, output: Path | None, force: bool) -> None:
 
 
 def default_path(user: Invoker, what: int | Launch) -> Path:
-    """A named file under the user's state directory, which is made with mode 0700."""
+    """Return a named file under the user's state directory, which is made with mode 0700."""
     folder = sessions_directory(user)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -505,7 +505,7 @@ def _refuse_second(user: Invoker, pid: int, start_ticks: int, seconds: float = 0
 
 
 def _python(module: str, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-    """A module of memtui in a process and session of its own: signals of the terminal are not for it.
+    """Return a module of memtui in a process and session of its own: signals of the terminal are not for it.
 
     ``-P`` keeps the current directory, which may be anybody's, off the module path.
     """

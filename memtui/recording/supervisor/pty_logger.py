@@ -146,7 +146,7 @@ def _adopted(parent: int) -> bool:
 
 
 def _become_foreground() -> None:
-    """A process group of its own, in the foreground of the terminal: as a shell starts a program."""
+    """Make a process group in the foreground of the terminal, as a shell starts a program."""
     os.setpgid(0, 0)
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     os.tcsetpgrp(0, os.getpid())

@@ -142,7 +142,7 @@ def _through_sudo(says: IO[bytes], *, own: bool) -> Started:
 
 
 def _read_pid(stream: int) -> int:
-    """What the sampler says of itself before anything else; 0 when it never came to that."""
+    """Return what the sampler says of itself before anything else; 0 when it never came to that."""
     word = b""
     while not word.endswith(b"\n") and len(word) < _READY_BYTES:
         byte = os.read(stream, 1)
@@ -154,7 +154,7 @@ def _read_pid(stream: int) -> int:
 
 
 def give_up(process: subprocess.Popen[bytes], stream: int) -> None:
-    """A sampler that is not wanted: without input and without anybody who reads, it ends by itself."""
+    """Leave a sampler that is not wanted: without input and without a reader, it ends by itself."""
     os.close(stream)
     if process.stdin is not None:
         process.stdin.close()
@@ -185,7 +185,7 @@ def _may_ask() -> bool:
 
 
 def _reason(says: IO[bytes]) -> str:
-    """What sudo, or the Python under it, said last."""
+    """Return what sudo, or the Python under it, said last."""
     says.seek(0)
     lines = [line.strip() for line in says.read().decode(errors="replace").splitlines() if line.strip()]
     says.seek(0)

@@ -88,7 +88,7 @@ class Supervisor:
         return {}
 
     def _mark(self, text: str, t_ns: int) -> None:
-        """A program that marks without end must not fill the disk. Raises ValueError."""
+        """Store a mark, up to a number: a program that marks without end must not fill the disk. Raises ValueError."""
         now_ns = time.monotonic_ns()
         self._marks_left = min(MARKS_AT_ONCE, self._marks_left + (now_ns - self._marked_ns) * MARKS_PER_SECOND / 1e9)
         self._marked_ns = now_ns

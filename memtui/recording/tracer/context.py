@@ -53,7 +53,7 @@ def tracing(model: Any, optimizer: Any, every: int, output: str | os.PathLike[st
 
 
 def _record(output: Path | None) -> Running:
-    """A recording of this process that nobody else began. Raises UserError and OSError."""
+    """Return a recording of this process that nobody else began. Raises UserError and OSError."""
     command = [sys.executable, "-m", "memtui", "record", str(os.getpid()), "--no-sudo"]
     command += ["-o", str(output.absolute())] if output is not None else []
     path = os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH", ""))))

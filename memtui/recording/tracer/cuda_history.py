@@ -81,7 +81,7 @@ def _history(entries: Sequence[Mapping[str, Any]], segments: list[Mapping[str, A
 
 
 def with_history(raw: RawStep, found: Mapping[str, History]) -> RawStep:
-    """The step with what the histories say in place of what the profiler told of these devices."""
+    """Return the step with what the histories say in place of what the profiler told of these devices."""
     events = [event for event in raw.events if event.device not in found]
     starts = [span.start_ns for span in raw.spans]
     for device, history in found.items():
@@ -94,7 +94,7 @@ def with_history(raw: RawStep, found: Mapping[str, History]) -> RawStep:
 
 
 def _around(spans: Sequence[RawSpan], starts: list[int], t_ns: int) -> RawSpan | None:
-    """The innermost span at a moment: of those that go on, the one that began last."""
+    """Return the innermost span at a moment: of those that go on, the one that began last."""
     # Times of the history are whole microseconds, cut off: the operator may have begun in the same one.
     last = bisect_right(starts, t_ns + _US - 1)
     for number in range(last - 1, max(-1, last - 1 - _LOOK_BACK), -1):

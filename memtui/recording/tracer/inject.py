@@ -17,12 +17,15 @@ HOOK = Path(__file__).parent / "start"
 
 
 def asked_for(path: Path, every: int) -> dict[str, str]:
-    """What the gate has to be told."""
+    """Return what the gate has to be told."""
     return {SOCKET: str(path), EVERY: str(every)}
 
 
 def injected(environment: Mapping[str, str]) -> dict[str, str]:
-    """What is changed in the environment of a program that is to be traced; nothing where nobody asked for it."""
+    """Return what is changed in the environment of a program that is to be traced.
+
+    Nothing is changed where nobody asked for it.
+    """
     if SOCKET not in environment:
         return {}
     path = environment.get("PYTHONPATH", "")

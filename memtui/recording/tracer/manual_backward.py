@@ -12,7 +12,7 @@ class Listener(Protocol):
         """One begins."""
 
     def leave_backward(self, module: Any) -> None:
-        """It has ended, and the gradients of the module's parameters are in their ``grad``."""
+        """End a backward pass: the gradients of the module's parameters are in their ``grad``."""
 
 
 listeners: list[Listener] = []

@@ -27,7 +27,7 @@ class Expense:
         """Of all that was watched so far."""
 
     def take(self, step_ns: int, watched: bool, least_ns: int) -> None:
-        """A step that ended.
+        """Count a step that ended.
 
         Args:
             step_ns: how long it took.
@@ -42,7 +42,7 @@ class Expense:
             self.cost_ns += self._cost_of_one(least_ns)
 
     def take_recorded(self, step_ns: int, more_ns: int) -> None:
-        """A step that was recorded whole, and what came on top of it before and after."""
+        """Count a step that was recorded whole, and what came on top of it before and after."""
         usual_ns = median(self._others) if self._others else step_ns
         self._recorded += 1
         self._elapsed_ns += step_ns + more_ns

@@ -44,7 +44,7 @@ class ProgressLog:
         self._reason, self._cost_ns = "", 0
 
     def take(self, end_ns: int, seen: Mapping[str, Seen] | None, reason: str, cost_ns: int) -> None:
-        """A step that ended.
+        """Take a step that ended.
 
         Args:
             end_ns: when.

@@ -114,7 +114,7 @@ class HandLabels:
         self._open.append(label)
 
     def leave_backward(self, module: nn.Module) -> None:
-        """The last one that began has ended."""
+        """End the backward pass that began last."""
         self._open.pop().__exit__(None, None, None)
 
 
@@ -219,7 +219,7 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         return (MAIN_MEMORY, *sorted({*seen, *self._histories, *self._before.devices.values()} - {MAIN_MEMORY}))
 
     def trace(self, known_after: Known, device: str = MAIN_MEMORY) -> StepTrace:
-        """The step as it was in the memory of one device.
+        """Return the step as it was in the memory of one device.
 
         Raises:
             RuntimeError: nothing was recorded; the text says why.
@@ -354,7 +354,7 @@ class _Builder:
         self.dropped = 0
 
     def begin(self, before: Known, device: str, more: Mapping[int, int]) -> None:
-        """What was there: of known use, and ``more`` (address -> bytes) that the allocator knows of."""
+        """Take what was there: of known use, and ``more`` (address -> bytes) that the allocator knows of."""
         for category, storages in before.by_category():
             for ptr, held in storages.items():
                 if ptr not in self._live and before.device(ptr) == device:
@@ -366,7 +366,7 @@ class _Builder:
         self._existing = len(self._rows)
 
     def take(self, event: RawEvent) -> None:
-        """The next event in order of time."""
+        """Take the next event in order of time."""
         phase = self._phases.at(event.t_ns, event.path, event.op)
         op = next((name for name in reversed(event.path) if not name.startswith(_OWN)), "")
         layer = self._layers.of(event)
@@ -435,7 +435,7 @@ class _Builder:
         self._row(t_ns, -block.size_bytes, number, phase, op, layer)
 
     def _lost(self, number: int, t_ns: int, phase: int) -> None:
-        """A block whose free was not seen, gone by ``t_ns``: gradients go when the optimiser lets go of them."""
+        """Free a block by ``t_ns`` whose free was not seen: gradients go when the optimiser lets go of them."""
         block, zero_grad = self._blocks[number], self._zero_grad
         if block.category == GRADIENTS and zero_grad is not None and zero_grad.start_ns <= t_ns:
             self._free(number, zero_grad.start_ns, BETWEEN, zero_grad.path[-1], block.layer, zero_grad.path)

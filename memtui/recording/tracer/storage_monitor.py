@@ -211,11 +211,11 @@ class TensorWatch:
         self.cost_ns += _monotonic_ns() - begin
 
     def take_inputs(self, tensors: Iterable[Any]) -> None:
-        """What the model was called with."""
+        """Take what the model was called with."""
         self._notes.append((len(self._mode.events), INPUTS, {located(tensor)[1] for tensor in tensors}))
 
     def end(self, step: int) -> Mapping[str, Seen] | None:
-        """What was held in the step that ends now, by device; None: not seen."""
+        """Return what was held in the step that ends now, by device; None: not seen."""
         end = _monotonic_ns()
         mode = self._mode
         if not mode.noting:

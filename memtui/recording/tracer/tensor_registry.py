@@ -77,7 +77,7 @@ def known_of(
     others: Iterable[torch.Tensor] = (),
     holders: Mapping[int, str] | None = None,
 ) -> Known:
-    """What modules, optimisers, nested ``inputs`` and ``others`` hold now; each storage once.
+    """Return what modules, optimisers, nested ``inputs`` and ``others`` hold now; each storage once.
 
     ``holders`` says of addresses which data set has them: a name for what belongs to no module and no optimiser.
     A parameter that an optimiser has and no module gives is a weight without a layer.
@@ -124,7 +124,10 @@ def _take(known: Known, storages: Storages, tensor: torch.Tensor, layer: str, pa
 
 
 def described(tensor: torch.Tensor) -> str:
-    """What a tensor without a name is called: type and shape of its numbers; of a part of more the type alone."""
+    """Return what a tensor without a name is called: type and shape of its numbers.
+
+    A part of more is described by its type alone.
+    """
     dtype = str(tensor.dtype).removeprefix("torch.")
     _, _, size_bytes = located(tensor)
     whole = size_bytes == tensor.numel() * tensor.element_size()

@@ -124,7 +124,7 @@ class Turns:
         profiler._prepare_trace, profiler.__exit__ = _prepare_trace, __exit__
 
     def start(self, give_way: Callable[[], object]) -> torch.profiler.profile:
-        """A running profiler of ours; ``give_way`` must stop it and is called before the program starts its own.
+        """Return a running profiler of ours; ``give_way`` must stop it and is called before the program starts its own.
 
         Raises:
             RuntimeError: it is not our turn, or torch refuses.
@@ -170,7 +170,7 @@ class CudaHistory:
         return True
 
     def stop(self) -> tuple[dict[str, Any], int] | None:
-        """(the snapshot, CLOCK_MONOTONIC minus its times in ns); None where the program has taken it over."""
+        """Return (the snapshot, CLOCK_MONOTONIC minus its times in ns); None where the program has taken it over."""
         if not self._on:
             return None
         memory: Any = torch.cuda.memory
@@ -262,7 +262,7 @@ class RawUse:
 
 
 def raw_uses(prof: torch.profiler.profile) -> list[RawUse]:
-    """What a stopped profiler that recorded shapes saw of them, in order of time."""
+    """Return what a stopped profiler that recorded shapes saw of them, in order of time."""
     from torch._C._profiler import RecordScope, _EventType, _TensorMetadata
 
     results: Any = prof.profiler.kineto_results if prof.profiler is not None else None
@@ -290,7 +290,7 @@ def raw_uses(prof: torch.profiler.profile) -> list[RawUse]:
 
 
 def _monotonic_minus_epoch_ns() -> int:
-    """What turns the profiler's times into CLOCK_MONOTONIC: of several readings the one that was interrupted least."""
+    """Return what turns the profiler's times into CLOCK_MONOTONIC: of several readings the least interrupted one."""
     best: tuple[int, int] | None = None
     for _ in range(7):
         before = time.monotonic_ns()
@@ -324,7 +324,7 @@ def hushed() -> Iterator[None]:
 
 
 def uncompiled(work: Callable[..., Any]) -> Callable[..., Any]:
-    """What the compiler keeps out of, also where it is called by something that was compiled."""
+    """Return what the compiler keeps out of, also where it is called by something that was compiled."""
     dynamo = sys.modules.get("torch._dynamo")  # without it nothing is compiled; importing it takes seconds
     return work if dynamo is None or not hasattr(dynamo, "disable") else dynamo.disable(work)
 
@@ -364,14 +364,14 @@ class OperatorMode(TorchDispatchMode):
         return True
 
     def switch_on(self) -> bool:
-        """False where the program has a mode of its own: whoever came last has to leave first, which it may not."""
+        """Switch the mode on; False where the program has one of its own, which would have to leave first."""
         if torch._C._len_torch_dispatch_stack():
             return self._on_top  # it could not be switched off before
         self.__enter__()
         return True
 
     def switch_off(self) -> bool:
-        """False where the program has put a mode of its own on top, or this is another thread."""
+        """Switch the mode off; False where the program has put one of its own on top, or in another thread."""
         if not self._on_top:
             return False
         self.__exit__(None, None, None)

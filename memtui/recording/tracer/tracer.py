@@ -99,7 +99,7 @@ class Tracer:
             self._sender.close()
 
     def _guarded(self, work: Callable[..., None]) -> Callable[..., None]:
-        """A hook of the program's calls: whatever goes wrong in it must not reach the program."""
+        """Return a hook of the program's calls: whatever goes wrong in it must not reach the program."""
         hidden = work
 
         def hook(first: Any, *more: Any) -> None:
@@ -179,7 +179,7 @@ class Tracer:
             self._look_at_inputs()
 
     def enter_backward(self, module: Any) -> None:
-        """The program computes gradients of a module's parameters itself."""
+        """Begin a backward pass that the program computes itself, of a module's parameters."""
         self._watch.by_hand += 1
         if self._recorded is not None and self._recorded.problem is None:
             self._by_hand.enter_backward(module)
@@ -344,7 +344,7 @@ class Tracer:
 
 
 def _seen(trace: StepTrace) -> Seen | None:
-    """What a step that was recorded whole says to the log."""
+    """Return what a step that was recorded whole says to the log."""
     if not len(trace):
         return None
     rows = slice(max(0, trace.existing - 1), None)  # what was there when it began is one row
@@ -362,7 +362,7 @@ def running() -> bool:
 
 
 def current() -> Tracer | None:
-    """What traces this process."""
+    """Return what traces this process."""
     tracer = _running() if _running is not None else None
     return tracer if tracer is not None and not tracer.closed else None
 
@@ -392,7 +392,7 @@ class _Nobody:
     lost = 0
 
     def send(self, told: TracerMessage) -> None:
-        """It is heard already."""
+        """Do nothing: it is heard already."""
 
     def close(self) -> None:
         """Nothing waits."""

@@ -25,7 +25,7 @@ class Graph:
 
 
 def draw(graphs: Sequence[Graph], title: str, make: Callable[[float, float, str, str], Drawing] = Drawing) -> Drawing:
-    """A drawing as wide as a column of a paper."""
+    """Return a drawing as wide as a column of a paper."""
     width = COLUMN_PT - 8
     titles = [wrap(graph.title, width, SMALL_PT, 3) for graph in graphs]
     notes = [[line for note in graph.notes for line in wrap(note, width, SMALL_PT, 2)] for graph in graphs]

@@ -58,7 +58,7 @@ class Breakdown(NamedTuple):
 
 
 def items_of(trace: StepTrace, rows: NDArray[np.integer], *, tagged: bool) -> list[Item]:
-    """The allocations in some rows of a trace. ``tagged``: names of operations are tags of an MXNet log."""
+    """Return the allocations in some rows of a trace. ``tagged``: names of operations are tags of an MXNet log."""
     keys = np.stack((trace.category[rows], trace.layer[rows], trace.op[rows]))
     alike, place = np.unique(keys, axis=1, return_inverse=True)
     place = place.reshape(-1)
@@ -74,7 +74,7 @@ def items_of(trace: StepTrace, rows: NDArray[np.integer], *, tagged: bool) -> li
 
 
 def items_of_sums(sums: Mapping[str, tuple[float, Sequence[str]]]) -> list[Item]:
-    """The categories of an analysis file."""
+    """Return the categories of an analysis file."""
     return [Item(key, kind_of_key(key), int(total), len(tags), key) for key, (total, tags) in sums.items()]
 
 

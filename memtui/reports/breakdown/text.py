@@ -20,7 +20,7 @@ def shown(bars: tuple[Bar, ...], percent: float) -> list[Bar]:
 
 
 def heading(held: Held, found: Breakdown, rules: str) -> str:
-    """What is broken down, and how much it is."""
+    """Return what is broken down, and how much it is."""
     where = f" on {held.device}" if held.device else ""
     return (
         f"{held.path.name} ({held.format}): {found.total_bytes:,} B = {size(found.total_bytes)} {held.what}{where}, "
@@ -29,7 +29,7 @@ def heading(held: Held, found: Breakdown, rules: str) -> str:
 
 
 def notes(held: Held, found: Breakdown, rules: str, percent: float) -> list[str]:
-    """What else has to be said."""
+    """Return what else has to be said."""
     lines = []
     if rules == COMPAT_RULES:
         weights, unknown = found.sum_of(COMPAT_WEIGHTS), found.sum_of(COMPAT_UNKNOWN)

@@ -51,7 +51,7 @@ def load() -> None:
 
 
 def svg(chart: Chart | HeatChart) -> str:
-    """The chart as an SVG document."""
+    """Return the chart as an SVG document."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": chart.name}):
@@ -99,7 +99,7 @@ def _lines(chart: Chart) -> Any:
 
 
 def _plain(value: float, _: object) -> str:
-    """A number at an axis."""
+    """Return a number at an axis."""
     return f"{value:g}"
 
 

@@ -27,7 +27,7 @@ NEARLY = 0.01  # of the length that a whole number of windows may miss it by
 
 
 def common_interval_s(intervals_s: Sequence[float]) -> float | None:
-    """The shortest multiple of the longest interval that is a whole number of each, within ``NEARLY`` of it.
+    """Return the shortest multiple of the longest interval that is a whole number of each, within ``NEARLY`` of it.
 
     None where there is none up to ``MOST_TIMES`` of it.
     """
@@ -78,7 +78,7 @@ def in_same_windows(readers: Sequence[ReportSource], memories: Sequence[Memory |
 
 
 def merged(reader: ReportSource, count: int, length_s: float) -> Memory | None:
-    """The stored pages of the process with the most of them, ``count`` windows in one. Raises SessionError."""
+    """Return the stored pages of the process with the most of them, ``count`` windows in one. Raises SessionError."""
     process = busiest(reader)
     if process is None:
         return None

@@ -108,7 +108,7 @@ _OF_TRAINING: Sequence[tuple[str, str, Form, bool]] = (
 
 
 def _without_other_windows(row: Row, memories: Sequence[Memory | None]) -> Row:
-    """What depends on the length of a window is held against that of the same length only."""
+    """Return what depends on the length of a window is held against that of the same length only."""
     lengths = [None if memory is None else memory.interval_s for memory in memories]
     changes = zip(row.changes, lengths, strict=True)
     return replace(row, changes=tuple(change if length == lengths[0] else "" for change, length in changes))
@@ -125,7 +125,7 @@ def condition_rows(sessions: Sequence[Recorded]) -> list[Row]:
 
 
 def notes(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
-    """What has to be known before figures are held against one another, most important first."""
+    """Return what has to be known before figures are held against one another, most important first."""
     found = []
     by_length: dict[tuple[float, float], list[int]] = {}
     for place, session in enumerate(sessions):
@@ -176,7 +176,7 @@ def window_words(memories: Sequence[Memory | None]) -> str:
 
 
 def resident_words(memories: Sequence[Memory | None]) -> str:
-    """What the line of resident memory is: ``RSS``, or ``PSS or RSS`` where sessions differ."""
+    """Return what the line of resident memory is: ``RSS``, or ``PSS or RSS`` where sessions differ."""
     return " or ".join(sorted({memory.resident for memory in memories if memory is not None})) or RSS
 
 
@@ -204,7 +204,7 @@ def _row(
 
 
 def sentences(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
-    """What the others have of the first, in plain words; what is not comparable is not compared."""
+    """Return what the others have of the first, in plain words; what is not comparable is not compared."""
     recorded = [session.memory for session in sessions]
     merged = list(same.memories) if same is not None and not same.reason else None
     found = []

@@ -29,7 +29,7 @@ NOTHING = Line(np.empty(0), np.empty(0))
 
 
 def recorded(reader: ReportSource, name: str) -> Recorded:
-    """What is compared of a session. Raises SessionError."""
+    """Return what is compared of a session. Raises SessionError."""
     return Recorded(
         name,
         reader.hello.target.command,
@@ -41,7 +41,7 @@ def recorded(reader: ReportSource, name: str) -> Recorded:
 
 
 def names(paths: Sequence[Path], *, redact: bool = False) -> list[str]:
-    """What sessions are called: their files without folders where that tells them apart, or nothing of them at all."""
+    """Return what sessions are called: their files without folders where that tells them apart, or nothing of them."""
     if redact:
         return ["session"] * len(paths)
     stems = [path.stem for path in paths]
@@ -72,7 +72,7 @@ def conditions(reader: ReportSource) -> dict[str, str]:
 
 
 def memory_of(reader: ReportSource) -> Memory | None:
-    """The memory of the whole tree, as it was recorded; None where no window was."""
+    """Return the memory of the whole tree, as it was recorded; None where no window was."""
     samples = reader.samples
     if not len(samples):
         return None
@@ -135,7 +135,7 @@ def held(begins_ns: Any, values: Any, end_ns: int) -> Line:
 
 
 def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None], dict[str, str]]:
-    """The curve of reuse, its figures, and why figures are missing; ``why``: in general."""
+    """Return the curve of reuse, its figures, and why figures are missing; ``why``: in general."""
     curve = cdf(exact)
     figures: dict[str, float | None] = dict.fromkeys(("reuse_p50_bytes", "reuse_p95_bytes", "knee_bytes", "knee_share"))
     if curve is None:

@@ -128,6 +128,6 @@ def against(value: float | None, first: float | None) -> str:
 
 
 def letters(places: Sequence[int]) -> str:
-    """``A, B and C``."""
+    """Return ``A, B and C``."""
     names = [LETTERS[place] for place in places]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -48,7 +48,7 @@ def page(
     pictures: Sequence[Picture | None],
     draw: Callable[[Chart | HeatChart], str],
 ) -> str:
-    """The whole document.
+    """Return the whole document.
 
     Args:
         sessions: what is compared.
@@ -86,7 +86,7 @@ def page(
 
 
 def _table(title: str, labels: Sequence[str], rows: Sequence[Row]) -> str:
-    """A row for each figure; reasons of what is not known stand in its place."""
+    """Return a row for each figure; reasons of what is not known stand in its place."""
     if not rows:
         return ""
     cells = [
@@ -112,7 +112,7 @@ def _chart(
 
 
 def _memory(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Chart]:
-    """What was recorded of memory, over time and by size."""
+    """Return what was recorded of memory, over time and by size."""
     known = [(label, one.memory) for label, one in zip(labels, sessions, strict=True) if one.memory is not None]
     named, memories = [label for label, _ in known], [memory for _, memory in known]
     window = window_words(memories)

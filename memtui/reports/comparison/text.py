@@ -22,7 +22,7 @@ from memtui.reports.source import ReportSource
 
 
 def read(readers: Sequence[ReportSource], paths: Sequence[Path], *, redact: bool = False) -> list[Recorded]:
-    """The sessions. Raises UserError."""
+    """Return the sessions. Raises UserError."""
     called = names(paths, redact=redact)
     found = [recorded(reader, name) for reader, name in zip(readers, called, strict=True)]
     for path, one in zip(paths, found, strict=True):
@@ -41,7 +41,7 @@ def same_windows(sessions: Sequence[Recorded], readers: Sequence[ReportSource]) 
 
 
 def plain(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequence[str]) -> dict[str, Any]:
-    """The JSON document: figures, curves as pairs, and what the others have of the first."""
+    """Return the JSON document: figures, curves as pairs, and what the others have of the first."""
     memories = [session.memory for session in sessions]
     rows = [*figure_rows(memories), *condition_rows(sessions)]
     return {
@@ -123,7 +123,7 @@ def text(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
 
 
 def _aligned(rows: Sequence[Row], count: int) -> list[str]:
-    """A column for each session, with how much more than the first it is."""
+    """Return a column for each session, with how much more than the first it is."""
     head = ["", *LETTERS[:count]]
     figures = any(row.name in FIGURES for row in rows)
     cells = [

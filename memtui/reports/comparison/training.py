@@ -19,7 +19,7 @@ _NONE = Line(np.empty(0), np.empty(0))
 
 
 def run_of(reader: Any, pid: int | None = None) -> Run | None:
-    """The first training of a session, or that of a process; None where it has none."""
+    """Return the first training of a session, or that of a process; None where it has none."""
     abouts = [one for one in reader.trainings() if pid in (None, one.pid)]
     rows = reader.training()
     about = abouts[0] if abouts else None
@@ -79,7 +79,7 @@ def _line(x: np.ndarray, values: list[float | None]) -> Line:
 
 
 def _memory(progress: list[Any], begin_ns: int) -> tuple[Line, Line]:
-    """What all tensors held at the fullest moment of each stretch, over iterations and seconds."""
+    """Return what all tensors held at the fullest moment of each stretch, over iterations and seconds."""
     if not progress:
         return _NONE, _NONE
     held = np.concatenate([part.usage.total_bytes for part in progress]).astype(np.float64)

@@ -25,7 +25,7 @@ from memtui.reports.training_summary import learning_words, training_words
 
 
 def page(reader: ReportSource) -> str:
-    """The whole document."""
+    """Return the whole document."""
     report = report_of(reader, reader.title)
     imported = report["imported"] is not None
     parts = [
@@ -61,7 +61,7 @@ def _head(reader: ReportSource, report: dict[str, Any]) -> str:
 
 
 def wall_time(clock: Clock, monotonic_ns: int) -> str:
-    """A moment of the session by the clock of the machine it was taken on."""
+    """Return a moment of the session by the clock of the machine it was taken on."""
     wall_s = (clock.wall_ns + monotonic_ns - clock.monotonic_ns) / 1e9
     try:
         zone = timezone(timedelta(seconds=clock.utc_offset_s))
@@ -115,7 +115,7 @@ def _tile(name: str, value: str, more: str) -> str:
 
 
 def _doubts(reader: ReportSource, report: dict[str, Any]) -> str:
-    """What makes the numbers less than exact, in full."""
+    """Return what makes the numbers less than exact, in full."""
     said = [text for text in provenance.doubts(reader) if "see its report" not in text] + report["warnings"]
     said += windows_words(report)
     said += [f"gap at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
@@ -129,18 +129,18 @@ def _doubts(reader: ReportSource, report: dict[str, Any]) -> str:
 
 
 def _told(line: str) -> str:
-    """A line of the report as a sentence: what it is about, and what is said of it."""
+    """Return a line of the report as a sentence: what it is about, and what is said of it."""
     return f"{line[:12].strip()}: {line[13:]}"
 
 
 def _sentences(report: dict[str, Any]) -> str:
-    """The figures in plain words."""
+    """Return the figures in plain words."""
     found = sentences(report)
     return "<h2>In words</h2>\n" + "\n".join(f"<p>{escape(text)}</p>" for text in found) if found else ""
 
 
 def _training(report: dict[str, Any]) -> str:
-    """What is told of trainings, recorded steps and tensors, in the words of the report."""
+    """Return what is told of trainings, recorded steps and tensors, in the words of the report."""
     what = "training step" if report["imported"] is None else "stretch"
     lines = [
         *training_words(report["training"]),

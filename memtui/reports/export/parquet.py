@@ -21,7 +21,7 @@ _REALS = frozenset(("watts", "joules", "limit_w", "utilization", "touched_share"
 
 
 def load() -> Any:
-    """The library. Raises UserError where it is not installed."""
+    """Return the library. Raises UserError where it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -97,7 +97,7 @@ def _zpp(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
 
 
 def tag_of(trace: StepTrace, row: int, about: ImportedFrom | None) -> str:
-    """The tag of an allocation: that of the log it is from, else what MXNet's patch would have called it."""
+    """Return the tag of an allocation: that of the log it is from, else what MXNet's patch would have called it."""
     op = trace.name(int(trace.op[row]))
     if about is not None and about.driver:
         return op

@@ -27,7 +27,7 @@ Table = tuple[tuple[str, ...], Callable[[ReportSource], Iterable[Row]]]
 
 
 def meta(reader: ReportSource) -> dict[str, Any]:
-    """The session's metadata, the wall-clock anchor and the units."""
+    """Return the session's metadata, the wall-clock anchor and the units."""
     return {
         "schema_version": JSON_VERSION,
         "format": 1,
@@ -42,7 +42,7 @@ def meta(reader: ReportSource) -> dict[str, Any]:
 
 
 def unit_of(column: str) -> str:
-    """The unit of a column, by its name; empty for numbers that count and for text."""
+    """Return the unit of a column, by its name; empty for numbers that count and for text."""
     named = {"start": "bytes", "end": "bytes", "watts": "watts", "joules": "joules"}
     return named.get(column) or next((unit for end, unit in UNITS.items() if column.endswith(end[1:])), "")
 
@@ -61,7 +61,7 @@ def _pids(reader: ReportSource) -> dict[int, int]:
 
 
 def _samples(reader: ReportSource) -> Iterator[Row]:
-    """A row per process and one with pid 0 for the whole tree."""
+    """Yield a row per process and one with pid 0 for the whole tree."""
     pids = _pids(reader)
     table = reader.samples
     rows = groupby(reader.process_samples(0, _last(reader)), key=lambda row: row["sample"])
@@ -89,7 +89,7 @@ def _samples(reader: ReportSource) -> Iterator[Row]:
 
 
 def _pages(reader: ReportSource) -> Iterator[Row]:
-    """Runs of touched pages, split where another VMA begins."""
+    """Yield the runs of touched pages, split where another VMA begins."""
     vmas: dict[int, list[VmaRow]] = defaultdict(list)
     for v in reader.vma_rows():
         vmas[v.process].append(v)
@@ -175,7 +175,7 @@ def _power(reader: ReportSource) -> Iterator[Row]:
 
 
 def _gpu_memory(reader: ReportSource) -> Iterator[Row]:
-    """What a process held on all GPUs together; a row for each change, it holds until the process's next one."""
+    """Yield what a process held on all GPUs together; a row for each change, it holds until the process's next one."""
     pids = _pids(reader)
     for held in reader.gpu_memory(0, 2**62):
         yield held.t_ns, pids[held.process], held.gpu_bytes, held.status, held.reason
@@ -205,7 +205,7 @@ def _steps(reader: ReportSource) -> Iterator[Row]:
 
 
 def _tensor_usage(reader: ReportSource) -> Iterator[Row]:
-    """What tensors held at the fullest moment of each stretch of time, as the cheap view saw it."""
+    """Yield what tensors held at the fullest moment of each stretch of time, as the cheap view saw it."""
     for row in (row for device in reader.training_devices() for row in reader.training(device=device)):
         usage = reader.training_progress(row).usage
         names = ("", *usage.names)

@@ -36,7 +36,7 @@ def figures(reader: ReportSource) -> Iterator[tuple[str, Drawing]]:
 
 
 def label(row: VmaRow, uses: Mapping[int, str]) -> str:
-    """What the address axis calls a range."""
+    """Return what the address axis calls a range."""
     if row.name.startswith("/"):
         return row.name.removesuffix(" (deleted)").rpartition("/")[2] or row.name
     return row.name or uses.get(row.id) or f"anon {short_size(row.end - row.start)}"

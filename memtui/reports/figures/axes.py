@@ -122,7 +122,7 @@ class Frame:
                 self.drawing.line(self.left, self.y(value), self.left + self.width, self.y(value), "grid", 0.4)
 
     def edges(self) -> None:
-        """The axis lines, over what was drawn."""
+        """Draw the axis lines, over what was drawn."""
         self.drawing.line(self.left, self.top, self.left, self.bottom, "ink", 0.6)
         self.drawing.line(self.left, self.bottom, self.left + self.width, self.bottom, "ink", 0.6)
 
@@ -147,6 +147,6 @@ class Frame:
 
 
 def footnote(drawing: Drawing, lines: list[str], top: float) -> None:
-    """What the figure was made from, small and grey, below everything."""
+    """Write what the figure was made from, small and grey, below everything."""
     for row, line in enumerate(lines):
         drawing.text(4, top + row * (SMALL_PT + 1.2) + SMALL_PT, line, size=SMALL_PT, fill="dim")

@@ -28,7 +28,7 @@ _LABEL_PT = 14.0  # less room than this has no label
 
 
 def draw(reader: ReportSource) -> Drawing | None:
-    """The graph; None when there is no sample."""
+    """Return the graph; None when there is no sample."""
     samples = reader.samples
     if not len(samples):
         return None

@@ -33,7 +33,7 @@ _PALETTE = [(255, 255, 255), *png.ramp(_ANCHORS, 255)]
 
 
 def busiest(reader: ReportSource) -> list[Process]:
-    """The processes whose touched pages are stored and worth a figure, the busiest first."""
+    """Return the processes whose touched pages are stored and worth a figure, the busiest first."""
     if not reader.hello.pages.ok or not len(reader.samples):
         return []
     total: dict[int, int] = defaultdict(int)
@@ -45,7 +45,7 @@ def busiest(reader: ReportSource) -> list[Process]:
 
 
 def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None:
-    """The heat map of one process; None when no page of it was ever stored.
+    """Return the heat map of one process; None when no page of it was ever stored.
 
     Args:
         reader: the session.
@@ -103,7 +103,7 @@ def _touched(reader: ReportSource, process: Process) -> tuple[list[tuple[VmaRow,
 
 
 def _worth_a_row(rows: list[tuple[VmaRow, int]]) -> list[tuple[VmaRow, int]]:
-    """The hottest ranges: a row for every small library would leave none for the memory that matters."""
+    """Return the hottest ranges: a row for every small library would leave none for the memory that matters."""
     order = sorted(rows, key=lambda row: (-row[1], row[0].start))[:MOST_RANGES]
     return [row for n, row in enumerate(order) if n < 3 or row[1] >= LEAST_SHARE * order[0][1]]
 

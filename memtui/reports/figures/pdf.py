@@ -51,7 +51,7 @@ class PdfDrawing(Drawing):
         self._parts.append(f"BT {_color(fill)} rg /F {number(size)} Tf {place} Td {_literal(raw)} Tj ET")
 
     def pdf(self) -> bytes:
-        """The whole file."""
+        """Return the whole file."""
         stream = "\n".join(self._parts).encode("latin-1")
         objects = [
             b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -86,7 +86,7 @@ def _width(raw: bytes) -> int:
 
 
 def _literal(raw: bytes) -> str:
-    r"""A PDF string: brackets and backslashes escaped, bytes beyond ASCII as ``\ooo``."""
+    r"""Return a PDF string: brackets and backslashes escaped, bytes beyond ASCII as ``\ooo``."""
     return "(" + "".join(chr(b) if 32 <= b < 127 and b not in b"()\\" else f"\\{b:03o}" for b in raw) + ")"
 
 

@@ -64,7 +64,7 @@ def doubts(reader: ReportSource) -> list[str]:
 
 
 def lines(reader: ReportSource, width: float, *more: str) -> list[str]:
-    """The sentences, and those of the figure itself, in lines of a footnote."""
+    """Return the sentences, and those of the figure itself, in lines of a footnote."""
     return [line for text in (*more, *sentences(reader)) for line in wrap(text, width, SMALL_PT, LINES)]
 
 

@@ -45,7 +45,7 @@ def draw(reader: ReportSource, exact: ExactReuse) -> Drawing | None:
 
 
 def _notes(reader: ReportSource, exact: ExactReuse) -> list[str]:
-    """What the reader of the figure has to know about its touches."""
+    """Return what the reader of the figure has to know about its touches."""
     returning, first = exact.touches - exact.first_touches, exact.first_touches
     lengths = intervals_s(reader.samples.intervals_ns(), reader.hello.options.interval_ns)
     window = between(*(f"{interval:.3g} s" for interval in lengths))

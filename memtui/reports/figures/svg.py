@@ -54,7 +54,7 @@ def _em(char: str) -> float:
 
 
 def fit(text: str, width: float, size: float) -> str:
-    """The text, or its two ends with an ellipsis between them, in ``width`` points."""
+    """Return the text, or its two ends with an ellipsis between them, in ``width`` points."""
     text = visible(_short(text))
     if text_width(text, size) <= width:
         return text
@@ -66,7 +66,7 @@ def fit(text: str, width: float, size: float) -> str:
 
 
 def wrap(text: str, width: float, size: float, lines: int) -> list[str]:
-    """The text in at most so many lines of ``width`` points; what is left over ends in an ellipsis."""
+    """Return the text in at most so many lines of ``width`` points; what is left over ends in an ellipsis."""
     out: list[str] = []
     line = ""
     words = visible(_short(text)).split(" ")
@@ -89,7 +89,7 @@ def _short(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """A coordinate: hundredths of a point are finer than any printer."""
+    """Return a coordinate: hundredths of a point are finer than any printer."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if value else "0"
 
 
@@ -110,13 +110,13 @@ class Drawing:
     def line(
         self, x1: float, y1: float, x2: float, y2: float, stroke: str = "ink", width: float = 0.5, dash: str = ""
     ) -> None:
-        """A straight line."""
+        """Draw a straight line."""
         ends = _attributes(x1=x1, y1=y1, x2=x2, y2=y2)
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self._parts.append(f'<line {ends} {_role("stroke", stroke)} stroke-width="{number(width)}"{dashes}/>')
 
     def polyline(self, points: Iterable[Sequence[float]], stroke: str, width: float = 0.8, dash: str = "") -> None:
-        """An open line through points."""
+        """Draw an open line through points."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self._parts.append(
             f'<path d="{_path(points)}" fill="none" {_role("stroke", stroke)} stroke-width="{number(width)}"'
@@ -124,7 +124,7 @@ class Drawing:
         )
 
     def polygon(self, points: Iterable[Sequence[float]], fill: str) -> None:
-        """A filled area without an edge."""
+        """Draw a filled area without an edge."""
         self._parts.append(f'<path d="{_path(points)}Z" {_role("fill", fill)}/>')
 
     def text(
@@ -144,7 +144,7 @@ class Drawing:
         self._parts.append(f"<text {place} {_role('fill', fill)}{turn}>{escape(words)}</text>")
 
     def image(self, x: float, y: float, width: float, height: float, png: bytes) -> None:
-        """A PNG inside the file, stretched without smoothing."""
+        """Place a PNG inside the file, stretched without smoothing."""
         data = base64.b64encode(png).decode()
         self._parts.append(
             f"<image {_attributes(x=x, y=y, width=width, height=height)} "
@@ -153,7 +153,7 @@ class Drawing:
         )
 
     def markup(self) -> str:
-        """The ``svg`` element."""
+        """Return the ``svg`` element."""
         size = f'width="{number(self.width)}pt" height="{number(self.height)}pt"'
         return (
             '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" version="1.1" '
@@ -163,7 +163,7 @@ class Drawing:
         )
 
     def document(self) -> str:
-        """A file of its own."""
+        """Return a file of its own."""
         return '<?xml version="1.0" encoding="UTF-8"?>\n' + self.markup()
 
 

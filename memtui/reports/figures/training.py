@@ -62,7 +62,7 @@ def _learning(reader: ReportSource) -> Drawing | None:
 
 
 def _tensors(reader: ReportSource) -> Drawing | None:
-    """What tensors of the first process that trains hold in main memory, at the fullest moment of each stretch."""
+    """Return what tensors of the first process that trains hold in main memory, at each stretch's fullest moment."""
     rows = reader.training()
     parts = [reader.training_progress(row) for row in rows if row.pid == rows[0].pid]
     parts = [part for part in parts if len(part.usage.start_ns)]
@@ -106,7 +106,7 @@ def _step(reader: ReportSource) -> Drawing | None:
 def _paper(
     reader: ReportSource, title: str, across: Scale, ups: list[Scale], notes: list[str]
 ) -> tuple[Drawing, list[Frame]]:
-    """A drawing with a frame for each vertical scale, the title above and the notes below."""
+    """Return a drawing with a frame for each vertical scale, the title above and the notes below."""
     width = COLUMN_PT - 8
     lines = [line for text in (f"{title}.", *notes) for line in wrap(text, width, SMALL_PT, provenance.LINES)]
     if reader.imported() is None:
@@ -126,7 +126,7 @@ def _paper(
 
 
 def _area(frame: Frame, at: Floats, values: Floats, *, until: float) -> None:
-    """Steps, filled down to the axis."""
+    """Draw steps, filled down to the axis."""
     frame.grid()
     edges = np.append(at, until)
     x = [frame.x(value) for value in np.repeat(edges, 2)[1:-1].tolist()]

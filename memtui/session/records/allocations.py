@@ -48,7 +48,7 @@ SCALARS = ", ".join(field for field in RecordedStep._fields if field != "device"
 
 
 def trace_of(message: AllocationStep) -> StepTrace:
-    """What a process sent. It may be anybody's: raises ValueError where it is no trace of a step."""
+    """Return what a process sent. It may be anybody's: raises ValueError where it is no trace of a step."""
     if message.columns.shape[-1] > MAX_ROWS:
         raise ValueError(f"step {message.step} has more than {MAX_ROWS} allocations")
     return StepTrace.from_columns(
@@ -62,7 +62,7 @@ def trace_of(message: AllocationStep) -> StepTrace:
 
 
 def step_row(number: int, message: AllocationStep) -> tuple[object, ...]:
-    """A row of the table. Raises ValueError."""
+    """Return a row of the table. Raises ValueError."""
     trace = trace_of(message)
     check_device(message.device)
     peak = trace.peak_row
@@ -89,7 +89,7 @@ def step_row(number: int, message: AllocationStep) -> tuple[object, ...]:
 
 
 def recorded_step(row: tuple[object, ...]) -> RecordedStep:
-    """The scalars of a row whose columns were checked against ``KINDS``. Raises ValueError."""
+    """Return the scalars of a row whose columns were checked against ``KINDS``. Raises ValueError."""
     found = RecordedStep(*row)  # type: ignore[arg-type]
     parts = parse_json(found.peak_parts)  # type: ignore[arg-type]
     if not isinstance(parts, dict) or not all(k in CATEGORIES and type(v) is int and v >= 0 for k, v in parts.items()):

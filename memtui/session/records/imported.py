@@ -71,7 +71,10 @@ class ImportedFrom:
 
 
 def checked_sums(plain: Any) -> Sums:
-    r"""The categories of an analysis file: ``{"in_arg": [1048608.0, ["(in_arg:weight).\n"]]}``. Raises ValueError."""
+    r"""Return the categories of an analysis file: ``{"in_arg": [1048608.0, ["(in_arg:weight).\n"]]}``.
+
+    Raises ValueError.
+    """
     if not isinstance(plain, dict):
         raise ValueError("its categories are no object")
     found: Sums = {}

@@ -63,7 +63,7 @@ def learning_rows(numbers: Iterator[int], message: LearningProgress) -> list[tup
 
 
 def about_row(message: LearningProgress) -> tuple[object, ...]:
-    """A row of the other table. Raises ValueError."""
+    """Return a row of the other table. Raises ValueError."""
     if not isinstance(message.about, str) or len(message.about) > MAX_ABOUT:
         raise ValueError("what is trained is no text, or too long a one")
     about_of(message.pid, message.about)
@@ -71,7 +71,7 @@ def about_row(message: LearningProgress) -> tuple[object, ...]:
 
 
 def about_of(pid: int, text: str) -> About:
-    """What a process said it trains. Raises ValueError."""
+    """Return what a process said it trains. Raises ValueError."""
     plain = parse_json(text)
     if not isinstance(plain, dict):
         raise ValueError("what is trained is no table")

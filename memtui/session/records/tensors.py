@@ -14,7 +14,7 @@ MAX_NAMES_BYTES = 64 << 20
 
 
 def ranges_row(number: int, message: TensorRanges) -> tuple[object, ...]:
-    """A row of the table. Raises ValueError: what was told cannot be."""
+    """Return a row of the table. Raises ValueError: what was told cannot be."""
     if len(message.names) > MAX_TENSORS:
         raise ValueError(f"more than {MAX_TENSORS} tensors")
     return number, message.pid, message.t_ns, encode_map(TensorMap.of(message.columns, message.names, message.parts))

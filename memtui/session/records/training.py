@@ -50,7 +50,7 @@ class RecordedProgress:
 
 
 def progress_row(number: int, message: TrainingProgress) -> tuple[object, ...]:
-    """A row of the table. Raises ValueError: what was told cannot be."""
+    """Return a row of the table. Raises ValueError: what was told cannot be."""
     ends_ns, usage = _checked(message.start_ns, message.ends_ns, TensorUsage.of(message.usage, message.names))
     if message.first < 0:
         raise ValueError(f"step {message.first} is negative")
@@ -80,7 +80,7 @@ def _checked(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsage) -> t
 
 
 def encode_progress(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsage) -> bytes:
-    """Times as differences, which are small."""
+    """Return the times as differences, which are small."""
     columns = usage.columns
     columns[1] -= columns[0]
     columns[0] -= start_ns

@@ -59,7 +59,7 @@ class LimitGroup:
 
     @classmethod
     def make(cls) -> LimitGroup:
-        """A new one without limit. Raises UserError, which says what is missing."""
+        """Return a new one without limit. Raises UserError, which says what is missing."""
         mounts, refused = memory_mounts(), []
         for version, (top, _root) in sorted(mounts.items(), reverse=True):
             folder = top / f"{_NAME}{mark()}"
@@ -106,7 +106,7 @@ class LimitGroup:
             self._write("memory.memsw.limit_in_bytes", bytes_ + swap_bytes)
 
     def counts(self, proc: Path = Path("/proc")) -> Counts:
-        """What it tells now. Raises OSError and ValueError when it is gone."""
+        """Return what it tells now. Raises OSError and ValueError when it is gone."""
         return counts_of(self.version, self.folder, proc)
 
     def kills(self) -> int:
@@ -159,7 +159,10 @@ def sweep() -> None:
 
 
 def counts_of(version: int, folder: Path, proc: Path = Path("/proc")) -> Counts:
-    """What the files of a memory cgroup say; see cgroup-v2.rst and cgroup-v1/memory.rst. Raises OSError, ValueError."""
+    """Return what the files of a memory cgroup say.
+
+    See cgroup-v2.rst and cgroup-v1/memory.rst. Raises OSError, ValueError.
+    """
     stat = numbers_of((folder / "memory.stat").read_text())
     shared = stat.get("shmem", 0)
     if version == 1:

@@ -47,7 +47,7 @@ class Means:
 
 
 def means() -> Means:
-    """The first way that works for this user."""
+    """Return the first way that works for this user."""
     found, reasons = engine.find()
     if found is not None:
         return Means((), found.what, engine=found, why="; ".join(reasons))
@@ -76,7 +76,7 @@ def _namespaces() -> Means:
 
 @contextmanager
 def memory_cgroup() -> Iterator[str]:
-    """The folder of a new memory cgroup without limits, removed afterwards; "" where none can be made."""
+    """Yield the folder of a new memory cgroup without limits, removed afterwards; "" where none can be made."""
     for _, (top, _root) in sorted(memory_mounts().items(), reverse=True):
         folder = top / f"memtui-study-{os.getpid()}"
         try:

@@ -74,12 +74,15 @@ class Engine:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Engine:
-        """The inverse of ``plain``."""
+        """Return the inverse of ``plain``."""
         return cls(plain["name"], plain["version"], tuple(plain["cli"]), tuple(plain["limits"]))
 
 
 def find() -> tuple[Engine | None, list[str]]:
-    """The first engine that runs a program here, and why others do not; nothing is said of one that is not there."""
+    """Return the first engine that runs a program here, and why others do not.
+
+    Nothing is said of one that is not there.
+    """
     reasons = []
     for name in ENGINES:
         path = shutil.which(name, path=environment().get("PATH"))
@@ -128,7 +131,10 @@ def _limits() -> tuple[str, ...]:
 
 
 def _asked(command: Sequence[str], seconds: float = _ASK_SECONDS, **more: Any) -> tuple[str | None, str]:
-    """What a command printed, or None and its last line of complaint. As the worker will: root, where this is."""
+    """Return what a command printed, or None and its last line of complaint.
+
+    The command runs as the worker will: as root, where this is.
+    """
     try:
         done = subprocess.run(
             command,
@@ -163,7 +169,7 @@ def _trial(engine: Engine) -> str:
 
 
 def command(engine: Engine, name: str, image: str, program: Sequence[str], user: tuple[int, int]) -> list[str]:
-    """The command line that runs a program in a container. ``user``: uid and gid of the program."""
+    """Return the command line that runs a program in a container. ``user``: uid and gid of the program."""
     shared = os.statvfs("/dev/shm")
     found = os.environ.get("PYTHONPATH")  # where memtui is; all else comes with the word to go on
     return [
@@ -177,7 +183,7 @@ def command(engine: Engine, name: str, image: str, program: Sequence[str], user:
 
 
 def mounts(root: Path = Path("/")) -> list[str]:
-    """What of this machine is seen in the container: system and Python read-only, everything else as it is."""
+    """Return what of this machine is seen in the container: system and Python read-only, everything else as it is."""
     found = []
     for folder in sorted(root.iterdir()):
         if folder.name in _LEFT_OUT or ":" in folder.name or not folder.is_dir():
@@ -290,7 +296,7 @@ def _is_there(pid: int, name: str) -> bool:
 def boxed(
     engine: Engine, name: str, cpus: Sequence[int], program: Sequence[str], user: tuple[int, int]
 ) -> Iterator[Box]:
-    """A container that is gone afterwards. Raises UserError."""
+    """Yield a container that is gone afterwards. Raises UserError."""
     box = Box(engine, name, cpus, program, user)
     try:
         yield box

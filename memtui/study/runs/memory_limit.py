@@ -41,7 +41,7 @@ class Limited:
         self.failed = ""
 
     def join(self, pid: int) -> None:
-        """The program, which waits for it. Raises UserError."""
+        """Move the program, which waits for it, into the cgroup. Raises UserError."""
         self._keeper.say({"join": pid})
         self._keeper.await_word("joined", START_SECONDS)
 
@@ -72,7 +72,7 @@ class Limited:
             self._marks, self._every = self._marks[::2], 2 * self._every
 
     def plain(self) -> dict[str, Any]:
-        """What became of it. Raises UserError where the limit could not be set."""
+        """Return what became of it. Raises UserError where the limit could not be set."""
         if self.failed:
             raise UserError(self.failed, FAILURE)
         group, swap_bytes = LimitGroup(self._version, self._folder), self._ready["swap_bytes"]
@@ -93,7 +93,7 @@ class Limited:
 
 @contextmanager
 def limited(order: dict[str, Any]) -> Iterator[Limited]:
-    """A cgroup and swap, which are gone afterwards.
+    """Yield a cgroup and swap, which are gone afterwards.
 
     Args:
         order: ``limit_bytes`` (None: count only), ``swap_bytes`` and ``folders`` for a swap file.
@@ -143,7 +143,7 @@ class _Keeper:
             self._process.stdin.flush()
 
     def words(self, seconds: float) -> list[dict[str, Any]]:
-        """What it has said, after at most so long a wait."""
+        """Return what it has said, after at most so long a wait."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         if self._ended or not select.select([fd], [], [], seconds)[0]:
@@ -154,7 +154,7 @@ class _Keeper:
         return [json.loads(line) for line in whole]
 
     def await_word(self, name: str, seconds: float) -> dict[str, Any]:
-        """The first with this name. Raises UserError."""
+        """Return the first with this name. Raises UserError."""
         deadline_s = time.monotonic() + seconds
         while not self._ended and (left_s := deadline_s - time.monotonic()) > 0:
             for word in self.words(left_s):
@@ -185,7 +185,7 @@ class _Keeper:
             print(f"of a memory limit is left: {left}", file=sys.stderr)
 
     def _left(self) -> str:
-        """What could not be taken down, as it says itself."""
+        """Return what could not be taken down, as it says itself."""
         deadline_s = time.monotonic() + END_SECONDS
         while not self._ended and (left_s := deadline_s - time.monotonic()) > 0:
             for word in self.words(left_s):

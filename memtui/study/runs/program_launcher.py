@@ -23,7 +23,7 @@ _JOIN_SECONDS = 60.0
 
 
 def words(cpus: Sequence[int], cgroup: str, program: Sequence[str], parent: str = "") -> tuple[str, ...]:
-    """The command line that starts a program so, as a child of this process, or in a box where that is the parent."""
+    """Return the command line that starts a program so, as this process's child, or in a box that is."""
     listed = ",".join(map(str, cpus))
     return (
         sys.executable,
@@ -38,7 +38,7 @@ def words(cpus: Sequence[int], cgroup: str, program: Sequence[str], parent: str 
 
 
 def main() -> int:
-    """Returns only when the program cannot be started."""
+    """Return only when the program cannot be started."""
     parent, cpus, cgroup, *program = sys.argv[1:]
     if parent.startswith(BOX):
         line = sys.stdin.readline()

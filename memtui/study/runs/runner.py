@@ -86,7 +86,7 @@ def _was_killed(done: dict[str, Any]) -> bool:
 
 @contextmanager
 def _worker(order: dict[str, Any], log: Path) -> Iterator[int]:
-    """A worker that runs, and the pipe it tells into; it has ended afterwards."""
+    """Yield a worker that runs, and the pipe it tells into; it has ended afterwards."""
     log.unlink(missing_ok=True)
     reading, writing = os.pipe()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -131,7 +131,7 @@ def _await(worker: subprocess.Popen[bytes]) -> None:
 
 
 def _listen(told: int, show: Show) -> dict[str, Any]:
-    """What it said last."""
+    """Return what it said last."""
     lines, last = b"", {}
     while chunk := os.read(told, 65536):
         *whole, lines = (lines + chunk).split(b"\n")

@@ -170,7 +170,7 @@ def file_system(folder: str) -> str:
 
 
 def _attach(file: int) -> tuple[str, int]:
-    """A free loop device with this file on it. Raises OSError."""
+    """Return a free loop device with this file on it. Raises OSError."""
     info = [0] * 9 + [f"{_NAME} {mark()}".encode(), b"", b"", 0, 0]
     with open("/dev/loop-control", "rb") as control:
         for attempt in range(8):  # another one may be quicker
@@ -193,7 +193,7 @@ def _attach(file: int) -> tuple[str, int]:
 
 
 def _owner(device: str) -> str | None:
-    """The mark in the name of a loop device's file; None: it is not ours."""
+    """Return the mark in the name of a loop device's file; None: it is not ours."""
     if not device.startswith("/dev/loop"):
         return None
     try:
@@ -243,7 +243,7 @@ def _tool(words: Sequence[str]) -> None:
 
 
 def _search() -> str:
-    """A user's search path lacks what is for root."""
+    """Return a search path with what is for root, which a user's lacks."""
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 

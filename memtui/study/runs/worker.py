@@ -70,7 +70,7 @@ class _Followed:
             self.blocks = Blocks(plan, switch, settle_s, chance)
 
     def look(self) -> bool:
-        """True: end it."""
+        """Look at the run; True: end it."""
         self.ended_it = self._look()
         return self.ended_it
 
@@ -112,7 +112,7 @@ class _Followed:
 
 
 def main() -> int:
-    """Returns 0 when the run was told of, also when it failed."""
+    """Return 0 when the run was told of, also when it failed."""
     signal.signal(signal.SIGINT, lambda *_: None)  # the study hears it, too, and tells what is to be done
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     pipe = os.fdopen(int(sys.argv[1]), "w")
@@ -265,7 +265,7 @@ def _end(observation: Observation, *, gently: bool) -> None:
 
 
 def _end_orphans() -> None:
-    """What the program started and left behind is this process's child now (``PR_SET_CHILD_SUBREAPER``)."""
+    """End what the program started and left behind: this process's child now (``PR_SET_CHILD_SUBREAPER``)."""
     deadline_s = time.monotonic() + GRACE_SECONDS
     while time.monotonic() < deadline_s:
         try:

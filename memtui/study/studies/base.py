@@ -64,7 +64,7 @@ class Observed:
     session: Path
 
     def trace(self) -> Trace:
-        """Raises SessionError."""
+        """Raise SessionError."""
         return Trace(self.session, self.told)
 
 
@@ -91,7 +91,7 @@ class Study(Protocol):
         """By repeat. Raises UserError where it makes no sense with this setting."""
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
-        """What its runs came to. Raises SessionError."""
+        """Return what its runs came to. Raises SessionError."""
 
 
 def training(
@@ -138,7 +138,7 @@ def training(
 
 
 def without_end(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The bundled network, until it is ended."""
+    """Return the bundled network as a command that runs until it is ended."""
     at = words.index("--epochs")
     return (*words[: at + 1], "0", *words[at + 2 :])
 

@@ -146,7 +146,7 @@ def asleep(trace: Trace) -> NDArray[np.bool_]:
 
 
 def conclude(numbers: dict[str, Any], pairs: MedianInterval | None) -> list[str]:
-    """What the numbers say, in sentences."""
+    """Return what the numbers say, in sentences."""
     wss = median_of(numbers["wss_bytes"][BARE])
     if wss is None:
         return ["No window lies between the first and the last step, so nothing can be said: longer runs help."]

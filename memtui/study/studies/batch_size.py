@@ -136,7 +136,7 @@ def slope(points: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def conclude(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the batches say."""
+    """Return what the batches say."""
     known = [point for point in points if point["wss_bytes"] is not None]
     if len(known) < 2:
         return ["Fewer than two batches have whole windows of training: nothing can be said."]

@@ -139,7 +139,7 @@ def speed_up(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
 
 
 def conclude(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the counts say, and what these cores cannot."""
+    """Return what the counts say, and what these cores cannot."""
     first, last = points[0], points[-1]
     found = []
     if first["wss_bytes"] and last["wss_bytes"]:

@@ -123,7 +123,7 @@ def holds(wss_share: float | None, moved: float | None) -> bool | None:
 
 
 def conclude(numbers: Mapping[str, Any]) -> list[str]:
-    """The verdict: whether "probably okay" holds, on one thread and on all."""
+    """Return the verdict: whether "probably okay" holds, on one thread and on all."""
     verdicts: dict[str, bool | None] = {}
     found = []
     for threads, both in numbers["threads"].items():

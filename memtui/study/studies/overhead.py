@@ -157,7 +157,10 @@ def _way(point: Mapping[str, Any]) -> str:
 
 
 def cheap_from(points: Sequence[Mapping[str, Any]]) -> float | None:
-    """The shortest interval from which on the upper end of every slow-down's interval is small; None without one."""
+    """Return the shortest interval from which on the upper end of every slow-down's interval is small.
+
+    Return None without one.
+    """
     found = None
     for point in sorted(points, key=lambda point: -point["interval_s"]):
         high = point["slow_down"]["high"]
@@ -168,5 +171,5 @@ def cheap_from(points: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def _without_options(text: str) -> str:
-    """A doubt without the words of ``memtui calibrate``'s command line."""
+    """Return a doubt without the words of ``memtui calibrate``'s command line."""
     return re.sub(r" \(--[a-z]+( \d+)?\)", "", text)

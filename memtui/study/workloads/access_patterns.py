@@ -35,13 +35,13 @@ _FOREVER = float("inf")
 
 
 def random_subset(pages: int, touched: int, seed: int) -> Pages:
-    """The ``touched`` of ``pages`` page indices that ``random`` uses, rising. The same on every machine."""
+    """Return the ``touched`` of ``pages`` page indices that ``random`` uses, rising. The same on every machine."""
     chosen = np.random.default_rng(seed).choice(pages, touched, replace=False, shuffle=False)
     return np.sort(chosen).astype(np.int64)
 
 
 def truth_pages(truth: dict[str, Any]) -> Pages:
-    """The absolute page numbers (``address // page_bytes``) that a printed line says are touched, rising."""
+    """Return the absolute page numbers (``address // page_bytes``) that a printed line says are touched, rising."""
     first = truth["start"] // truth["page_bytes"]
     touched = truth["touched"]
     if "seed" in touched:
@@ -61,7 +61,7 @@ class _Memory:
         self._bytes[::PAGE_BYTES] = 1  # all pages present: what is not touched later is resident all the same
 
     def strided(self, first: int, last: int, step: int, mode: str) -> Callable[[], object]:
-        """A function that touches each ``step``-th page from ``first`` up to, not including, ``last``."""
+        """Return a function that touches each ``step``-th page from ``first`` up to, not including, ``last``."""
         column = self._bytes[first * PAGE_BYTES : last * PAGE_BYTES : step * PAGE_BYTES]
         if mode == "r":
             return lambda: np.add.reduce(column)
@@ -70,7 +70,7 @@ class _Memory:
         return lambda: np.add(column, 1, out=column)
 
     def scattered(self, pages: Pages, mode: str) -> Callable[[], object]:
-        """A function that touches exactly the given pages."""
+        """Return a function that touches exactly the given pages."""
         flat, offsets = self._bytes, pages * PAGE_BYTES
         seen = np.empty(len(pages), np.uint8)
 
@@ -166,7 +166,7 @@ def _seconds(text: str) -> float:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--mode", choices=("r", "w", "rw"), default="rw", help="read, write or both (%(default)s)")
     common.add_argument("--thp", action="store_true", help="ask for 2 MiB pages instead of refusing them")
@@ -198,7 +198,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     line = parser()
     given = line.parse_args(arguments)
     if given.pattern == "random" and given.touched is None:

@@ -34,7 +34,7 @@ def check_folder(folder: Path) -> None:
 
 
 def read_images(folder: Path, count: int, *, validation: bool = False) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The first images of the training or of the test set, at most ``count``.
+    """Return the first images of the training or of the test set, at most ``count``.
 
     Returns:
         Images f4[n, 32, 32, 3] between 0 and 1, and labels i8[n] below 10.

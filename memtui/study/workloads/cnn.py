@@ -54,7 +54,7 @@ class TorchNetwork:
         return float(loss.detach())
 
     def _rmsprop(self) -> None:
-        """What torch.optim.RMSprop does; that one loads torch's compiler, 1.6 s and 80 MiB before the first step."""
+        """Do what torch.optim.RMSprop does; that one loads torch's compiler, 1.6 s and 80 MiB before the first step."""
         rate = LEARNING_RATE / (1 + DECAY * self._steps)
         self._steps += 1
         if self._optimizer is not None:
@@ -69,7 +69,7 @@ class TorchNetwork:
                 weight.addcdiv_(gradient, square.sqrt().add_(EPSILON), value=-rate)
 
     def evaluate(self, images: Any, labels: Any) -> tuple[float, int]:
-        """The summed loss and the number of right answers."""
+        """Return the summed loss and the number of right answers."""
         self.model.eval()
         with self._torch.inference_mode():
             scores, truth = self.model(self._input(images)), self._torch.from_numpy(labels)
@@ -90,7 +90,7 @@ def run(options: TrainingOptions, *, torch_optimizer: bool = False) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = training_parser("memtui.study.workloads.cnn", "Train a small CNN with PyTorch.", TrainingOptions())
     about = "RMSprop as PyTorch has it, whose steps memtui trace finds (slower to start, 80 MiB more)"
     parser.add_argument("--torch-optimizer", action="store_true", help=about)

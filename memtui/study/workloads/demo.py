@@ -35,7 +35,7 @@ def choose_network(wanted: str = "auto") -> tuple[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = training_parser("memtui.study.workloads.demo", "Train a small CNN until stopped.", DEFAULTS)
     parser.add_argument("--network", choices=NETWORKS, default="auto", help="auto: torch where installed, else numpy")
     given = parser.parse_args(arguments)

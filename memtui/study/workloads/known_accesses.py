@@ -36,7 +36,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line."""
     made = argparse.ArgumentParser(
         prog="python -m memtui.study.workloads.known_accesses", description="Touches pages in a known order."
     )
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     line = parser()
     given = line.parse_args(arguments)
     if given.per_step > given.pages and given.order == "cyclic":

@@ -20,7 +20,7 @@ def run(options: TrainingOptions) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = training_parser(
         "memtui.study.workloads.numpy_cnn", "Train a small CNN with numpy alone.", TrainingOptions()
     )

@@ -25,7 +25,7 @@ class Layer:
         self.gradients: list[Array] = []
 
     def forward(self, x: Array, *, learning: bool) -> Array:
-        """The output for ``x``, which the layer may overwrite only where its class says so."""
+        """Return the output for ``x``, which the layer may overwrite only where its class says so."""
         raise NotImplementedError
 
     def backward(self, gradient: Array) -> Array:
@@ -213,7 +213,7 @@ class Dense(Layer):
 
 
 def softmax_cross_entropy(scores: Array, labels: Array) -> tuple[float, Array]:
-    """The summed loss of a batch and its gradient by the scores."""
+    """Return the summed loss of a batch and its gradient by the scores."""
     shifted = scores - scores.max(axis=1, keepdims=True)
     odds = np.exp(shifted)
     total = odds.sum(axis=1, keepdims=True)

@@ -51,7 +51,7 @@ class NumpyNetwork:
         return loss / len(labels)
 
     def evaluate(self, images: Array, labels: Array) -> tuple[float, int]:
-        """The summed loss and the number of right answers."""
+        """Return the summed loss and the number of right answers."""
         scores = self._scores(images, learning=False)
         loss, _ = softmax_cross_entropy(scores, labels)
         return loss, int((scores.argmax(axis=1) == labels).sum())

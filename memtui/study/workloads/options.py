@@ -40,7 +40,7 @@ class TrainingOptions:
 
 
 def at_least(minimum: int) -> Callable[[str], int]:
-    """A converter for argparse: a whole number not below ``minimum``."""
+    """Return a converter for argparse: a whole number not below ``minimum``."""
 
     def convert(text: str) -> int:
         try:
@@ -55,13 +55,13 @@ def at_least(minimum: int) -> Callable[[str], int]:
 
 
 def add_exit_with_parent(parser: argparse.ArgumentParser) -> None:
-    """The option of every workload that is started by another program."""
+    """Add the option of every workload that is started by another program."""
     about = "end when the process that started this one ends; with its PID, also if it has ended already"
     parser.add_argument("--exit-with-parent", type=at_least(0), nargs="?", const=0, metavar="PID", help=about)
 
 
 def training_parser(prog: str, description: str, defaults: TrainingOptions) -> argparse.ArgumentParser:
-    """The options of a bundled training, with the given defaults."""
+    """Return the options of a bundled training, with the given defaults."""
     parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description, allow_abbrev=False)
     add = parser.add_argument
     add("--batch-size", type=at_least(1), default=defaults.batch_size, metavar="N", help="images a step (%(default)s)")

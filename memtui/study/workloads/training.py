@@ -29,7 +29,7 @@ class Network(Protocol):
         """One step of gradient descent; returns the mean loss of the batch before it."""
 
     def evaluate(self, images: FloatArray, labels: LabelArray) -> tuple[float, int]:
-        """The summed loss and the number of right answers, without learning."""
+        """Return the summed loss and the number of right answers, without learning."""
 
 
 class _Output:

@@ -38,7 +38,7 @@ def backward(kept: Kept, error: Tensor, carry: Carry, wanted: bool = True) -> Te
 
 
 def exactly(layer: Weighted, error: Tensor) -> Tensor:
-    """The error at the input as it is: through the weights."""
+    """Return the error at the input as it is: through the weights."""
     return layer.carried(error, layer.weight)
 
 
@@ -95,11 +95,11 @@ def begins_segment(layer: nn.Module) -> bool:
 
 
 def direct_feedback(layer: Weighted | Residual, error: Tensor) -> Tensor:
-    """The network's error, sent to the input of a layer by its own fixed random matrix."""
+    """Return the network's error, sent to the input of a layer by its own fixed random matrix."""
     assert layer.feedback is not None
     return (error @ layer.feedback).view(len(error), *layer.input_shape)
 
 
 def random_feedback(shape: tuple[int, ...], spread: float, generator: torch.Generator) -> Tensor:
-    """Normal, of that standard deviation."""
+    """Return normal numbers of that standard deviation."""
     return torch.randn(shape, generator=generator).mul_(spread)

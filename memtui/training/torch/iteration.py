@@ -44,7 +44,7 @@ class Iteration:
         return loss
 
     def _chained(self, x: Tensor, labels: Tensor) -> float:
-        """The cost is the first link of the chain: loss and its gradient stay to its end, as they do with autograd."""
+        """Return the cost with loss and its gradient to the chain's end, as with autograd: it is the first link."""
         kept: list[tuple[Segment, Kept]] = []
         out = self._network(x, lambda segment, inside: kept.append((segment, inside)))
         loss = self._cost.loss(out, labels)
@@ -73,7 +73,7 @@ class Iteration:
         return loss
 
     def _twice(self, x: Tensor, labels: Tensor) -> float:
-        """The second pass computes the input of each segment before the one below has changed: it is the same."""
+        """Return the cost; a second pass computes the input of each segment again, before the one below has changed."""
         self._network.advance(False)
         loss, error = self._judged(self._network(x), labels)
         self._network.advance(True)

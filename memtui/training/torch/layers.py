@@ -22,11 +22,11 @@ class Layer(nn.Module):
     """A layer without weights that differ between learning rules."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Any]:
-        """(result, what ``backward`` needs)."""
+        """Return (result, what ``backward`` needs)."""
         raise NotImplementedError
 
     def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        """The gradient of the input; None where there is no ``carry`` and the layer has weights.
+        """Return the gradient of the input; None where there is no ``carry`` and the layer has weights.
 
         Args:
             kept: what ``forward`` gave.
@@ -65,7 +65,7 @@ class Weighted(Layer):
         raise NotImplementedError
 
     def carried(self, error: Tensor, matrix: Tensor) -> Tensor:
-        """The error at the input, were ``matrix`` the weights."""
+        """Return the error at the input, were ``matrix`` the weights."""
         raise NotImplementedError
 
 
@@ -229,7 +229,7 @@ class Softmax(Layer):
 
 
 def he_normal(shape: tuple[int, ...], inputs: int, generator: torch.Generator) -> Tensor:
-    """Normal, of variance 2 / inputs (He et al. 2015)."""
+    """Return normal numbers of variance 2 / inputs (He et al. 2015)."""
     return torch.randn(shape, generator=generator).mul_((2 / inputs) ** 0.5)
 
 

@@ -10,11 +10,11 @@ class Cost(nn.Module):
     """``labels``: i8[examples]. Losses are means, as TensorFlow's are: over examples, or over all numbers."""
 
     def loss(self, out: Tensor, labels: Tensor) -> Tensor:
-        """A number, f4[]."""
+        """Return a number, f4[]."""
         raise NotImplementedError
 
     def error(self, out: Tensor, labels: Tensor, root: Tensor) -> Tensor:
-        """The gradient for ``out``, f4[examples, classes], where that of the loss is ``root``."""
+        """Return the gradient for ``out``, f4[examples, classes], where that of the loss is ``root``."""
         raise NotImplementedError
 
 

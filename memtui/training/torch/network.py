@@ -58,7 +58,7 @@ class Network(nn.Module):
             rule.prepare(first, outputs, feedback)
 
     def forward(self, x: Tensor, after: Callable[[Segment, Kept], object] | None = None) -> Tensor:
-        """The numbers by class, before any softmax that the cost has.
+        """Return the numbers by class, before any softmax that the cost has.
 
         Args:
             x: f4[examples, ...].
@@ -80,7 +80,7 @@ class Network(nn.Module):
 
 
 def build(plain: Plain, shape: Shape, generator: torch.Generator) -> Layer:
-    """A layer for examples of a shape."""
+    """Return a layer for examples of a shape."""
     name = plain["layer"]
     if name == "FullyConnected":
         return FullyConnected(shape, plain["units"], plain["add_biases"], generator)

@@ -25,7 +25,7 @@ class BP:
     keeps_all = True  # what a forward pass makes is kept for one backward pass
 
     def sent(self, layer: Weighted | Residual, error: Tensor) -> Tensor:
-        """The error for the input of a layer: from that of its output, or of the network's where it is ``direct``."""
+        """Return the error for the input of a layer: from its output's, or the network's where it is ``direct``."""
         assert isinstance(layer, Weighted)  # the chain goes through a residual layer by itself
         return exactly(layer, error)
 

@@ -40,7 +40,7 @@ UNRECORDED = "fewer than three iterations ran, or the profiler of torch does not
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m memtui.training.torch.worker", allow_abbrev=False)
     parser.add_argument("network", metavar="NETWORK")
     parser.add_argument("settings", metavar="SETTINGS", help="JSON: what differs from the defaults")
@@ -162,7 +162,7 @@ class _Watched:
         return self._own is not None or self._tracer is None or self._tracer.tell(message)
 
     def end_own(self) -> None:
-        """What was to be seen for the result has been seen: the training goes on as it is."""
+        """Stop watching: what was to be seen for the result has been seen, and the training goes on as it is."""
         if self._own is not None:
             self._own.close()
 

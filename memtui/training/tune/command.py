@@ -57,7 +57,7 @@ def tune(args: argparse.Namespace, console: Console) -> int:
 
 
 def _looked_at(args: argparse.Namespace) -> Results | None:
-    """The folder that is only to be shown; None where something is to be run. Raises UserError."""
+    """Return the folder that is only to be shown; None where something is to be run. Raises UserError."""
     if args.what == "":
         raise UserError(f"an empty name is no grid; {_NO_GRID}")
     if args.what is None or not Path(args.what).is_dir() or args.grid:
@@ -70,7 +70,7 @@ def _looked_at(args: argparse.Namespace) -> Results | None:
 
 
 def _given(args: argparse.Namespace) -> str:
-    """An option that says what is to be run; "" without one."""
+    """Return an option that says what is to be run; "" without one."""
     given = {"NETWORK": args.network, "--grid": args.grid, "--set": args.set, "--config": args.config}
     more = {"--again": args.again, "--resume": args.resume if args.what else None}
     return next((name for name, value in (given | more).items() if value), "")
@@ -108,7 +108,7 @@ def _check_runs(grid: Grid) -> None:
 
 
 def _grid(args: argparse.Namespace) -> Grid:
-    """The grid that words and options name. Raises UserError."""
+    """Return the grid that words and options name. Raises UserError."""
     settings, networks = parse_changes(args.set), networks_from_file(args.config) if args.config else {}
     what, network = args.what or "", args.network or ""
     if args.grid:
@@ -156,7 +156,7 @@ def _show(args: argparse.Namespace, results: Results, over: Callable[[], bool] |
 
 
 def _run_beside_screen(args: argparse.Namespace, results: Results) -> int:
-    """The same with a screen, which looks at the folder; the runs are a child's, which ends with the screen."""
+    """Return the same with a screen, which looks at the folder; the runs are a child's, which ends with the screen."""
 
     def work(say: Say) -> list[str]:
         try:

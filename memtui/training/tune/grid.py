@@ -74,7 +74,7 @@ class Grid:
                 seen[spelled] = value
 
     def label(self, point: GridPoint) -> str:
-        """The values of a run for people: ``fcReLu type=BP batch_size=50``."""
+        """Return the values of a run for people: ``fcReLu type=BP batch_size=50``."""
         pairs = zip(self.axes, point.values, strict=True)
         return " ".join(value if key == NAME else f"{key}={value}" for (key, _), value in pairs)
 
@@ -103,7 +103,7 @@ class GridPoint:
 
 
 def from_plain(plain: Any) -> Grid:
-    """What ``to_plain`` gave. Raises UserError for anything else."""
+    """Return what ``to_plain`` gave. Raises UserError for anything else."""
     try:
         axes = tuple((key, tuple(values)) for key, values in plain["axes"])
         check_networks(plain["networks"], "networks")
@@ -134,7 +134,7 @@ def from_words(
 
 
 def from_file(path: Path, network: str, settings: Mapping[str, str], networks: Mapping[str, Mapping[str, Any]]) -> Grid:
-    """A TOML file: ``[grid]`` with a list for each axis, settings for all before it, ``[networks.NAME]``.
+    """Return a TOML file: ``[grid]`` with a list for each axis, settings for all before it, ``[networks.NAME]``.
 
     Args:
         path: the file.
@@ -209,7 +209,7 @@ def _check_axes(grid: Grid) -> None:
 
 
 def _text(key: str, value: Any) -> str:
-    """A value as the command line of a run has it. Raises UserError."""
+    """Return a value as the command line of a run has it. Raises UserError."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):
@@ -226,7 +226,7 @@ def _are_pairs(value: Any) -> bool:
 
 
 def _plain(networks: Mapping[str, Mapping[str, Any]], where: str) -> dict[str, Any]:
-    """The networks, if JSON can hold them. Raises UserError: dates are no settings, and would not come back."""
+    """Return the networks, if JSON can hold them. Raises UserError: dates are no settings, and would not come back."""
     try:
         return dict(json.loads(json.dumps(networks, allow_nan=False)))
     except (TypeError, ValueError):

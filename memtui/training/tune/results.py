@@ -87,11 +87,11 @@ class Results:
         return tuple(f"{n:0{width}}-{_flat(self.grid.label(point))}" for n, point in enumerate(self.grid.points, 1))
 
     def output(self, run: int) -> Path:
-        """What a run printed."""
+        """Return what a run printed."""
         return self.path / (self.names[run] + OUT)
 
     def errors(self, run: int) -> Path:
-        """What it complained of, and how far it is."""
+        """Return what it complained of, and how far it is."""
         return self.path / (self.names[run] + ERR)
 
     @property
@@ -132,7 +132,7 @@ class Results:
         return rows
 
     def write(self, rows: Mapping[int, TuneRow]) -> None:
-        """The table anew, at once or not at all. Raises UserError."""
+        """Write the table anew, at once or not at all. Raises UserError."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self._head)
@@ -152,7 +152,7 @@ class Results:
             raise refused(error.filename, error, "taken away", code=FAILURE) from None
 
     def begun(self) -> set[int]:
-        """Runs that have output."""
+        """Return the runs that have output."""
         try:
             there = set(os.listdir(self.path))
         except OSError:
@@ -164,7 +164,7 @@ class Results:
         return [*(key for key, _ in self.grid.axes), *FIGURES, _OUTPUT]
 
     def to_plain(self, rows: Mapping[int, TuneRow]) -> list[dict[str, Any]]:
-        """The rows, JSON-ready: values on the axes as they are used, then the columns of the table."""
+        """Return the rows, JSON-ready: values on the axes as they are used, then the columns of the table."""
         found = []
         for run in sorted(rows):
             point = self.grid.points[run]
@@ -175,7 +175,7 @@ class Results:
 
 
 def begin(parent: Path, grid: Grid, now: datetime) -> Results:
-    """A new folder in ``parent``, named by the time (UTC). Raises UserError."""
+    """Return a new folder in ``parent``, named by the time (UTC). Raises UserError."""
     stem, number = f"{now:%Y-%m-%dT%H-%M-%SZ}", 1
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -199,12 +199,12 @@ def begin(parent: Path, grid: Grid, now: datetime) -> Results:
 
 
 def reopen(path: Path) -> Results:
-    """A folder that ``begin`` made. Raises UserError."""
+    """Return a folder that ``begin`` made. Raises UserError."""
     return Results(path, _grid_in(path))
 
 
 def newest(parent: Path, grid: Grid) -> Results | None:
-    """The last folder of the same grid in ``parent``."""
+    """Return the last folder of the same grid in ``parent``."""
     try:
         paths = sorted((p for p in parent.iterdir() if (p / GRID_FILE).is_file()), key=lambda p: p.name, reverse=True)
     except OSError:
@@ -224,7 +224,7 @@ def is_results(path: Path) -> bool:
 
 
 def row_of(output: Path, errors: Path, code: int, seconds: float) -> TuneRow:
-    """What a run that has ended left in its two files. ``code``: its exit code, negative for a signal."""
+    """Return what a run that has ended left in its two files. ``code``: its exit code, negative for a signal."""
     if code < 0:
         return TuneRow(seconds=seconds, exit=code, error=f"was killed by {_signal(-code)}")
     if code:
@@ -246,7 +246,7 @@ def row_of(output: Path, errors: Path, code: int, seconds: float) -> TuneRow:
 
 
 def last_line(path: Path) -> str:
-    """The last line that has anything in it, fit to be shown; "" without one."""
+    """Return the last line that has anything in it, fit to be shown; "" without one."""
     text = _tail(path, _LINE_BYTES).decode("utf-8", "surrogateescape")
     lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
     return visible(next((line for line in reversed(lines) if line), ""))[:_SAID_CHARACTERS]
@@ -282,7 +282,7 @@ def _grid_in(path: Path) -> Grid:
 
 
 def _flat(label: str) -> str:
-    """A part of a file name, of harmless characters."""
+    """Return a part of a file name, of harmless characters."""
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", label)[:_NAME_CHARACTERS]
 
 
@@ -302,7 +302,7 @@ def _json(value: Any) -> Any:
 
 
 def _from_cells(cells: Mapping[str, str]) -> TuneRow:
-    """The row of a table. Raises ValueError."""
+    """Return the row of a table. Raises ValueError."""
     kinds = {"accuracy": float, "loss": float, "epochs": int, "iterations": int, "peak_bytes": int}
     plain: dict[str, Any] = {name: kind(cells[name]) if cells[name] else None for name, kind in kinds.items()}
     texts: dict[str, Any] = {name: _from_text(cells[name]) for name in ("stopped", "error", "session")}
@@ -310,13 +310,13 @@ def _from_cells(cells: Mapping[str, str]) -> TuneRow:
 
 
 def _from_text(cell: str) -> str:
-    """What ``csv_cell`` made a cell of."""
+    """Return what ``csv_cell`` made a cell of."""
     bare = cell.removeprefix("'")
     return bare if csv_cell(bare) == cell else cell
 
 
 def _document(text: str) -> dict[str, Any] | None:
-    """The JSON object at the end of an output; None without one."""
+    """Return the JSON object at the end of an output; None without one."""
     begin = len(text)
     while (begin := text.rfind("{", 0, begin)) >= 0:
         if begin and text[begin - 1] != "\n":
@@ -330,7 +330,7 @@ def _document(text: str) -> dict[str, Any] | None:
 
 
 def _tail(path: Path, size: int) -> bytes:
-    """The end of a file that a run writes; nothing when it cannot be read."""
+    """Return the end of a file that a run writes; nothing when it cannot be read."""
     try:
         with open(open_log(path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - size))
@@ -362,7 +362,7 @@ def _signal(number: int) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """The whole of a file, which is there as it was until it is there anew. Raises UserError."""
+    """Write the whole of a file, which stays as it was until the new one is there. Raises UserError."""
     try:
         replace_whole(path, text)
     except OSError as error:

@@ -60,7 +60,7 @@ class Interrupted(Exception):
 
 
 def command_of(point: GridPoint, networks: Path | None) -> list[str]:
-    """The words that train one point; its result is JSON at the end of its output."""
+    """Return the words that train one point; its result is JSON at the end of its output."""
     words = [sys.executable, "-P", "-m", "memtui", "train", point.network]
     if networks is not None:
         words += ["--config", str(networks)]

@@ -151,7 +151,7 @@ class GridScreen(ListScreen):
         return [*sorted(known, key=value, reverse=not self._rising), *unknown]
 
     def _tell(self, row: GridRow | None) -> None:
-        """What there is to say of the selected row."""
+        """Say what there is to say of the selected row."""
         said: list[str] = []
         if row is not None:
             accuracy, loss, peak, took = figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
@@ -272,7 +272,7 @@ class GridApp(TerminalApp[None]):
 
 
 def columns_of(view: GridView, width: int) -> tuple[tuple[Column, ...], bool]:
-    """The columns for so many cells, and whether all axes share one: where there is no room for one each."""
+    """Return the columns for so many cells, and whether all axes share one: where there is no room for one each."""
     numbers = {"accuracy": 1, "peak": 2, "time": 3, "loss": 4}
     first = (Column("#", len(str(len(view.rows))) + 2, right=True, rank=2), Column("state", 15))
     last = tuple(Column(name, cells + 2, right=True, rank=numbers[name]) for name, cells in COLUMNS)
@@ -316,7 +316,7 @@ def _count(view: GridView) -> str:
 
 
 def _keys(view: GridView, opened: bool) -> list[tuple[str, int]]:
-    """What q does first: it is what somebody in doubt wants to know."""
+    """Return what q does first: it is what somebody in doubt wants to know."""
     if opened:
         return [
             ("Esc back to the table", 1),

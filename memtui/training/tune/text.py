@@ -11,14 +11,14 @@ COLUMNS = (("accuracy", 9), ("loss", 8), ("peak", 9), ("time", 8))
 
 
 def cells(row: TuneRow) -> tuple[str, ...]:
-    """The figures of a row, in the order of ``COLUMNS``."""
+    """Return the figures of a row, in the order of ``COLUMNS``."""
     return figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
 
 
 def figures(
     accuracy: float | None, loss: float | None, peak_bytes: int | None, seconds: float | None
 ) -> tuple[str, ...]:
-    """The same of single numbers: percent, the loss, bytes, seconds."""
+    """Return the same of single numbers: percent, the loss, bytes, seconds."""
     return (
         NONE if accuracy is None else f"{accuracy:.2f} %",
         NONE if loss is None else f"{loss:.4g}",
@@ -28,7 +28,7 @@ def figures(
 
 
 def head() -> str:
-    """The line above the rows."""
+    """Return the line above the rows."""
     return "  ".join(f"{name:>{width}}" for name, width in COLUMNS) + "  run"
 
 
@@ -39,7 +39,7 @@ def line(label: str, row: TuneRow) -> str:
 
 
 def note(row: TuneRow) -> str:
-    """What there is to say of a row beside its figures."""
+    """Return what there is to say of a row beside its figures."""
     if row.error:
         return f"failed: {row.error}"
     return f"stopped early: {row.stopped}" if row.stopped else ""

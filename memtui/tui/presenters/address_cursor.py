@@ -55,7 +55,7 @@ class Stack:
         return next(found, None)
 
     def row_of(self, place: AddressCursor) -> int | None:
-        """The row that shows an address, or what lies next to it; None where the process is not in sight."""
+        """Return the row that shows an address, or what lies next to it; None where the process is not in sight."""
         for process, layout, top in self.layouts:
             if process == place.process and len(layout.starts):
                 at = int(np.searchsorted(layout.starts, np.uint64(place.address), side="right")) - 1
@@ -65,7 +65,7 @@ class Stack:
         return None
 
     def place_at(self, row: int) -> AddressCursor | None:
-        """The first address of a row; None in a gap and below the last band."""
+        """Return the first address of a row; None in a gap and below the last band."""
         pieces = self.pieces(row)
         found = self._at(row)
         return AddressCursor(found[0], min(pieces)[0]) if pieces and found else None
@@ -79,7 +79,7 @@ class Stack:
         return None
 
     def pieces(self, row: int) -> list[tuple[int, int]]:
-        """The addresses (start, end) of a row of cells."""
+        """Return the addresses (start, end) of a row of cells."""
         found = self._at(row)
         if found is None:
             return []
@@ -89,7 +89,7 @@ class Stack:
                 for piece in layout.addresses_of(source)]  # fmt: skip
 
     def step(self, row: int, by: int) -> int:
-        """The row ``by`` further that shows memory, as far as there are any."""
+        """Return the row ``by`` further that shows memory, as far as there are any."""
         shown = [r for r in range(self.rows) if self.pieces(r)]
         if not shown:
             return row
@@ -97,7 +97,7 @@ class Stack:
         return shown[max(0, min(len(shown) - 1, here + by))]
 
     def band(self, row: int) -> Band | None:
-        """The band of a row."""
+        """Return the band of a row."""
         found = self._at(row)
         return found[1].band_at(row - found[2]) if found else None
 
@@ -107,7 +107,7 @@ class Stack:
         return int(bytes_by_range(pages, pieces[:, 0], pieces[:, 1]).sum())
 
     def around(self, row: int) -> Interval | None:
-        """What one step of zooming in shows: the range under a row, and where that is all there is, a quarter of it.
+        """Return what one step of zooming in shows: the range under a row, or where that is all, a quarter of it.
 
         None where nothing smaller can be shown: a pixel shows a page already, or the row is a gap.
         """
@@ -130,6 +130,6 @@ class Stack:
 
 
 def _address(layout: Layout, below: np.ndarray, offset: int) -> int:
-    """The address at an offset in the memory that is shown, laid end to end."""
+    """Return the address at an offset in the memory that is shown, laid end to end."""
     at = int(np.searchsorted(below, offset, side="right")) - 1
     return int(layout.starts[at]) + offset - int(below[at])

@@ -93,7 +93,7 @@ class HeatColumns:
         *,
         live: bool = False,
     ) -> tuple[HeatView, bool]:
-        """The picture, and whether it is complete; what the allowance cuts off is nan until the next call.
+        """Return the picture, and whether it is complete; what the allowance cuts off is nan until the next call.
 
         ``touched`` are bytes by range in the window at the cursor: they say which is the hottest at that moment.
         ``mapped(process, start, end)`` counts the ranges there were in a part of memory. ``live``: the next view comes
@@ -262,7 +262,10 @@ class HeatColumns:
         )
 
     def _tensor_at(self, process: int, start: int, end: int) -> str:
-        """The tensor with the most bytes in a piece of memory, where rows are told by kind; empty where none is."""
+        """Return the tensor with the most bytes in a piece of memory, where rows are told by kind.
+
+        The name is empty where there is none.
+        """
         placed = (self.tensors or {}).get(process)
         number = placed.tensors.largest_in(start, end) if placed is not None else None
         if placed is None or number is None:
@@ -350,7 +353,7 @@ class HeatColumns:
         return made
 
     def _full(self, parts: list[Column]) -> Column:
-        """The columns of all processes as one, as high as the picture."""
+        """Return the columns of all processes as one, as high as the picture."""
         rows = self._key[0] * SUBROWS - sum(len(part) for part in parts)
         return np.minimum(np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32))), np.float32(1))
 
@@ -363,7 +366,7 @@ class HeatColumns:
         return np.float32(stored / seen.size_bytes if stored and seen is not None and seen.size_bytes else 1)
 
     def page_set(self, reader: Any, sample: int, process: int) -> PageSet | None:
-        """The touched pages of a window, decoded once."""
+        """Return the touched pages of a window, decoded once."""
         if process not in self._processes(reader, sample):
             return None
         key = sample, process
@@ -375,13 +378,13 @@ class HeatColumns:
         return self._sets[key]
 
     def _processes(self, reader: Any, sample: int) -> frozenset[int]:
-        """The processes of which pages of a window are stored."""
+        """Return the processes of which pages of a window are stored."""
         if sample not in self._with_pages:
             self._with_pages.put(sample, reader.processes_with_pages(sample))
         return self._with_pages[sample]
 
     def _summed(self, reader: Any, low: int, high: int, allowance: TimeBudget) -> list[Column | None]:
-        """The column of samples (by their places) of which sums were stored; empty where there are none.
+        """Return the column of samples (by their places) of which sums were stored; empty where there are none.
 
         None stands for what there is no time for.
         """
@@ -407,7 +410,7 @@ class HeatColumns:
 
 
 def _groups_of(pages: PageSet) -> NDArray[np.uint64]:
-    """Groups of blocks with a touched page, rising."""
+    """Return the groups of blocks with a touched page, rising."""
     if len(pages.huge) or len(pages.giant):
         return distinct(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
     groups = pages.blocks >> np.uint64(GROUP_SHIFT)  # blocks rise, which makes this cheap
@@ -415,7 +418,7 @@ def _groups_of(pages: PageSet) -> NDArray[np.uint64]:
 
 
 def _band(band: Band, at: int, mapped: int, before: Band | None) -> HeatBand:
-    """A band of one process's layout, moved to its place and put into words."""
+    """Return a band of one process's layout, moved to its place and put into words."""
     after_gap = (
         before is not None and before.kind == band.kind == "range" and band.start - before.end >= DEFAULT_GAP_BYTES
     )
@@ -429,7 +432,7 @@ def _band(band: Band, at: int, mapped: int, before: Band | None) -> HeatBand:
 
 
 def _step(weight: int) -> int:
-    """A weight in steps of four, so that a layout holds still while a working set breathes."""
+    """Return a weight in steps of four, so that a layout holds still while a working set breathes."""
     return 1 << (max(1, weight).bit_length() + 1) // 2 * 2
 
 
@@ -458,7 +461,7 @@ def _heights(weights: list[int], cells: int) -> list[int]:
 
 
 def _stored(reader: Any, samples: list[int], last: int) -> list[int]:
-    """Samples of the same column whose page sets are there, where those that were picked were thinned out."""
+    """Return samples of the same column whose page sets are there, where those that were picked were thinned out."""
     found = (reader.stored_sample(sample, last) for sample in samples)
     return sorted({sample for sample in found if sample is not None})
 
@@ -489,7 +492,10 @@ def _picked(low: int, high: int, stride: int) -> Sequence[int]:
 
 
 def _held(low: int, starts: np.ndarray, ends: np.ndarray, edges: np.ndarray) -> tuple[int, ...]:
-    """A column narrower than a window shows the one it lies in; a quarter of slack bridges the target's pause."""
+    """Return a column narrower than a window shows the one it lies in.
+
+    A quarter of slack bridges the target's pause.
+    """
     if low < len(ends) and starts[low] - (ends[low] - starts[low]) / 4 <= edges.mean():
         return (low,)
     return ()

@@ -76,7 +76,7 @@ class OutputLog:
         return self._most if self._top is None else min(self._most, bisect_left(self._keys, self._top))
 
     def view(self) -> OutputView:
-        """What is in sight now."""
+        """Return what is in sight now."""
         if not self.shown:
             return OutputView()
         self._read()
@@ -156,7 +156,7 @@ class OutputLog:
 
 
 def _last_states(data: bytes) -> tuple[bytes, bool]:
-    """What matters of it, at most about as much as is kept, and whether the beginning is missing.
+    """Return what matters of it, at most about as much as is kept, and whether the beginning is missing.
 
     An hour of a progress bar is megabytes, all written over by what follows.
     """

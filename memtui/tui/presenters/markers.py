@@ -62,11 +62,11 @@ class MarkLog:
             self._running = {kind for kind, words in there.items() if words}
 
     def drawn(self, origin_ns: int, latest_ns: int) -> tuple[Mark, ...]:
-        """The marks a timeline can show: of those too near to each other the most telling one."""
+        """Return the marks a timeline can show: of those too near to each other the most telling one."""
         return _thinned(self._marks, origin_ns, latest_ns)
 
     def between(self, first_ns: int, last_ns: int) -> tuple[Mark, ...]:
-        """The same of a part of the session, both ends of it included."""
+        """Return the same of a part of the session, both ends of it included."""
         first = bisect_left(self._marks, first_ns, key=_time)
         last = bisect_right(self._marks, last_ns, key=_time)
         return _thinned(self._marks[first:last], first_ns, last_ns)
@@ -81,7 +81,7 @@ class MarkLog:
         return int(others[0 if by > 0 else -1]) if len(others) else None
 
     def within(self, after_ns: int, until_ns: int) -> tuple[Mark, ...]:
-        """What was written down in one window; what is wrong with the window, the window itself says."""
+        """Return what was written down in one window; what is wrong with the window, the window itself says."""
         first = bisect_right(self._marks, after_ns, key=_time)
         last = bisect_right(self._marks, until_ns, key=_time)
         return tuple(m for m in self._marks[first:last] if (m.t_ns, m.kind, m.text) in self._seen)

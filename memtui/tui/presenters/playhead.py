@@ -163,7 +163,7 @@ class Playhead:
     # The window
 
     def axis(self) -> TimeAxis:
-        """The visible window: it stays where it is while the cursor moves inside it."""
+        """Return the visible window: it stays where it is while the cursor moves inside it."""
         whole = max(self.latest_ns - self.origin_ns, _SHORTEST_NS)
         if self.span_ns is None:
             self._window_end = self.latest_ns
@@ -184,7 +184,7 @@ class Playhead:
 
 
 def _seldom(whole_ns: int) -> int:
-    """A growing length in steps of a 32nd or less: each new one cuts time anew, and all of the heat map with it."""
+    """Return a growing length in steps of a 32nd or less: each new one cuts time anew, and the whole heat map."""
     step = max(1, (1 << whole_ns.bit_length() - 1) >> 5)
     return -(-whole_ns // step) * step
 

@@ -87,7 +87,7 @@ class PowerLog:
 
 
 def shared_by(scope: str, processes: int | None) -> str:
-    """What a GPU's figure covers, where that is more than one program: ``board, 3 processes``."""
+    """Return what a GPU's figure covers, where that is more than one program: ``board, 3 processes``."""
     if processes is None:
         return scope if scope.startswith("board ") else ""  # a board that is cut into slices
     return f"{scope}, {processes} process{'es' * (processes != 1)}" if scope.startswith("board") else ""

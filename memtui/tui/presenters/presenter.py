@@ -236,7 +236,7 @@ class Presenter:
                 self.heat.zooms.pop()
 
     def view(self, budget_s: float = 0.04) -> MemoryView:
-        """The screen at the cursor. Spends about ``budget_s`` on parts that can wait; see ``complete``."""
+        """Return the screen at the cursor. Spends about ``budget_s`` on parts that can wait; see ``complete``."""
         allowance = TimeBudget(budget_s)
         if self._begun and self.reader.partial:
             self.refresh()
@@ -273,7 +273,7 @@ class Presenter:
         )
 
     def _in_sight(self, at: int) -> list[Process]:
-        """The processes of the window at the cursor, and those whose ranges are held."""
+        """Return the processes of the window at the cursor, and those whose ranges are held."""
         self._log.update(self.reader)
         self.ranges.all = self._log.all
         now = {row["process"] for row in self._rows_of(at)} if at >= 0 and self._log.all is None else set()
@@ -372,7 +372,7 @@ class Presenter:
         )
 
     def _pause_warning(self, at: int) -> tuple[str, ...]:
-        """What to do about a target that stands still too long, in words for much and for little room."""
+        """Return what to do about a target that stands still too long, in words for much and for little room."""
         samples, first = self.reader.samples, max(0, at - PAUSE_WINDOWS)
         wall = float(samples.end_ns[at] - samples.end_ns[first])
         share = float(np.nansum(samples.paused_ns[first + 1 : at + 1])) / wall if wall > 0 else 0.0
@@ -392,7 +392,7 @@ class Presenter:
         return sum(float(c[at]) - float(c[first]) for c in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
 
     def _lost(self, at: int) -> float | None:
-        """The share of its time that the target loses by being watched, over the last windows."""
+        """Return the share of its time that the target loses by being watched, over the last windows."""
         samples = self.reader.samples
         first = self._costs_from(at)
         next_ns = float(samples.next_ns[at])
@@ -401,12 +401,12 @@ class Presenter:
         return recent_loss(samples.lost_ns[first : at + 1], samples.end_ns[first : at + 1], next_ns)
 
     def _costs_from(self, at: int) -> int:
-        """The first of the windows over which costs are averaged."""
+        """Return the first of the windows over which costs are averaged."""
         end_ns = self.reader.samples.end_ns
         return max(0, min(int(np.searchsorted(end_ns, end_ns[at] - COST_WINDOW_NS)), at - COST_WINDOWS))
 
     def _with_budget(self, view: HeaderView, at: int, most: float) -> HeaderView:
-        """What a budget makes of the interval, and what was spent of it over the last windows."""
+        """Return what a budget makes of the interval, and what was spent of it over the last windows."""
         samples = self.reader.samples
         budgeted_s = float(samples.budgeted_ns[at]) / 1e9
         view = replace(view, budget=most, budgeted_s=budgeted_s if np.isfinite(budgeted_s) else None)
@@ -499,7 +499,7 @@ class Presenter:
         )
 
     def _caveats(self, at: int, note: str) -> tuple[str, ...]:
-        """What makes the working set of one window less than exact."""
+        """Return what makes the working set of one window less than exact."""
         samples = self.reader.samples
         status, reason, unknown = samples.status[at], samples.reason[at], samples.unknown_bytes[at]
         parts = [f"disturbed: {samples.disturbed[at]}"] if samples.disturbed[at] else []
@@ -513,7 +513,7 @@ class Presenter:
         return tuple(parts)
 
     def _caption(self, at: int) -> tuple[str, ...]:
-        """What else is known of one window."""
+        """Return what else is known of one window."""
         samples = self.reader.samples
         before = int(samples.end_ns[at - 1]) if at else 0
         parts = [f"{mark.kind}: {mark.text}" for mark in self._marks.within(before, int(samples.end_ns[at]))]
@@ -528,12 +528,12 @@ class Presenter:
         return tuple(parts)
 
     def _given_back(self, at: int) -> int | None:
-        """What was touched and given back within one window at most, of the processes that it is known of."""
+        """Return what was touched and given back within one window at most, of the processes that it is known of."""
         sample = int(self.reader.samples.sample[at])
         return given_back_bytes(self._rows_of_two(sample)).get(sample)
 
     def _rows_of(self, at: int) -> list[dict[str, Any]]:
-        """The scalars of each process in one window."""
+        """Return the scalars of each process in one window."""
         sample = int(self.reader.samples.sample[at])
         return [row for row in self._rows_of_two(sample) if row["sample"] == sample]
 
@@ -622,12 +622,12 @@ def _whole(value: float | None) -> int | None:
 
 
 def _short(text: str) -> str:
-    """What happened, without what it means: there is little room where it stands."""
+    """Return what happened, without what it means: there is little room where it stands."""
     return text.partition(": ")[0]
 
 
 def _command(command: str) -> str:
-    """What a person calls the program: of ``/usr/bin/python3 -u /a/train.py --x`` that is ``train.py``."""
+    """Return what a person calls the program: of ``/usr/bin/python3 -u /a/train.py --x`` that is ``train.py``."""
     words = command.split()
     if not words:
         return "?"

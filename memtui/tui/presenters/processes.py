@@ -39,7 +39,7 @@ def process_rows(
 
 
 def rank_of(process: Process) -> int | None:
-    """The RANK in the environment that it began with (torchrun, MPI); None where there was none."""
+    """Return the RANK in the environment that it began with (torchrun, MPI); None where there was none."""
     ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
     return ranks.get("RANK")
 
@@ -94,7 +94,7 @@ def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: in
 
 
 def pss_note(rows: Sequence[dict[str, Any]]) -> str:
-    """What to say of the resident memory of several processes in one window: rows of ``process_samples``."""
+    """Return what to say of the resident memory of several processes in one window: rows of ``process_samples``."""
     rows = [row for row in rows if row["status"] != Status.GONE]
     if len(rows) < 2:
         return ""

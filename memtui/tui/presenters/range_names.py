@@ -13,7 +13,7 @@ SHARED_ANONYMOUS = "/dev/zero (deleted)"
 
 
 def name_of(row: Any, uses: Mapping[int, str] | None = None) -> str:
-    """What the table calls a range: the file's last part, the kernel's name, or ``anon`` with its use or its place."""
+    """Return what the table calls a range: the file's last part, the kernel's name, or ``anon`` with use or place."""
     if row.name == SHARED_ANONYMOUS:
         return f"shared anon {row.start:012x}"
     if row.name.startswith("/"):
@@ -26,7 +26,7 @@ def name_of(row: Any, uses: Mapping[int, str] | None = None) -> str:
 
 
 def short_label(row: Any, uses: Mapping[int, str] | None = None) -> str:
-    """What the heat map calls a range: few cells, with the size where there is no name."""
+    """Return what the heat map calls a range: few cells, with the size where there is no name."""
     if row.name == SHARED_ANONYMOUS:
         return f"shared {short_size(row.end - row.start)}"
     if row.name.startswith("/"):

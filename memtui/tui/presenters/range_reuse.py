@@ -43,7 +43,7 @@ class RangeReuse:
         self._key = -1
 
     def view(self, reader: Any, row: Any, sample: int, allowance: TimeBudget, name: str = "") -> tuple[ReuseView, bool]:
-        """The distances of a range (a ``VmaRow``) of some name up to a sample, and whether all windows are in them."""
+        """Return the distances of a range (a ``VmaRow``) of some name up to a sample, and whether they are complete."""
         wanted = max(row.first_sample, sample - LAST_SAMPLES + 1)
         too_few = wanted < self._read_from and sample < self._read_from + LAST_SAMPLES // 2
         if row.id != self._key or too_few or sample < self._oldest or sample >= self._next + LAST_SAMPLES:
@@ -84,7 +84,7 @@ class RangeReuse:
             self._kept.append((sample, window))
 
     def _until(self, sample: int) -> ReuseHistogram:
-        """The sum of the windows up to a sample."""
+        """Return the sum of the windows up to a sample."""
         later = ReuseHistogram()
         for at, window in reversed(self._kept):
             if at <= sample:

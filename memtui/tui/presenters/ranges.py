@@ -105,7 +105,7 @@ class RangeTable:
         ] = {}  # rows of the last view and of what, by number
 
     def view(self, reader: Any, sample: int, processes: Sequence[Process]) -> TableView:
-        """The table at a sample."""
+        """Return the table at a sample."""
         if sample < 0:
             return TableView(filters_on=self.filters_on, filter_text=self.words, sort=self.sort)
         self._unfiltered = _without(self.filter, reader.hello.options.filter)
@@ -185,7 +185,7 @@ class RangeTable:
         )
 
     def _sift(self) -> _Sifted:
-        """The rows by what the filter and the typed words make of them: the same until one of these changes."""
+        """Return the rows by what the filter and the typed words make of them: the same until one of these changes."""
         by = (self._unfiltered, self.filters_on, self.words, self.pid)
         if self._sifted is not None and self._sifted.rows is self._rows and self._sifted.by == by:
             return self._sifted
@@ -203,7 +203,7 @@ class RangeTable:
         return self._sifted
 
     def _spans(self, row: Any) -> list[_Span]:
-        """What the filter says of a range, from when until when."""
+        """Return what the filter says of a range, from when until when."""
         last = _FOR_EVER if row.open else row.last_sample
         if not row.states:
             return [(row.first_sample, last, self._why_left_out(row), row)]
@@ -222,19 +222,19 @@ class RangeTable:
         return found
 
     def name(self, row: Any) -> str:
-        """What the table calls a range."""
+        """Return what the table calls a range."""
         return name_of(row, self._uses)
 
     def short_label(self, row: Any) -> str:
-        """The same in few cells."""
+        """Return the same in few cells."""
         return short_label(row, self._uses)
 
     def row(self, key: int) -> Any | None:
-        """A range by its number; None when it was merged into another one or the process is not looked at."""
+        """Return a range by its number; None when it was merged into another one or the process is not looked at."""
         return next((r for r in self._rows if r.id == key and self.pid in (None, r.pid)), None)
 
     def rows_at(self, process: int, sample: int) -> list[Any]:
-        """The ranges of a process that were mapped in a sample, whatever the filter says of them."""
+        """Return the ranges of a process that were mapped in a sample, whatever the filter says of them."""
         return [
             row
             for row in self._rows
@@ -246,7 +246,7 @@ class RangeTable:
         return sum(r.process == process and r.start < end and r.end > start for r in self._rows)
 
     def heat_ranges(self, processes: Sequence[Process], sample: int) -> list[ProcessRange]:
-        """The ranges worth drawing: all that pass the filter and were ever touched, at any time of the session.
+        """Return the ranges worth drawing: all that pass the filter and were ever touched, at any time of the session.
 
         They have the names of that sample.
         """
@@ -262,7 +262,7 @@ class RangeTable:
         return out
 
     def next_sort(self) -> None:
-        """The next column."""
+        """Sort by the next column."""
         order = list(Sort)
         self.sort_by(order[(order.index(self.sort) + 1) % len(order)])
 
@@ -362,7 +362,7 @@ class RangeTable:
             self._most = {row: most for row, most in self._most.items() if row in self._ids}
 
     def _heaviest(self) -> set[int]:
-        """Processes of which most was touched, the newest of equal ones, and what is looked at."""
+        """Return the processes of which most was touched, the newest of equal ones, and what is looked at."""
         weight: dict[int, int] = {}
         found = set()
         for row in self._rows:
@@ -372,7 +372,7 @@ class RangeTable:
         return found | set(sorted(weight, key=lambda one: (weight[one].bit_length(), one))[-HEAVIEST:])
 
     def _note(self, rows: np.ndarray, most: np.ndarray) -> None:
-        """The most that was touched of distinct rows."""
+        """Keep the most that was touched of distinct rows."""
         for row, value in zip(rows.tolist(), most.tolist(), strict=True):
             if value > self._most.get(row, 0):
                 self._most[row] = value
@@ -402,7 +402,10 @@ class RangeTable:
 
 @lru_cache(8)
 def _without(chosen: Filter, stored: str) -> Filter:
-    """The terms that did not decide what is stored. The others saw every VMA of a row: what they kept is not hidden."""
+    """Return the terms that did not decide what is stored.
+
+    The others saw every VMA of a row: what they kept is not hidden.
+    """
     try:
         known = parse_filter(stored).terms
     except ValueError:  # of a file that somebody else wrote

@@ -34,7 +34,7 @@ class ReuseLog:
         self._histogram, self._until, self._intervals = ReuseHistogram(), -1, Intervals()
 
     def view(self, reader: Any, sample: int, allowance: TimeBudget) -> tuple[ReuseView, bool]:
-        """The distances up to a sample, and whether all of them are in it."""
+        """Return the distances up to a sample, and whether all of them are in it."""
         if sample < 0:
             return ReuseView(), True
         if self._until != sample:
@@ -90,7 +90,7 @@ class Intervals:
 
 
 def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | None = None) -> ReuseView:
-    """The histogram as shares of all touches, its median bounds and the miss-ratio curve it implies.
+    """Return the histogram as shares of all touches, its median bounds and the miss-ratio curve it implies.
 
     ``longest_s``: of intervals that changed, the shortest of which is ``interval_s``.
     """

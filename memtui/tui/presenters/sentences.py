@@ -37,7 +37,7 @@ class WordsLog:
 
 
 def figures_until(samples: Any, at: int, processes: Iterable[Process]) -> Figures:
-    """The figures of the windows up to one, but for reuse: those of the report, of a part of the session."""
+    """Return the figures of the windows up to one, but for reuse: those of the report, of a part of the session."""
     upto = slice(0, at + 1)
     start_ns, end_ns = samples.start_ns[upto], samples.end_ns[upto]
     alike = groups(samples.intervals_ns(upto), end_ns - start_ns, exact=not samples.has_budget, most=1)[0].windows

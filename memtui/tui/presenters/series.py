@@ -52,7 +52,7 @@ class Series:
         self._known: dict[int, Values] = {}
 
     def view(self, reader: Any, first: int, last: int, at: int, allowance: TimeBudget) -> tuple[list[Floats], bool]:
-        """An array per value for the samples at places ``first`` to ``last`` and whether it is complete.
+        """Return an array per value for the samples at places ``first`` to ``last`` and whether it is complete.
 
         A long session is looked at in even steps, the newest first; the sample at ``at`` is always among them.
         """
@@ -78,7 +78,7 @@ class Series:
 
 
 def _runs(falling: list[int]) -> Iterator[tuple[int, int]]:
-    """Runs of neighbours, each at most ``AT_ONCE`` long: (first, last)."""
+    """Yield runs of neighbours, each at most ``AT_ONCE`` long: (first, last)."""
     begin = 0
     for n in range(1, len(falling) + 1):
         if n == len(falling) or falling[n] != falling[n - 1] - 1 or n - begin >= AT_ONCE:

@@ -65,7 +65,7 @@ class TensorPlaces:
         return self._by_pid[pid][0][0]
 
     def at(self, reader: Any, pid: int, at: int) -> Placed | None:
-        """What was known when the window at a place among the samples began; None where nothing was."""
+        """Return what was known when the window at a place among the samples began; None where nothing was."""
         start_ns, end_ns = int(reader.samples.start_ns[at]), int(reader.samples.end_ns[at])
         maps = self._by_pid.get(pid, [])
         place = bisect_right(maps, start_ns, key=_begin_ns)
@@ -78,7 +78,7 @@ class TensorPlaces:
         return Placed(number, self._maps[number], moved)
 
     def traced(self, reader: Any, at: int, processes: Sequence[Process], only: int | None) -> list[TracedProcess]:
-        """Processes of a window that told of their tensors; ``only`` the pid that is looked at, where one is."""
+        """Return the processes of a window that told of their tensors; ``only`` the pid that is looked at, if any."""
         pids = {p.key: p.pid for p in processes if p.pid in self._by_pid and only in (None, p.pid)}
         if at < 0 or not pids:
             return []

@@ -62,7 +62,7 @@ class TensorTable:
         self.by = order[(order.index(self.by) + 1) % len(order)]
 
     def next_sort(self) -> None:
-        """The next column."""
+        """Sort by the next column."""
         order = list(TensorSort)
         self.sort = order[(order.index(self.sort) + 1) % len(order)]
         self.descending = self.sort is not TensorSort.NAME
@@ -84,7 +84,7 @@ class TensorTable:
     def view(
         self, reader: Any, at: int, process: TracedProcess, allowance: TimeBudget, *, several: bool
     ) -> tuple[TensorsView, bool]:
-        """The table of a process at a sample, and whether all of the last windows are in it.
+        """Return the table of a process at a sample, and whether all of the last windows are in it.
 
         ``several``: others told of theirs, too, so it is said whose these are.
         """
@@ -232,7 +232,10 @@ class TensorTable:
 
 
 def _rest_rows(now: Window, process: TracedProcess, left_out: str) -> list[TensorRow]:
-    """What is touched and no tensor, and what was touched and is not stored; with the tensors it is all there is."""
+    """Return what is touched and no tensor, and what was touched and is not stored.
+
+    With the tensors these rows are all there is.
+    """
     parts = [
         TensorRow(part, f"{part} ({REST_WORDS[part]})" if part in REST_WORDS else part, touched_bytes=size, rest=True)
         for part, size in zip(REST, now.rest_bytes.tolist(), strict=True)

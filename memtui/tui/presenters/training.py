@@ -98,7 +98,7 @@ class TrainingLog:
             head.span_ns = self._span_ns[0]
 
     def _learner(self, reader: Any, pid: int) -> int:
-        """The process that is shown, or before its first steps the one that told what it trains."""
+        """Return the process that is shown, or before its first steps the one that told what it trains."""
         return pid or next((one.pid for one in reader.trainings()), 0)
 
     def _device(self, reader: Any, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
@@ -133,7 +133,7 @@ def _why_nothing(reader: Any, head: Playhead) -> str:
 
 
 def _step_at(part: Any, cursor_ns: int) -> tuple[int | None, float | None]:
-    """(number, median length of the steps around) of the step at a moment."""
+    """Return (number, median length of the steps around) of the step at a moment."""
     if part is None:
         return None, None
     row, ends_ns = part.row, part.ends_ns
@@ -151,7 +151,7 @@ def _op_at(usage: list[Any], at: int) -> str:
 
 
 def _fraction(rows: list[Any]) -> float:
-    """What the cheap view took, of the time in sight."""
+    """Return what the cheap view took, of the time in sight."""
     if len(rows) < 2:
         return 0.0
     first, last = rows[0], rows[-1]

@@ -132,7 +132,7 @@ class StepLists:
     # Tensors
 
     def tensors(self, row: int) -> AllocationListView:
-        """What is alive after a row, the largest first."""
+        """Return what is alive after a row, the largest first."""
         alive = self.index.alive(row)
         shown = alive if self._keep is None else alive & self._keep[self.index.born]
         rows = LazyRows(np.flatnonzero(shown), self._tensor)
@@ -183,12 +183,15 @@ class StepLists:
         )
 
     def event_at(self, row: int) -> int | None:
-        """The event in the list for a row of the step: itself, or the last one before it; None: the list is empty."""
+        """Return the event in the list for a row of the step: itself, or the last one before it.
+
+        Return None when the list is empty.
+        """
         numbers = self._events.numbers
         return int(numbers[max(0, self._events.last_until(row))]) if len(numbers) else None
 
     def event_after(self, row: int, by: int) -> int | None:
-        """The event so many places on in the list."""
+        """Return the event so many places on in the list."""
         numbers = self._events.numbers
         if not len(numbers):
             return None
@@ -214,7 +217,7 @@ class StepLists:
         return Row(row, cells, "live" if row == index.peak_row else "dim" if change < 0 else "text")
 
     def _when(self, row: int) -> str:
-        """The time of a row, or where it stands in a file that knows no time."""
+        """Return the time of a row, or where it stands in a file that knows no time."""
         trace = self.index.trace
         if self.origin is not None and self.origin.counts:
             return f"{'line' if self.origin.clock == LINES else 'row'} {trace.t_ns[row]}"
@@ -240,7 +243,7 @@ class StepLists:
     # Breakdown
 
     def breakdown(self, row: int) -> AllocationListView:
-        """What is alive after a row, added up by category."""
+        """Return what is alive after a row, added up by category."""
         index, origin = self.index, self.origin
         alive = index.alive(row)
         shown = alive if self._keep is None else alive & self._keep[index.born]
@@ -279,7 +282,7 @@ class StepLists:
     # Layers
 
     def layers(self, row: int) -> AllocationListView:
-        """The tree, with what is held after a row."""
+        """Return the tree, with what is held after a row."""
         tree, index = self.tree, self.index
         held = tree.held(row)
         made = int(tree.allocated_bytes[tree.depth == 0].sum())

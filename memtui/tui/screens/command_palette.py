@@ -70,7 +70,7 @@ def key_name(keys: str) -> str:
 
 
 def matching(words: str) -> tuple[Command, ...]:
-    """The actions in which every typed word occurs, those that begin with it first."""
+    """Return the actions in which every typed word occurs, those that begin with it first."""
     parts = words.lower().split()
     found = [c for c in commands() if all(part in f"{c.words} {c.key} {c.also}".lower() for part in parts)]
     return tuple(sorted(found, key=lambda c: not c.words.lower().startswith(words.lower().strip())))
@@ -124,7 +124,7 @@ class PaletteScreen(ModalScreen[str | None]):
         self._input.focus()
 
     def take_key(self, event: events.Key) -> bool:
-        """What was typed before the input had the focus."""
+        """Take what was typed before the input had the focus."""
         if not event.is_printable or not event.character:
             return False
         self._input.insert_text_at_cursor(event.character)

@@ -166,7 +166,7 @@ class ComparisonScreen(Screen[None]):
         self._show()
 
     def _said(self) -> list[str]:
-        """The note in as many lines as there may be; empty ones where there is less to say."""
+        """Return the note in as many lines as there may be; empty ones where there is less to say."""
         found = notes(self._sessions, self._same)
         if not found:
             return [""] * NOTE_LINES
@@ -239,7 +239,7 @@ class ComparisonScreen(Screen[None]):
         self.foot.show(f" {_fitting(self._keys(), self.app.size.width - 2)}")
 
     def _keys(self) -> list[str]:
-        """What the keys do now, the most important first."""
+        """Return what the keys do now, the most important first."""
         found = []
         if self._page == TRAINING:
             found += [f"x {'iterations' if self._other_axis else 'seconds'}"]

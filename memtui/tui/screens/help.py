@@ -197,7 +197,7 @@ def help_for(panel: str) -> str:
 
 
 def wrapped(lines: list[str], width: int) -> list[str]:
-    """The help in lines that fit: sentences are filled, and what is said of a key goes on under its own words."""
+    """Return the help in lines that fit: sentences are filled, and what is said of a key goes on under its words."""
     hanging = " " * (_COLUMN if width > 2 * _COLUMN else 4)
     out: list[str] = []
     for begin, words in _blocks(lines):
@@ -211,7 +211,10 @@ def wrapped(lines: list[str], width: int) -> list[str]:
 
 
 def _blocks(lines: list[str]) -> list[tuple[str, str]]:
-    """What is wrapped together: (key with the room after it, or margin; words). Lines of a paragraph are joined."""
+    """Return what is wrapped together: (key with the room after it or margin, words).
+
+    Lines of a paragraph are joined.
+    """
     blocks: list[tuple[str, str]] = []
     for line in lines:
         begin, words = line[:_COLUMN], line[_COLUMN:]

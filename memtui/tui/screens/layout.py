@@ -23,7 +23,7 @@ class Arrangement:
 
 
 def too_small(width: int, height: int) -> str:
-    """What is wrong with a size, in words; empty where there is room for a screen."""
+    """Return what is wrong with a size, in words; empty where there is room for a screen."""
     if width >= MIN_COLUMNS and height >= MIN_ROWS:
         return ""
     return f"memtui needs {MIN_COLUMNS}x{MIN_ROWS} cells, this terminal has {width}x{height}"
@@ -37,7 +37,7 @@ def word_rows(width: int, height: int) -> int:
 
 
 def arrange(width: int, height: int, above: int = 0, *, power: bool = True) -> Arrangement:
-    """The layout for a terminal of a size.
+    """Return the layout for a terminal of a size.
 
     ``above``: rows of it between header and panels that are taken. Without ``power`` its panel is one line, which is
     no row of a panel, on a large screen.

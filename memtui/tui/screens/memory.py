@@ -416,7 +416,7 @@ class MemoryScreen(Screen[None]):
         self._ask(toggle)
 
     def _show_ranges(self) -> None:
-        """What a key changes has to be in sight."""
+        """Bring into sight what a key changes."""
         if self.listed != "table":
             self._list("table")
 
@@ -623,7 +623,7 @@ class MemoryScreen(Screen[None]):
             self.run_worker(order(), group="order")
 
     def _answered(self, why: str) -> None:
-        """What cannot be done keeps the prompt open, with the reason in place."""
+        """Act on an answer; what cannot be done keeps the prompt open, with the reason in place."""
         if why:
             self.prompt.complain(why)
         else:

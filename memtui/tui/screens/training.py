@@ -214,7 +214,7 @@ def _words(view: TrainingView) -> str:
 
 
 def _rows(view: TrainingView) -> tuple[Row, ...]:
-    """The kinds there are, in the order of the picture from the top down."""
+    """Return the kinds there are, in the order of the picture from the top down."""
     if view.at < 0:
         return ()
     here = view.held_bytes[view.at]

@@ -92,12 +92,12 @@ class TimeAxis:
         return width, last - count
 
     def moment(self, column: int, count: int) -> float:
-        """The beginning of a bin: the window that ends next is what it shows."""
+        """Return the beginning of a bin: the window that ends next is what it shows."""
         width, first = self.bins(count)
         return self.origin_ns + (first + column) * width + 1
 
     def column(self, t_ns: float, count: int) -> int | None:
-        """The bin in which a moment falls, None when it is not on the picture."""
+        """Return the bin in which a moment falls, None when it is not on the picture."""
         width, first = self.bins(count)
         place = int(np.ceil((t_ns - self.origin_ns) / width - 1e-9)) - 1 - first
         return place if 0 <= place < count else None

@@ -68,7 +68,7 @@ class Interface:
     """DAMON's sysfs files. Every method raises OSError where the kernel refuses."""
 
     def __init__(self, sys_root: Path = SYS, proc: Path = PROC) -> None:
-        """The arguments are where the file systems are mounted."""
+        """Take the places where the file systems are mounted."""
         self._modules, self._proc = sys_root / "module", proc
         self._admin = sys_root / "kernel/mm/damon/admin/kdamonds"
         self._lock: int | None = None
@@ -125,7 +125,7 @@ class Interface:
             self._unlock()
 
     def _locked(self) -> int:
-        """The lock, a descriptor. It ends with its holder, and only root can open the file. Raises Refused."""
+        """Return the lock, a descriptor. It ends with its holder, and only root can open the file. Raises Refused."""
         lock = os.open(self._admin / "nr_kdamonds", os.O_RDONLY | os.O_CLOEXEC)
         end = time.monotonic() + _PATIENCE_S  # one that is about to end gives it back first
         while True:
@@ -147,7 +147,7 @@ class Interface:
             self._lock = None
 
     def objection(self) -> Refused | None:
-        """What speaks against DAMON on this machine, as far as looking tells."""
+        """Return what speaks against DAMON on this machine, as far as looking tells."""
         if not self._admin.is_dir():
             return Refused(f"{self._admin.parent} is missing: this kernel has no DAMON, or not its files", _NO_SYSFS)
         if os.geteuid() != 0:
@@ -172,7 +172,7 @@ class Interface:
         return None
 
     def _damo(self) -> str:
-        """A process of the usual tool, if there is one."""
+        """Return a process of the usual tool, if there is one."""
         for folder in self._proc.iterdir():
             if folder.name.isdigit():
                 try:
@@ -184,7 +184,7 @@ class Interface:
         return ""
 
     def _clear_leftovers(self) -> None:
-        """What a memtui left here that was killed with all its parts; nobody holds the lock any more."""
+        """Remove what a killed memtui left here; nobody holds the lock any more."""
         if self.is_ours():
             self.stop()
             self.write("nr_kdamonds", 0)
@@ -240,7 +240,7 @@ class Interface:
         self.write("0/state", "on")
 
     def _set_scheme(self, scheme: str, number: int) -> None:
-        """A scheme that does nothing but list the touched regions of one target."""
+        """Set a scheme that does nothing but list the touched regions of one target."""
         self.write(f"{scheme}/access_pattern/sz/max", MARK)
         self._configured = True
         self.write(f"{scheme}/access_pattern/nr_accesses/min", min(number, 1))
@@ -254,7 +254,7 @@ class Interface:
         self.write(f"{scheme}/filters/0/damon_target_idx", number)
 
     def read_out(self, count: int) -> list[Regions] | None:
-        """The touched regions of each of ``count`` targets in the interval that ends next; blocks until then.
+        """Return the touched regions of each of ``count`` targets in the interval that ends next; blocks until then.
 
         None when the kernel answered without having looked. The first target shows that: its region is always listed.
 

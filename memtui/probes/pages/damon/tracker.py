@@ -87,7 +87,7 @@ class DamonTracker:
         self._found = self._first_word()
 
     def _first_word(self) -> Any:
-        """What the worker found at the interface. Raises TrackerError when it could not take it."""
+        """Return what the worker found at the interface. Raises TrackerError when it could not take it."""
         end = time.monotonic() + _FIRST_WORD_S
         while not self._ended and (left := end - time.monotonic()) > 0:
             select.select([self._answers], [], [], left)
@@ -125,7 +125,7 @@ class DamonTracker:
         """Regions have no page frames: memory that processes share counts once for each."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
-        """What DAMON saw in its last interval. Raises ProcessLookupError and TrackerError."""
+        """Return what DAMON saw in its last interval. Raises ProcessLookupError and TrackerError."""
         identity = tracker.identity(pid)
         held = self._held.get(pid)
         if held is None:

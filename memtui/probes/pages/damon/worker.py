@@ -187,7 +187,7 @@ class Worker:
             self._begin()
 
     def _plan(self, end_ns: int) -> None:
-        """The next command comes shortly before the end of the interval that began at about ``end_ns``.
+        """Plan the next command shortly before the end of the interval that began at about ``end_ns``.
 
         The kernel lets nobody stop DAMON while a command waits.
         """
@@ -219,7 +219,7 @@ class Worker:
 
 
 def present_runs(pid: int, vmas: Sequence[Vma]) -> damon_regions.Runs:
-    """The runs of present pages of a process. Raises OSError."""
+    """Return the runs of present pages of a process. Raises OSError."""
     if not vmas:  # it ended, or is a thread of the kernel
         raise ProcessLookupError(f"process {pid} has no memory")
     pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -230,7 +230,7 @@ def present_runs(pid: int, vmas: Sequence[Vma]) -> damon_regions.Runs:
 
 
 def _resident_pages(pid: int) -> int:
-    """Raises OSError."""
+    """Raise OSError."""
     return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
 
 

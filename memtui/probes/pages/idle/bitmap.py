@@ -73,7 +73,7 @@ class IdleBitmap:
     """The idle bits of page frames. Setting one clears the accessed bits of the page, in all its mappings."""
 
     def __init__(self, hands: ThreadPool | None = None) -> None:
-        """Raises OSError where the kernel has none, or to others than root.
+        """Raise OSError where the kernel has none, or to others than root.
 
         Args:
             hands: that share long work. The kernel looks up every mapping of a frame for its bit, which takes most of

@@ -81,7 +81,7 @@ class _Pages:
             self._places = self._resident = None
 
     def chosen(self, mask: NDArray[np.bool_]) -> PageSet:
-        """A set of some of them, in the size in which they are told apart."""
+        """Return a set of some of them, in the size in which they are told apart."""
         small = PageSet.from_pages(self.numbers[mask & (self.kinds <= _LARGE)])
         large = mask & ((self.kinds == _HUGE) | (self.kinds == _HUGETLB))
         huge = np.unique(self.numbers[large] // np.uint64(PAGES_PER_BLOCK))
@@ -218,7 +218,7 @@ class IdleTracker:
         )
 
     def _look(self, pid: int, held: _Held) -> _Pages:
-        """The pages that are present now, with what is known of them from the last time."""
+        """Return the pages that are present now, with what is known of them from the last time."""
         text = read_maps(pid)
         if text != held.maps:
             held.maps = text
@@ -249,7 +249,7 @@ class IdleTracker:
         return pages
 
     def _look_again(self, pages: _Pages, which: NDArray[np.intp]) -> None:
-        """A folio may have been split or made large in its place: what is no plain page is looked at every time."""
+        """Look again at every folio that is not a plain page: it may have been split or made large in its place."""
         if len(which):
             pages.sort(which, *self._sort(pages.numbers[which], pages.frames[which]))
 
@@ -335,7 +335,7 @@ def _starts_of(ranges: NDArray[np.uint64], numbers: Numbers) -> list[int]:
 
 
 def _open(pid: int) -> _Held:
-    """Raises ProcessLookupError and PermissionError."""
+    """Raise ProcessLookupError and PermissionError."""
     try:
         pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
         try:

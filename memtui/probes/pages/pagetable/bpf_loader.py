@@ -127,11 +127,13 @@ class Program:
         self.programs = {name: fd for name, fd in zip(skeleton.programs, fds, strict=True) if fd > 0}
 
     def view(self, name: str, length: int) -> mmap.mmap:
-        """The memory of a map made with BPF_F_MMAPABLE; it outlives the file descriptor."""
+        """Return the memory of a map made with BPF_F_MMAPABLE; it outlives the file descriptor."""
         return mmap.mmap(self.maps[name], -(-length // mmap.PAGESIZE) * mmap.PAGESIZE)
 
     def attach(self, name: str, tid: int = 0, *, threads: bool = False) -> int:
-        """A link on which a program goes over one task of the caller's PID namespace, or all. The caller closes it.
+        """Return a link on which a program goes over one task of the caller's PID namespace, or all.
+
+        The caller closes it.
 
         ``threads``: over all threads of the process with that number.
         A kernel before 6.1 ignores the task silently: the program has to look whom it meets.
@@ -156,7 +158,10 @@ class Program:
 
 
 def open_iterator(link: int) -> int:
-    """A descriptor on which the program runs once over everything that the link names then. The caller closes it."""
+    """Return a descriptor on which the program runs once over everything that the link names then.
+
+    The caller closes it.
+    """
     return _bpf(_ITERATOR_CREATE, struct.pack("<II", link, 0), "start the walk")[0]
 
 

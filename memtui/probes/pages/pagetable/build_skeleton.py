@@ -23,7 +23,7 @@ FORMAT = 1
 
 
 def tool(name: str) -> str | None:
-    """The program's path; bpftool lives in a directory that is not on every user's PATH."""
+    """Return the program's path; bpftool lives in a directory that is not on every user's PATH."""
     return shutil.which(name, path=os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin")
 
 
@@ -35,7 +35,7 @@ def run(*command: str) -> str:
 
 
 def byte_string(header: str, field: str) -> bytes:
-    r"""The C string literal assigned to ``opts.<field>``: ``\x..`` and other escapes, broken over lines."""
+    r"""Return the C string literal assigned to ``opts.<field>``: ``\x..`` and other escapes, broken over lines."""
     found = re.search(rf'opts\.{field} = \(void \*\)"(.*?)";', header, re.S)
     if not found:
         raise SystemExit(f"bpftool's header has no opts.{field}: a version with another layout")
@@ -43,7 +43,7 @@ def byte_string(header: str, field: str) -> bytes:
 
 
 def build(source: Path, clang: str, bpftool: str, arch: str = "x86") -> dict[str, object]:
-    """The skeleton as the JSON object that ``memtui.probes.pages.pagetable.bpf_loader`` reads."""
+    """Return the skeleton as the JSON object that ``memtui.probes.pages.pagetable.bpf_loader`` reads."""
     with tempfile.TemporaryDirectory() as folder:
         types, program = Path(folder, "vmlinux.h"), Path(folder, "program.o")
         types.write_text(run(bpftool, "btf", "dump", "file", str(BTF), "format", "c"))

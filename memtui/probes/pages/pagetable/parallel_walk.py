@@ -160,7 +160,7 @@ class SplitWalker:
 
 
 def joined(walks: list[Walk]) -> Walk:
-    """The walk over all of a process, from walks over parts of it, rising."""
+    """Return the walk over all of a process, from walks over parts of it, rising."""
     if len(walks) == 1:
         return walks[0]
     one = walks[0]
@@ -179,7 +179,7 @@ def joined(walks: list[Walk]) -> Walk:
 
 
 def _both(files: Walk, rest: Walk) -> Walk:
-    """The walk over all of a process, from one that left out anonymous memory and one over that."""
+    """Return the walk over all of a process, from one that left out anonymous memory and one over that."""
     resident = None
     if files.resident is not None and rest.resident is not None:
         resident = files.resident.union(rest.resident)
@@ -199,7 +199,7 @@ def _union(parts: list[PageSet]) -> PageSet:
 
 
 def _either(extents: list[Extents]) -> Extents:
-    """A mapping that reaches from one part into the next is told by both walks."""
+    """Return the mappings of both walks, with one that reaches from one part into the next once."""
     starts, ends = (np.concatenate([extent[side] for extent in extents]) for side in (0, 1))
     first_starts, last_ends = np.unique(starts), np.unique(ends)
     if len(first_starts) == len(last_ends) and (first_starts < last_ends).all():

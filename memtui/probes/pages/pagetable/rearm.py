@@ -226,7 +226,7 @@ class Rearmer:
         runs: Extents,
         files: Future[None] | None,
     ) -> tuple[str, PageSet]:
-        """(the flush that came with it, or nothing; pages whose marks stayed)."""
+        """Return (the flush that came with it, or nothing; pages whose marks stayed)."""
         kept = self._clearable(handle.pid, touched, lanes)
         runs = runs if kept is lanes else runs_of(kept)
         ranges = intersect(runs, walk.anonymous)
@@ -341,7 +341,7 @@ def runs_of(lanes: Lanes) -> Extents:
 
 
 def intersect(runs: Extents, mappings: Extents) -> Extents:
-    """The parts of the runs that lie in mappings, each part in one mapping. All rising, none overlapping."""
+    """Return the parts of the runs that lie in mappings, each part in one mapping. All rising, none overlapping."""
     first = np.searchsorted(mappings[1], runs[0], side="right")
     last = np.searchsorted(mappings[0], runs[1], side="left")
     count = np.maximum(last - first, 0)
@@ -355,7 +355,7 @@ def intersect(runs: Extents, mappings: Extents) -> Extents:
 
 
 def cut(ranges: Extents, shift: int = BLOCK_SHIFT + 3) -> Extents:
-    """The same, when one is twice as long, in pieces that end where an address is a multiple of ``1 << shift``."""
+    """Return the same, where one is twice as long, in pieces that end at multiples of ``1 << shift``."""
     starts, ends = ranges
     if (ends - starts).max(initial=0) < 2 << shift:
         return ranges

@@ -35,7 +35,7 @@ class RecentPages:
         self.in_files, self.elsewhere = self.known, PageSet.empty()
 
     def note(self, touched: PageSet, walk: Walk) -> None:
-        """What the last window saw."""
+        """Take what the last window saw."""
         self._last = touched, walk.mappings, walk.anonymous
 
     def take_in(self) -> None:

@@ -280,7 +280,7 @@ class PageTableTracker:
         want_resident: bool,
         sampled: PageSet | None = None,
     ) -> PageWindow:
-        """The window. ``users``: of the memory of one that was held; ``unknown``: what the last window left so."""
+        """Return the window. ``users``: of the memory of one that was held; ``unknown``: left so by the last window."""
         walk, pages, walked, cleared = met.walk, met.touched, met.walked_ns, time.monotonic_ns()
         resident = walk.resident if sampled is None else sampled if want_resident else None
         held.recent.note(pages, walk)
@@ -397,7 +397,9 @@ class PageTableTracker:
         return f"{who} took accessed bits: about {size(doubtful_bytes)} more may have been touched"
 
     def _table(self, held: _Held, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
-        """The table of mappings. Reading it is a tenth of the pause, so it is put together, after it, where it can be.
+        """Return the table of mappings.
+
+        Reading it is a tenth of the pause, so it is put together, after it, where it can be.
 
         A file that was renamed changes nothing that the walk sees, so ``anew`` now and then. A long one is read after
         the pause, too: then the names are those of a moment later.
@@ -441,7 +443,7 @@ class PageTableTracker:
 
 
 def _who_ran(users: Users) -> str:
-    """What the user should know of tasks that used the memory of a paused process and were not paused with it."""
+    """Return what the user should know of tasks that used a paused process's memory and were not paused with it."""
     if users.all_held or not users.running:
         return ""
     return (

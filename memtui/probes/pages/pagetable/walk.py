@@ -80,7 +80,7 @@ class Tables:
     physical_mask: int
 
     def frames_behind(self, pages: PageSet) -> TouchedFrames:
-        """The page frames of those of the walk's pages that lie in these tables."""
+        """Return the page frames of those of the walk's pages that lie in these tables."""
         bits = pages.bits[np.searchsorted(pages.blocks, self.blocks)]
         there = PageSet(self.blocks, bits, pages.huge, pages.giant).bit_matrix().view(bool)
         numbers = (self.blocks[:, None] << np.uint64(9) | np.arange(_TABLE_WORDS, dtype=np.uint64))[there]
@@ -270,7 +270,7 @@ class Walker:
         high: int = TOP,
         parts: tuple[BlockSample, int, int] | None = None,
     ) -> Walk:
-        """Accessed pages of a process in ``[low, high)``, rounded out to 2 MiB.
+        """Return the accessed pages of a process in ``[low, high)``, rounded out to 2 MiB.
 
         Args:
             pid: of the process.
@@ -306,7 +306,7 @@ class Walker:
         return self._result(want_resident, first_table if want_tables and not lost else None)
 
     def walk_extents(self, pid: int, extents: Extents, *, want_resident: bool = False) -> Walk:
-        """Accessed pages of a process that stands still, in the 2 MiB around these; says nothing of its mappings.
+        """Return the accessed pages of a stopped process, in the 2 MiB around these; says nothing of its mappings.
 
         For what a walk has left out. It needs no lock that somebody may hold, but nobody may unmap anything meanwhile
         (``users``). Raises as ``walk``.
@@ -557,7 +557,7 @@ def physical_masks() -> list[int]:
 
 
 def _known_physical() -> int:
-    """The physical address of a word of this process.
+    """Return the physical address of a word of this process.
 
     Raises OSError, and TrackerError where page frame numbers are hidden.
     """

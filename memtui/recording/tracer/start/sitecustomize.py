@@ -11,7 +11,7 @@ _PACKAGES = os.path.abspath(os.path.join(_HERE, *[os.pardir] * 4))
 
 
 def _run_the_hidden_one():
-    """The ``sitecustomize`` that would have run without this one."""
+    """Run the ``sitecustomize`` that would have run without this one."""
     import importlib
 
     kept = sys.path[:]

@@ -68,7 +68,7 @@ def conclude(numbers: Mapping[str, Any]) -> list[str]:
 
 
 def _most(point: Mapping[str, Any]) -> float:
-    """The upper end of what was seen."""
+    """Return the upper end of what was seen."""
     least: float = point["major_faults"]["median"]
     return least if point["swapped_in"] is None else max(point["swapped_in"]["median"], least)
 
@@ -133,7 +133,7 @@ def _of_faults(numbers: Mapping[str, Any], known: Sequence[tuple[str, int]]) -> 
 
 
 def _of_time(numbers: Mapping[str, Any]) -> list[str]:
-    """What the least memory costs each program."""
+    """Return what the least memory costs each program."""
     found = []
     for name, program in numbers["programs"].items():
         times = {p["share"]: p["step_s"]["median"] for p in program["points"] if p["step_s"] is not None}
@@ -165,7 +165,7 @@ def _of_truth(numbers: Mapping[str, Any]) -> list[str]:
 
 
 def _why(numbers: Mapping[str, Any], off: Mapping[tuple[str, int], str]) -> list[str]:
-    """What makes the kernel differ from an LRU memory, as far as the numbers show it."""
+    """Return what makes the kernel differ from an LRU memory, as far as the numbers show it."""
     found = []
     ratios: list[float] = []
     for name, program in numbers["programs"].items():

@@ -34,7 +34,7 @@ class Seen:
 
 
 def seen(memory: Mapping[str, Any]) -> Seen | None:
-    """Counted steps of what ``limited`` told of a run; None where there were too few after the limit was reached."""
+    """Return the counted steps of what ``limited`` told of a run; None where too few came after the limit."""
     counted = _counted(memory["marks"], memory["reached_ns"])
     if len(counted) < 2 or counted[-1]["steps"] - counted[0]["steps"] < LEAST_STEPS:
         return None
@@ -63,7 +63,7 @@ def seen(memory: Mapping[str, Any]) -> Seen | None:
 
 
 def _counted(marks: Sequence[Mapping[str, Any]], reached_ns: int | None) -> list[Mapping[str, Any]]:
-    """Marks from the end of one step to the end of another, late enough after the limit was reached."""
+    """Return the marks from the end of one step to the end of another, late enough after the limit was reached."""
     if reached_ns is None:
         return []
     under = [mark for mark in marks if mark["at_ns"] >= reached_ns]

@@ -185,7 +185,7 @@ def shares(setting: Setting) -> tuple[float, ...]:
 
 
 def sizes(recorded: Observed) -> dict[str, int]:
-    """What the runs under a limit are measured by, from the recording.
+    """Return what the runs under a limit are measured by, from the recording.
 
     Returns:
         ``working_set_bytes``, of pages that can go to swap, and ``swap_bytes``, which is enough for all of them.

@@ -36,7 +36,7 @@ ENOUGH = 0.05  # an error that is still called small
 
 
 def turns(setting: Setting, threads: int, fine_s: float) -> list[Run]:
-    """A run for each coarse interval, and one with a malloc that keeps what it has (quick: on one thread only).
+    """Return a run for each coarse interval, and one with a malloc that keeps what it has (quick: on one thread only).
 
     The bundled network is ended after the last block.
     """
@@ -71,7 +71,10 @@ def keeps(run: Run) -> bool:
 
 
 def turn_points(observed: Sequence[Observed], threads: int) -> list[dict[str, Any]]:
-    """The error at each coarse interval; "beyond" is None where no pair of blocks has windows of both lengths."""
+    """Return the error at each coarse interval.
+
+    "beyond" is None where no pair of blocks has windows of both lengths.
+    """
     found = []
     mine = [one for one in observed if one.run.kind == ALTERNATE and one.run.cpus == threads]
     for one in sorted(mine, key=lambda one: (keeps(one.run), one.run.other_interval_s)):
@@ -104,7 +107,7 @@ def turn_points(observed: Sequence[Observed], threads: int) -> list[dict[str, An
 
 
 def conclude_turns(points: Sequence[Mapping[str, Any]], threads: int) -> list[str]:
-    """What the method's error is, and whether a fine trace can stand for the others."""
+    """Return what the method's error is, and whether a fine trace can stand for the others."""
     who = f"With {of_threads(threads)}"
     known = [point for point in points if point["beyond"] is not None and not point["malloc_keeps"]]
     if not known:
@@ -119,7 +122,7 @@ def conclude_turns(points: Sequence[Mapping[str, Any]], threads: int) -> list[st
 
 
 def _kept(points: Sequence[Mapping[str, Any]], who: str) -> list[str]:
-    """What is left where no memory is given back, beside the ordinary run of the same interval."""
+    """Return what is left where no memory is given back, beside the ordinary run of the same interval."""
     of_kind = {(p["interval_s"], p["malloc_keeps"]): p for p in points if p["beyond"] is not None}
     found = []
     for (seconds, kept), point in of_kind.items():

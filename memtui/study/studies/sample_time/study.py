@@ -188,7 +188,7 @@ def shape(points: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
 
 
 def conclude(points: Sequence[Mapping[str, Any]], threads: int) -> list[str]:
-    """What the points of one number of threads say."""
+    """Return what the points of one number of threads say."""
     who = f"With {of_threads(threads)}"
     known = [point for point in points if point["wss_bytes"] is not None]
     if len(known) < 2:
@@ -221,7 +221,7 @@ def conclude(points: Sequence[Mapping[str, Any]], threads: int) -> list[str]:
 
 
 def _of_speed(points: Sequence[Mapping[str, Any]]) -> str:
-    """Runs that got on at different speeds differ in what a window holds, whatever the method is."""
+    """Say when runs got on at different speeds: they differ in what a window holds, whatever the method is."""
     speeds = [(p["steps_per_running_s"], p["derived_steps_per_running_s"], p["interval_s"]) for p in points]
     apart_by = [(abs(one / other - 1), seconds) for one, other, seconds in speeds if one and other]
     if not apart_by or max(apart_by)[0] <= SAME_SPEED:
