@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pypdf import PageObject, PdfReader
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.formats.mxnet_tags import COMPAT, PADDING_BYTES, compat_key, kind_of_tag, raw_tag, tag_for
 from memtui.reports.breakdown.rules import COMPAT_RULES, OWN_RULES, Item, break_down
-from memtui.reports.figures.pdf import PdfDrawing
+from memtui.reports.charts.matplotlib_pdf import PdfDrawing
 from tests.support.allocation_screen import step
 from tests.support.in_process import run
 from tests.support.memory_logs import A1, A1_ANALYSIS, ZPP, mxnet_log
@@ -160,25 +163,43 @@ def test_all_files_share_one_scale(capsys):
     assert bars == [32, 16]
 
 
-def test_a_pdf_is_whole(capsys):
-    run(capsys, "breakdown", "rnn.log", "--to", "pdf", "-o", "out", "--title", "a (b) \\ é 漢")
+def pdf_page(data: bytes) -> PageObject:
+    (page,) = PdfReader(io.BytesIO(data)).pages
+    return page
+
+
+def test_a_pdf_has_its_title_bars_and_labels(capsys):
+    title = "a (b) \\ é $x$ 漢"
+    for folder in ("out", "again"):
+        assert run(capsys, "breakdown", "rnn.log", "--to", "pdf", "-o", folder, "--title", title)[0] == 0
     data = Path("out/rnn.log.pdf").read_bytes()
-    assert data.startswith(b"%PDF-1.4\n")
-    assert data.endswith(b"%%EOF\n")
-    table = int(re.search(rb"startxref\n(\d+)\n", data)[1])
-    assert data[table:].startswith(b"xref\n0 7\n")
-    places = [int(line.split()[0]) for line in data[table:].splitlines()[3:9]]
-    for number, place in enumerate(places, 1):
-        assert data[place:].startswith(b"%d 0 obj\n" % number)
-    length, begin = re.search(rb"/Length (\d+) >>\nstream\n", data)[1], data.index(b"stream\n") + 7
-    assert data[begin + int(length) :].startswith(b"\nendstream")
-    assert b"(a \\050b\\051 \\134 \\351 ?) Tj" in data
+    assert data == Path("again/rnn.log.pdf").read_bytes()
+    page = pdf_page(data)
+    text = page.extract_text()
+    assert "a (b) \\ é $x$ ?\n" in text
+    run(capsys, "breakdown", "rnn.log", "--to", "svg", "-o", "out")
+    figure = Path("out/rnn.log.svg")
+    assert [words for words in svg_texts(figure) if words not in text] == []
+    filled = re.findall(rb"([\d.]+) [\d.]+ m\n([\d.]+) [\d.]+ l\n[^h]*h\s+f", page.get_contents().get_data())
+    bars = [float(end) - float(begin) for begin, end in filled][1:]  # the first is the page
+    assert bars == pytest.approx(widths(figure), abs=0.01)
 
 
 def test_text_of_a_pdf_ends_where_it_should():
-    drawing = PdfDrawing(100, 50, "t", "d")
-    drawing.text(90, 10, "AAA", size=10, anchor="end")
-    assert "69.99 40 Td (AAA) Tj" in drawing.pdf().decode("latin-1")  # each is 0.667 em wide
+    for anchor, left in (("start", 90), ("middle", 90 - 1.5 * 6.84), ("end", 90 - 3 * 6.84)):  # an A is 0.684 em wide
+        drawing = PdfDrawing(100, 50, "t", "d")
+        drawing.text(90, 10, "AAA", size=10, anchor=anchor)
+        drawn = pdf_page(drawing.pdf()).get_contents().get_data()
+        x, y = re.search(rb"([\d.]+) ([\d.]+) cm\nBT", drawn).groups()
+        assert (float(x), float(y)) == pytest.approx((left, 40), abs=1)
+
+
+def test_without_matplotlib_a_pdf_is_refused_before_anything_is_read(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, err = run(capsys, "breakdown", "rnn.log", "--to", "pdf", "-o", "out")
+    assert (code, out) == (1, "")
+    assert err == "memtui breakdown: figures need matplotlib: pip install 'memtui[study]'\n"
+    assert not Path("out").exists()
 
 
 def test_of_a_traced_training_it_is_what_was_held_at_the_peak(capsys):

@@ -17,7 +17,8 @@ from memtui.reports.breakdown import text
 from memtui.reports.breakdown.figure import Graph, draw
 from memtui.reports.breakdown.inputs import Held, read
 from memtui.reports.breakdown.rules import Breakdown, break_down, without_padding
-from memtui.reports.figures.pdf import PdfDrawing
+from memtui.reports.charts import matplotlib_svg
+from memtui.reports.charts.matplotlib_pdf import PdfDrawing
 
 ONE_SCALE = "breakdown"  # name of the figure with all files
 Say = Callable[[str], object]
@@ -48,6 +49,8 @@ def breakdown(paths: list[Path], asked: BreakdownOptions, say: Say, show: Callab
         raise UserError("figures need both a form and a folder: --to svg -o DIR")
     if asked.form and asked.as_json:
         raise UserError("either figures (--to) or one JSON document (--json), not both")
+    if asked.form == "pdf":
+        matplotlib_svg.load()
     found: list[tuple[Held, Breakdown]] = []
     failed: list[tuple[Path, UserError]] = []
     for number, path in enumerate(paths, start=1):
