@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch")
 
 from memtui.recording.tracer import torch_private  # noqa: E402
 from memtui.recording.tracer.cuda_history import MOST_ENTRIES, histories  # noqa: E402
-from memtui.recording.tracer.step_recorder import ExactStep, layer_labels  # noqa: E402
+from memtui.recording.tracer.layer_labels import layer_labels  # noqa: E402
+from memtui.recording.tracer.step_recorder import ExactStep  # noqa: E402
 from memtui.recording.tracer.tensor_registry import Held, Known  # noqa: E402
 
 pytestmark = pytest.mark.skipif(torch_private.problem() is not None, reason=str(torch_private.problem()))

@@ -15,7 +15,8 @@ from memtui.recording.tracer.inject import QUIET_ENVIRONMENT
 torch = pytest.importorskip("torch")
 
 from memtui.recording.tracer import step_recorder, torch_private  # noqa: E402
-from memtui.recording.tracer.step_recorder import ExactStep, layer_labels  # noqa: E402
+from memtui.recording.tracer.layer_labels import layer_labels  # noqa: E402
+from memtui.recording.tracer.step_recorder import ExactStep  # noqa: E402
 from memtui.recording.tracer.tensor_registry import Departures, Held, Known, known_of  # noqa: E402
 
 nn = torch.nn

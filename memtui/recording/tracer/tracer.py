@@ -28,10 +28,11 @@ from memtui.analysis.tensor_usage import stretches
 from memtui.core.samples import MAIN_MEMORY, AllocationStep, TensorRanges, TracerMessage
 from memtui.recording.tracer import manual_backward, torch_private
 from memtui.recording.tracer.inject import EVERY, QUIET_ENVIRONMENT, SOCKET
+from memtui.recording.tracer.layer_labels import HandLabels, layer_labels, layer_names
 from memtui.recording.tracer.overhead import Expense
 from memtui.recording.tracer.progress_batch import ProgressLog, Seen
 from memtui.recording.tracer.sender import Sender
-from memtui.recording.tracer.step_recorder import ExactStep, HandLabels, layer_labels, layer_names
+from memtui.recording.tracer.step_recorder import ExactStep
 from memtui.recording.tracer.storage_monitor import TensorWatch
 from memtui.recording.tracer.tensor_registry import Departures, Known, LastingTensors, Storages, known_of, tensors_in
 

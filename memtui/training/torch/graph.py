@@ -15,7 +15,8 @@ from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import WRITE, refused
 from memtui.formats.zpp import SCOPES
 from memtui.recording.tracer import manual_backward
-from memtui.recording.tracer.step_recorder import HandLabels, layer_labels, layer_names, place_of
+from memtui.recording.tracer.layer_labels import HandLabels, layer_labels, layer_names
+from memtui.recording.tracer.step_recorder import place_of
 from memtui.recording.tracer.torch_private import hushed, raw_uses
 from memtui.training.torch.network import Network
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,20 @@ from numpy.typing import NDArray
 
 from memtui.analysis.access_counts import SUMMED_SAMPLES, TouchSum, bin_sum
 from memtui.analysis.fast_numpy import distinct
-from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
-from memtui.analysis.heat_map import Band, HeatRange, Layout, bin_column, blocks_of
+from memtui.analysis.heat_map import HeatRange, Layout, bin_column
 from memtui.analysis.tensor_pages import NO_KIND, bin_kinds
 from memtui.core.page_set import BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
 from memtui.core.units import size
 from memtui.tui.presenters.address_cursor import SUBROWS, AddressCursor, Interval, Stack
+from memtui.tui.presenters.heat_rows import (
+    GROUP_SHIFT,
+    ProcessRange,
+    groups_of,
+    heat_band,
+    rounded_weight,
+    row_counts,
+    worth_a_row,
+)
 from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.tensor_locations import Placed
 from memtui.tui.presenters.time_budget import TimeBudget
@@ -30,19 +38,6 @@ KEEP_SETS_BYTES = 256 << 20  # of them all: a set may be 64 MiB
 KEEP_SUMS_BYTES = 64 << 20
 KEEP_GROUPS = 256
 LAYOUT_SHARE = 0.02  # of a CPU for new layouts of a live picture, whose columns are all made anew
-GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new blocks do not move the picture
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessRange:
-    """A range of one process that wants a place. ``weight_bytes``: the most of it that was ever touched."""
-
-    process: int
-    key: int
-    start: int
-    end: int
-    label: str
-    weight_bytes: int
 
 
 class HeatColumns:
@@ -108,7 +103,7 @@ class HeatColumns:
             seen = self.zooms[-1]
             ranges = [r for r in ranges if r.process == seen.process and r.start < seen.end and r.end > seen.start]
         hottest = max((r for r in ranges if touched.get(r.key, 0) > 0), key=lambda r: touched[r.key], default=None)
-        every, ranges = len(ranges), _worth_a_row(ranges, cells, self.keep)
+        every, ranges = len(ranges), worth_a_row(ranges, cells, self.keep)
         self._lay_out(ranges, cells, mapped, live=live)
         width, first = axis.bins(columns)
         if self._grid != (width, axis.origin_ns):
@@ -280,7 +275,7 @@ class HeatColumns:
     ) -> None:
         """Lay the ranges out anew when they, their coarse weights or the touched groups changed."""
         zoom = self.zooms[-1] if self.zooms else None
-        key = (cells, zoom, tuple((r.process, r.start, r.end, r.label, _step(r.weight_bytes)) for r in ranges))
+        key = (cells, zoom, tuple((r.process, r.start, r.end, r.label, rounded_weight(r.weight_bytes)) for r in ranges))
         # New places wait until all columns in sight are decoded: one new layout for all of them, not one for each.
         if key == self._key and not (self._grown and self._decoded):
             return
@@ -296,12 +291,16 @@ class HeatColumns:
         bands: list[HeatBand] = []
         self._stack, self._blanks, at = Stack(), {}, 0
         processes = sorted({r.process for r in ranges})
-        heights = _heights([sum(_step(r.weight_bytes) for r in ranges if r.process == p) for p in processes], cells)
+        heights = row_counts(
+            [sum(rounded_weight(r.weight_bytes) for r in ranges if r.process == p) for p in processes], cells
+        )
         for process, rows in zip(processes, heights, strict=True):
             if not rows:
                 continue
             own = [
-                HeatRange(r.key, r.start, r.end, r.label, _step(r.weight_bytes)) for r in ranges if r.process == process
+                HeatRange(r.key, r.start, r.end, r.label, rounded_weight(r.weight_bytes))
+                for r in ranges
+                if r.process == process
             ]
             layout = Layout.build(
                 own,
@@ -313,7 +312,7 @@ class HeatColumns:
             self._stack.layouts.append((process, layout, at))
             self._blanks[process] = bin_column(None, layout)
             for before, band in zip((None, *layout.bands), layout.bands, strict=False):
-                bands.append(_band(band, at, mapped(process, band.start, band.end), before))
+                bands.append(heat_band(band, at, mapped(process, band.start, band.end), before))
             at += rows
         self._bands = tuple(bands)
 
@@ -373,7 +372,7 @@ class HeatColumns:
         if key not in self._sets:
             pages = reader.page_set(sample, process)
             if pages is not None:
-                self._note(process, _groups_of(pages))
+                self._note(process, groups_of(pages))
             self._sets.put(key, pages, pages.memory_bytes if pages is not None else 0)
         return self._sets[key]
 
@@ -407,57 +406,6 @@ class HeatColumns:
             bin_sum(sums.get(one), layout) * self._scale(reader, last, one) for one, layout, _ in self._stack.layouts
         ]
         return [self._full(parts)]
-
-
-def _groups_of(pages: PageSet) -> NDArray[np.uint64]:
-    """Return the groups of blocks with a touched page, rising."""
-    if len(pages.huge) or len(pages.giant):
-        return distinct(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
-    groups = pages.blocks >> np.uint64(GROUP_SHIFT)  # blocks rise, which makes this cheap
-    return groups[np.flatnonzero(np.diff(groups, prepend=~groups[:1]))]
-
-
-def _band(band: Band, at: int, mapped: int, before: Band | None) -> HeatBand:
-    """Return a band of one process's layout, moved to its place and put into words."""
-    after_gap = (
-        before is not None and before.kind == band.kind == "range" and band.start - before.end >= DEFAULT_GAP_BYTES
-    )
-    label = band.label
-    if band.kind == "gap":
-        inside = f"{mapped} range{'s' * (mapped > 1)} not drawn" if mapped else "not mapped"
-        label = f"{size(band.size_bytes)}{', ' * bool(mapped) or ' '}{inside}"
-    elif band.kind == "more":
-        label = f"{band.ranges} others"
-    return HeatBand(at + band.row, band.rows, label, band.kind, band.key, band.start, band.end, after_gap)
-
-
-def _step(weight: int) -> int:
-    """Return a weight in steps of four, so that a layout holds still while a working set breathes."""
-    return 1 << (max(1, weight).bit_length() + 1) // 2 * 2
-
-
-def _worth_a_row(ranges: Sequence[ProcessRange], cells: int, keep: int | None) -> list[ProcessRange]:
-    """Ranges that matter: each takes at least a row, and a row for every small library leaves none for hot memory.
-
-    Kept are those with a hundredth of what the hottest had, and the first few in any case.
-    """
-    order = sorted(ranges, key=lambda r: (-_step(r.weight_bytes), r.process, r.start))
-    least = _step(order[0].weight_bytes) / 100 if order else 0
-    return [r for n, r in enumerate(order) if n < max(3, cells // 2) or _step(r.weight_bytes) >= least or r.key == keep]
-
-
-def _heights(weights: list[int], cells: int) -> list[int]:
-    """Rows of each process by the square root of its weight, at least one for each while there are any."""
-    root = np.sqrt(np.array(weights, float))
-    heights = np.zeros(len(weights), int)
-    heaviest = np.argsort(-root, kind="stable")[:cells]
-    heights[heaviest] = 1
-    if len(heaviest):
-        quota = root[heaviest] / root[heaviest].sum() * (cells - len(heaviest))
-        heights[heaviest] += quota.astype(int)
-        rest = np.argsort(-(quota % 1), kind="stable")[: cells - int(heights.sum())]
-        heights[heaviest[rest]] += 1
-    return heights.tolist()
 
 
 def _stored(reader: Any, samples: list[int], last: int) -> list[int]:

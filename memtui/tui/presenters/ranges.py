@@ -16,7 +16,7 @@ from memtui.analysis.row_states import state_at
 from memtui.analysis.vma_filter import Filter, parse_filter
 from memtui.core.page_set import PAGE_BYTES
 from memtui.core.samples import Process
-from memtui.tui.presenters.heat_map import ProcessRange
+from memtui.tui.presenters.heat_rows import ProcessRange
 from memtui.tui.presenters.processes import rank_of
 from memtui.tui.presenters.range_names import name_of, short_label
 from memtui.widgets.views.memory import TREND, RangeRow, Sort, TableView

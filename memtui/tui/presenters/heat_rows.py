@@ -1,0 +1,85 @@
+"""Which memory the heat map's rows show, and how many rows each process has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.fast_numpy import distinct
+from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
+from memtui.analysis.heat_map import Band, blocks_of
+from memtui.core.page_set import PageSet
+from memtui.core.units import size
+from memtui.widgets.views.memory import HeatBand
+
+GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new blocks do not move the picture
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRange:
+    """A range of one process that wants a place. ``weight_bytes``: the most of it that was ever touched."""
+
+    process: int
+    key: int
+    start: int
+    end: int
+    label: str
+    weight_bytes: int
+
+
+def groups_of(pages: PageSet) -> NDArray[np.uint64]:
+    """Return the groups of blocks with a touched page, rising."""
+    if len(pages.huge) or len(pages.giant):
+        return distinct(blocks_of(pages) >> np.uint64(GROUP_SHIFT))
+    groups = pages.blocks >> np.uint64(GROUP_SHIFT)  # blocks rise, which makes this cheap
+    return groups[np.flatnonzero(np.diff(groups, prepend=~groups[:1]))]
+
+
+def heat_band(band: Band, at: int, mapped: int, before: Band | None) -> HeatBand:
+    """Return a band of one process's layout, moved to its place and put into words."""
+    after_gap = (
+        before is not None and before.kind == band.kind == "range" and band.start - before.end >= DEFAULT_GAP_BYTES
+    )
+    label = band.label
+    if band.kind == "gap":
+        inside = f"{mapped} range{'s' * (mapped > 1)} not drawn" if mapped else "not mapped"
+        label = f"{size(band.size_bytes)}{', ' * bool(mapped) or ' '}{inside}"
+    elif band.kind == "more":
+        label = f"{band.ranges} others"
+    return HeatBand(at + band.row, band.rows, label, band.kind, band.key, band.start, band.end, after_gap)
+
+
+def rounded_weight(weight: int) -> int:
+    """Return a weight in steps of four, so that a layout holds still while a working set breathes."""
+    return 1 << (max(1, weight).bit_length() + 1) // 2 * 2
+
+
+def worth_a_row(ranges: Sequence[ProcessRange], cells: int, keep: int | None) -> list[ProcessRange]:
+    """Ranges that matter: each takes at least a row, and a row for every small library leaves none for hot memory.
+
+    Kept are those with a hundredth of what the hottest had, and the first few in any case.
+    """
+    order = sorted(ranges, key=lambda r: (-rounded_weight(r.weight_bytes), r.process, r.start))
+    least = rounded_weight(order[0].weight_bytes) / 100 if order else 0
+    return [
+        r
+        for n, r in enumerate(order)
+        if n < max(3, cells // 2) or rounded_weight(r.weight_bytes) >= least or r.key == keep
+    ]
+
+
+def row_counts(weights: list[int], cells: int) -> list[int]:
+    """Rows of each process by the square root of its weight, at least one for each while there are any."""
+    root = np.sqrt(np.array(weights, float))
+    heights = np.zeros(len(weights), int)
+    heaviest = np.argsort(-root, kind="stable")[:cells]
+    heights[heaviest] = 1
+    if len(heaviest):
+        quota = root[heaviest] / root[heaviest].sum() * (cells - len(heaviest))
+        heights[heaviest] += quota.astype(int)
+        rest = np.argsort(-(quota % 1), kind="stable")[: cells - int(heights.sum())]
+        heights[heaviest[rest]] += 1
+    return heights.tolist()
