@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -332,7 +333,7 @@ def test_training_survives(what, together, tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     child = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment,
+        env=environment, start_new_session=True,
     )  # fmt: skip
     try:
         assert child.stdout.readline() == "ready\n", child.stderr.read()
@@ -350,5 +351,6 @@ def test_training_survives(what, together, tmp_path):
         assert int(out.split()[-1]) > 1
         assert held > windows, "several processes were held in most windows"
     finally:
-        child.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # its children hold the pipes, too
         child.communicate()
