@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.core.errors import UserError
-from memtui.core.os_errors import WRITE, refused
+from memtui.core.os_errors import MADE, WRITE, refused
 from memtui.core.small_file import read_small
 
 
@@ -96,12 +96,12 @@ def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
         raise unwritable(path, error, remedy) from None
 
 
-def made_folder(path: Path) -> Path:
-    """Return a folder that is there, mode 0700 where it was not. Raises UserError."""
+def made_folder(path: Path, remedy: str = _REMEDY) -> Path:
+    """Return a folder that is there, mode 0700 where it was not. Raises UserError with the remedy."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise refused(path, error, MADE, remedy=remedy) from None
     return path
 
 

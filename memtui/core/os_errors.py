@@ -13,7 +13,7 @@ from pathlib import Path
 
 from memtui.core.errors import BAD_INPUT, FAILURE, UserError
 
-READ, WRITE, USE = "read", "written", "used"
+READ, WRITE, USE, MADE = "read", "written", "used", "made"
 _RIGHTS = (errno.EACCES, errno.EPERM)
 # What to do, where it does not depend on the path.
 _REMEDIES = {
@@ -52,7 +52,7 @@ def refused(
     Args:
         path: as the user knows it.
         error: an ``OSError``, or another error whose text says why.
-        doing: what could not be done: ``READ``, ``WRITE``, ``USE``.
+        doing: what could not be done: ``READ``, ``WRITE``, ``USE``, ``MADE``.
         remedy: what to do, where the caller knows it better than the number of the error.
         code: ``BAD_INPUT`` for what the user named, ``FAILURE`` for what failed while running.
     """

@@ -10,7 +10,7 @@ from typing import Any
 from memtui.core import progress_line
 from memtui.core.errors import UserError
 from memtui.core.file_set import make_folder, take_away
-from memtui.core.os_errors import READ, refused, why
+from memtui.core.os_errors import MADE, READ, refused
 from memtui.core.samples import MAIN_MEMORY
 from memtui.formats.detect import EXPECTED, import_file
 from memtui.formats.imported import Imported, NotImportable
@@ -95,7 +95,7 @@ def _made(folder: Path) -> list[Path]:
     try:
         return make_folder(folder)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be made: {why(folder, error, 'choose another place with -o')}") from None
+        raise refused(folder, error, MADE, remedy="choose another place with -o") from None
 
 
 def _none(given: list[Path], bad: list[Outcome]) -> str:

@@ -19,7 +19,8 @@ from memtui.recording.client import Follower, ask, order
 from memtui.recording.control import SIGNALS
 from memtui.recording.registry import Running
 from memtui.recording.supervisor.background import Recording
-from memtui.recording.supervisor.launch import AlreadyRunning, Launch
+from memtui.recording.supervisor.duplicate import AlreadyRunning
+from memtui.recording.supervisor.launch import Launch
 from memtui.tui import terminal
 from memtui.tui.app import run_viewer
 from memtui.tui.arguments import prepare_screen

@@ -24,7 +24,8 @@ from memtui.core.errors import FAILURE, UserError
 from memtui.core.privilege import become, environment_of_sudo, invoker
 from memtui.recording.control import Answers, request
 from memtui.recording.registry import Running
-from memtui.recording.supervisor.launch import AlreadyRunning, Observation
+from memtui.recording.supervisor.duplicate import AlreadyRunning
+from memtui.recording.supervisor.launch import Observation
 from memtui.recording.supervisor.supervisor import Supervisor
 
 STOP_SECONDS = 30.0  # all parts of a recording have ended long before, one way or the other

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,13 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from memtui.core.capabilities import forbid_new_privileges
 from memtui.core.errors import BAD_INPUT, FAILURE, UserError
-from memtui.core.files import check_place
+from memtui.core.files import check_place, made_folder
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
-from memtui.core.os_errors import why
 from memtui.core.privilege import (
     Invoker,
     become,
@@ -40,7 +38,7 @@ from memtui.core.secrets import mask_secrets
 from memtui.core.text import storable
 from memtui.recording.control import FOLDER as CONTROL
 from memtui.recording.control import Listener, open_listener
-from memtui.recording.registry import Entry, Running, find_all, host_name
+from memtui.recording.registry import Entry, Running, host_name
 from memtui.recording.sampler.commands import (
     PAUSE,
     RESUME,
@@ -51,6 +49,8 @@ from memtui.recording.sampler.commands import (
     recorder_word,
 )
 from memtui.recording.sampler.target_lock import CLAIMED
+from memtui.recording.supervisor.children import STOP_SECONDS, close_input, end, last_line, start_module, terminate
+from memtui.recording.supervisor.duplicate import refuse_second
 from memtui.recording.supervisor.exec_gate import GO
 from memtui.recording.supervisor.program import Adopted, start_apart, start_here
 from memtui.recording.supervisor.sudo import start_sampler
@@ -58,7 +58,6 @@ from memtui.recording.targets import belongs_to_another, check_target
 from memtui.recording.tracer.inject import asked_for
 
 START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child that ends is noticed at once
-STOP_SECONDS = 5.0
 KEEPER_SECONDS = 1.0  # for the last words of a program on their way to the log
 ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
 SUDO_SAYS = "sudo: "  # of a command that was stopped and killed, whatever came to its mind
@@ -67,23 +66,6 @@ SAMPLER_KILLED = (
     "the sampler was killed: by somebody, for want of memory, or by its own watchdog, because it was stopped, frozen "
     "(SIGSTOP, a cgroup) or without a CPU while it held the target; the target runs on, what was recorded can be read"
 )
-
-
-class AlreadyRunning(UserError):
-    """This user records that process already: by itself, or as a member of the tree of another one.
-
-    Attributes:
-        found: the recording.
-        pid: the process that was asked for.
-    """
-
-    def __init__(self, found: Running, pid: int) -> None:
-        tree = "" if pid == found.pid else f" in the tree of process {found.pid}"
-        super().__init__(
-            f"process {pid} is recorded already{tree}, by sampler {found.sampler_pid} of memtui {found.memtui_pid}, "
-            f"into {found.path}; memtui attach {pid} shows it, memtui stop {found.id} ends it"
-        )
-        self.found, self.pid = found, pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +113,7 @@ class Observation:
             pid, start_ticks = what, check_target(what)
             foreign = pid if belongs_to_another(pid) else 0
             if not was_root:
-                _refuse_second(user, pid, start_ticks)  # before a password is asked for
+                refuse_second(user, pid, start_ticks)  # before a password is asked for
         self.log: Path | None = None
         self.progress: dict[str, Any] = {}
         self.interval_ns, self.paused = options.interval_ns, False
@@ -156,7 +138,7 @@ class Observation:
         try:
             become(user)  # from here on nothing of this process is root
             if pid and was_root:
-                _refuse_second(user, pid, start_ticks)
+                refuse_second(user, pid, start_ticks)
             if was_root and user.uid:
                 _check_asked(what, output, force)  # with the rights of the user, and not of root
             self.path = output or default_path(user, what)
@@ -166,7 +148,7 @@ class Observation:
             traced = [self._traced.socket.fileno()] if self._traced is not None else []
             marks, self._marks = os.pipe()
             os.set_blocking(self._marks, False)
-            self._recorder = _python(
+            self._recorder = start_module(
                 "memtui.recording.recorder",
                 *(["--force"] if force else []),
                 *("--marks", str(marks)),
@@ -195,7 +177,7 @@ class Observation:
                 self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
             except UserError:
                 if self._sampler.poll() == CLAIMED:
-                    _refuse_second(user, pid, start_ticks, ANNOUNCE_SECONDS)  # both began at once
+                    refuse_second(user, pid, start_ticks, ANNOUNCE_SECONDS)  # both began at once
                 raise
             self.pid = pid
             self.id = self._announce(user, pid, start_ticks, started.pid, command)
@@ -237,12 +219,12 @@ class Observation:
     def stop(self) -> None:
         """End the recording in order: the last window is taken, the session is closed."""
         self._tell(STOP)
-        self._end(self._sampler)
+        end(self._sampler)
         deadline = time.monotonic() + STOP_SECONDS
         while self.running and (left := deadline - time.monotonic()) > 0:
             self._read_lines(left)
         self._read_lines(0)
-        self._end(self._recorder)
+        end(self._recorder)
         if self._traced is not None:
             self._traced.close()
         if self._sampler_fd >= 0:
@@ -252,7 +234,7 @@ class Observation:
             self._entry.close()
             self._entry = None
         if self._target is not None and self._dies and self._target.poll() is None:
-            _terminate(self._target)
+            terminate(self._target)
             self._target = None  # its exit status is ours, and says nothing
         if self._keeper is not None and (self._target is None or self._target.poll() is not None):
             with suppress(subprocess.TimeoutExpired):  # somebody else may have the terminal, too
@@ -311,13 +293,13 @@ class Observation:
     def finish(self) -> None:
         """After the end: raise UserError with what went wrong, if anything did."""
         cut_short = self._recorder.wait()
-        if cut_short and (words := self._words(self._recorder_says)):
+        if cut_short and (words := last_line(self._recorder_says)):
             raise UserError(words, FAILURE)
         if cut_short < 0:
             raise UserError("the recorder was killed", FAILURE)
-        self._end(self._sampler)
+        end(self._sampler)
         if cut_short or self._sampler.returncode:
-            words = self._words(self._sampler_says)
+            words = last_line(self._sampler_says)
             if not words or words.startswith(SUDO_SAYS):
                 words = SAMPLER_KILLED
             runs_on = f"; the program that was started runs on as PID {self.pid}" if self.outlived else ""
@@ -376,10 +358,10 @@ class Observation:
     def _start_failure(self) -> UserError:
         """Return why the recorder ended before anything was recorded: by itself, or because the sampler did."""
         if self._recorder.returncode == BAD_INPUT:
-            return UserError(self._words(self._recorder_says))
-        self._end(self._sampler)
+            return UserError(last_line(self._recorder_says))
+        end(self._sampler)
         code = BAD_INPUT if self._sampler.returncode in (BAD_INPUT, CLAIMED) else FAILURE
-        return UserError(self._words(self._sampler_says) or "sampler and recorder ended at once", code)
+        return UserError(last_line(self._sampler_says) or "sampler and recorder ended at once", code)
 
     def _read_lines(self, seconds: float) -> list[bytes]:
         assert self._recorder.stdout is not None
@@ -414,15 +396,18 @@ class Observation:
                 listener.close()
         if self._entry is not None:
             self._entry.close()
-        _close_input(self._sampler)  # a sampler under sudo hears nothing else from here
+        close_input(self._sampler)  # a sampler under sudo hears nothing else from here
         for child in (self._target, self._sampler, getattr(self, "_recorder", None)):
             if child is not None:
-                _terminate(child)
+                terminate(child)
         if self.log is not None:
             self.log.unlink(missing_ok=True)  # as the recorder does with its file, and for the next try
 
     def _announce(self, user: Invoker, pid: int, start_ticks: int, sampler_pid: int, command: str) -> str:
         """Let others of this user find the recording; its short name."""
+        if not command:
+            with suppress(ProcessLookupError):  # it has ended meanwhile, which the recording tells
+                command = command_of(pid)
         self.listener = _listener(user, f"{pid}-{start_ticks}")
         entry = Running(
             pid,
@@ -430,7 +415,7 @@ class Observation:
             os.getpid(),
             sampler_pid,
             str(self.path.absolute()),
-            mask_secrets(command or _command_of(pid)),
+            mask_secrets(command),
             time.time(),
             str(self.listener.path) if self.listener else "",
             host_name(),
@@ -441,20 +426,6 @@ class Observation:
         except OSError:
             pass  # no home, or a full disk: others cannot find this recording, and that is all
         return entry.id
-
-    def _end(self, child: subprocess.Popen[bytes]) -> None:
-        _close_input(child)
-        try:
-            child.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            _terminate(child)
-
-    @staticmethod
-    def _words(says: IO[bytes]) -> str:
-        """Return the last line a child wrote to standard error."""
-        says.seek(0)
-        lines = says.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else ""
 
 
 def _check_asked(what: int | Launch, output: Path | None, force: bool) -> None:
@@ -467,66 +438,12 @@ def _check_asked(what: int | Launch, output: Path | None, force: bool) -> None:
 
 def default_path(user: Invoker, what: int | Launch) -> Path:
     """Return a named file under the user's state directory, which is made with mode 0700."""
-    folder = sessions_directory(user)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be made: {why(folder, error, 'name a file with -o')}") from None
     name = str(what) if isinstance(what, int) else what.name or Path(what.command[0]).name
+    folder = made_folder(sessions_directory(user), "name a file with -o")
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
-
-
-def _command_of(pid: int) -> str:
-    """Its command line; "" where it has ended meanwhile, which the recording tells."""
-    try:
-        return command_of(pid)
-    except ProcessLookupError:
-        return ""
 
 
 def _listener(user: Invoker, name: str) -> Listener | None:
     # The state directory first: the other one goes when its user logs out, and a recording need not.
     folders = [folder / CONTROL for folder in (state_directory(user), runtime_directory(user)) if folder is not None]
     return open_listener(folders, name)
-
-
-def _refuse_second(user: Invoker, pid: int, start_ticks: int, seconds: float = 0.0) -> None:
-    """Raise AlreadyRunning when this user records the process already, or does so within some time."""
-    deadline = time.monotonic() + seconds
-    while True:
-        if running := find_all(state_directory(user)):
-            from memtui.recording.membership import RecordedTrees  # reads sessions, which nothing else here does
-
-            if found := RecordedTrees().by(running, pid, start_ticks):
-                raise AlreadyRunning(found, pid)
-        if time.monotonic() >= deadline:
-            return
-        time.sleep(0.05)
-
-
-def _python(module: str, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-    """Return a module of memtui in a process and session of its own: signals of the terminal are not for it.
-
-    ``-P`` keeps the current directory, which may be anybody's, off the module path.
-    """
-    return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], start_new_session=True, **streams)
-
-
-def _close_input(child: subprocess.Popen[bytes] | Adopted) -> None:
-    if child.stdin is not None:
-        try:
-            child.stdin.close()
-        except BrokenPipeError:
-            pass
-
-
-def _terminate(child: subprocess.Popen[bytes] | Adopted) -> None:
-    """SIGTERM, and SIGKILL when that was not heard. sudo, which is root, hears neither: its input has ended by now."""
-    for end in (child.terminate, child.kill):
-        if child.poll() is not None:
-            return
-        try:
-            end()
-            child.wait(STOP_SECONDS)
-        except (PermissionError, subprocess.TimeoutExpired):
-            continue

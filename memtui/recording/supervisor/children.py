@@ -1,0 +1,56 @@
+"""The processes of an observation: how they are started, and how each is ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import IO, Any
+
+from memtui.recording.supervisor.program import Adopted
+
+STOP_SECONDS = 5.0
+
+
+def start_module(module: str, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """Start a module of memtui in a process and session of its own: signals of the terminal are not for it.
+
+    ``-P`` keeps the current directory, which may be anybody's, off the module path.
+    """
+    return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], start_new_session=True, **streams)
+
+
+def close_input(child: subprocess.Popen[bytes] | Adopted) -> None:
+    """Close the input of a child, which may have ended."""
+    if child.stdin is not None:
+        try:
+            child.stdin.close()
+        except BrokenPipeError:
+            pass
+
+
+def terminate(child: subprocess.Popen[bytes] | Adopted) -> None:
+    """SIGTERM, and SIGKILL when that was not heard. sudo, which is root, hears neither: its input has ended by now."""
+    for end in (child.terminate, child.kill):
+        if child.poll() is not None:
+            return
+        try:
+            end()
+            child.wait(STOP_SECONDS)
+        except (PermissionError, subprocess.TimeoutExpired):
+            continue
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Close the input of a child and wait until it has ended, by force where it does not."""
+    close_input(child)
+    try:
+        child.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        terminate(child)
+
+
+def last_line(says: IO[bytes]) -> str:
+    """Return the last line a child wrote to standard error."""
+    says.seek(0)
+    lines = says.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
