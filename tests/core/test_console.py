@@ -29,7 +29,7 @@ def test_a_document_is_json_alone_also_inside_of_a_progress_line(console, capsys
     with console.progress("writing"):
         console.print_json({"a": None})
     said = capsys.readouterr()
-    assert json.loads(said.out) == {"a": None}
+    assert json.loads(said.out) == {"schema_version": 1, "a": None}
     assert said.err == ""
 
 
