@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.processes import exit_with_parent
-from memtui.study.workloads.options import add_exit_with_parent, at_least
+from memtui.study.workloads.options import add_exit_with_parent, at_least, run_pages
 from memtui.study.workloads.system import PAGE_BYTES, map_pages
 
 Pages = NDArray[np.int64]
@@ -205,16 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.touched = max(1, given.pages // 2)
     if given.pattern in ("random", "cycle") and given.touched > given.pages:
         line.error(f"cannot touch {given.touched} of {given.pages} pages: give --touched {given.pages} at most")
-    if given.exit_with_parent is not None:
-        exit_with_parent(given.exit_with_parent)
-    try:
-        run(given)
-    except MemoryError as error:
-        print(f"{error}; try fewer --pages", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return run_pages(run, given)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from memtui.core.processes import exit_with_parent
 from memtui.study.workloads.access_orders import ORDERS, touch_order
-from memtui.study.workloads.options import add_exit_with_parent, at_least
+from memtui.study.workloads.options import add_exit_with_parent, at_least, run_pages
 from memtui.study.workloads.system import PAGE_BYTES, map_pages
 
 
@@ -58,16 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         line.error(f"cannot touch {given.per_step} pages of a ring of {given.pages}: give --per-step less")
     if not 0 <= given.pause_seconds < 3600:
         line.error(f"--pause-seconds {given.pause_seconds}: 0 to 3600")
-    if given.exit_with_parent is not None:
-        exit_with_parent(given.exit_with_parent)
-    try:
-        run(given)
-    except MemoryError as error:
-        print(f"{error}; try fewer --pages", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return run_pages(run, given)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -58,6 +59,20 @@ def add_exit_with_parent(parser: argparse.ArgumentParser) -> None:
     """Add the option of every workload that is started by another program."""
     about = "end when the process that started this one ends; with its PID, also if it has ended already"
     parser.add_argument("--exit-with-parent", type=at_least(0), nargs="?", const=0, metavar="PID", help=about)
+
+
+def run_pages(run: Callable[[argparse.Namespace], None], given: argparse.Namespace) -> int:
+    """Run a workload that touches pages; return its exit status. The options are those of ``add_exit_with_parent``."""
+    if given.exit_with_parent is not None:
+        exit_with_parent(given.exit_with_parent)
+    try:
+        run(given)
+    except MemoryError as error:
+        print(f"{error}; try fewer --pages", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 def training_parser(prog: str, description: str, defaults: TrainingOptions) -> argparse.ArgumentParser:
