@@ -27,23 +27,20 @@ class PdfDrawing(Drawing):
     def rect(self, x: float, y: float, width: float, height: float, fill: str, opacity: float = 1.0) -> None:
         from matplotlib.patches import Rectangle
 
-        box = ((x, y), max(width, 0.0), max(height, 0.0))
-        look: dict[str, Any] = {"facecolor": COLORS[fill], "alpha": opacity, "linewidth": 0, "transform": self._points}
-        self._figure.add_artist(Rectangle(*box, **look))
+        corner, size = (x, y), (max(width, 0.0), max(height, 0.0))
+        self._figure.add_artist(
+            Rectangle(corner, *size, facecolor=COLORS[fill], alpha=opacity, linewidth=0, transform=self._points)
+        )
 
     def line(
         self, x1: float, y1: float, x2: float, y2: float, stroke: str = "ink", width: float = 0.5, dash: str = ""
     ) -> None:
         from matplotlib.lines import Line2D
 
-        style = (0, tuple(float(part) for part in dash.split())) if dash else "-"
-        look: dict[str, Any] = {
-            "color": COLORS[stroke],
-            "linewidth": width,
-            "linestyle": style,
-            "transform": self._points,
-        }
-        self._figure.add_artist(Line2D((x1, x2), (y1, y2), **look))
+        style: Any = (0, tuple(float(part) for part in dash.split())) if dash else "-"
+        self._figure.add_artist(
+            Line2D((x1, x2), (y1, y2), color=COLORS[stroke], linewidth=width, linestyle=style, transform=self._points)
+        )
 
     def text(
         self,

@@ -19,6 +19,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 FEW_LINES = 3  # more have their legend beside the picture
 COLUMNS = 1600  # of a heat map; windows beyond that are averaged
+MISSING = "figures need matplotlib: pip install 'memtui[study]'"
 STYLE: Any = {
     "svg.fonttype": "path",  # the letters are in the file: it looks the same everywhere
     "font.family": "DejaVu Sans",
@@ -38,7 +39,7 @@ STYLE: Any = {
 def check() -> None:
     """Raise UserError where the plotting library is not installed. It is not loaded: that makes a folder at home."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise UserError("figures need matplotlib: pip install 'memtui[study]'", FAILURE)
+        raise UserError(MISSING, FAILURE)
 
 
 def load() -> None:
@@ -47,7 +48,7 @@ def load() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise UserError("figures need matplotlib: pip install 'memtui[study]'", FAILURE) from None
+        raise UserError(MISSING, FAILURE) from None
 
 
 def svg(chart: Chart | HeatChart) -> str:
