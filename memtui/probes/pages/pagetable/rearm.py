@@ -234,12 +234,12 @@ class Rearmer:
         ranges = cut(ranges)
         flushing = flushing_ranges(ranges, touched.huge)
         used = "" if len(flushing[0]) else self._flusher.flush(handle, walk)
-        if self._stands(handle.pid):
+        stands = self._stands(handle.pid)
+        if stands:
             self._new_pages.settle()
         pieces = self._pieces(ranges)
         if files is not None:
             files.result()
-        stands = self._stands(handle.pid)
         if not everything and files is None and not stands:
             handle.clear_mapped_files()  # first: clearing the ranges flushes what it brought back meanwhile
         self._clear(handle.pidfd, pieces)
