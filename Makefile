@@ -24,12 +24,15 @@ $(VENV)/torch-asked: | $(VENV)/installed
 	  || echo "no CPU build of PyTorch here: the demo trains its numpy network (any torch you install is used)"
 	touch $@
 
+# Hundreds of processes start memtui: what they import is compiled first.
+WORKERS ?= 4
+PYTEST = $(BIN)/python -m compileall -q memtui tests && $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 test: $(VENV)/dev
-	$(BIN)/python -m tests.lanes
+	$(PYTEST) -m "not slow"
 
 # All tests: also those that are long and of which others see the same in a shorter form. Takes more than an hour on 2 CPUs.
 test-long: $(VENV)/dev
-	MEMTUI_LONG=1 $(BIN)/python -m tests.lanes
+	MEMTUI_LONG=1 $(PYTEST)
 
 # Boots other kernels in a virtual machine: the stock one of this Debian, or those in MEMTUI_LAB_KERNEL (tests/lab/machine.py
 # says what it may name). Needs qemu-system-x86, busybox-static and kmod. Takes some ten minutes a kernel.

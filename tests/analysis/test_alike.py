@@ -20,6 +20,8 @@ from tests.support.live import TRACKER, pattern
 from tests.support.sessions import MS, messages, write_session
 from tests.support.streams import order_for, ordered
 
+pytestmark = pytest.mark.real_clock
+
 MIB = 1 << 20
 
 

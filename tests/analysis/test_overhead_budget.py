@@ -23,6 +23,8 @@ from tests.support.live import TRACKER
 from tests.support.sessions import MS, write_session
 from tests.support.streams import finish, order_for, ordered
 
+pytestmark = pytest.mark.real_clock
+
 HOUR = 3600 * S
 SHARES = st.integers(1_000, 200_000)  # 0.1 to 20 %
 COSTS = st.integers(MS // 10, 3 * S)

@@ -23,6 +23,8 @@ from memtui.widgets.vma_table import rest_of
 from tests.support.cli import memtui
 from tests.support.live import needs_tracker
 
+pytestmark = pytest.mark.real_clock
+
 SEEDS = st.integers(0, 2**63 - 1)
 BLOCKS = st.lists(st.integers(0, 2**36 - 1), min_size=1, max_size=200, unique=True).map(
     lambda found: np.array(sorted(found), np.uint64)

@@ -21,6 +21,8 @@ from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_
 from tests.support.paused import VforkParent, tasks, tracer
 from tests.support.stuck_files import SIZE, StuckFiles
 
+pytestmark = pytest.mark.real_clock
+
 LONGEST_S = 0.15  # the deadline of 0.1 s, and what a busy machine adds
 _BUSY = "threading.Thread(target=hashlib.pbkdf2_hmac, args=('sha256', b'', b'', 1 << 30), daemon=True).start()\n"
 _READS = (

@@ -20,6 +20,8 @@ from tests.support.live import needs_tracker, pattern, truth_in
 from tests.support.paused import state, tracer
 from tests.support.streams import Stream, sample
 
+pytestmark = pytest.mark.real_clock
+
 # Maps, touches, protects and unmaps in two threads, and moves the end of the heap in a third.
 _CHURN = """
 import ctypes, random, threading

@@ -21,6 +21,8 @@ from tests.support.paused import Counter, state, tasks, tracer
 from tests.support.repository import ROOT
 from tests.support.streams import sample
 
+pytestmark = pytest.mark.real_clock
+
 ROUNDS = 1000 if LONG else 100  # windows of the programs that mind interruptions
 JOB_SECONDS = 60 if LONG else 4
 IMPACT = ROOT / "docs/reference/impact.md"

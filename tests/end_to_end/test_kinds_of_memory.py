@@ -20,6 +20,8 @@ from tests.support.live import needs_tracker
 from tests.support.pagetable_targets import within
 from tests.support.streams import sample
 
+pytestmark = pytest.mark.real_clock
+
 _POOL = Path("/proc/sys/vm/nr_hugepages")
 PAGE = 4096
 

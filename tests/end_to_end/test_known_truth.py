@@ -16,6 +16,8 @@ from benchmarks.table import Skip
 from memtui.session.reader import SessionReader
 from tests.support.live import needs_root, needs_tracker
 
+pytestmark = pytest.mark.real_clock
+
 
 @pytest.fixture
 def needs_masim():

@@ -37,7 +37,7 @@ can_unshare = pytest.mark.skipif(
     or subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode != 0,
     reason="PID namespaces cannot be made here",
 )
-pytestmark = [needs_root, can_unshare]
+pytestmark = [pytest.mark.real_clock, needs_root, can_unshare]
 
 
 @contextmanager

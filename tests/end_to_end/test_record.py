@@ -35,6 +35,8 @@ from tests.support.live import (
 )
 from tests.support.users import OTHER, can_run_as_other
 
+pytestmark = pytest.mark.real_clock
+
 
 @pytest.fixture
 def session(tmp_path) -> Path:

@@ -10,6 +10,8 @@ from benchmarks.stress import MODES, stress
 from tests.conftest import LONG
 from tests.support.pagetable_targets import need_pagetable
 
+pytestmark = pytest.mark.real_clock
+
 SECONDS = 600 if LONG else 33  # every mode once
 
 

@@ -27,7 +27,11 @@ from tests.support.pagetable_targets import Observer, assert_touched, need_paget
 from tests.support.paused import state, tasks
 from tests.support.streams import sample
 
-pytestmark = [needs_root, pytest.mark.skipif(COMPILER is None, reason="no C compiler is installed")]
+pytestmark = [
+    pytest.mark.real_clock,
+    needs_root,
+    pytest.mark.skipif(COMPILER is None, reason="no C compiler is installed"),
+]
 PAGES, WINDOWS = 6000, 6
 BUSY_BYTES = 64 << 20  # that the sharer maps and unmaps
 WITHOUT_LOCK = {"ask", "walk_extents"}

@@ -17,6 +17,8 @@ from tests.support.live import needs_tracker
 from tests.support.pagetable_targets import Observer, Target, need_pagetable, within
 from tests.support.streams import sample
 
+pytestmark = pytest.mark.real_clock
+
 DAMON = Path("/sys/kernel/mm/damon/admin/kdamonds")
 
 

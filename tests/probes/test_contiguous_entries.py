@@ -10,6 +10,8 @@ import pytest
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from tests.support.pagetable_targets import Observer, Target, need_pagetable, within
 
+pytestmark = pytest.mark.real_clock
+
 KNOB = Path("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled")
 PAGES = 256
 

@@ -38,6 +38,8 @@ from tests.support.live import needs_root, pattern
 from tests.support.pagetable_targets import Observer, need_pagetable
 from tests.support.pagetable_targets import Target as Process
 
+pytestmark = pytest.mark.real_clock
+
 FOUND = damon.prove()
 needs_damon = pytest.mark.skipif(not FOUND.ok, reason=f"no damon tracker here: {FOUND.reason}")
 PAGE, MIB = 4096, 1 << 20

@@ -18,6 +18,8 @@ from tests.support.cgroups import limited_cgroup
 from tests.support.cli import memtui
 from tests.support.live import needs_root, needs_tracker, pattern, wait_for_samples
 
+pytestmark = pytest.mark.real_clock
+
 PID = 42
 VMSTAT = {
     "nr_free_pages": 5,

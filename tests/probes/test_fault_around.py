@@ -15,6 +15,8 @@ from memtui.probes.pages.fault_around import FirstMappings, file_edges
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from tests.support.pagetable_targets import Observer, Target, need_pagetable, vmas_of, within
 
+pytestmark = pytest.mark.real_clock
+
 FILE = Vma(0x10000, 0x90000, "r--p", "/usr/lib/x.so")
 HEAP = Vma(0x90000, 0xF0000, "rw-p", "[heap]")
 

@@ -23,6 +23,8 @@ from tests.support.live import needs_tracker, pattern, start
 from tests.support.pagetable_targets import Observer, Target, assert_exactly, need_pagetable
 from tests.support.streams import sample
 
+pytestmark = pytest.mark.real_clock
+
 PAGES = 20_000
 MS = 10**6
 

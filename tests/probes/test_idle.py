@@ -22,6 +22,8 @@ from tests.support.cli import memtui
 from tests.support.live import needs_root, pattern, truth_in
 from tests.support.pagetable_targets import Observer, Target, drawn, within
 
+pytestmark = pytest.mark.real_clock
+
 FOUND = idle.prove()
 needs_idle = pytest.mark.skipif(not FOUND.ok, reason=f"no idle page tracking here: {FOUND.reason}")
 PAGE = 4096

@@ -127,6 +127,7 @@ def test_the_process_dies_with_the_one_that_started_it(driver, tmp_path):
         time.sleep(0.02)
 
 
+@pytest.mark.real_clock
 def test_a_hang_delays_no_window_of_a_recording(driver, tmp_path):
     hang, path = tmp_path / "hang", tmp_path / "s.memtui"
     steering = {"LD_LIBRARY_PATH": str(driver), "STANDIN_HANG": str(hang), "STANDIN_PROCESSES": "7:1,8:1,9:1"}

@@ -41,6 +41,8 @@ from tests.support.pagetable_targets import (
     within,
 )
 
+pytestmark = pytest.mark.real_clock
+
 SOURCE = Path(build_skeleton.__file__).with_name("pagetable.bpf.c")
 HUGE = 1 << 21
 

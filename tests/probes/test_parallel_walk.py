@@ -22,6 +22,8 @@ from memtui.probes.pages.tlb_flush import Handle
 from memtui.probes.pause.pauser import Pauser
 from tests.support.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable
 
+pytestmark = pytest.mark.real_clock
+
 HANDS = 3
 
 

@@ -16,6 +16,8 @@ from memtui.probes.pause.ptrace import BUSY, Seizure
 from tests.support.pagetable_targets import need_root
 from tests.support.paused import Counter, VforkParent, state, tasks, tracer
 
+pytestmark = pytest.mark.real_clock
+
 
 @pytest.fixture
 def pauser():

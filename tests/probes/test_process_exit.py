@@ -19,6 +19,8 @@ from memtui.reports.text import format_report
 from memtui.session.reader import SessionReader
 from tests.support.live import TRACKER, start, wait_for_samples
 
+pytestmark = pytest.mark.real_clock
+
 _WAITS = "import sys, time\nprint(1, flush=True)\n"
 _CODES = {
     "exited": _WAITS + "sys.stdin.read()",

@@ -18,6 +18,8 @@ from tests.support.live import needs_tracker, pattern, runs, wait_until
 from tests.support.streams import Stream, finish, order_for
 from tests.support.users import NO_PASSWORD, own_process, temporary_user
 
+pytestmark = pytest.mark.real_clock
+
 SAMPLER = [sys.executable, "-I", "-m", "memtui.recording.sampler", "--tell", "--own"]
 MINE = os.geteuid()
 

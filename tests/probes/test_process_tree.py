@@ -22,6 +22,8 @@ from tests.support.live import needs_root, needs_tracker, truth_in
 from tests.support.paused import state, tracer
 from tests.support.streams import finish, order_for, sample
 
+pytestmark = pytest.mark.real_clock
+
 _FAMILY = """
 import subprocess, sys
 words = [sys.executable, "-m", "memtui.study.workloads.access_patterns", "random"]

@@ -17,6 +17,8 @@ from memtui.reports.sentences import sentences
 from memtui.reports.text import format_report
 from tests.support.live import TRACKER, start, wait_for_samples
 
+pytestmark = pytest.mark.real_clock
+
 _MIB = 1 << 20
 # A parent that touched 300 MiB, and two children that share them and touch 20 MiB of their own.
 _TREE = """

@@ -33,6 +33,8 @@ from memtui.probes.pages.pagetable.walk import Walker, disjoint
 from memtui.probes.pages.tlb_flush import Flusher, Handle, madvise_cold_ranges
 from tests.support.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable, within
 
+pytestmark = pytest.mark.real_clock
+
 LANE = 32768
 BASE = 0x7F00_0000_0000
 

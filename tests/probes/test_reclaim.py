@@ -17,6 +17,8 @@ from tests.support.cgroups import limited_cgroup
 from tests.support.cli import memtui
 from tests.support.live import needs_root, needs_tracker
 
+pytestmark = pytest.mark.real_clock
+
 _PAGES = 16384  # 64 MiB
 # Writes each page's number into it, and then reads round and round whether it still stands there.
 _TARGET = f"""

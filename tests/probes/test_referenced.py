@@ -28,7 +28,10 @@ from tests.support.users import as_other
 
 PAGE = 4096
 WORKS = prove()
-pytestmark = pytest.mark.skipif(not WORKS.ok, reason=f"no referenced tracker here: {WORKS.reason}")
+pytestmark = [
+    pytest.mark.real_clock,
+    pytest.mark.skipif(not WORKS.ok, reason=f"no referenced tracker here: {WORKS.reason}"),
+]
 
 SMAPS = b"""\
 5550000000-5550100000 rw-p 00000000 00:00 0                              [heap]

@@ -20,6 +20,8 @@ from memtui.probes.window_reader import FILTERED, PageReader, Reading, Subject
 from tests.support.live import needs_root, needs_tracker, start, wait_until
 from tests.support.streams import Stream, sample
 
+pytestmark = pytest.mark.real_clock
+
 # Sleeps and touches for some seconds. The filter kills where the kernel goes on with an interrupted sleep.
 _SLEEPER = """
 import ctypes, os, struct, sys, threading, time

@@ -31,6 +31,8 @@ from memtui.tui.presenters.ranges import RangeTable
 from tests.support.pagetable_targets import PAGE, Target, need_pagetable, vmas_of
 from tests.support.sessions import CODE, HEAP, MS, VMAS, hello, messages, write_session
 
+pytestmark = pytest.mark.real_clock
+
 HUGE = 1 << 21
 
 

@@ -20,6 +20,8 @@ from memtui.probes.pages.tlb_flush import Flusher, Handle, Span, soft_dirty_is_t
 from memtui.probes.pages.tracker import TrackerError
 from tests.support.pagetable_targets import Observer, Target, assert_touched, need_pagetable
 
+pytestmark = pytest.mark.real_clock
+
 BASE = 0x7F00_0000_0000
 FIRST = BASE >> 12
 WORKS = (Capability("cold", True), Capability("soft-dirty", True))

@@ -20,6 +20,8 @@ from memtui.probes.pages.pagetable.walk import Walker
 from memtui.probes.pages.referenced import _REFERENCED, sizes_by_vma
 from tests.support.pagetable_targets import Observer, Target, need_pagetable, vmas_of, within
 
+pytestmark = pytest.mark.real_clock
+
 PAGES, HUGE, TURNS = 4096, 4, 50
 KPF_ANON = 12  # include/uapi/linux/kernel-page-flags.h
 KINDS = ("read", "write", "huge", "file", "fork")

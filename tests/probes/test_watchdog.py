@@ -22,6 +22,8 @@ from tests.support.paused import Counter, state, tracer
 from tests.support.terminals import Terminal
 from tests.support.users import NO_PASSWORD, temporary_user
 
+pytestmark = pytest.mark.real_clock
+
 _HOLDS = """
 import os, sys, time
 from memtui.probes.pause.pauser import Pauser

@@ -20,6 +20,8 @@ from memtui.probes.proc_maps import read_maps
 from memtui.probes.window_reader import PageReader, Reading, Subject
 from tests.support.pagetable_targets import Target, need_pagetable
 
+pytestmark = pytest.mark.real_clock
+
 CHANGES = {
     "mapped": "m = mmap.mmap(-1, 1 << 20)",
     "made read-only": "a = anonymous(16); libc.mprotect(a + 4096, 4096, 1)",

@@ -18,6 +18,8 @@ from memtui.recording.sampler.tracked_process import TrackedProcess
 from memtui.recording.wire import Decoder
 from tests.support.live import needs_tracker, pattern
 
+pytestmark = pytest.mark.real_clock
+
 
 def test_a_box_that_holds_sends_windows_when_told_and_all_else_at_once():
     read, write = os.pipe()

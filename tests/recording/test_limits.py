@@ -29,6 +29,8 @@ from tests.support.cli import memtui, refused
 from tests.support.live import needs_tracker, pattern, runs
 from tests.support.sessions import DATA, MS, VMAS, hello
 
+pytestmark = pytest.mark.real_clock
+
 LIMIT = 16 << 20
 WIDE = 16384  # pages of the data: half of them at random are 2 kB that do not compress
 

@@ -26,6 +26,8 @@ from tests.support.cli import memtui
 from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_samples
 from tests.support.sessions import MS, write_session
 
+pytestmark = pytest.mark.real_clock
+
 COUNTS = st.integers(0, 1 << 20)
 TWO_CPUS = Machine(2, SetCost(250.0, 250.0))
 

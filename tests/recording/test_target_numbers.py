@@ -12,6 +12,8 @@ import pytest
 from memtui.recording.targets import find_target
 from tests.support.cli import memtui
 
+pytestmark = pytest.mark.real_clock
+
 THREADED = """
 import os, threading, time
 threading.Thread(target=time.sleep, args=(120,), daemon=True).start()

@@ -16,6 +16,8 @@ from memtui.session.reader import SessionReader
 from memtui.session.writer import SessionWriter
 from tests.support.live import start
 
+pytestmark = pytest.mark.real_clock
+
 
 def samples_in(path: Path) -> int:
     """How many are committed."""

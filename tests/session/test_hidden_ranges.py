@@ -31,6 +31,8 @@ from memtui.widgets.vma_table import rest_of
 from tests.support import sessions
 from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_samples
 
+pytestmark = pytest.mark.real_clock
+
 PAGE, MIB = 4096, 1 << 20
 BASE = 0x7F00_0000_0000
 WORDS = {"exec", "noaccess", "pages<4"}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import pytest
 
 from memtui.study.recorded_run import Trace
 from memtui.study.studies.basic import asleep
 from tests.support.live import TRACKER, start
+
+pytestmark = pytest.mark.real_clock
 
 
 def test_what_an_interpreter_does_at_its_end_is_no_sleep(tmp_path):

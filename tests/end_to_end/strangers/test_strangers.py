@@ -22,6 +22,8 @@ import pytest
 from memtui.session.reader import SessionReader
 from tests.support.live import TRACKED, start
 
+pytestmark = pytest.mark.real_clock
+
 PROGRAMS = Path(__file__).parent / "programs"
 EVERY_S = 0.02  # /proc is read so often
 SLACK = 0.02  # of a size: memory that came or went between two reads
