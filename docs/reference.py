@@ -14,7 +14,7 @@ from memtui.cli.config import options_of
 from memtui.cli.parser import GROUPS, build_parser
 from memtui.core.argtypes import leaves_of, parsers_of
 from memtui.tui.screens.help_texts import ALONE
-from memtui.tui.screens.keys import KEYS
+from memtui.tui.screens.memory.keys import KEYS
 
 FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- made by docs/reference.py -->"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
+from memtui.core.errors import UserError
 from memtui.core.page_set import PageSet
 from memtui.core.samples import (
     Capability,
@@ -344,3 +347,20 @@ if __name__ == "__main__":
         silence(sys.__stderr__)
         silence(sys.stdout)
     raise SystemExit(app.return_code or 0)
+
+
+class FakeRecording:
+    """Takes orders as a recording does, and keeps them."""
+
+    def __init__(self, why: str = "") -> None:
+        self.orders: list[tuple[str, dict[str, Any]]] = []
+        self.paused, self.why = False, why
+
+    def __call__(self, do: str, **fields: Any) -> dict[str, Any]:
+        assert threading.current_thread() is not threading.main_thread(), "the screen would stand still meanwhile"
+        if self.why:
+            raise UserError(self.why)
+        self.orders.append((do, fields))
+        if do in ("pause", "resume"):
+            self.paused = do == "pause"
+        return {"ok": True, "paused": self.paused}

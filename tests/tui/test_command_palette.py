@@ -16,9 +16,9 @@ from memtui.tui import terminal
 from memtui.tui.screens.command_palette import _ALSO, PaletteScreen, commands, matching
 from memtui.tui.screens.help import ABOUT, SECTIONS, HelpScreen, help_for, wrapped
 from memtui.tui.screens.help_texts import ALONE
-from memtui.tui.screens.keys import KEYS
 from memtui.tui.screens.list_screen import ListScreen
 from memtui.tui.screens.memory import MemoryScreen
+from memtui.tui.screens.memory.keys import KEYS
 from memtui.tui.session_app import MemtuiApp
 from memtui.widgets.footer_line import KEYS as FOOTER_KEYS
 from memtui.widgets.footer_line import SMALL_KEYS
@@ -197,7 +197,7 @@ async def test_the_key_changes_the_colours_and_nothing_else():
         await d.settle()
         before, seen = d.text, []
         for _ in range(3):
-            strip = d.screen.graph.render_line(0)
+            strip = d.screen.panels.graph.render_line(0)
             seen.append({segment.style.bgcolor.number for segment in strip})
             await d.press("c")
             assert d.text == before

@@ -68,7 +68,7 @@ async def test_keys_move_the_cursor_in_memory():
         assert bottom.name == "torch_4242_1"
         await d.press("1", "up")  # chosen, the panel takes the plain arrows
         await d.until(lambda: d.view.heat.cursor.start < bottom.start)
-        assert d.screen.table.selected is None
+        assert d.screen.panels.table.selected is None
 
 
 async def test_zoom_and_back():
@@ -111,7 +111,7 @@ async def test_a_chosen_range_is_looked_at_by_all_panels():
         await d.press("escape")
         await d.until(lambda: not d.view.graph.focus)
         assert d.view.graph.focus_bytes is None
-        assert d.screen.table.selected is None
+        assert d.screen.panels.table.selected is None
         await d.until(lambda: not d.view.reuse.whose)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memtui.tui.screens.help import HelpScreen
-from memtui.tui.screens.keys import KEYS
+from memtui.tui.screens.memory.keys import KEYS
 from memtui.tui.session_app import MemtuiApp
 from memtui.widgets.views.memory import State
 from tests.support.goldens import compare
@@ -38,7 +38,7 @@ async def test_the_screen_is_the_picture(size, color):
 
 
 def segments(d: Driver) -> list:
-    panels = (d.screen.graph, d.screen.heat, d.screen.footer, d.screen.notice)
+    panels = (d.screen.panels.graph, d.screen.panels.heat, d.screen.panels.footer, d.screen.panels.notice)
     return [segment for panel in panels for y in range(panel.size.height) for segment in panel.render_line(y)]
 
 
@@ -71,7 +71,7 @@ async def test_hundreds_of_keys_and_resizes_break_nothing(monkeypatch):
             lines = screen_lines(d.app)
             assert {len(line) for line in lines} == {d.app.size.width}
             assert len(lines) == d.app.size.height
-            shown = d.screen.header.view
+            shown = d.screen.panels.header.view
             assert shown is None or not shown.notice, shown.notice  # the thread that reads found nothing broken
             await d.pilot.resize_terminal(*sizes[random.integers(len(sizes))])
         await d.pilot.resize_terminal(120, 36)
@@ -80,4 +80,4 @@ async def test_hundreds_of_keys_and_resizes_break_nothing(monkeypatch):
         await d.press("l")
         await d.until(lambda: d.app.screen is d.screen and d.view.header.state is State.LIVE, 20)
         assert not isinstance(d.app.screen, HelpScreen)
-        assert d.screen.header.view.notice == ""
+        assert d.screen.panels.header.view.notice == ""

@@ -131,7 +131,7 @@ def test_without_marks_the_view_stays(by):
 async def test_the_sentence_is_about_the_size_under_the_cursor():
     async with running(held(live=False)) as d:
         await d.press("m")
-        widget = d.screen.reuse
+        widget = d.screen.panels.reuse
         curve = MissRatioCurve.of(FakeSession(1).reuse_until(119))
         for _ in range(4):
             await d.press("comma")

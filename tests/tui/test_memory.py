@@ -6,12 +6,10 @@ import time
 
 import numpy as np
 import pytest
-from textual import events
 
 from memtui.tui.presenters import Presenter, Room
 from memtui.tui.presenters.playhead import Playhead, parse_time
 from memtui.tui.screens.help import HelpScreen
-from memtui.tui.screens.layout import arrange
 from memtui.widgets.views.memory import Sort, State
 from tests.support.screen_driver import held, running
 from tests.support.screen_fakes import MIB, ORIGIN_NS, STEP_NS, FakeSession
@@ -33,42 +31,6 @@ async def test_replay_opens_paused_at_the_end_on_the_whole_picture():
             "[heap]",
         ):
             assert words in d.text
-
-
-@pytest.mark.parametrize("size", [(210, 60), (120, 36), (100, 30), (80, 24), (60, 16)])
-async def test_every_line_is_as_wide_as_the_screen(size):
-    async with running(size=size) as d:
-        lines = screen_lines(d.app)
-        assert len(lines) == size[1]
-        assert {len(line) for line in lines} == {size[0]}
-        assert "working set" in d.text
-
-
-async def test_too_small_says_what_it_needs():
-    async with running(size=(50, 12)) as d:
-        assert "memtui needs 60x16 cells, this terminal has 50x12" in d.text
-        await d.pilot.resize_terminal(120, 36)
-        await d.until(lambda: "address ranges" in d.text)
-
-
-async def test_small_screen_shows_one_panel_at_a_time():
-    async with running(size=(80, 24)) as d:
-        seen = []
-        for key in ("1", "2", "3", "4", "tab", "shift+tab"):
-            await d.press(key)
-            words = ("where and when", "reuse distance", "address ranges", "power")
-            seen.append([w for w in words if "┌ " + w in d.text])
-        assert seen == [[w] for w in ("where and when", "reuse distance", "address ranges", "power")] + [
-            ["where and when"],
-            ["power"],
-        ]
-        assert "1-4 panel" in d.text
-
-
-async def test_the_miss_ratio_comes_into_sight_where_another_panel_stands():
-    async with running(size=(80, 24)) as d:
-        await d.press("3", "m")
-        await d.until(lambda: "┌ miss ratio" in d.text)
 
 
 def test_what_is_touched_is_resident_whenever_that_was_looked_at():
@@ -185,43 +147,6 @@ async def test_filters_and_sort():
         await d.until(lambda: d.view.table.filters_on)
 
 
-async def test_typed_filter():
-    async with running() as d:
-        await d.press("slash", *"torch")
-        await d.until(lambda: len(d.view.table.rows) == 2)
-        assert d.screen.prompt.active
-        await d.press("enter")
-        assert not d.screen.prompt.active
-        assert "/ torch hides 5" in d.text
-        await d.press("slash", "escape")
-        await d.until(lambda: len(d.view.table.rows) == 7)
-        await d.press("slash", *"q?", "escape")
-        assert d.app.is_running
-
-
-async def test_jump():
-    async with running() as d:
-        await d.press("j", *"0:10", "enter")
-        await d.until(lambda: not d.screen.prompt.active)
-        await d.until(lambda: 10 <= d.view.header.position_s < 10.3)
-        await d.press("j", *"soon", "enter")
-        await d.until(lambda: "'soon' is no time" in d.text)
-        assert d.screen.prompt.active
-        await d.press("escape")
-        assert not d.screen.prompt.active
-        await d.press("j", *"99:00", "enter")
-        await d.until(lambda: "the session is 25.2 s long" in d.text)
-
-
-async def test_keys_typed_before_the_prompt_is_there_are_not_lost():
-    async with running() as d:
-        for name, character in (("j", "j"), ("0", "0"), ("colon", ":"), ("1", "1"), ("2", "2"), ("enter", None)):
-            d.app.post_message(events.Key(name, character))
-        await d.until(lambda: 12 <= d.view.header.position_s < 12.3)
-        await d.until(lambda: not d.screen.prompt.active)
-        assert d.app.screen is d.screen
-
-
 async def test_help_and_back():
     async with running() as d:
         await d.press("slash", "escape", "question_mark")
@@ -327,21 +252,6 @@ async def test_the_typed_filter_narrows_the_heat_map():
         await d.until(lambda: {b.label for b in d.view.heat.bands if b.kind == "range"} == {"torch_4242_1"})
         await d.press("slash", "escape")
         await d.until(lambda: "[heap]" in {band.label for band in d.view.heat.bands})
-
-
-async def test_a_refused_jump_keeps_its_reason_while_the_session_grows():
-    async with running(FakeSession(100, growing=True), live=True) as d:
-        await d.press("j", *"soon", "enter")
-        await d.until(lambda: "'soon' is no time" in d.text)
-        seen = d.view.header.duration_s
-        await d.until(lambda: d.view.header.duration_s > seen + 0.5)
-        assert "'soon' is no time" in d.text.splitlines()[-1]
-        assert "Esc closes" in d.text
-        await d.press("x")  # other words are not wrong yet
-        await d.until(lambda: "is no time" not in d.text)
-        await d.press("escape")
-        assert not d.screen.prompt.active
-        assert "q quit" in d.text.splitlines()[-1]
 
 
 async def test_help_in_ascii():
@@ -553,38 +463,6 @@ def test_times_that_can_be_typed(words, seconds):
 def test_times_that_cannot(words):
     with pytest.raises(ValueError, match="7:12"):
         parse_time(words, 0.0, 10.0)
-
-
-@pytest.mark.parametrize("above", [0, 2, 5])
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (99, 50), (100, 30), (120, 36), (210, 60), (400, 120)])
-def test_arrangement_uses_all_rows(size, above):
-    for power in (True, False):
-        shape = arrange(*size, above, power=power)
-        line = shape.kind == "large" and not power
-        assert shape.top + shape.middle + shape.bottom == size[1] - 2 - above - line
-        assert not line or shape.power == 0
-        if shape.kind != "large":
-            continue
-        assert shape.heat + shape.reuse == size[0]
-        assert shape.bottom >= 9 - above - (not power)
-
-
-def test_arrangement_too_small():
-    assert arrange(59, 40).kind == arrange(200, 15).kind == "tiny"
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
-async def test_a_key_shows_how_it_is_measured_and_takes_it_away_again(size):
-    async with running(held(live=False), size=size) as d:
-        before = len([line for line in d.text.splitlines() if line.strip()])
-        assert "flush" not in d.text
-        await d.press("v")
-        await d.until(lambda: "tracker pagetable   flush cold" in d.text)
-        assert "interval asked 0.20 s, true 0.21 s" in " ".join(d.text.split())
-        assert d.text.splitlines()[-1].startswith(" space play")
-        await d.press("v")
-        await d.until(lambda: "flush" not in d.text)
-        assert len([line for line in d.text.splitlines() if line.strip()]) == before
 
 
 async def test_the_words_follow_the_cursor():

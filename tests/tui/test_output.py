@@ -86,7 +86,8 @@ async def test_keys_and_wheel_scroll_it_and_nothing_else(tmp_path):
             file.write("line 500\n")
         await d.until(lambda: d.view.output.total == 501)
         assert "│line 0 " in d.text, "what is read does not run away"
-        d.screen.output.post_message(events.MouseScrollDown(d.screen.output, 5, 5, 0, 1, 0, False, False, False))
+        output = d.screen.panels.output
+        output.post_message(events.MouseScrollDown(output, 5, 5, 0, 1, 0, False, False, False))
         await d.until(lambda: d.view.output.first == 3)
         await d.press("end")
         await d.until(lambda: d.view.output.follows and "line 500" in d.text)
@@ -111,7 +112,7 @@ async def test_nothing_is_redrawn_when_nothing_changed(tmp_path):
         await d.until(lambda: "line 49" in d.text)
         await d.settle()
         refreshed: list[object] = []
-        d.screen.output.refresh = lambda *regions, **_: refreshed.append(regions)
+        d.screen.panels.output.refresh = lambda *regions, **_: refreshed.append(regions)
         await d.pilot.pause(0.5)  # ten times the refresh
         assert refreshed == []
         with log.open("a") as file:

@@ -561,13 +561,13 @@ async def test_the_graph_has_the_room_of_a_power_panel_with_nothing_to_show():
         for reading in seen(first, last)
     ]
     async with running(quiet, size=(120, 36)) as d:
-        assert d.screen.graph.size.width == 120
-        assert not d.screen.power.display
-        assert d.screen.power_line.display
+        assert d.screen.panels.graph.size.width == 120
+        assert not d.screen.panels.power.display
+        assert d.screen.panels.power_line.display
         assert len(d.text.splitlines()) == 36
         await d.press("4")
         assert "▸power  n/a" in d.text
     async with running(FakeSession(20), size=(120, 36)) as d:
-        assert d.screen.graph.size.width < 120
-        assert d.screen.power.display
-        assert not d.screen.power_line.display
+        assert d.screen.panels.graph.size.width < 120
+        assert d.screen.panels.power.display
+        assert not d.screen.panels.power_line.display

@@ -223,6 +223,20 @@ class Presenter:
         if found := self.tensors.address_of(key):
             self.heat.place = AddressCursor(*found)
 
+    def point(self, row: int, t_ns: float) -> None:
+        """Put the cursor of the heat map on a row of it, and all panels at a time."""
+        self.heat.point(row)
+        if self.playhead.cursor_ns != t_ns:
+            self.playhead.seek(t_ns)
+
+    def show_list(self, name: str) -> None:
+        """Work out "processes" or "tensors" from now on; any other name: neither."""
+        self.processes_shown, self.tensors_shown = name == "processes", name == "tensors"
+
+    def toggle_kinds(self) -> None:
+        """Cut the rows of the heat map by the kind of tensors, or by ranges again."""
+        self.by_kind = not self.by_kind
+
     def zoom(self, by: int) -> None:
         """In on the cursor, in time and memory (1), or back to where that began (-1)."""
         if by > 0:

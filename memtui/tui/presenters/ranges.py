@@ -261,6 +261,10 @@ class RangeTable:
                 out.append(ProcessRange(row.process, row.id, row.start, row.end, label, weight))
         return out
 
+    def toggle_filters(self) -> None:
+        """Leave out ranges that are seldom of interest, or show every range."""
+        self.filters_on = not self.filters_on
+
     def next_sort(self) -> None:
         """Sort by the next column."""
         order = list(Sort)

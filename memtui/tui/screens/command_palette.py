@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from memtui.tui.screens.keys import KEYS
+from memtui.tui.screens.memory.keys import KEYS
 from memtui.widgets import text
 from memtui.widgets.panel import CachedWidget
 from memtui.widgets.raster import Line

@@ -1,4 +1,4 @@
-"""Who gets how much room: three layouts by the size of the terminal. Pure arithmetic."""
+"""Which panels are in sight and how much room each gets: three layouts by the size of the terminal. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -54,3 +54,42 @@ def arrange(width: int, height: int, above: int = 0, *, power: bool = True) -> A
     gauge = min(40, max(29, width // 6)) if power else 0
     heat = min(width - 48, round(width * 0.54))
     return Arrangement("large", top, middle, rows - top - middle, gauge, heat, width - heat)
+
+
+def panels_in_sight(
+    kind: str,
+    chosen: str,
+    listed: str,
+    *,
+    words: bool = True,
+    details: bool = False,
+    power: bool = True,
+    output: bool = False,
+    prompt: bool = False,
+) -> frozenset[str]:
+    """Return the ids of the widgets of the memory screen that are to be seen.
+
+    Args:
+        kind: of the ``Arrangement``.
+        chosen: the panel of ``PANELS`` that the user chose, the only one on a small screen.
+        listed: the list in the place of the table: "table", "processes" or "tensors".
+        words: there is room for the sentences under the header.
+        details: the lines that say how it is measured are asked for.
+        power: some source of power has something to show.
+        output: the output of the program takes the place of the panels below the graph.
+        prompt: something is being typed.
+    """
+    if kind == "tiny":
+        return frozenset({"notice"})
+    ids = {"header", "top", "graph", "prompt" if prompt else "footer"}
+    optional = {"words": words, "details": details, "output": output}
+    ids.update(name for name, wanted in optional.items() if wanted)
+    if kind == "large":
+        ids.add("power" if power else "power-line")
+    if output:
+        return frozenset(ids)
+    below = PANELS[:3] if kind == "large" else (chosen,)
+    ids.update(listed if name == "table" else name for name in below)
+    if ids & {"heat", "reuse"}:
+        ids.add("middle")
+    return frozenset(ids)

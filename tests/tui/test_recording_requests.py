@@ -1,43 +1,28 @@
-"""What the screen tells the recording it shows: a mark, another interval, a rest for the target."""
+"""What the screen asks of the recording that it shows: a mark, another interval, a pause of sampling."""
 
 from __future__ import annotations
 
-import threading
-from typing import Any
-
 import pytest
-from textual import events
 
-from memtui.core.errors import UserError
-from memtui.core.options import INTERVAL_NS
+from memtui.core.options import INTERVAL_NS, MARK_CHARACTERS
 from memtui.core.units import parse_interval_ns
 from memtui.session.reader import SessionReader
-from memtui.tui.screens.prompt import Prompt
+from memtui.tui.screens.memory.recording_requests import (
+    NOT_RECORDING,
+    RecordingRequest,
+    RecordingRequests,
+    interval_request,
+    mark_request,
+)
 from tests.support.cli import memtui
 from tests.support.live import own_state, pattern
 from tests.support.screen_driver import running
+from tests.support.screen_fakes import FakeRecording
 from tests.support.terminals import Terminal
 
 
-class Recording:
-    """Takes orders as a recording does, and keeps them."""
-
-    def __init__(self, why: str = "") -> None:
-        self.orders: list[tuple[str, dict[str, Any]]] = []
-        self.paused, self.why = False, why
-
-    def __call__(self, do: str, **fields: Any) -> dict[str, Any]:
-        assert threading.current_thread() is not threading.main_thread(), "the screen would stand still meanwhile"
-        if self.why:
-            raise UserError(self.why)
-        self.orders.append((do, fields))
-        if do in ("pause", "resume"):
-            self.paused = do == "pause"
-        return {"ok": True, "paused": self.paused}
-
-
 async def test_a_mark_with_a_text():
-    recording = Recording()
+    recording = FakeRecording()
     async with running(live=True, order=recording) as d:
         await d.press("M")
         await d.until(lambda: "mark this moment" in d.text)
@@ -47,26 +32,26 @@ async def test_a_mark_with_a_text():
 
 
 async def test_another_interval_and_one_that_cannot_be():
-    recording = Recording()
+    recording = FakeRecording()
     async with running(live=True, order=recording) as d:
         await d.press("i", *"fast", "enter")
         await d.until(lambda: "0.001 to 3600 s, such as 0.5 or 50ms" in d.text)
         assert recording.orders == []
         await d.press(*["backspace"] * 4, *"50ms", "enter")
         await d.until(lambda: recording.orders == [("interval", {"interval_ns": 50_000_000})])
-        await d.until(lambda: not d.screen.prompt.active)
+        await d.until(lambda: not d.screen.panels.prompt.active)
 
 
 @pytest.mark.parametrize(("words", "ppm"), [("5%", 50_000), ("0.5 %", 5_000), ("none", 0)])
 async def test_another_budget(words, ppm):
-    recording = Recording()
+    recording = FakeRecording()
     async with running(live=True, order=recording) as d:
         await d.press("i", *("space" if c == " " else "percent_sign" if c == "%" else c for c in words), "enter")
         await d.until(lambda: recording.orders == [("budget", {"ppm": ppm})])
 
 
 async def test_a_budget_that_cannot_be():
-    recording = Recording()
+    recording = FakeRecording()
     async with running(live=True, order=recording) as d:
         await d.press("i", *"500", "percent_sign", "enter")
         await d.until(lambda: "a budget of 0.01% to 100%, or none" in d.text)
@@ -74,17 +59,17 @@ async def test_a_budget_that_cannot_be():
 
 
 async def test_an_empty_mark_is_none():
-    recording = Recording()
+    recording = FakeRecording()
     async with running(live=True, order=recording) as d:
         await d.press("M", "space", "enter")
         await d.until(lambda: "a mark has a text" in d.text)
         await d.press("escape")
-        await d.until(lambda: not d.screen.prompt.active)
+        await d.until(lambda: not d.screen.panels.prompt.active)
         assert recording.orders == []
 
 
 async def test_the_target_rests_until_the_key_is_pressed_again():
-    recording = Recording()
+    recording = FakeRecording()
     async with running(live=True, order=recording) as d:
         await d.press("x")
         await d.until(lambda: [word for word, _ in recording.orders] == ["status", "pause"])
@@ -94,43 +79,9 @@ async def test_the_target_rests_until_the_key_is_pressed_again():
 
 @pytest.mark.parametrize("keys", [("x",), ("M", *"now", "enter"), ("i", "1", "enter")], ids=["x", "M", "i"])
 async def test_a_recording_that_does_not_answer_is_said_in_place(keys):
-    async with running(order=Recording("recording abcd does not answer: it hung up")) as d:
+    async with running(order=FakeRecording("recording abcd does not answer: it hung up")) as d:
         await d.press(*keys)
         await d.until(lambda: "does not answer" in d.text)
-
-
-@pytest.mark.parametrize(
-    "keys", [("j", *"0:05", "enter"), ("j", "escape"), ("slash", "a", "enter"), ("j", *"1", "enter")]
-)
-async def test_a_prompt_that_was_closed_before_it_had_the_focus_takes_no_key(keys):
-    """Whoever types faster than the screen draws must not lose it: the focus came to the prompt once it was closed."""
-    async with running() as d:
-        for key in keys:
-            d.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await d.until(lambda: not d.screen.prompt.active)
-        await d.pilot.pause(0.3)
-        assert d.app.focused is None
-        await d.press("question_mark")
-        await d.until(lambda: len(d.app.screen_stack) > 1)
-
-
-@pytest.mark.parametrize("focus_after", range(9))
-async def test_keys_are_taken_in_the_order_in_which_they_were_typed(focus_after, monkeypatch):
-    """Whenever the focus comes: what is typed before it is not overtaken, and what follows Enter is for the screen."""
-    monkeypatch.setattr(Prompt, "_take_focus", lambda _prompt: None)
-    recording = Recording()
-    async with running(live=True, order=recording) as d:
-        for place, key in enumerate(("i", *"20ms", "enter", "M", *"a b", "enter", "question_mark")):
-            if place == focus_after and d.screen.prompt.active:
-                d.screen.prompt.query_one("#prompt-input").focus()
-            character = {"question_mark": "?", "enter": None, " ": " "}.get(key, key)
-            d.app.post_message(events.Key("space" if key == " " else key, character))
-            if place == 0:
-                await d.until(lambda: d.screen.prompt.active)
-        await d.until(lambda: len(d.app.screen_stack) > 1)
-        await d.until(lambda: len(recording.orders) == 2)
-        assert recording.orders == [("interval", {"interval_ns": 20_000_000}), ("mark", {"text": "a b"})]
-        assert not d.screen.prompt.active
 
 
 @pytest.mark.parametrize("key", ["x", "M", "i"])
@@ -138,7 +89,7 @@ async def test_a_saved_session_takes_none(key):
     async with running() as d:
         await d.press(key)
         await d.until(lambda: "this screen belongs to no recording" in d.text)
-        assert not d.screen.prompt.active
+        assert not d.screen.panels.prompt.active
 
 
 @pytest.mark.parametrize(
@@ -185,3 +136,27 @@ def test_a_real_recording_takes_them(tmp_path, monkeypatch):
     assert ("interval", "the interval is 0.02 s from here on") in told
     assert intervals == {200_000_000, 20_000_000}
     assert memtui("report", session).returncode == 0
+
+
+def test_what_is_typed_becomes_a_request():
+    assert mark_request(" epoch 3 ") == RecordingRequest("mark", {"text": "epoch 3"})
+    assert len(mark_request("x" * 10_000).fields["text"]) == MARK_CHARACTERS
+    assert interval_request("50ms") == RecordingRequest("interval", {"interval_ns": 50_000_000})
+    assert interval_request("5%") == RecordingRequest("budget", {"ppm": 50_000})
+    assert interval_request(" none ") == RecordingRequest("budget", {"ppm": 0})
+    with pytest.raises(ValueError, match="a mark has a text"):
+        mark_request("  ")
+    with pytest.raises(ValueError, match=r"0\.001 to 3600 s"):
+        interval_request("fast")
+
+
+async def test_without_a_recording_every_request_says_so():
+    requests = RecordingRequests(None)
+    assert not requests.possible
+    assert await requests.send(mark_request("here")) == await requests.toggle_pause() == NOT_RECORDING
+
+
+async def test_a_pause_is_not_asked_for_where_the_recording_does_not_answer():
+    recording = FakeRecording("it hung up")
+    assert await RecordingRequests(recording).toggle_pause() == "it hung up"
+    assert recording.orders == []

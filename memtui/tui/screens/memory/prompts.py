@@ -1,0 +1,107 @@
+"""What can be typed on the memory screen: a filter, a time to jump to, and for the recording a mark or an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memtui.tui.presenters import Presenter
+from memtui.tui.screens.memory.recording_requests import RecordingRequest, interval_request, mark_request
+from memtui.tui.screens.presenter_thread import Action
+from memtui.tui.screens.prompt import Prompt
+
+
+def set_filter(listed: str, text: str) -> Action:
+    """Return what makes the presenter keep only rows with a text, of the "tensors" or of the ranges."""
+    text = text.strip()
+
+    def change(presenter: Presenter) -> None:
+        rows = presenter.tensors if listed == "tensors" else presenter.ranges
+        rows.words = text
+
+    return change
+
+
+class MemoryPrompts:
+    """Opens the prompt of the screen, and acts on what was typed into it.
+
+    Args:
+        do: lets the presenter do something, in its thread.
+        send: takes a request to the recording.
+        resized: called when the prompt opened or closed, in the place of the footer.
+    """
+
+    def __init__(
+        self,
+        do: Callable[[Action], object],
+        send: Callable[[RecordingRequest], object],
+        resized: Callable[[], object],
+    ) -> None:
+        self.widget = Prompt(self._typed, id="prompt")
+        self._do, self._send, self._resized = do, send, resized
+        self._filtered = "table"  # the list that a typed filter is about
+
+    def filter(self, listed: str, text: str) -> None:
+        """Ask for a filter of a list, which has a filter already."""
+        self._filtered = listed
+        hint = "part of a layer or kind" if listed == "tensors" else "part of a name, address or perms"
+        self._open("filter", "/", hint, text)
+
+    def jump(self) -> None:
+        """Ask for a time to jump to."""
+        self._open("jump", "jump to", "7:12, 90, 5m, 50%, +30, -1:30")
+
+    def mark(self) -> None:
+        """Ask for the text of a mark."""
+        self._open("mark", "mark this moment", "its text")
+
+    def interval(self) -> None:
+        """Ask for another interval or budget of sampling."""
+        self._open("interval", "interval or budget", "seconds: 0.5, 50ms; per cent of its time: 5%, none")
+
+    def changed(self, kind: str, text: str) -> None:
+        """Follow a filter while it is being typed."""
+        if kind == "filter":
+            self._do(set_filter(self._filtered, text))
+
+    def _open(self, kind: str, label: str, hint: str, text: str = "") -> None:
+        self.widget.open(kind, label, text, hint)
+        self._resized()
+
+    def _typed(self, kind: str, text: str, accepted: bool) -> None:
+        """Act on Enter (``accepted``) or Escape; the next key is for the screen again."""
+        if kind == "filter":
+            self._do(set_filter(self._filtered, text if accepted else ""))
+            self._close()
+        elif not accepted:
+            self._close()
+        elif kind == "jump":
+            self._jump(text)
+        else:
+            self._request(kind, text)
+
+    def _jump(self, text: str) -> None:
+        def jump(presenter: Presenter) -> None:
+            why = presenter.playhead.jump(text)
+            self.widget.app.call_later(self._close_unless, why)
+
+        self._do(jump)
+
+    def _request(self, kind: str, text: str) -> None:
+        try:
+            request = mark_request(text) if kind == "mark" else interval_request(text)
+        except ValueError as error:
+            self._close_unless(str(error))
+            return
+        self._close()
+        self._send(request)
+
+    def _close_unless(self, why: str) -> None:
+        """Close the prompt; what cannot be done keeps it open, with the reason in place."""
+        if why:
+            self.widget.complain(why)
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        self.widget.close()
+        self._resized()

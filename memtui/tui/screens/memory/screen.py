@@ -1,0 +1,434 @@
+"""The memory screen: live and replay are the same screen with the same keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.message import Message
+from textual.reactive import reactive
+from textual.screen import Screen
+
+from memtui.tui.presenters import Room, SessionLike
+from memtui.tui.screens.layout import PANELS
+from memtui.tui.screens.memory.keys import KEYS
+from memtui.tui.screens.memory.panels import MemoryPanels
+from memtui.tui.screens.memory.prompts import MemoryPrompts, set_filter
+from memtui.tui.screens.memory.recording_requests import NOT_RECORDING, RecordingRequest, RecordingRequests, Send
+from memtui.tui.screens.presenter_thread import Action, Feed
+from memtui.tui.screens.prompt import Prompt
+from memtui.widgets.heat_map import HeatMap
+from memtui.widgets.output_pane import OutputPane
+from memtui.widgets.panel import Panel
+from memtui.widgets.row_panel import RowPanel
+from memtui.widgets.views.memory import HeaderView, MemoryView, State
+from memtui.widgets.vma_table import VmaTable
+
+MESSAGE_S = 6.0  # how long the footer shows why a key did nothing
+
+
+class ViewReady(Message):
+    """A new picture. Only the newest of several waiting ones is worth drawing."""
+
+    def __init__(self, view: MemoryView) -> None:
+        super().__init__()
+        self.view = view
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, ViewReady)
+
+
+class FeedFailed(Message):
+    """The session could not be read this time."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self.why = why
+
+
+class MemoryScreen(Screen[None]):
+    """Everything about the memory of one target at one moment."""
+
+    AUTO_FOCUS = ""  # the hidden prompt must not take the keys when a help screen closes
+    BINDINGS: ClassVar[list[BindingType]] = list(KEYS)
+
+    view: reactive[MemoryView | None] = reactive(None, repaint=False, init=False)
+
+    def __init__(
+        self,
+        open_session: Callable[[], SessionLike],
+        *,
+        live: bool,
+        refresh_s: float = 1.0,
+        order: Send | None = None,
+        began_it: bool = True,
+        first: str = "",
+        process: int | None = None,
+        said: str = "",
+    ) -> None:
+        super().__init__()
+        self._first = first  # what is to lie on top as soon as there is something
+        self._process, self._message = process, said  # the process to choose then, and a line to show
+        self._recording = RecordingRequests(order)
+        self.feed = Feed(
+            open_session,
+            lambda view: self.post_message(ViewReady(view)),
+            lambda why: self.post_message(FeedFailed(why)),
+            live=live,
+            refresh_s=refresh_s,
+        )
+        self._prompts = MemoryPrompts(self._do, self._send, self._arrange)
+        self.panels = MemoryPanels(self._prompts.widget, began_it=began_it)
+        self._room = Room()
+        self._failed = False  # there is something to say in place of a first view
+
+    def compose(self) -> ComposeResult:
+        yield from self.panels.widgets()
+
+    def on_mount(self) -> None:
+        self._arrange()
+        self.feed.start()
+
+    def on_unmount(self) -> None:
+        self.feed.stop()
+        self.feed.join(2.0)
+
+    # Layout
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Give every panel its place, and tell the presenter how much room there is where that differs."""
+        width, height = self.app.size
+        panels = self.panels
+        if not panels.arrange(width, height, self.view, failed=self._failed):
+            return
+        self.set_class(panels.shape.kind == "small", "small")
+        room = panels.heat_cells
+        if room != self._room:  # every request costs a view
+            self._room = room
+            self._do(lambda presenter: setattr(presenter, "room", room))
+        if panels.output_shown and panels.shape.kind != "tiny":
+            inside = width - 2, panels.output_rows
+            self._do(lambda presenter: presenter.output.resize(*inside))
+        self._adapt_footer()
+
+    # Views
+
+    def on_view_ready(self, message: ViewReady) -> None:
+        self.view = message.view
+        first, self._first = self._first, ""
+        if first == "training":
+            self.action_allocations()
+        if self._process is not None:
+            self._list("processes")
+            self.panels.processes.selected, self._process = self._process, None
+            self._look_at_row()
+        if self._message:
+            self._show_message(self._message)
+            self._message = ""
+
+    def on_feed_failed(self, message: FeedFailed) -> None:
+        header = self.view.header if self.view is not None else HeaderView()
+        self._failed = True
+        self.panels.header.show(replace(header, notice=message.why))
+        self._arrange()
+
+    def watch_view(self, view: MemoryView | None) -> None:
+        """Hand the parts out; each panel draws only what differs."""
+        if view is None:
+            return
+        with self.app.batch_update():
+            self._arrange()
+            self.panels.show(view)
+        self._adapt_footer()
+
+    def _adapt_footer(self) -> None:
+        moving = self.view is None or self.view.header.state in (State.LIVE, State.PLAYING)
+        pause = "pause" if moving else "play"
+        self.panels.footer.adapt(small=self.panels.shape.kind == "small", pause_words=pause)
+
+    # Time
+
+    def _do(self, action: Action) -> None:
+        self.feed.do(action)
+
+    def action_toggle_pause(self) -> None:
+        self._do(lambda presenter: presenter.playhead.toggle_pause())
+
+    def action_step(self, by: int) -> None:
+        self._do(lambda presenter: presenter.playhead.step(by))
+
+    def action_faster(self, by: int) -> None:
+        self._do(lambda presenter: presenter.playhead.faster(by))
+
+    def action_home(self) -> None:
+        output = self.panels.output_shown
+        self._do(lambda presenter: presenter.output.home() if output else presenter.playhead.home())
+
+    def action_to_end(self) -> None:
+        output = self.panels.output_shown
+        self._do(lambda presenter: presenter.output.end() if output else presenter.playhead.to_end())
+
+    def action_widen(self, by: int) -> None:
+        self._do(lambda presenter: presenter.playhead.widen(by))
+
+    def action_pan(self, by: int) -> None:
+        self._do(lambda presenter: presenter.playhead.pan(by / 2))
+
+    def action_jump(self) -> None:
+        self._prompts.jump()
+
+    def action_mark(self, by: int) -> None:
+        self._do(lambda presenter: presenter.to_mark(by))
+
+    def on_panel_time_asked(self, message: Panel.TimeAsked) -> None:
+        self._do(lambda presenter: presenter.playhead.seek(message.t_ns))
+
+    # The cursor of the heat map
+
+    def action_move_cursor(self, by: int) -> None:
+        self._do(lambda presenter: presenter.heat.step(by))
+
+    def action_pan_memory(self, by: int) -> None:
+        self._do(lambda presenter: presenter.heat.pan(by / 2))
+
+    def action_zoom(self, by: int) -> None:
+        self._do(lambda presenter: presenter.zoom(by))
+
+    def action_kinds(self) -> None:
+        if not self.panels.heat.display:
+            self.action_panel(PANELS.index("heat") + 1)
+        self._do(lambda presenter: presenter.toggle_kinds())
+
+    def on_heat_map_pointed(self, message: HeatMap.Pointed) -> None:
+        self._do(lambda presenter: presenter.point(message.row, message.t_ns))
+
+    # Reuse distance and miss ratio
+
+    def action_miss_ratio(self) -> None:
+        if not self.panels.reuse.display:
+            self.action_panel(PANELS.index("reuse") + 1)
+        self.panels.reuse.toggle()
+
+    def action_memory_size(self, by: int) -> None:
+        self.panels.reuse.move(by)
+
+    # Lists: ranges, processes, tensors
+
+    def action_processes(self) -> None:
+        self._list("processes")
+
+    def action_tensors(self) -> None:
+        self._list("tensors")
+
+    def _list(self, name: str) -> None:
+        """Show a list in the place of the ranges; where it is there already, the ranges again."""
+        self._show_output(False)
+        listed = self.panels.listed = name if self.panels.listed != name else "table"
+        self.panels.panel = PANELS.index("table")
+        self._arrange()
+        self._do(lambda presenter: presenter.show_list(listed))
+
+    def _show_ranges(self) -> None:
+        """Bring into sight what a key changes."""
+        if self.panels.listed != "table":
+            self._list("table")
+
+    def _look_at_row(self) -> None:
+        """Let all panels be about the row that is chosen."""
+        key = self.panels.rows.selected
+        if self.panels.listed == "processes":
+            self.panels.table.deselect()
+            self._do(lambda presenter: presenter.focus_process(key))
+        elif self.panels.listed == "tensors":
+            self._do(lambda presenter: presenter.look_at_tensor(key))
+        else:
+            self._do(lambda presenter: presenter.focus_range(key))
+
+    def on_row_panel_selected(self, message: RowPanel.Selected) -> None:
+        self._look_at_row()
+
+    def action_filter(self) -> None:
+        listed = self.panels.listed
+        if listed != "tensors":
+            self._show_ranges()
+        text = ""
+        if self.view is not None:
+            text = self.view.tensors.filter_text if listed == "tensors" else self.view.table.filter_text
+        self._prompts.filter(listed, text)
+
+    def action_toggle_filters(self) -> None:
+        self._show_ranges()
+        self._do(lambda presenter: presenter.ranges.toggle_filters())
+
+    def action_sort(self) -> None:
+        if self.panels.listed == "tensors":
+            self._do(lambda presenter: presenter.tensors.next_sort())
+            return
+        self._show_ranges()
+        self._do(lambda presenter: presenter.ranges.next_sort())
+
+    def action_reverse(self) -> None:
+        if self.panels.listed == "tensors":
+            self._do(lambda presenter: presenter.tensors.reverse())
+            return
+        self._show_ranges()
+        self._do(lambda presenter: presenter.ranges.sort_by(presenter.ranges.sort))
+
+    def on_vma_table_sort_asked(self, message: VmaTable.SortAsked) -> None:
+        self._do(lambda presenter: presenter.ranges.sort_by(message.sort))
+
+    def action_group(self) -> None:
+        if self.panels.listed != "tensors":
+            self.action_tensors()
+            return
+        self.panels.tensors.deselect()
+        self._do(lambda presenter: presenter.tensors.next_grouping())
+
+    def action_lift(self) -> None:
+        """Close the output, look at all ranges again, or forget the typed filter."""
+        if self.panels.output_shown:
+            self._show_output(False)
+        elif self.panels.listed == "tensors" and self.panels.tensors.selected is not None:
+            self.panels.tensors.deselect()
+            self._do(lambda presenter: presenter.heat.unpoint())
+        elif self.panels.table.selected is not None:
+            self.panels.table.deselect()
+            self._do(lambda presenter: presenter.focus_range(None))
+        elif self.panels.processes.selected is not None:
+            self.panels.processes.deselect()
+            self._do(lambda presenter: presenter.focus_process(None))
+        else:
+            self._do(set_filter(self.panels.listed, ""))
+            self._do(lambda presenter: presenter.heat.unpoint())
+
+    # Panels
+
+    def action_panel(self, number: int) -> None:
+        self._show_output(False)
+        if self.panels.chosen != PANELS[number - 1]:
+            self.panels.panel = number - 1
+            self._arrange()
+
+    def action_next_panel(self, by: int = 1) -> None:
+        self._show_output(False)
+        self.panels.panel = (PANELS.index(self.panels.chosen) + by) % len(PANELS)
+        self._arrange()
+
+    def on_panel_chosen(self, message: Panel.Chosen) -> None:
+        name = self.panels.name_of(message.panel)
+        if name is not None and self.panels.chosen != name:
+            self.panels.panel = PANELS.index(name)
+            self._arrange()
+
+    def action_move(self, by: int) -> None:
+        if self.panels.output_shown:
+            self._do(lambda presenter: presenter.output.move(by))
+            return
+        match self.panels.chosen:
+            case "reuse":
+                self.action_memory_size(-by)
+            case "heat":
+                self.action_move_cursor(by)
+            case "table":
+                self.panels.rows.move(by)
+                self._look_at_row()
+
+    def action_page(self, by: int) -> None:
+        if self.panels.output_shown:
+            self._do(lambda presenter: presenter.output.page(by))
+            return
+        match self.panels.chosen:
+            case "heat":
+                self.action_pan_memory(by)
+            case "table":
+                self.panels.rows.page(by)
+                self._look_at_row()
+
+    def action_details(self) -> None:
+        self.panels.details_shown = not self.panels.details_shown
+        self._arrange()
+
+    def action_output(self) -> None:
+        self._show_output(not self.panels.output_shown)
+
+    def _show_output(self, shown: bool) -> None:
+        if shown != self.panels.output_shown:
+            self.panels.output_shown = shown
+            self._arrange()
+            self._do(lambda presenter: setattr(presenter.output, "shown", shown))
+
+    def on_output_pane_scrolled(self, message: OutputPane.Scrolled) -> None:
+        self._do(lambda presenter: presenter.output.move(message.by))
+
+    # Other screens
+
+    def action_allocations(self) -> None:
+        from memtui.tui.screens.training import TrainingScreen
+
+        self.app.push_screen(TrainingScreen(self._do))
+
+    def action_help(self) -> None:
+        from memtui.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen(self.panels.subject))
+
+    def action_palette(self) -> None:
+        from memtui.tui.screens.command_palette import PaletteScreen
+
+        async def chosen(action: str | None) -> None:
+            if action is not None:
+                await self.run_action(action)
+
+        self.app.push_screen(PaletteScreen(), chosen)
+
+    # Typing
+
+    def take_key(self, event: events.Key) -> bool:
+        """Whether a key belongs to what is being typed (see ``MemtuiApp.on_key``)."""
+        return self.panels.prompt.take(event)
+
+    def on_prompt_changed(self, message: Prompt.Changed) -> None:
+        self._prompts.changed(message.kind, message.words)
+
+    # The recording
+
+    def action_put_mark(self) -> None:
+        if self._is_recorded():
+            self._prompts.mark()
+
+    def action_interval(self) -> None:
+        if self._is_recorded():
+            self._prompts.interval()
+
+    def action_rest(self) -> None:
+        self._show_refusal(self._recording.toggle_pause())
+
+    def _send(self, request: RecordingRequest) -> None:
+        self._show_refusal(self._recording.send(request))
+
+    def _is_recorded(self) -> bool:
+        """Return whether there is a recording to ask; say so where there is none."""
+        if not self._recording.possible:
+            self._show_message(NOT_RECORDING)
+        return self._recording.possible
+
+    def _show_refusal(self, request: Coroutine[None, None, str]) -> None:
+        """Let the recording answer while the screen goes on; show why it refused."""
+
+        async def wait() -> None:
+            if why := await request:
+                self._show_message(why)
+
+        self.run_worker(wait(), group="order")
+
+    def _show_message(self, message: str) -> None:
+        """Show why a key did nothing, for as long as that takes to read."""
+        self.panels.footer.say(message)
+        self.set_timer(MESSAGE_S, lambda: self.panels.footer.say(""))
