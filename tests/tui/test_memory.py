@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
-import numpy as np
 import pytest
 
-from memtui.tui.presenters import Presenter, Room
-from memtui.tui.presenters.playhead import Playhead, parse_time
 from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.views.memory import Sort, State
 from tests.support.screen_driver import held, running
-from tests.support.screen_fakes import MIB, ORIGIN_NS, STEP_NS, FakeSession
+from tests.support.screen_fakes import MIB, ORIGIN_NS, FakeSession
 from tests.support.screen_text import screen_lines
 
 S = 1_000_000_000
@@ -31,19 +26,6 @@ async def test_replay_opens_paused_at_the_end_on_the_whole_picture():
             "[heap]",
         ):
             assert words in d.text
-
-
-def test_what_is_touched_is_resident_whenever_that_was_looked_at():
-    session = FakeSession(60)
-    session.vma_rss = lambda sample: {row.id: 1 * MIB for row in session.rows}
-    one = Presenter(session, follow=False)
-    one.room = Room(60, 12)
-    rows = {row.name: row for row in one.view(10.0).table.rows}
-    heap = rows["[heap]"]
-    assert heap.rss_at_least
-    assert heap.rss_bytes == heap.wss_bytes > MIB
-    assert not rows["[stack]"].rss_at_least
-    assert rows["[stack]"].rss_bytes == MIB
 
 
 async def test_a_text_is_looked_for_in_whole_paths():
@@ -225,12 +207,6 @@ async def test_a_target_that_stands_still_too_long_is_warned_of(live, size):
         assert "raise interval" not in d.text
 
 
-def test_a_pause_that_is_short_enough_is_no_warning():
-    session = held(live=False)
-    session.samples.paused_ns[:] = 20_000_000  # 9.5 %
-    assert Presenter(session, follow=False).view().header.warnings == ()
-
-
 @pytest.mark.parametrize("live", [True, False])
 async def test_the_hottest_range_is_that_of_the_cursor(live):
     """Opening a replay, End on the same sample, and coming back to it say the same."""
@@ -310,159 +286,6 @@ async def test_svg():
 
 
 # The parts below the screen
-
-
-def presenter(count: int = 300, **options) -> Presenter:
-    made = Presenter(FakeSession(count, **options), follow=False)
-    made.room = Room(60, 12)
-    return made
-
-
-def test_presenter_is_complete_after_some_views():
-    one = presenter()
-    seen = 0
-    while not (one.view(0.01) and one.complete):
-        seen += 1
-        assert seen < 200
-    view = one.view()
-    assert view.heat.share.shape == (24, 60)
-    assert np.isfinite(view.heat.share[0]).all()
-    asked = one.reader.asked_pages
-    one.view()
-    assert one.reader.asked_pages == asked
-
-
-def test_heat_columns_move_on_unchanged():
-    session = FakeSession(400, growing=True, clock=lambda: 0.0)
-    one = Presenter(session, follow=True)
-    one.room = Room(60, 12)
-    before = one.view(10.0).heat
-    session.first = 405  # a second later: one column further
-    one.refresh()
-    after = one.view(10.0).heat
-    moved = after.axis.bins(60)[1] - before.axis.bins(60)[1]
-    assert moved in (1, 2)
-    np.testing.assert_array_equal(before.share[:, moved:-1], after.share[:, : -moved - 1])
-
-
-def test_seek_costs_little_on_a_long_session():
-    one = presenter(18_000)
-    one.view()
-    began = time.process_time()
-    for percent in range(0, 100, 10):
-        one.playhead.jump(f"{percent}%")
-        one.view(0.0)
-    assert (time.process_time() - began) / 10 < 0.5  # the figure is in the benchmarks; this catches a slip
-
-
-def test_several_processes_are_told_apart():
-    session = FakeSession(60)
-    second = type(session.rows[0])(**(vars(session.rows[1]) | {"id": 900, "process": 2, "pid": 4243}))
-    session.rows.append(second)
-    first = session.processes()
-    session.processes = lambda: [*first, type(first[0])(2, 4243, 4242, 100, 0, "worker", "child")]
-    one = Presenter(session, follow=False)
-    one.room = Room(60, 20)
-    view = one.view(10.0)
-    assert view.header.others == 1
-    assert {row.pid for row in view.table.rows} == {4242, 4243}
-    assert sum(band.label.startswith("4242 ") for band in view.heat.bands) >= 6
-
-
-def test_processes_that_ended_are_not_counted():
-    session = FakeSession(60)
-    first = session.processes()
-    children = [type(first[0])(key, 4241 + key, 4242, 100, 0, "worker", "child") for key in (2, 3)]
-    session.processes = lambda: [*first, *children]
-    session.ended_at = {2: 20}
-    one = Presenter(session, follow=False)
-    seen = []
-    for sample in (10, 20, 59):
-        one.playhead.home()
-        one.playhead.step(sample)
-        seen.append(one.view().header.others)
-    assert seen == [2, 1, 1]
-
-
-def grown(count: int = 100, **options) -> Playhead:
-    head = Playhead(**options)
-    head.grow(0, np.arange(1, count + 1) * STEP_NS, recording=options.get("recording", True))
-    return head
-
-
-def test_playhead_follows_until_told_otherwise():
-    head = grown()
-    assert head.state is State.LIVE
-    assert head.axis().follow
-    head.step(-1)
-    assert (head.state, head.index) == (State.PAUSED, 98)
-    head.grow(0, np.arange(1, 201) * STEP_NS, recording=True)
-    assert head.index == 98
-    head.toggle_pause()
-    head.tick(1.0)
-    assert head.state is State.PLAYING
-    head.tick(1000.0)
-    assert head.state is State.LIVE  # caught up
-
-
-def test_playhead_window_stays_while_the_cursor_moves_inside():
-    head = grown(1000)
-    head.axis()
-    head.step(-10)
-    here = head.axis()
-    head.step(-10)
-    assert head.axis().start_ns == here.start_ns
-    head.home()
-    first = head.axis()
-    assert first.start_ns <= head.cursor_ns <= first.end_ns
-    head.step(1)
-    assert head.axis().start_ns == first.start_ns
-
-
-def test_playhead_at_the_ends():
-    head = grown(3, recording=False)
-    head.step(100)
-    assert head.index == 2
-    head.step(-100)
-    assert head.index == 0
-    empty = Playhead()
-    empty.step(1)
-    empty.home()
-    assert empty.index == -1
-    assert empty.jump("0") == ""
-    assert empty.axis().span_ns > 0
-
-
-def test_all_of_a_growing_session_is_cut_anew_seldom():
-    """Another length of the axis cuts the heat map's columns anew, and the page sets of all of them are decoded."""
-    head = grown(5000, span_ns=None)
-    spans = set()
-    for count in range(5000, 6000, 5):
-        head.grow(0, np.arange(1, count + 1) * STEP_NS, recording=True)
-        axis = head.axis()
-        assert axis.end_ns == head.latest_ns
-        assert head.latest_ns <= axis.span_ns <= head.latest_ns * 33 / 32
-        spans.add(axis.span_ns)
-    assert len(spans) <= 13
-    head.grow(0, np.arange(1, 6001) * STEP_NS, recording=False)
-    assert head.axis().span_ns == head.latest_ns, "nothing grows any more"
-
-
-@pytest.mark.parametrize(
-    ("words", "seconds"),
-    [
-        ("7:12", 432), ("1:02:03.5", 3723.5), ("90", 90), ("5m", 300), ("1h2m3s", 3723), ("50%", 500), ("+30", 130),
-        ("-1:30", 10), ("-9:00", 0), (" 2 m ", 120), (".5", 0.5), ("10s", 10),
-    ],
-)  # fmt: skip
-def test_times_that_can_be_typed(words, seconds):
-    assert parse_time(words, 100.0, 1000.0) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("words", ["", "x", "1:2:3:4", "5 apples", "--3", "%", "1e9", "nan", "9:99x"])
-def test_times_that_cannot(words):
-    with pytest.raises(ValueError, match="7:12"):
-        parse_time(words, 0.0, 10.0)
 
 
 async def test_the_words_follow_the_cursor():

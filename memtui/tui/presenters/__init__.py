@@ -1,6 +1,7 @@
 """From a session to the view models of the screen. Knows a reader and no widget; runs in a worker thread."""
 
-from memtui.tui.presenters.presenter import Presenter, Room, SessionLike
+from memtui.tui.presenters.presenter import Presenter, Room
 from memtui.tui.presenters.reuse import reuse_view
+from memtui.tui.presenters.session_like import SessionLike
 
 __all__ = ["Presenter", "Room", "SessionLike", "reuse_view"]

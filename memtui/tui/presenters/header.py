@@ -1,0 +1,120 @@
+"""The first line: which program, whether it is live, where in time the cursor is, how it is measured."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import PurePath
+
+import numpy as np
+
+from memtui.analysis.fast_numpy import median
+from memtui.analysis.overhead_budget import allowed
+from memtui.analysis.released_memory import given_back_bytes
+from memtui.core.options import tracker_label
+from memtui.core.samples import Process, Status
+from memtui.tui.presenters.overhead import OwnCost, lost_share, pause_warning, with_budget
+from memtui.tui.presenters.playhead import Playhead
+from memtui.tui.presenters.session_like import ProcessSample, SessionLike
+from memtui.tui.presenters.window_rows import WindowRows
+from memtui.widgets.views.memory import HeaderView, Mark, State
+
+SILENCE_NS = 500_000_000  # without a window: something may have happened
+TRUE_WINDOWS = 20  # the true interval is the median of these
+PAUSED_WINDOWS = 10  # likewise the pause
+
+
+class Header:
+    """Makes the view of the first line."""
+
+    def __init__(self, reader: SessionLike, rows: WindowRows) -> None:
+        self._reader, self._rows = reader, rows
+        self._own_cost = OwnCost()
+
+    def view(self, head: Playhead, processes: list[Process], marks: tuple[Mark, ...]) -> HeaderView:
+        """Return it at the cursor; ``processes``: those in sight, ``marks``: those on the timeline."""
+        at, hello = head.index, self._reader.hello
+        target = hello.target
+        pids = pids_alive(processes, self._rows.at(at) if at >= 0 and len(processes) > 1 else [])
+        command = next((p.command for p in reversed(processes) if p.pid == target.pid), target.command)
+        view = HeaderView(
+            command=program_name(command),
+            pid=target.pid,
+            others=len(pids - {target.pid}),
+            state=head.state,
+            live_session=head.recording,
+            position_s=(head.cursor_ns - head.origin_ns) / 1e9,
+            duration_s=(head.latest_ns - head.origin_ns) / 1e9,
+            speed=head.speed,
+            ended="" if head.recording else self._how_it_ended(),
+            tracker=tracker_label(hello.tracker),
+            flush=hello.flush,
+            rearm=hello.rearm,
+            asked_s=hello.options.interval_ns / 1e9,
+            origin_ns=head.origin_ns,
+            marks=marks,
+        )
+        return view if at < 0 else self._measured(view, head, at)
+
+    def _how_it_ended(self) -> str:
+        end = self._reader.end
+        return end.words if end is not None else "recorder gone, all it wrote is here"
+
+    def _measured(self, view: HeaderView, head: Playhead, at: int) -> HeaderView:
+        """Return the view with what is known of the window at the cursor."""
+        samples = self._reader.samples
+        paused = samples.paused_ns[max(0, at - PAUSED_WINDOWS + 1) : at + 1]
+        paused = paused[np.isfinite(paused)]
+        true = samples.end_ns[max(0, at - _same_before(samples.asked_ns, at)) : at + 1]
+        view = replace(
+            view,
+            notice=self._why_silent(head),
+            asked_s=float(samples.asked_ns[at]) / 1e9,
+            true_s=median(np.diff(true)) / 1e9 if len(true) > 1 else None,
+            paused_s=median(paused) / 1e9 if len(paused) else None,
+            own_cpu=self._own_cost.cores(samples, at, live=head.state is State.LIVE),
+            given_back_bytes=given_back_bytes(self._rows.with_previous(at)).get(int(samples.sample[at])),
+            lost=lost_share(samples, at),
+        )
+        if share := allowed(self._reader.hello.options.max_overhead_ppm):
+            return with_budget(view, samples, at, share)
+        return replace(view, warnings=pause_warning(samples, at, recording=head.recording))
+
+    def _why_silent(self, head: Playhead) -> str:
+        """Return why no window arrives, of a live recording that has been silent for a while; empty otherwise."""
+        newest_ns = int(self._reader.samples.end_ns[-1])
+        if head.state is not State.LIVE or time.monotonic_ns() - newest_ns <= SILENCE_NS:
+            return ""
+        since = self._reader.events(newest_ns, 1 << 62)
+        gap = next((event.text for event in reversed(since) if event.kind == "gap"), "")
+        return gap.partition(": ")[0]  # what happened, without what it means: there is little room
+
+
+def pids_alive(processes: list[Process], rows: list[ProcessSample]) -> set[int]:
+    """Return the pids of the tree in one window, whose rows those are: without those that had ended before."""
+    pids = {p.key: p.pid for p in processes}
+    alive = {pids[row["process"]] for row in rows if row["process"] in pids and row["status"] != Status.GONE}
+    return alive or set(pids.values())  # written before its first window was: nobody has ended yet
+
+
+def program_name(command: str) -> str:
+    """Return what a person calls the program: of ``/usr/bin/python3 -u /a/train.py --x`` that is ``train.py``."""
+    argv = command.split()
+    if not argv:
+        return "?"
+    name = PurePath(argv[0]).name
+    if name.startswith("python"):
+        for number, argument in enumerate(argv[1:], 1):
+            if argument == "-m" and number + 1 < len(argv):
+                return argv[number + 1]
+            if argument == "-c":
+                return f"{name} -c"
+            if not argument.startswith("-"):
+                return PurePath(argument).name
+    return name
+
+
+def _same_before(asked_ns: np.ndarray, at: int) -> int:
+    """Return how many windows up to ``at`` were asked for with its interval in a row, of the last few."""
+    others = np.flatnonzero(asked_ns[max(0, at - TRUE_WINDOWS + 1) : at + 1] != asked_ns[at])
+    return min(at + 1, TRUE_WINDOWS) - (int(others[-1]) + 1 if len(others) else 0)

@@ -1,0 +1,34 @@
+"""Why a session has no page sets at all, or none of one window."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memtui.core.samples import SAMPLED, Hello
+from memtui.core.units import size
+from memtui.tui.presenters.session_like import SessionLike
+
+
+def why_no_pages(hello: Hello, *, every: bool = False) -> str:
+    """Empty when the session has page sets; ``every``: of all pages in each window."""
+    if every and hello.options.samples_pages:
+        return SAMPLED
+    if not hello.wss.ok:
+        return f"no pages are tracked: {hello.wss.reason}"
+    if not hello.pages.ok:
+        return f"no pages are tracked: {hello.pages.reason}" + (f" ({hello.pages.remedy})" * bool(hello.pages.remedy))
+    return ""
+
+
+def why_thinned(reader: SessionLike, index: int) -> str:
+    """Return why there are no page sets of one window where they had to make room; empty where they are there.
+
+    A window whose pages were never known is not thinned: ``stored_bytes`` is nan.
+    """
+    limit = reader.thinned_to_bytes
+    if limit is None or index < 0 or not np.isfinite(reader.samples.stored_bytes[index]):
+        return ""
+    sample = int(reader.samples.sample[index])
+    if reader.stored_sample(sample, sample) is not None:
+        return ""
+    return f"no pages of this moment: thinned to keep the file below {size(limit)}"

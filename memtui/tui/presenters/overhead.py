@@ -1,0 +1,117 @@
+"""What being watched costs the target, and what watching costs memtui: the figures of the header about one window."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memtui.analysis.overhead_budget import seconds
+from memtui.analysis.target_loss import budget_cost, recent_loss
+from memtui.widgets.views.memory import HeaderView, State
+
+if TYPE_CHECKING:
+    from memtui.session.sample_table import SampleTable
+
+COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
+COST_WINDOWS = 5  # but no fewer windows than these, where a budget is judged
+NOTABLE_WAIT_S = 2.0  # for the next window
+OVER = 1.1  # times the budget: a part of it more is chance, and paid back
+PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
+PAUSE_SHARE = 0.1  # above this share watching disturbs what it watches
+OPENING_S = 3.0  # opening a session is not part of watching it
+SHORTEST_S = 2.0  # over which the CPU time of the viewer is judged
+
+
+def pause_warning(samples: SampleTable, index: int, *, recording: bool) -> tuple[str, ...]:
+    """Return what to do about a target that stands still too long, for much room and for little; empty if it moves."""
+    first = max(0, index - PAUSE_WINDOWS)
+    wall_ns = float(samples.end_ns[index] - samples.end_ns[first])
+    share = float(np.nansum(samples.paused_ns[first + 1 : index + 1])) / wall_ns if wall_ns > 0 else 0.0
+    if share <= PAUSE_SHARE:
+        return ()
+    stopped = f"stopped {share * 100:.0f} %"
+    if not recording:
+        return f"target {stopped} of the time", stopped
+    return (
+        f"target {stopped} of the time: a longer interval disturbs less (i)",
+        f"{stopped}: raise interval (i)",
+    )
+
+
+def lost_share(samples: SampleTable, index: int) -> float | None:
+    """Return the share of its time that the target loses by being watched, over the windows up to one."""
+    first = _first_judged(samples, index)
+    next_ns = float(samples.next_ns[index])
+    if np.isnan(next_ns):
+        next_ns = float(samples.asked_ns[index])
+    return recent_loss(samples.lost_ns[first : index + 1], samples.end_ns[first : index + 1], next_ns)
+
+
+def with_budget(view: HeaderView, samples: SampleTable, index: int, budget: float) -> HeaderView:
+    """Return the view with what a budget, a share of the time, makes of the interval, and what was spent of it."""
+    budgeted_s = float(samples.budgeted_ns[index]) / 1e9
+    view = replace(view, budget=budget, budgeted_s=budgeted_s if np.isfinite(budgeted_s) else None)
+    if view.state is State.LIVE and not view.notice and np.isfinite(samples.next_ns[index]):
+        wait_s = (float(samples.end_ns[index] + samples.next_ns[index]) - time.monotonic_ns()) / 1e9
+        if wait_s > NOTABLE_WAIT_S:  # the clock of this machine: it is live
+            view = replace(view, wait_s=round(wait_s))
+    first = _first_judged(samples, index)
+    if first >= index:
+        return view
+    cost_ns = _cost_ns(samples, first, index)
+    spent = cost_ns / float(samples.end_ns[index] - samples.end_ns[first])
+    true_s = float(samples.end_ns[index] - samples.end_ns[index - 1]) / 1e9  # of the window that the budgeted one is of
+    view = replace(view, spent=spent, true_s=true_s)
+    needed_ns = cost_ns / (index - first) / budget
+    if spent <= OVER * budget or needed_ns <= OVER * samples.next_ns[index]:
+        return view  # it is met, or the next interval is long enough to pay for it
+    meets = seconds(needed_ns)
+    return replace(view, warnings=(f"over the budget: an interval of {meets} would meet it", f"needs {meets}"))
+
+
+class OwnCost:
+    """Cores taken by sampler and recorder of late, and by this viewer while it watches a recording live."""
+
+    def __init__(self) -> None:
+        self._readings: list[tuple[float, float]] = []  # (time, CPU time of this process), in seconds
+        self._from_s = time.monotonic() + OPENING_S
+
+    def cores(self, samples: SampleTable, index: int, *, live: bool) -> float | None:
+        """Return the cores over the last seconds before the end of a window; None where it is the only one."""
+        first = int(np.searchsorted(samples.end_ns, samples.end_ns[index] - COST_WINDOW_NS))
+        if first >= index:
+            return None
+        wall_ns = float(samples.end_ns[index] - samples.end_ns[first])
+        if wall_ns <= 0:
+            return None
+        cores = recording_cpu_ns(samples, first, index) / wall_ns
+        return cores + self._viewer() if live else cores
+
+    def _viewer(self) -> float:
+        now = time.monotonic(), time.process_time()
+        if now[0] < self._from_s:
+            return 0.0
+        self._readings = [*(r for r in self._readings if now[0] - r[0] <= COST_WINDOW_NS / 1e9), now]
+        elapsed_s = now[0] - self._readings[0][0]
+        return (now[1] - self._readings[0][1]) / elapsed_s if elapsed_s > SHORTEST_S else 0.0
+
+
+def recording_cpu_ns(samples: SampleTable, first: int, last: int) -> float:
+    """Return the CPU time of sampler and recorder between the ends of two windows."""
+    return sum(float(cpu[last]) - float(cpu[first]) for cpu in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
+
+
+def _cost_ns(samples: SampleTable, first: int, last: int) -> float:
+    """Return what a budget bounds, of the windows after ``first``."""
+    lost_ns, paused_ns = samples.lost_ns[first + 1 : last + 1], samples.paused_ns[first + 1 : last + 1]
+    lost = None if np.isnan(lost_ns).any() else float(lost_ns.sum())
+    return budget_cost(lost, recording_cpu_ns(samples, first, last), float(np.nansum(paused_ns)))
+
+
+def _first_judged(samples: SampleTable, index: int) -> int:
+    """Return the first of the windows over which a budget is judged."""
+    end_ns = samples.end_ns
+    return max(0, min(int(np.searchsorted(end_ns, end_ns[index] - COST_WINDOW_NS)), index - COST_WINDOWS))

@@ -1,0 +1,65 @@
+"""The graph of working set and resident memory, and what is said of the window at the cursor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memtui.tui.presenters import Presenter
+from memtui.tui.presenters.graph import caveats, known_at, window_notes
+from memtui.tui.presenters.markers import MarkLog
+from tests.support.screen_fakes import MIB, FakeSession
+
+
+def graph_of(session: FakeSession, *, pid: int | None = None):
+    presenter = Presenter(session, follow=False)
+    presenter.focus_process(pid)
+    return presenter.view(10.0).graph
+
+
+def test_median_and_most_are_those_of_windows_as_long_as_the_one_at_the_cursor():
+    session = FakeSession(60)
+    whole = graph_of(session)
+    assert whole.median_bytes == pytest.approx(np.median(session.samples.wss_bytes))
+    assert not any("windows of about" in text for text in whole.caption)
+    half = np.repeat([200_000_000, 1_000_000_000], 30)
+    session.samples.intervals_ns = lambda of=slice(None): half[of]
+    alike = graph_of(session)
+    assert alike.median_bytes == pytest.approx(np.median(session.samples.wss_bytes[30:]))
+    assert alike.max_bytes == session.samples.wss_bytes[30:].max()
+    assert alike.caption[-1] == "median, max: of windows of about 200 ms"
+
+
+def test_one_process_has_a_graph_of_its_own():
+    session = FakeSession(30, children=2)
+    tree, child = graph_of(session), graph_of(session, pid=4243)
+    assert (tree.whose, tree.resident) == ("", "PSS")
+    assert (child.whose, child.resident) == ("of pid 4243", "RSS")
+    assert child.rss_now_bytes == 200 * MIB
+    assert len(child.wss_bytes) == len(tree.wss_bytes) == 30
+
+
+def test_without_a_working_set_the_reason_and_its_remedy_are_the_note():
+    assert graph_of(FakeSession(10, tracker="rss")).note == "needs root: sudo memtui attach 4242"
+
+
+def test_the_reason_of_a_window_is_said_once():
+    samples = FakeSession(10).samples
+    samples.status, samples.reason = ("not paused",) * 10, ("it did not stop",) * 10
+    assert caveats(samples, 9, "") == ("not paused: it did not stop",)
+    assert caveats(samples, 9, "it did not stop") == ()
+    samples.wss_low_bytes[9], samples.wss_high_bytes[9] = 10 * MIB, 20 * MIB
+    assert caveats(samples, 9, "shown")[0] == "estimated, 95 % interval 10.0 MiB to 20.0 MiB"
+
+
+def test_what_happened_in_a_window_is_said_of_that_window():
+    samples = FakeSession(10).samples
+    samples.gaps[9], samples.faulted_in_bytes[9], samples.shared_bytes[9] = 1, 2 * MIB, np.nan
+    told = window_notes(samples, 9, MarkLog(), "PSS read 7 s before")
+    assert told == ("1 gap", "first mapped 2.00 MiB", "PSS read 7 s before", "shared pages count for each process")
+    assert window_notes(samples, 0, MarkLog(), "") == ()
+
+
+def test_a_value_that_is_not_known_is_none():
+    values = np.array([1.0, np.nan])
+    assert [known_at(values, index) for index in (0, 1, -1)] == [1.0, None, None]
