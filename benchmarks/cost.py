@@ -28,7 +28,7 @@ from benchmarks.toucher import toucher
 from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES, PageSet
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.rearm import WORKING_SET, Rearmer
-from memtui.probes.pages.pagetable.walk import Walk
+from memtui.probes.pages.pagetable.walk_result import Walk
 from memtui.probes.pages.tlb_flush import Flusher, Handle, prove_flushes
 
 SIZES_GIB = (1, 2, 4, 8, 16)

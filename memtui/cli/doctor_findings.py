@@ -64,7 +64,7 @@ def _rights() -> Capability:
 
 
 def _flushes() -> list[Capability]:
-    from memtui.probes.pages.pagetable.tracker import flush_capabilities
+    from memtui.probes.pages.pagetable.proof import flush_capabilities
 
     return [_soft_dirty(c) if c.name == SOFT_DIRTY else c for c in flush_capabilities()]
 

@@ -106,7 +106,7 @@ def test_on_another_processor_the_page_tables_are_refused_in_one_line(elsewhere,
 
 
 def test_on_another_processor_auto_takes_the_next_that_works(monkeypatch):
-    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.platform.machine", lambda: "riscv64")
+    monkeypatch.setattr("memtui.probes.pages.pagetable.proof.platform.machine", lambda: "riscv64")
     monkeypatch.setattr("memtui.probes.pages.idle.tracker.prove", lambda: Capability("idle", False, "no", ""))
     tracker, rejected = select_tracker.choose("auto", "auto")
     tracker.close()

@@ -19,7 +19,7 @@ from tests.support.pagetable_targets import need_pagetable
 PRESENT_LEAF = 0x81  # an entry that maps the first GiB
 PROCESSES = 6  # each has its page directory in another place
 FIND_IT = (
-    "from memtui.core import single_threaded; from memtui.probes.pages.pagetable.tracker import prove; print(prove())"
+    "from memtui.core import single_threaded; from memtui.probes.pages.pagetable.proof import prove; print(prove())"
 )
 
 
@@ -36,7 +36,7 @@ def test_two_walkers_find_the_same_one():
     need_pagetable()
     walkers = [Walker() for _ in range(2)]
     try:
-        assert len({walker._get("direct_map") for walker in walkers}) == 1
+        assert len({walker._memory.get("direct_map") for walker in walkers}) == 1
     finally:
         for walker in walkers:
             walker.close()

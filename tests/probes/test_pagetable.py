@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
-import mmap
 import os
 import re
 import struct
@@ -22,10 +21,10 @@ import pytest
 from memtui.analysis.working_set import bytes_by_range
 from memtui.core import procfs
 from memtui.core.samples import Status
-from memtui.probes.pages.pagetable import build_skeleton, walk
-from memtui.probes.pages.pagetable import tracker as pagetable
+from memtui.probes.pages.pagetable import build_skeleton, walk, walk_memory
 from memtui.probes.pages.pagetable.bpf_loader import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton, _bpf
-from memtui.probes.pages.pagetable.tracker import PageTableTracker, prove
+from memtui.probes.pages.pagetable.proof import prove
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker
 from memtui.probes.pages.tracker import PageTracker, TrackerError
 from memtui.probes.pause.pauser import Pauser
@@ -118,7 +117,7 @@ def test_the_verifier_looks_at_few_instructions(skeleton):
     """It gives up at a million, and older ones need more than newer ones: 66,000 here were too many for Linux 6.12."""
     walker = Walker(skeleton)
     try:
-        assert {name: verified_instructions(fd) < 50_000 for name, fd in walker._program.programs.items()} == {
+        assert {name: verified_instructions(fd) < 50_000 for name, fd in walker._memory.program.programs.items()} == {
             "walk": True,
             "ask": True,
             "ask_locked": True,
@@ -334,8 +333,8 @@ def test_growth_loses_nothing(skeleton, target, monkeypatch):
     walker = Walker(skeleton, slots=16)
     try:
         assert walker.slots == 16
-        loads, load = [], walker._load
-        monkeypatch.setattr(walker, "_load", lambda *sizes: (loads.append(sizes), load(*sizes)))
+        loads, load = [], walker._reload
+        monkeypatch.setattr(walker, "_reload", lambda *sizes: (loads.append(sizes), load(*sizes)))
         seen = walker.walk(target.pid, want_resident=True)
         assert_touched(target.pid, seen.pages, address, 60000, range(60000))
         assert_resident(seen.resident, address, 60000, range(60000))
@@ -371,7 +370,7 @@ def test_other_processes_cost_nothing(skeleton, target):
         mappings = len([v for v in vmas_of(target.pid) if v.name != "[vsyscall]"])
         met = walker.walk(target.pid).vmas
         assert met == mappings
-        assert walker._get("foreign") == 0
+        assert walker._memory.get("foreign") == 0
     finally:
         walker.close()
         for process in crowd:
@@ -404,8 +403,8 @@ def test_a_link_that_the_kernel_ignores_is_noticed(shipped, target, monkeypatch)
     """As before Linux 6.1, where naming a task is accepted and means nothing."""
     address = target.do("a = anonymous(600); v = view(a, 600); v[:] = 1; answer = a")
     walker = Walker()
-    attach = walker._program.attach
-    monkeypatch.setattr(walker._program, "attach", lambda name, _tid, **_: attach(name, 0))
+    attach = walker._memory.program.attach
+    monkeypatch.setattr(walker._memory.program, "attach", lambda name, _tid, **_: attach(name, 0))
     try:
         with Pauser().paused(target.pid):
             users = walker.users(target.pid)
@@ -421,12 +420,12 @@ def test_a_link_that_the_kernel_ignores_is_noticed(shipped, target, monkeypatch)
 def test_unreadable_page_tables_fail_the_window(shipped, target):
     shipped.begin(target.pid)
     walker = shipped.tracker._walker
-    direct_map = walker._get("direct_map")
-    walker._set("direct_map", 0xFFFF_0000_0000_0000)  # nothing is there, so reads fail
+    direct_map = walker._memory.get("direct_map")
+    walker._memory.set("direct_map", 0xFFFF_0000_0000_0000)  # nothing is there, so reads fail
     window = shipped.window(target.pid, want_resident=True)
     assert (window.status, window.pages, window.resident) == (Status.FAILED, None, None)
     assert "could not be read" in window.reason
-    walker._set("direct_map", direct_map)
+    walker._memory.set("direct_map", direct_map)
     assert shipped.window(target.pid).status == Status.OK
 
 
@@ -453,12 +452,12 @@ def test_mappings_that_do_not_fit_are_not_taken_for_all(target, monkeypatch):
     """Where vm.max_map_count was raised: no table is put together of a part of them, the kernel's own is read."""
     need_pagetable()
     target.do("a = anonymous(800); [libc.mprotect(a + i * 4096, 4096, 1) for i in range(0, 800, 2)]")
-    monkeypatch.setattr(walk, "_MAPPINGS", 500)
+    monkeypatch.setattr(walk_memory, "_MAPPINGS", 500)
     with closing(Walker()) as walker:
         met = walker.walk(target.pid)
         assert met.vmas == len([v for v in vmas_of(target.pid) if v.name != "[vsyscall]"]) > 800
         assert met.mappings is None
-        assert walker._get("mappings") == 500
+        assert walker._memory.get("mappings") == 500
     with PageTableTracker("soft-dirty") as tracker:
         tracker.begin(target.pid, ())
         text = tracker.window(target.pid, (), want_resident=False).maps()
@@ -478,7 +477,7 @@ def test_there_is_room_for_page_tables_after_growth(target):
         for grow in (lambda walker: walker.walk(target.pid), lambda walker: walker.reserve(200)):
             with closing(Walker(slots=16)) as walker:
                 walker.begin_round()
-                assert len(walker._tables) == walk._TABLES
+                assert len(walker._memory.tables) == walk._TABLES
                 grow(walker)
                 assert walker.slots > 60000 // 512
                 met = walker.walk(target.pid, want_tables=True)
@@ -501,43 +500,3 @@ def test_it_holds_no_descriptor_afterwards(skeleton, target):
         tracker.forget(target.pid)
         tracker.begin(target.pid, vmas_of(target.pid))
     assert set(os.listdir("/proc/self/fd")) <= before
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda m: m.setattr(os, "geteuid", lambda: 1000), "root"),
-        (lambda m: m.setattr(pagetable, "_BTF", Path("/nowhere/btf")), "types"),
-        (lambda m: m.setattr(pagetable.platform, "machine", lambda: "riscv64"), "riscv64"),
-        (
-            lambda m: m.setattr(mmap, "PAGESIZE", 65536),
-            "it counts in pages of 4 KiB; those of this kernel are of 64 KiB",
-        ),
-    ],
-)
-def test_the_proof_says_what_is_missing(monkeypatch, change, words):
-    change(monkeypatch)
-    capability = prove()
-    assert not capability.ok
-    assert words in capability.reason
-
-
-def test_the_proof_never_raises(monkeypatch):
-    monkeypatch.setattr(pagetable, "_obstacle", lambda: ("", ""))
-    capability = prove(Skeleton(("state",), ("walk",), b"\0" * 64, b"\0" * 8))
-    assert not capability.ok
-    assert capability.reason
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="drops rights that only root has")
-def test_the_proof_without_rights_names_the_remedy():
-    code = (
-        "import ctypes; ctypes.CDLL(None).prctl(24, 38, 0, 0, 0); ctypes.CDLL(None).prctl(24, 39, 0, 0, 0); "
-        "ctypes.CDLL(None).prctl(24, 21, 0, 0, 0); import os; os.execv(__import__('sys').executable, ["
-        "__import__('sys').executable, '-c', "
-        "'from memtui.probes.pages.pagetable.tracker import prove; print(prove())'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "ok=False" in done.stdout, done
-    assert "not permitted" in done.stdout
-    assert "EPERM" in done.stdout

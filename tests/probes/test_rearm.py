@@ -29,7 +29,8 @@ from memtui.probes.pages.pagetable.rearm import (
     runs_of,
 )
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
-from memtui.probes.pages.pagetable.walk import Walker, disjoint
+from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.pagetable.walk_result import disjoint
 from memtui.probes.pages.tlb_flush import Flusher, Handle, madvise_cold_ranges
 from tests.support.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable, within
 

@@ -396,7 +396,7 @@ def test_one_process_alone_is_asked_for_no_frames():
         assert reading.window.frames is None
         shared, excess = shared_pages([reading])
         assert (shared[0].shared_sizes(vmas_of(tree.pids[0])), excess) == ((), 0)
-        assert len(tree.reader._tracker._walker._tables) == walk._FEW_TABLES
+        assert len(tree.reader._tracker._walker._memory.tables) == walk._FEW_TABLES
 
 
 def test_tables_without_room_leave_one_window_unknown(monkeypatch):

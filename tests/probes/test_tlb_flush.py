@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from memtui.core.page_set import BLOCK_BYTES, PageSet
 from memtui.core.samples import Capability
 from memtui.probes.pages import tlb_flush
-from memtui.probes.pages.pagetable.tracker import PageTableTracker, flush_capabilities
-from memtui.probes.pages.pagetable.walk import Walk, Walker
+from memtui.probes.pages.pagetable.proof import flush_capabilities
+from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.pagetable.walk_result import Walk
 from memtui.probes.pages.tlb_flush import Flusher, Handle, Span, soft_dirty_is_tracked, spans
 from memtui.probes.pages.tracker import TrackerError
 from tests.support.pagetable_targets import Observer, Target, assert_touched, need_pagetable

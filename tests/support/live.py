@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from memtui.core.page_set import PageSet
-from memtui.probes.pages.pagetable.tracker import prove
+from memtui.probes.pages.pagetable.proof import prove
 from memtui.recording.registry import find_all
 from memtui.session.reader import SessionReader
 from memtui.study.workloads.access_patterns import truth_pages

@@ -14,7 +14,7 @@ import pytest
 
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Vma
-from memtui.probes.pages.pagetable.tracker import prove
+from memtui.probes.pages.pagetable.proof import prove
 from memtui.probes.pause.pauser import NotPaused, Pauser
 
 PAGE = 4096

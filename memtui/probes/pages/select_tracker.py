@@ -25,13 +25,12 @@ class _Entry:
 
 
 def _pagetable() -> _Entry:
-    from memtui.probes.pages.pagetable import tracker as pagetable
+    from memtui.probes.pages.pagetable import proof
+    from memtui.probes.pages.pagetable.tracker import PageTableTracker
 
     return _Entry(
-        pagetable.prove,
-        lambda flush, rearm, paused, sample: pagetable.PageTableTracker(
-            flush, rearm=rearm, paused=paused, sample=sample
-        ),
+        proof.prove,
+        lambda flush, rearm, paused, sample: PageTableTracker(flush, rearm=rearm, paused=paused, sample=sample),
     )
 
 

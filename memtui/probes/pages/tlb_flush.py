@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from memtui.core.page_set import BLOCK_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
 from memtui.core.samples import Capability
 from memtui.probes.pages.pagetable.bpf_loader import ARM64
-from memtui.probes.pages.pagetable.walk import Extents, Walk, Walker
+from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.pagetable.walk_result import Extents, Walk
 from memtui.probes.pages.self_test_child import LoopingChild, looping_child
 from memtui.probes.pages.tracker import TrackerError
 

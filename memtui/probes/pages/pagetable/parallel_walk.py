@@ -14,7 +14,8 @@ import numpy as np
 
 from memtui.core.page_set import BLOCK_SHIFT, PageSet
 from memtui.probes.pages.pagetable.bpf_loader import Skeleton
-from memtui.probes.pages.pagetable.walk import TOP, Extents, Users, Walk, Walker, disjoint
+from memtui.probes.pages.pagetable.walk import TOP, Walker
+from memtui.probes.pages.pagetable.walk_result import Extents, Users, Walk, disjoint
 from memtui.probes.pages.thread_pool import Future, ThreadPool
 
 _PART_TABLES = 1024  # 2 GiB: waking an idle CPU takes longer than it saves for less (measured)

@@ -28,7 +28,7 @@ from memtui.probes.memory_pressure import reclaim_is_near
 from memtui.probes.pages.pagetable.bpf_loader import ARM64
 from memtui.probes.pages.pagetable.lru_drain import NewPages
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
-from memtui.probes.pages.pagetable.walk import Extents, Walk
+from memtui.probes.pages.pagetable.walk_result import Extents, Walk
 from memtui.probes.pages.thread_pool import Future
 from memtui.probes.pages.tlb_flush import (
     COLD,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.core.page_set import BLOCK_BYTES, BLOCK_SHIFT, PageSet
-from memtui.probes.pages.pagetable.walk import Extents, Walk
+from memtui.probes.pages.pagetable.walk_result import Extents, Walk
 
 _PAGES = 32768
 _FIRST_PAGES = 8 * _PAGES  # asked about once

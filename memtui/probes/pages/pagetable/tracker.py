@@ -5,37 +5,30 @@ A window is: walk the page tables, flush stale translations, clear the accessed 
 
 from __future__ import annotations
 
-import os
-import platform
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 from memtui.core.block_sample import BlockSample
-from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES, PageSet
+from memtui.core.page_set import PAGE_BYTES, PageSet
 from memtui.core.samples import Capability, Status, Vma
 from memtui.core.units import size
 from memtui.probes.competing_observers import other_observers
-from memtui.probes.pages.pagetable.bpf_loader import BpfError, Skeleton
+from memtui.probes.pages.pagetable.bpf_loader import Skeleton
 from memtui.probes.pages.pagetable.maps_text import MappingTable
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.rearm import Rearmed, Rearmer
 from memtui.probes.pages.pagetable.recent_pages import RecentPages
-from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Users, Walk, Walker, blocks_of
-from memtui.probes.pages.self_test import misjudged, other_pages, own_pages
+from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
+from memtui.probes.pages.pagetable.walk_result import Users, Walk
 from memtui.probes.pages.thread_pool import Future
-from memtui.probes.pages.tlb_flush import FLUSHES, OFF, Flusher, Handle, prove_flushes
-from memtui.probes.pages.tracker import HoldTooLong, PageWindow, TrackerError
+from memtui.probes.pages.tlb_flush import Flusher, Handle, prove_flushes
+from memtui.probes.pages.tracker import HoldTooLong, PageWindow
 from memtui.probes.proc_maps import read_maps
 
 NAME = "pagetable"
-_BTF = Path("/sys/kernel/btf/vmlinux")
-_OLDEST = (5, 17)  # bpf_loop; some distributions have it in older kernels, so this is only an explanation
 ALL_PAGES = 1 << 40  # clearing a part is always cheaper than clearing everything
-_PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
 _MAPPINGS_IN_PAUSE = 2048  # whose table is read within it: some 2 ms
 _FEW_PAGES = 10_000  # below that, the time of clearing does not tell what a page costs
 # With less of the working set in doubt, a window passes for exact: folios of libraries are everybody's, and noted
@@ -110,7 +103,7 @@ class PageTableTracker:
             restrict: False visits every process of the machine, the only way before Linux 6.1.
 
         Raises:
-            OSError, TrackerError: it does not work here; ``prove`` says why in plain words.
+            OSError, TrackerError: it does not work here; ``proof.prove`` says why in plain words.
         """
         self.running: set[int] = set()
         self._held: dict[int, _Held] = {}
@@ -450,106 +443,3 @@ def _who_ran(users: Users) -> str:
         f"{users.running} task(s) that share its memory ran meanwhile (CLONE_VM, vfork): "
         "what they touched just then may be missed"
     )
-
-
-def prove(skeleton: Skeleton | None = None) -> Capability:
-    """Whether this tracker tells the truth here: 64 pages of this process, a random half touched, exactly those seen.
-
-    Never raises; what is missing is said in plain words.
-    """
-    try:
-        reason, remedy = _obstacle()
-        if not reason:
-            walker = Walker(skeleton)
-            try:
-                # More than once, because DAMON, where it runs, may take one of the marks away in between. A tracker
-                # that sees other pages than the touched ones fails every time.
-                for _ in range(_PROOF_ATTEMPTS):
-                    if not (reason := _self_test(walker)):
-                        break
-            finally:
-                walker.close()
-    except (OSError, TrackerError, ValueError, KeyError) as error:
-        reason, remedy = _explain(error)
-    return Capability(NAME, not reason, reason, remedy)
-
-
-def flush_capabilities(skeleton: Skeleton | None = None) -> tuple[Capability, ...]:
-    """Which flushes work here (cold, soft-dirty), each proved on a child process. Never raises."""
-    reason, remedy = _obstacle()
-    if reason:
-        return _no_flush(reason, remedy)
-    try:
-        walker = Walker(skeleton)
-        try:
-            return prove_flushes(walker)
-        finally:
-            walker.close()
-    except (OSError, TrackerError, ValueError, KeyError) as error:
-        return _no_flush(*_explain(error))
-
-
-def _no_flush(reason: str, remedy: str) -> tuple[Capability, ...]:
-    return tuple(Capability(name, False, reason, remedy) for name in FLUSHES if name != OFF)
-
-
-def _obstacle() -> tuple[str, str]:
-    """(reason, remedy) of what can be seen without trying; empty when nothing stands in the way."""
-    if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
-        return f"it reads x86-64 and arm64 page tables; this is {platform.system()} on {platform.machine()}", ""
-    if lacks := other_pages():
-        return lacks
-    if os.geteuid() != 0:
-        return "it needs root (CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE)", "run with sudo"
-    if not _BTF.exists():
-        return f"the kernel describes its types nowhere ({_BTF} is missing)", "a kernel with CONFIG_DEBUG_INFO_BTF"
-    if not Path("/proc/self/clear_refs").exists():
-        return "/proc/PID/clear_refs is missing", "a kernel with CONFIG_PROC_PAGE_MONITOR"
-    return "", ""
-
-
-def _explain(error: Exception) -> tuple[str, str]:
-    """(reason, remedy) of what was met while trying."""
-    if isinstance(error, KeyError):
-        return f"the BPF skeleton does not fit this memtui (it lacks {error})", "reinstall memtui, or make skeleton"
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    if not isinstance(error, BpfError):
-        return reason, ""
-    lockdown = _lockdown()
-    if isinstance(error, PermissionError) or error.errno in (1, 13):
-        if lockdown == "confidentiality":
-            return f"{reason}; kernel lockdown forbids reading kernel memory", "boot without lockdown=confidentiality"
-        return reason, "run as root of the machine, not of a container (CAP_BPF, CAP_PERFMON)"
-    release = platform.release()
-    if _version(release) < _OLDEST:
-        return f"{reason}; Linux {release} is too old (it needs bpf_loop)", "Linux 5.17 or newer"
-    return reason, ""
-
-
-def _lockdown() -> str:
-    try:
-        text = Path("/sys/kernel/security/lockdown").read_text()
-    except OSError:
-        return ""
-    return text.partition("[")[2].partition("]")[0]
-
-
-def _version(release: str) -> tuple[int, int]:
-    major, _, rest = release.partition(".")
-    minor = rest.partition(".")[0]
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
-
-
-def _self_test(walker: Walker) -> str:
-    """Empty when exactly the touched pages of this process are seen; otherwise what was seen."""
-    touched = sorted(random.sample(range(_PROOF_PAGES), _PROOF_PAGES // 2))
-    with own_pages(_PROOF_PAGES) as mine:
-        mine.order(b"1", b"4")  # this process's own translations are stale, too
-        mine.touch(touched)
-        high = mine.address + _PROOF_PAGES * PAGE_BYTES
-        walk = walker.walk(os.getpid(), low=mine.address // BLOCK_BYTES * BLOCK_BYTES, high=high)
-    if walk.errors:
-        return f"the self-test could not read {walk.errors} page tables"
-    own = range(mine.first, mine.first + _PROOF_PAGES)
-    seen = [page - mine.first for page in walk.pages.pages().tolist() if page in own]
-    return "" if seen == touched else misjudged(len(touched), len(seen))

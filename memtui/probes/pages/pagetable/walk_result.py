@@ -1,0 +1,115 @@
+"""What a walk over the page tables of a process returns: accessed and resident pages, mappings, and page tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.page_set import PAGE_SHIFT, PageSet
+from memtui.probes.pages.shared_frames import TouchedFrames
+
+TABLE_WORDS = 512  # entries of a page table
+Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
+_PRESENT = np.uint64(1)  # of an entry of a page table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """Page tables with an accessed page that another process may map, too; to be read before the next round.
+
+    An entry holds the number of a page frame, inverted where memory was made inaccessible for a while (PROT_NONE).
+
+    Attributes:
+        blocks: u8[n], rising; ``address >> 21`` of each table.
+        entries: u8[n, 512], in the memory that the next round writes to.
+        huge: u8[m], rising; ``address >> 21`` of each accessed 2 MiB page.
+        huge_entries: u8[m].
+        physical_mask: the bits of an entry that hold a physical address.
+    """
+
+    blocks: NDArray[np.uint64]
+    entries: NDArray[np.uint64]
+    huge: NDArray[np.uint64]
+    huge_entries: NDArray[np.uint64]
+    physical_mask: int
+
+    def frames_behind(self, pages: PageSet) -> TouchedFrames:
+        """Return the page frames of those of the walk's pages that lie in these tables."""
+        bits = pages.bits[np.searchsorted(pages.blocks, self.blocks)]
+        there = PageSet(self.blocks, bits, pages.huge, pages.giant).bit_matrix().view(bool)
+        numbers = (self.blocks[:, None] << np.uint64(9) | np.arange(TABLE_WORDS, dtype=np.uint64))[there]
+        heads = self._frames_of(self.huge_entries) & ~np.uint64(511)  # a leaf uses the lowest bits for itself
+        return TouchedFrames(numbers, self._frames_of(self.entries[there]), self.huge, heads)
+
+    def _frames_of(self, entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        absent = (entries & _PRESENT) - np.uint64(1)  # all bits where it is not present
+        return ((entries ^ absent) & np.uint64(self.physical_mask)) >> np.uint64(PAGE_SHIFT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walk:
+    """What one walk met.
+
+    Attributes:
+        pages: accessed pages.
+        resident: pages present in the page tables, when asked for.
+        address_space: identity that changes with every exec.
+        vmas: mappings visited.
+        mappings: u8[n, 4], rising; start, end, flags and name of all mappings (``maps_text``); None: too many, or
+            they changed meanwhile.
+        changed: blocks left out because their page table was exchanged while it was read.
+        anonymous: start and end addresses of the mappings of private anonymous memory, rising: u8[n] each.
+        hugetlb: those of mappings whose accessed bits nobody can clear; their pages are never in ``pages``.
+        errors: page tables that could not be read; above 0, ``pages`` is incomplete.
+        tables: those that tell the page frames behind ``pages``, when asked for and when there was room.
+        in_doubt: 4 KiB pages that were perhaps touched, but are not in ``pages`` (``Walker.take_doubts``).
+    """
+
+    pages: PageSet
+    resident: PageSet | None
+    address_space: tuple[int, int]
+    vmas: int
+    mappings: NDArray[np.uint64] | None
+    changed: int
+    errors: int
+    anonymous: Extents
+    hugetlb: Extents
+    tables: Tables | None = None
+    in_doubt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """Who uses the memory of a process.
+
+    Attributes:
+        users: tasks, and whoever looks into it just now (a reader of ``/proc/PID``, ``process_madvise``).
+        held: tasks that this process traces.
+        running: tasks that it does not trace, of other processes, too (CLONE_VM, a child of vfork before its exec).
+            Those outside of this PID namespace are not seen; ``users`` counts them all the same.
+    """
+
+    users: int
+    held: int
+    running: int
+
+    @property
+    def all_held(self) -> bool:
+        """Whether nobody can unmap anything, if those that are traced stand still."""
+        return self.users == self.held
+
+
+def disjoint(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> Extents:
+    """Return extents, told by rising addresses, so that each begins where the one before has ended.
+
+    The kernel lets go of the lock between two mappings when others wait for it. If they run, and change mappings, the
+    next one may begin anywhere.
+    """
+    if (starts[1:] >= ends[:-1]).all():
+        return starts, ends
+    before = np.concatenate((np.zeros(1, np.uint64), np.maximum.accumulate(ends)[:-1]))
+    starts = np.maximum(starts, before)
+    there = starts < ends
+    return starts[there], ends[there]
