@@ -55,15 +55,14 @@ def bench(args: argparse.Namespace, console: Console) -> int:
     if args.what in ("db", "compare", "predict"):
         become(user)
         return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args)
-    resolved = args.what == "resolution"
-    if not resolved:
+    if args.what != "resolution":
         asked.operator(args.what)
         if args.rest:
             raise UserError(f"{args.rest[0]!r} is one word too many")
     source = None if args.print_sbatch or args.engine or args.device != "cpu" else look_for_source("cpu", "")
     become(user)  # the counters of a CPU are root's to read, and stay open; nothing else is read as root
     how = _How(user, source, console)
-    if resolved:
+    if args.what == "resolution":
         return _resolution(args, how)
     if _is_network(args):
         return _network(args, how)
@@ -73,13 +72,18 @@ def bench(args: argparse.Namespace, console: Console) -> int:
         return 0
     if args.engine:
         return submitit_engine.measure(args, configurations, console.notify)
+    return _operator(args, configurations, how)
+
+
+def _operator(args: argparse.Namespace, configurations: list[Configuration], how: _How) -> int:
+    """``bench OP``: this machine's part of the configurations, one row after another."""
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
     if not mine:
         assert shard is not None  # or it would be all of them, and there is one at least
         raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
     request = Request(mine, asked.plan(args), args.device, args.threads, args.assume_watts, args.again)
-    if console.wants_screen(args):
+    if how.console.wants_screen(args):
         return _screen(args, request, how, shard, _foot)
     rows, skipped, path = _measure(args, request, how, shard)
     if args.json:

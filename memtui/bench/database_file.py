@@ -39,7 +39,7 @@ class DatabaseError(UserError):
 def check_place(path: Path, *, writable: bool) -> None:
     """See that a database is there, or can be made, with mode 0600. Raises UserError and OSError."""
     try:
-        check_plain(path, os.stat(path))
+        check_plain(path, path.stat())
     except FileNotFoundError:
         if not writable:
             raise DatabaseError(f"{path}: No such file; --db names a database, and measuring makes one") from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -103,7 +102,7 @@ def _executor(folder: Path, args: argparse.Namespace, minutes: int) -> Any:
         raise UserError("submitit is not installed: pip install 'memtui[submitit]'", FAILURE) from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        os.chmod(folder, 0o700)  # submitit reads results as pickles, which nobody else may put there
+        folder.chmod(0o700)  # submitit reads results as pickles, which nobody else may put there
         executor = submitit.AutoExecutor(folder=folder)
     except OSError as error:
         raise refused(folder, error) from None

@@ -155,7 +155,7 @@ def _read_here() -> tuple[Path, str | None]:
     base = os.environ.get("XDG_CONFIG_HOME", "")
     try:
         # The XDG specification: a relative path is to be ignored.
-        folder = Path(base) if os.path.isabs(base) else Path.home() / ".config"
+        folder = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
     except RuntimeError:
         return Path(), None  # nobody's home
     path = folder / "memtui" / "config.toml"

@@ -47,11 +47,9 @@ def _flushed() -> int:
 
 
 def _run_command(arguments: list[str] | None) -> int:
+    """Parse the words, call what they name, and return its exit code."""
     parser = build_parser()
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    own, program = words, []
-    if "--" in words and words[0] in ("--", *TAKE_PROGRAMS):  # of all others it is as argparse has it
-        own, program = words[: words.index("--")], words[words.index("--") + 1 :]
+    own, program = _without_program(list(sys.argv[1:] if arguments is None else arguments))
     options = parser.parse_args(own)
     console = Console(options.verb)
     if options.run is None:
@@ -67,25 +65,33 @@ def _run_command(arguments: list[str] | None) -> int:
         code: int = _choose() if options.run is None else options.run.run(options, console)
         sys.stdout.flush()
         return code
-    except UserError as error:
-        if options.debug:
-            raise
-        return _refuse(options, error)
     except BrokenPipeError:
         silence(sys.stdout)  # `memtui report FILE | head`: the reader has enough
         return 0
-    except OSError as error:
+    except Exception as error:
         if options.debug:
             raise
+        return _refuse(options, _as_user_error(options, error))
+
+
+def _without_program(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return memtui's own words, and those of the program after ``--``."""
+    if "--" in words and words[0] in ("--", *TAKE_PROGRAMS):  # of all others it is as argparse has it
+        return words[: words.index("--")], words[words.index("--") + 1 :]
+    return words, []
+
+
+def _as_user_error(options: argparse.Namespace, error: Exception) -> UserError:
+    """Return what the user is told of an error that ended the command."""
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, OSError):
         from memtui.core.os_errors import unhandled
 
         if error.filename is None and _silenced_full():
             error.filename = "standard output"
-        return _refuse(options, unhandled(error, _words_of(options)))
-    except Exception as error:
-        if options.debug:
-            raise
-        return _refuse(options, UserError(f"{type(error).__name__}: {error} (--debug shows where)", FAILURE))
+        return unhandled(error, _words_of(options))
+    return UserError(f"{type(error).__name__}: {error} (--debug shows where)", FAILURE)
 
 
 def _refuse(options: argparse.Namespace, error: UserError) -> int:

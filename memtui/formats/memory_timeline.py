@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -98,8 +99,8 @@ def _parse_sums(plain: Any) -> Imported:
 
 def _parse_raw(plain: Any) -> Imported:
     table = _table(plain, 4)
-    known = table[table[:, 1] != _PREEXISTING]
-    times = known[:, 0]
+    timed = table[table[:, 1] != _PREEXISTING]
+    times = timed[:, 0]
     if len(times) and (times.min() < 0 or times.max() >= _MOST):
         raise NotImportable("a time is out of range")
     if ((table[:, 1] < _PREEXISTING) | (table[:, 1] > _DESTROY)).any():
@@ -110,27 +111,32 @@ def _parse_raw(plain: Any) -> Imported:
     for _, _, size, category in table[table[:, 1] == _PREEXISTING].tolist():
         before[_OF_TORCH[category]] = before.get(_OF_TORCH[category], 0) + _size(size)
     ledger = Ledger(before)
-    rows = known[np.argsort(times, kind="stable")].tolist()
-    at = 0
-    while at < len(rows):
-        t_ns, action, size, category = rows[at]
+    rows = timed[np.argsort(times, kind="stable")].tolist()
+    _replay(ledger, rows)
+    first, last = (rows[0][0], rows[-1][0]) if rows else (0, 0)
+    return _imported(RAW, ledger, first, last, _ABSENT_RAW)
+
+
+def _replay(ledger: Ledger, rows: Sequence[list[int]]) -> None:
+    """Enter rows of (time, action, size, category), in the order of time. Raises NotImportable."""
+    index = 0
+    while index < len(rows):
+        t_ns, action, size, category = rows[index]
         kind = _OF_TORCH[category]
-        at += 1
+        index += 1
         if action == _CREATE:
             ledger.allocate(t_ns, _size(size), "", category=kind)
         elif action == _DESTROY and size:
             ledger.free(t_ns, _size(-size), category=kind)
         elif action == _VERSION:
             # Written in place: the old version goes, the new one, perhaps of another kind, comes.
-            later = rows[at] if at < len(rows) else None
+            later = rows[index] if index < len(rows) else None
             if later is None or later[:3] != [t_ns, _VERSION, -size]:
                 raise NotImportable("half of a change of version is missing")
-            at += 1
+            index += 1
             if _OF_TORCH[later[3]] != kind and size:
                 ledger.free(t_ns, _size(-size), category=kind)
                 ledger.allocate(t_ns, -size, "", category=_OF_TORCH[later[3]])
-    first, last = (rows[0][0], rows[-1][0]) if rows else (0, 0)
-    return _imported(RAW, ledger, first, last, _ABSENT_RAW)
 
 
 def _size(value: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from memtui.formats.imported import NotImportable
@@ -26,6 +27,11 @@ _TEXT_LENGTHS = {pickle.SHORT_BINUNICODE[0]: 1, pickle.BINUNICODE[0]: 4, pickle.
 _INTEGERS = {pickle.BININT1[0]: (1, False), pickle.BININT2[0]: (2, False), pickle.BININT[0]: (4, True)}  # bytes, signed
 _LENGTHS = {pickle.TUPLE1[0]: 1, pickle.TUPLE2[0]: 2, pickle.TUPLE3[0]: 3}
 _SKIPPED = {pickle.FRAME[0]: 8, pickle.PROTO[0]: 1}  # bytes that mean nothing here
+_INDEX_BYTES = {_BINPUT: 1, _LONG_BINPUT: 4}  # of the place in the memo that the top of the stack goes to
+
+_Stack = list[Any]
+_Memo = dict[int, Any]
+_Handler = Callable[[bytes, int, _Stack, _Memo], int]  # (pickle, where it goes on, ...) -> where it goes on then
 
 
 def load_plain(data: bytes) -> Any:
@@ -39,84 +45,144 @@ def load_plain(data: bytes) -> Any:
 
 
 def _run(data: bytes) -> Any:
-    """Instructions are asked for in the order of how often they come."""
-    stack: list[Any] = []
-    below: list[list[Any]] = []  # stacks under a mark
-    kept: dict[int, Any] = {}
+    """Carry out the instructions. Those that come most often are here and need no call."""
+    stack: _Stack = []
+    below: list[_Stack] = []  # stacks under a mark
+    memo: _Memo = {}
     at = 0
-    while True:
-        code = data[at]
+    while (code := data[at]) != _STOP:
         at += 1
         if code == _BINGET:
-            stack.append(kept[data[at]])
+            stack.append(memo[data[at]])
             at += 1
         elif code in _INTEGERS:
             size, signed = _INTEGERS[code]
             stack.append(int.from_bytes(data[at : at + size], "little", signed=signed))
             at += size
         elif code == _MEMOIZE:
-            kept[len(kept)] = stack[-1]
+            memo[len(memo)] = stack[-1]
         elif code == _MARK:
             below.append(stack)
             stack = []
-        elif code == _SETITEMS:
-            values, stack = stack, below.pop()
-            _mapping(stack[-1]).update(zip(values[::2], values[1::2], strict=True))
         elif code == _LONG_BINGET:
-            stack.append(kept[int.from_bytes(data[at : at + 4], "little")])
+            stack.append(memo[int.from_bytes(data[at : at + 4], "little")])
             at += 4
-        elif code == _LONG1:
-            size = data[at]
-            if size > _MOST_INTEGER_BYTES:
-                raise ValueError("an integer is too large")
-            stack.append(int.from_bytes(data[at + 1 : at + 1 + size], "little", signed=True))
-            at += 1 + size
         elif code == _DICT:
             stack.append({})
-        elif code == _LIST:
-            stack.append([])
-        elif code == _APPENDS:
+        elif code in _OF_MARK:
             values, stack = stack, below.pop()
-            _sequence(stack[-1]).extend(values)
-        elif code in _TEXT_LENGTHS:
-            at += _TEXT_LENGTHS[code]
-            size = int.from_bytes(data[at - _TEXT_LENGTHS[code] : at], "little")
-            raw = data[at : at + size]
-            if len(raw) < size:
-                raise IndexError
-            stack.append(raw.decode("utf-8", "surrogatepass"))
-            at += size
-        elif code in _CONSTANTS:
-            stack.append(_CONSTANTS[code])
-        elif code == _BINFLOAT:
-            stack.append(_FLOAT.unpack_from(data, at)[0])
-            at += _FLOAT.size
-        elif code in _SKIPPED:
-            at += _SKIPPED[code]
-        elif code == _SETITEM:
-            value, key = stack.pop(), stack.pop()
-            _mapping(stack[-1])[key] = value
-        elif code == _APPEND:
-            value = stack.pop()
-            _sequence(stack[-1]).append(value)
-        elif code == _TUPLE:
-            stack.append(())
-        elif code in _LENGTHS:
-            values = [stack.pop() for _ in range(_LENGTHS[code])]
-            stack.append(tuple(reversed(values)))
-        elif code == _TUPLE_OF_MARK:
-            values, stack = stack, below.pop()
-            stack.append(tuple(values))
-        elif code == _BINPUT:
-            kept[data[at]] = stack[-1]
-            at += 1
-        elif code == _LONG_BINPUT:
-            kept[int.from_bytes(data[at : at + 4], "little")] = stack[-1]
-            at += 4
-        elif code == _STOP:
-            return stack.pop()
+            _OF_MARK[code](stack, values)
         else:
-            raise NotImportable("is a pickle of more than data, such as a class or an object: nothing of it was run")
+            at = _OTHERS.get(code, _refuse)(data, at, stack, memo)
+    return stack.pop()
+
+
+# Instructions that take all values above the last mark: (stack under it, values above it).
+def _set_items(stack: _Stack, values: _Stack) -> None:
+    _mapping(stack[-1]).update(zip(values[::2], values[1::2], strict=True))
+
+
+def _extend(stack: _Stack, values: _Stack) -> None:
+    _sequence(stack[-1]).extend(values)
+
+
+def _push_tuple(stack: _Stack, values: _Stack) -> None:
+    stack.append(tuple(values))
+
+
+_OF_MARK = {_SETITEMS: _set_items, _APPENDS: _extend, _TUPLE_OF_MARK: _push_tuple}
+
+
+def _refuse(data: bytes, at: int, stack: _Stack, memo: _Memo) -> int:
+    raise NotImportable("is a pickle of more than data, such as a class or an object: nothing of it was run")
+
+
+def _push_long(data: bytes, at: int, stack: _Stack, memo: _Memo) -> int:
+    size = data[at]
+    if size > _MOST_INTEGER_BYTES:
+        raise ValueError("an integer is too large")
+    stack.append(int.from_bytes(data[at + 1 : at + 1 + size], "little", signed=True))
+    return at + 1 + size
+
+
+def _push_float(data: bytes, at: int, stack: _Stack, memo: _Memo) -> int:
+    stack.append(_FLOAT.unpack_from(data, at)[0])
+    return at + _FLOAT.size
+
+
+def _set_item(data: bytes, at: int, stack: _Stack, memo: _Memo) -> int:
+    value, key = stack.pop(), stack.pop()
+    _mapping(stack[-1])[key] = value
+    return at
+
+
+def _append(data: bytes, at: int, stack: _Stack, memo: _Memo) -> int:
+    value = stack.pop()
+    _sequence(stack[-1]).append(value)
+    return at
+
+
+def _push_list(data: bytes, at: int, stack: _Stack, memo: _Memo) -> int:
+    stack.append([])
+    return at
+
+
+def _text_pusher(length_bytes: int) -> _Handler:
+    def push(data: bytes, at: int, stack: _Stack, memo: _Memo) -> int:
+        begin = at + length_bytes
+        size = int.from_bytes(data[at:begin], "little")
+        raw = data[begin : begin + size]
+        if len(raw) < size:
+            raise IndexError
+        stack.append(raw.decode("utf-8", "surrogatepass"))
+        return begin + size
+
+    return push
+
+
+def _constant_pusher(value: bool | tuple[()] | None) -> _Handler:
+    def push(data: bytes, at: int, stack: _Stack, memo: _Memo) -> int:
+        stack.append(value)
+        return at
+
+    return push
+
+
+def _tuple_pusher(length: int) -> _Handler:
+    def push(data: bytes, at: int, stack: _Stack, memo: _Memo) -> int:
+        values = [stack.pop() for _ in range(length)]
+        stack.append(tuple(reversed(values)))
+        return at
+
+    return push
+
+
+def _memo_writer(index_bytes: int) -> _Handler:
+    def write(data: bytes, at: int, stack: _Stack, memo: _Memo) -> int:
+        end = at + index_bytes
+        memo[int.from_bytes(data[at:end], "little")] = stack[-1]
+        return end
+
+    return write
+
+
+def _skipper(size: int) -> _Handler:
+    return lambda data, at, stack, memo: at + size
+
+
+_OTHERS: dict[int, _Handler] = {
+    _LONG1: _push_long,
+    _BINFLOAT: _push_float,
+    _SETITEM: _set_item,
+    _APPEND: _append,
+    _LIST: _push_list,
+    _TUPLE: _constant_pusher(()),
+    **{code: _text_pusher(length_bytes) for code, length_bytes in _TEXT_LENGTHS.items()},
+    **{code: _constant_pusher(value) for code, value in _CONSTANTS.items()},
+    **{code: _tuple_pusher(length) for code, length in _LENGTHS.items()},
+    **{code: _memo_writer(index_bytes) for code, index_bytes in _INDEX_BYTES.items()},
+    **{code: _skipper(size) for code, size in _SKIPPED.items()},
+}
 
 
 def _mapping(value: Any) -> dict[Any, Any]:

@@ -32,47 +32,73 @@ def recognises(data: bytes) -> bool:
 
 def parse(data: bytes) -> Imported:
     """Return the whole text; commas in place of blanks and carriage returns are taken, too. Raises NotImportable."""
-    ledger, wrong = Ledger(), Warnings()
-    usage = last_us = number = 0
-    first_ns: int | None = None
-    known: dict[bytes, tuple[str, int]] = {}  # operations and their phases
+    text = _Text()
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
-        found = _LINE.fullmatch(line)
-        if found is None:
-            if not line.strip():
-                continue
+        match = _LINE.fullmatch(line)
+        if match is not None:
+            text.add(number, match)
+        elif line.strip():
             cut = " (the file was cut off there)" if number == len(lines) else ""
             raise NotImportable(f"line {number} is not four words: time, usage, change, operation{cut}")
-        t_us, said, change = int(found[1]), int(found[2]), int(found[3])
-        if first_ns is None:
-            usage = said - change
-            if usage < 0:
-                raise NotImportable(f"line {number} allocates more than it says is in use")
-            ledger = Ledger({UNKNOWN: usage})
-            first_ns = t_us * 1000
-        if not last_us <= t_us < MOST_US:
+    return text.imported()
+
+
+class _Text:
+    """Enters line by line what a text says."""
+
+    def __init__(self) -> None:
+        self._ledger, self._warnings = Ledger(), Warnings()
+        self._first_ns: int | None = None
+        self._last_us = self._usage_bytes = 0
+        self._operations: dict[bytes, tuple[str, int]] = {}  # and their phases, by what a line has
+
+    def add(self, number: int, match: re.Match[bytes]) -> None:
+        """Enter a line. Raises NotImportable, with its number."""
+        t_us, usage_bytes, change_bytes = int(match[1]), int(match[2]), int(match[3])
+        if self._first_ns is None:
+            self._begin(number, t_us, usage_bytes - change_bytes)
+        if not self._last_us <= t_us < MOST_US:
             why = "is no time" if t_us >= MOST_US else f"is earlier than line {number - 1}"
             raise NotImportable(f"line {number} {why}: lines are in the order of time")
-        last_us, usage = t_us, usage + change
-        if said != usage:
-            wrong.say(f"line {number} says {said} bytes are in use; the changes so far come to {usage}")
-        if found[4] not in known:
-            op = storable(found[4].decode("utf-8", "surrogateescape"))
-            known[found[4]] = op, _phase(op)
-        op, phase = known[found[4]]
+        self._last_us = t_us
+        self._usage_bytes += change_bytes
+        if usage_bytes != self._usage_bytes:
+            self._warnings.say(
+                f"line {number} says {usage_bytes} bytes are in use; the changes so far come to {self._usage_bytes}"
+            )
+        op, phase = self._operation(match[4])
         try:
-            if change < 0:
-                ledger.free(t_us * 1000, -change, op, key=op, phase=phase)
+            if change_bytes < 0:
+                self._ledger.free(t_us * 1000, -change_bytes, op, key=op, phase=phase)
             else:
-                ledger.allocate(t_us * 1000, change, op, key=op, phase=phase)
+                self._ledger.allocate(t_us * 1000, change_bytes, op, key=op, phase=phase)
         except NotImportable as error:
             raise NotImportable(f"line {number} {error}") from None
-    if first_ns is None:
-        raise NotImportable("has no line")
-    trace = with_kinds(ledger.trace(first_ns, last_us * 1000))
-    about = ImportedFrom(FORMAT, clock=WALL, absent=_absent(ledger), warnings=wrong.lines())
-    return Imported((Part(trace),), about)
+
+    def imported(self) -> Imported:
+        """Return what the lines come to. Raises NotImportable where there was none."""
+        if self._first_ns is None:
+            raise NotImportable("has no line")
+        trace = with_kinds(self._ledger.trace(self._first_ns, self._last_us * 1000))
+        warnings = self._warnings.lines()
+        return Imported(
+            (Part(trace),), ImportedFrom(FORMAT, clock=WALL, absent=_absent(self._ledger), warnings=warnings)
+        )
+
+    def _begin(self, number: int, t_us: int, before_bytes: int) -> None:
+        """Take what was in use before the first line."""
+        if before_bytes < 0:
+            raise NotImportable(f"line {number} allocates more than it says is in use")
+        self._ledger = Ledger({UNKNOWN: before_bytes})
+        self._usage_bytes, self._first_ns = before_bytes, t_us * 1000
+
+    def _operation(self, raw: bytes) -> tuple[str, int]:
+        """Return the operation of a line, and its phase."""
+        if raw not in self._operations:
+            op = storable(raw.decode("utf-8", "surrogateescape"))
+            self._operations[raw] = op, _phase(op)
+        return self._operations[raw]
 
 
 def _phase(op: str) -> int:

@@ -35,6 +35,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 ALSO_CALLED = {"ConvolutionalLayer": "Convolutional", "ResidualLayer": "Residual"}
 WEIGHTS = ("FullyConnected", "Convolutional")  # have a matrix, and feedback of their own
+_WINDOWED = ("Convolutional", "MaxPool", "AveragePool")  # move a window over an image
 OUTPUTS = "outputs"  # as ``units``: as many as there are classes
 _MOST_LAYERS = 10_000
 _MOST_UNITS = 1 << 24
@@ -257,18 +258,24 @@ def shape_after(layer: Plain, shape: Shape, where: str = "") -> Shape:
             raise UserError(f"{words} gets {_words(shape)}: flatten=true makes a vector of it")
         return (layer["units"],)
     if name == "Block":
-        for n, part in enumerate((layer["head"], *layer["tail"])):
-            shape = shape_after(part, shape, f"{where}.{n}")
-        return shape
+        return _shape_after_all((layer["head"], *layer["tail"]), shape, where)
     if name == "Residual":
-        after = shape
-        for n, part in enumerate(layer["layers"]):
-            after = shape_after(part, after, f"{where}.{n}")
+        after = _shape_after_all(layer["layers"], shape, where)
         if after != shape and len(after) != 3:
             raise UserError(f"{words} makes {_words(after)} of {_words(shape)}: there is no sum of both")
         return after
-    if name not in ("Convolutional", "MaxPool", "AveragePool"):
-        return shape
+    return _shape_after_window(layer, shape, words) if name in _WINDOWED else shape
+
+
+def _shape_after_all(layers: Sequence[Plain], shape: Shape, where: str) -> Shape:
+    """Return what layers inside of another one make of an example, one after another. Raises UserError."""
+    for n, layer in enumerate(layers):
+        shape = shape_after(layer, shape, f"{where}.{n}")
+    return shape
+
+
+def _shape_after_window(layer: Plain, shape: Shape, words: str) -> Shape:
+    """Return what a convolution or a pool makes of an image. Raises UserError, which begins with ``words``."""
     if len(shape) != 3:
         raise UserError(f"{words} needs channels, height and width, and gets {_words(shape)}")
     window = layer.get("filter_dim") or layer.get("kernel_size")

@@ -164,6 +164,13 @@ def _checked(given: Mapping[str, Any]) -> Settings:
     check_keys(given, "a training")
     kinds = _kinds()
     made = replace(Settings(), **{key: _value(key, kinds[key], value) for key, value in given.items()})
+    _check_bounds(made)
+    _check_needed(made)
+    return made
+
+
+def _check_bounds(made: Settings) -> None:
+    """Raise UserError for the first setting that is out of its choices or bounds."""
     for key, choices in _CHOICES.items():
         if getattr(made, key) not in choices:
             raise UserError(f"{key} is one of {', '.join(choices)}, not {getattr(made, key)}")
@@ -177,12 +184,15 @@ def _checked(given: Mapping[str, Any]) -> Settings:
         raise UserError(f"learning_rate is more than 0, not {made.learning_rate}")
     if not 0 <= made.momentum < 1:
         raise UserError(f"momentum is at least 0 and below 1, not {made.momentum}")
+
+
+def _check_needed(made: Settings) -> None:
+    """Raise UserError for a setting that another one needs and that is missing."""
     if made.dataset_name in FROM_FOLDER and made.data is None:
         raise UserError(f"{made.dataset_name} is read from a folder: data=DIR says which")
     for key in ("restore_model", "save_model"):
         if getattr(made, key) and getattr(made, f"{key}_path") is None:
             raise UserError(f"{key} needs {key}_path=FILE")
-    return made
 
 
 @cache

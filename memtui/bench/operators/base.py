@@ -72,21 +72,25 @@ class Operator(ABC):
         found = {key: given.get(key, default) for key, default in self.defaults.items()}
         found |= self.derived(found)
         for key, value in found.items():
-            default = self.defaults[key]
-            if key in self.choices:
-                if value not in self.choices[key]:
-                    raise ValueError(f"{key} is one of {', '.join(self.choices[key])}, not {value}")
-            elif isinstance(default, bool) or isinstance(value, bool):
-                if not (isinstance(value, bool) and isinstance(default, bool)):
-                    raise ValueError(f"{key} is {_kind(default)}, not {value}")
-            elif not isinstance(value, int):
-                raise ValueError(f"{key} is {_kind(default)}, not {value}")
-            elif value < (0 if key in self.may_be_zero else 1):
-                raise ValueError(f"{key}={value} is too small")
+            self._check_value(key, value)
         self.check(found)
         if any(size < 1 for size in self.output(found)):
             raise ValueError(f"the output would have the shape {'x'.join(map(str, self.output(found)))}")
         return found
+
+    def _check_value(self, key: str, value: Value) -> None:
+        """Raise ValueError for a value that the parameter cannot have."""
+        default = self.defaults[key]
+        if key in self.choices:
+            if value not in self.choices[key]:
+                raise ValueError(f"{key} is one of {', '.join(self.choices[key])}, not {value}")
+        elif isinstance(default, bool) or isinstance(value, bool):
+            if not (isinstance(value, bool) and isinstance(default, bool)):
+                raise ValueError(f"{key} is {_kind(default)}, not {value}")
+        elif not isinstance(value, int):
+            raise ValueError(f"{key} is {_kind(default)}, not {value}")
+        elif value < (0 if key in self.may_be_zero else 1):
+            raise ValueError(f"{key}={value} is too small")
 
     def derived(self, p: Parameters) -> Parameters:
         """Values in the place of words that stand for one, such as ``p=same``. They are not checked yet."""

@@ -49,9 +49,9 @@ def save(network: Network, path: Path) -> None:
     """Write all of it or nothing. Raises UserError."""
     beside = path.with_name(f".memtui-{os.getpid()}")  # short: a name that fits needs no more room for this
     try:
-        with open(beside, "xb") as file:  # torch's own words for a file that cannot be opened are of its parser
+        with beside.open("xb") as file:  # torch's own words for a file that cannot be opened are of its parser
             torch.save({name: tensor.clone() for name, tensor in network.state_dict().items()}, file)
-        os.replace(beside, path)
+        beside.replace(path)
     except (OSError, RuntimeError) as error:
         beside.unlink(missing_ok=True)
         raise refused(path, error, WRITE, code=FAILURE) from None

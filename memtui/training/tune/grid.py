@@ -186,6 +186,16 @@ def _check_axes(grid: Grid) -> None:
         raise UserError("the grid has no axis, so no run; " + _HOW)
     check_keys(keys, "a training", (NAME,))
     check_keys(grid.settings, "a training")
+    _check_values(grid)
+    _check_network(grid)
+    count = math.prod(len(values) for _, values in grid.axes)
+    if count > MANY:
+        raise UserError(f"{count} runs are more than {MANY}")
+
+
+def _check_values(grid: Grid) -> None:
+    """Raise UserError for an axis that is named twice, or values that no run can have."""
+    keys = [key for key, _ in grid.axes]
     for key, values in grid.axes:
         if keys.count(key) > 1:
             raise UserError(f"the axis {key} stands there twice")
@@ -197,15 +207,16 @@ def _check_axes(grid: Grid) -> None:
             raise UserError(f"{key} is an axis, and is set for all runs as well: one of them")
     if any("\0" in text for text in (*grid.settings.values(), *(v for _, values in grid.axes for v in values))):
         raise UserError("a value cannot hold a NUL character")
-    if (NAME in keys) == bool(grid.network):
+
+
+def _check_network(grid: Grid) -> None:
+    """Raise UserError unless either the grid or an axis says which network is trained."""
+    if any(key == NAME for key, _ in grid.axes) == bool(grid.network):
         both = f"NETWORK ({grid.network}) and the axis name both say which network: one of them"
         raise UserError(both if grid.network else "which network? name one, or give an axis: name=fcReLu,long_fc")
     networks = [grid.network, *(value for key, values in grid.axes if key == NAME for value in values)]
     if dashed := [name for name in networks if name.startswith("-")]:
         raise UserError(f"{dashed[0]} is an option, and no network")
-    count = math.prod(len(values) for _, values in grid.axes)
-    if count > MANY:
-        raise UserError(f"{count} runs are more than {MANY}")
 
 
 def _text(key: str, value: Any) -> str:

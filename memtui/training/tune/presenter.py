@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,7 +51,7 @@ class GridLog:
     def _look(self) -> str:
         """Read the table, if it is another one; what is wrong with it."""
         try:
-            status = os.stat(self._results.summary)
+            status = self._results.summary.stat()
         except OSError:
             self._rows = {}
             return ""

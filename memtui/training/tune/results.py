@@ -154,7 +154,7 @@ class Results:
     def begun(self) -> set[int]:
         """Return the runs that have output."""
         try:
-            there = set(os.listdir(self.path))
+            there = {file.name for file in self.path.iterdir()}
         except OSError:
             return set()
         return {run for run, name in enumerate(self.names) if name + OUT in there}
@@ -332,7 +332,7 @@ def _document(text: str) -> dict[str, Any] | None:
 def _tail(path: Path, size: int) -> bytes:
     """Return the end of a file that a run writes; nothing when it cannot be read."""
     try:
-        with open(open_log(path), "rb") as file:
+        with os.fdopen(open_log(path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - size))
             return file.read(size)
     except OSError:
