@@ -71,7 +71,7 @@ def print_report(console: Console, path: Path, *, as_json: bool, redact: bool = 
     with console.progress(f"adding up {path}"):
         report = build_report(path, redact=redact)
     if as_json:
-        console.print_json(report)
+        console.print_json(report.to_dict())
     else:
         print(format_report(report))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.fast_numpy import median
-from memtui.analysis.tensor_pages import UNKNOWN
+from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
 from memtui.core.samples import MAIN_MEMORY
 from memtui.core.units import size
 from memtui.reports.source import ReportSource
@@ -18,11 +18,78 @@ from memtui.session.records.allocations import RecordedStep
 LARGEST = 3  # blocks that are named
 
 
-def allocations(reader: ReportSource, steps: Sequence[RecordedStep]) -> dict[str, Any] | None:
-    """Return what was held at the peak of some recorded steps; None where there are none.
+@dataclass(frozen=True, slots=True)
+class PeakBytes:
+    """The most that was held in a recorded step: the median of the steps, and the largest."""
 
-    The operator at the peak is the one that came last and may have added little: ``largest`` are the largest of the
-    blocks that the step had made itself by then.
+    median: float
+    max: int
+
+
+@dataclass(frozen=True, slots=True)
+class LargeBlock:
+    """A block that a step allocated itself. ``layer`` is empty where it was allocated in none."""
+
+    op: str
+    layer: str
+    category: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LargestTensor:
+    """The tensor that is most of a sum: its type, shape and where it is held."""
+
+    part: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtPeak:
+    """The moment at which most was held.
+
+    Attributes:
+        pid, step: in which step.
+        op, layer: the operator that came last; it may have added little.
+        bytes: what was held, by category.
+        at_begin: whether the peak is what was there before the step.
+        largest: the largest of the blocks that the step had allocated itself by then.
+        most_unknown: the tensor that is most of what no model and no optimiser holds.
+    """
+
+    pid: int
+    step: int
+    op: str
+    layer: str
+    bytes: Mapping[str, int]
+    at_begin: bool
+    largest: tuple[LargeBlock, ...]
+    most_unknown: LargestTensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationSummary:
+    """Recorded steps of one device.
+
+    Attributes:
+        steps: how many were recorded whole.
+        pids: of the processes that they are of.
+        peak_bytes: the most that was held in them.
+        at_peak: the moment at which that was.
+        recording_ns: the median of what recording took on top of a step's own time.
+        lost_steps: how many more there were.
+    """
+
+    steps: int
+    pids: tuple[int, ...]
+    peak_bytes: PeakBytes
+    at_peak: AtPeak
+    recording_ns: float
+    lost_steps: int
+
+
+def allocation_summary(reader: ReportSource, steps: Sequence[RecordedStep]) -> AllocationSummary | None:
+    """Return what was held at the peak of some recorded steps; None where there are none.
 
     Raises:
         SessionError: the session is damaged.
@@ -30,85 +97,82 @@ def allocations(reader: ReportSource, steps: Sequence[RecordedStep]) -> dict[str
     if not steps:
         return None
     most = max(steps, key=lambda step: step.peak_bytes)
-    return {
-        "steps": len(steps),
-        "pids": sorted({step.pid for step in steps}),
-        "peak_bytes": {"median": median(np.array([s.peak_bytes for s in steps])), "max": most.peak_bytes},
-        "at_peak": {
-            "pid": most.pid,
-            "step": most.step,
-            "op": most.peak_op,
-            "layer": most.peak_layer,
-            "bytes": most.peak_parts,
-            **_blocks(reader, most),
-            "most_unknown": _most_unknown(reader, most),
-        },
-        "recording_ns": median(np.array([s.cost_ns for s in steps])),  # on top of a step's own time
-        "lost_steps": sum(step.lost for step in steps),
-    }
+    return AllocationSummary(
+        steps=len(steps),
+        pids=tuple(sorted({step.pid for step in steps})),
+        peak_bytes=PeakBytes(median(np.array([step.peak_bytes for step in steps])), most.peak_bytes),
+        at_peak=_at_peak(reader, most),
+        recording_ns=median(np.array([step.cost_ns for step in steps])),
+        lost_steps=sum(step.lost for step in steps),
+    )
 
 
-def _blocks(reader: ReportSource, step: RecordedStep) -> dict[str, Any]:
-    """``at_begin``: whether the peak is what was there before."""
+def _at_peak(reader: ReportSource, step: RecordedStep) -> AtPeak:
     trace = reader.step_trace(step)
-    if trace.peak_row < 0:
-        return {"at_begin": True, "largest": []}
-    made = [block for block in trace.made_by(trace.peak_row) if block.size_bytes]
-    return {
-        "at_begin": trace.peak_row < trace.existing,
-        "largest": [
-            {
-                "op": trace.name(block.op),
-                "layer": trace.name(block.layer),
-                "category": CATEGORIES[block.category],
-                "size_bytes": block.size_bytes,
-            }
-            for block in made[:LARGEST]
-        ],
-    }
+    blocks = [block for block in trace.made_by(trace.peak_row) if block.size_bytes] if trace.peak_row >= 0 else []
+    return AtPeak(
+        pid=step.pid,
+        step=step.step,
+        op=step.peak_op,
+        layer=step.peak_layer,
+        bytes=step.peak_parts,
+        at_begin=trace.peak_row < 0 or trace.peak_row < trace.existing,
+        largest=tuple(
+            LargeBlock(trace.name(block.op), trace.name(block.layer), CATEGORIES[block.category], block.size_bytes)
+            for block in blocks[:LARGEST]
+        ),
+        most_unknown=_most_unknown(reader, step),
+    )
 
 
-def _most_unknown(reader: ReportSource, step: RecordedStep) -> dict[str, Any] | None:
-    """Return the tensor that is most of what no model and no optimiser holds, as told around that step."""
+def _most_unknown(reader: ReportSource, step: RecordedStep) -> LargestTensor | None:
+    """Return the tensor that is most of what no model and no optimiser holds, as reported around that step."""
     if step.device != MAIN_MEMORY or CATEGORIES[UNKNOWN] not in step.peak_parts:
         return None
     maps = [tensors for pid, _, tensors in reader.tensor_maps() if pid == step.pid]
-    most = maps[-1].most_of(UNKNOWN) if maps else None
-    if (
-        most is None
-        or not step.peak_parts[CATEGORIES[UNKNOWN]] <= 2 * most[1] <= 2 * step.peak_parts[CATEGORIES[UNKNOWN]]
-    ):
-        return None
-    return {"part": most[0], "size_bytes": most[1]}
+    most = largest_unknown(maps[-1]) if maps else None
+    unknown_bytes = step.peak_parts[CATEGORIES[UNKNOWN]]
+    return most if most is not None and unknown_bytes <= 2 * most.size_bytes <= 2 * unknown_bytes else None
 
 
-def most_words(most: dict[str, Any] | None) -> str:
-    """Which tensor is most of a sum: " (97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)"."""
-    return f" ({size(most['size_bytes'])} of it {most['part']})" if most else ""
+def largest_unknown(tensors: TensorMap) -> LargestTensor | None:
+    """Return the largest tensor of no model and no optimiser: it has a type, a shape and perhaps a data set."""
+    most = tensors.most_of(UNKNOWN)
+    return None if most is None else LargestTensor(*most)
 
 
-def allocation_words(found: dict[str, Any] | None, what: str = "training step") -> list[str]:
-    """Lines of the report."""
-    if found is None:
+def of_it(most: LargestTensor | None) -> str:
+    """Return which tensor is most of a sum: " (97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)"."""
+    return f" ({size(most.size_bytes)} of it {most.part})" if most else ""
+
+
+def allocation_lines(summary: AllocationSummary | None, what: str = "training step") -> list[str]:
+    """Return the lines of the report. ``what``: what was recorded, in the singular."""
+    if summary is None:
         return []
-    peak, at = found["peak_bytes"], found["at_peak"]
-    many = f"{found['steps']} {what}{'' if found['steps'] == 1 else 'es' if what.endswith('h') else 's'}"
-    where = _made_by(at) or ("the begin of the step" if at["at_begin"] else "an operator that is not known")
-    held = sorted(at["bytes"].items(), key=lambda part: -part[1])
-    lost = f"; {found['lost_steps']} more were lost" if found["lost_steps"] else ""
-    largest = [f"{_made_by(one) or 'unknown'} {size(one['size_bytes'])} ({one['category']})" for one in at["largest"]]
+    at_peak = summary.at_peak
+    count = f"{summary.steps} {what}{'' if summary.steps == 1 else 'es' if what.endswith('h') else 's'}"
+    nowhere = "the begin of the step" if at_peak.at_begin else "an operator that is not known"
+    where = _operator(at_peak.op, at_peak.layer) or nowhere
+    lost = f"; {summary.lost_steps} more were lost" if summary.lost_steps else ""
+    largest = ", ".join(
+        f"{_operator(block.op, block.layer) or 'unknown'} {size(block.size_bytes)} ({block.category})"
+        for block in at_peak.largest
+    )
     return [
-        f"allocations  {many} recorded: peak {size(peak['median'])} in the median, at most {size(peak['max'])} in step "
-        f"{at['step']}, at {where}{lost}",
-        "at the peak  "
-        + ", ".join(
-            f"{category} {size(part)}{most_words(at.get('most_unknown') if category == CATEGORIES[UNKNOWN] else None)}"
-            for category, part in held
-        ),
-        *([f"largest new  {', '.join(largest)}"] if largest else []),
+        f"allocations  {count} recorded: peak {size(summary.peak_bytes.median)} in the median, at most "
+        f"{size(summary.peak_bytes.max)} in step {at_peak.step}, at {where}{lost}",
+        f"at the peak  {', '.join(_parts(at_peak))}",
+        *([f"largest new  {largest}"] if largest else []),
     ]
 
 
-def _made_by(one: dict[str, Any]) -> str:
-    layer = f" in layer {one['layer']}" if one["layer"] else ""
-    return one["op"].rpartition("/")[2] + layer
+def _parts(at_peak: AtPeak) -> list[str]:
+    """Return what was held by category, the largest first."""
+    by_size = sorted(at_peak.bytes.items(), key=lambda part: -part[1])
+    most = {CATEGORIES[UNKNOWN]: at_peak.most_unknown}
+    return [f"{category} {size(part)}{of_it(most.get(category))}" for category, part in by_size]
+
+
+def _operator(op: str, layer: str) -> str:
+    return op.rpartition("/")[2] + (f" in layer {layer}" if layer else "")

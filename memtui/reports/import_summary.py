@@ -2,61 +2,143 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from memtui.core.units import size
+from memtui.reports.as_dict import fields_as_dict
 from memtui.reports.source import ReportSource
 from memtui.session.records.imported import LINES, ImportedFrom
 
 SECOND_NS = 1e9
 
 
-def origin(reader: ReportSource) -> dict[str, Any] | None:
-    """Where it is from, what the file does not know, what the driver said; None where memtui recorded it."""
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something happened, in the clock of the file.
+
+    Attributes:
+        t_s: seconds after the start, where the file knows times.
+        line: the number of its line, where a log has lines.
+        row: the number of its row, where it has neither.
+    """
+
+    t_s: float | None = None
+    line: int | None = None
+    row: int | None = None
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the one that is known."""
+        return {name: value for name, value in fields_as_dict(self).items() if value is not None}
+
+    def __str__(self) -> str:
+        if self.t_s is not None:
+            return f"{self.t_s:.6f} s"
+        return f"line {self.line}" if self.line is not None else "a row"
+
+
+@dataclass(frozen=True, slots=True)
+class DriverReading:
+    """What the driver said of its memory at a moment, of all programs together."""
+
+    moment: Moment
+    free_bytes: int
+    total_bytes: int
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the moment and the sizes side by side."""
+        return {**self.moment.to_dict(), "free_bytes": self.free_bytes, "total_bytes": self.total_bytes}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedMark:
+    """A mark of the file."""
+
+    moment: Moment
+    text: str
+
+    def to_dict(self) -> dict[str, float | str]:
+        """Return the moment and the text side by side."""
+        return {**self.moment.to_dict(), "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSummary:
+    """Where a session is from.
+
+    Attributes:
+        file, format: its name without folders, and what it is.
+        clock: what its times are, one of ``session.records.imported``.
+        sizes: what its sizes are of.
+        not_known: what the file does not know, and why.
+        warnings: what is wrong with it.
+        mb_precision: tags of allocations that are known in whole MB only, each as often as it is there.
+        driver_memory: what the driver said.
+        marks: what else the file says.
+    """
+
+    file: str
+    format: str
+    clock: str
+    sizes: str
+    not_known: tuple[str, ...]
+    warnings: tuple[str, ...]
+    mb_precision: tuple[str, ...]
+    driver_memory: tuple[DriverReading, ...]
+    marks: tuple[ImportedMark, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part of the document of ``report --json``."""
+        return fields_as_dict(self)
+
+
+def import_summary(reader: ReportSource) -> ImportSummary | None:
+    """Return where a session is from; None where memtui recorded it. Raises SessionError."""
     about = reader.imported()
     if about is None:
         return None
-    return {
-        "file": about.file,
-        "format": about.format,
-        "clock": about.clock,
-        "sizes": "allocated from the driver" if about.driver else "held",
-        "not_known": list(about.absent),
-        "warnings": list(about.warnings),
-        "mb_precision": list(about.coarse),
-        "driver_memory": [
-            {**place(about, one.t_ns, reader), "free_bytes": one.free_bytes, "total_bytes": one.total_bytes}
-            for one in reader.driver_memory()
-        ],
-        "marks": [
-            {**place(about, event.t_ns, reader), "text": event.text}
+    return ImportSummary(
+        file=about.file,
+        format=about.format,
+        clock=about.clock,
+        sizes="allocated from the driver" if about.driver else "held",
+        not_known=tuple(about.absent),
+        warnings=tuple(about.warnings),
+        mb_precision=tuple(about.coarse),
+        driver_memory=tuple(
+            DriverReading(_moment(about, reading.t_ns, reader), reading.free_bytes, reading.total_bytes)
+            for reading in reader.driver_memory()
+        ),
+        marks=tuple(
+            ImportedMark(_moment(about, event.t_ns, reader), event.text)
             for event in reader.events(0, 1 << 62)
             if event.kind == "mark"
-        ],
-    }
+        ),
+    )
 
 
-def place(about: ImportedFrom, t_ns: int, reader: ReportSource) -> dict[str, Any]:
-    """When: a number of seconds after the begin, or a line where the file knows no time."""
+def _moment(about: ImportedFrom, t_ns: int, reader: ReportSource) -> Moment:
     if about.counts:
-        return {"line" if about.clock == LINES else "row": t_ns}
-    return {"t_s": (t_ns - reader.hello.clock.monotonic_ns) / SECOND_NS}
+        return Moment(line=t_ns) if about.clock == LINES else Moment(row=t_ns)
+    return Moment(t_s=(t_ns - reader.hello.clock.monotonic_ns) / SECOND_NS)
 
 
-def origin_words(found: dict[str, Any]) -> list[str]:
-    """Lines of the report."""
-    lines = [f"imported     {found['file']} ({found['format']}), sizes are what was {found['sizes']}"]
-    lines += [f"not known    {text}" for text in found["not_known"]]
-    driver = found["driver_memory"]
-    if driver:
-        free = [one["free_bytes"] for one in driver]
-        lines.append(
-            f"driver       of {size(driver[0]['total_bytes'])}: free {size(free[0])} first, {size(free[-1])} last, "
-            f"{size(min(free))} at least (in {len(free)} lines; of all programs together)"
-        )
-    if found["mb_precision"]:
-        lines.append(f"precision    known in whole MB only: {', '.join(sorted(set(found['mb_precision'])))}")
-    for mark in found["marks"]:
-        when = f"{mark['t_s']:.6f} s" if "t_s" in mark else f"line {mark['line']}" if "line" in mark else "a row"
-        lines.append(f"mark         at {when}: {mark['text']}")
-    return lines + [f"warning      {text}" for text in found["warnings"]]
+def import_lines(summary: ImportSummary) -> list[str]:
+    """Return the lines of the report."""
+    lines = [f"imported     {summary.file} ({summary.format}), sizes are what was {summary.sizes}"]
+    lines += [f"not known    {text}" for text in summary.not_known]
+    if summary.driver_memory:
+        lines.append(_driver_line(summary.driver_memory))
+    if summary.mb_precision:
+        lines.append(f"precision    known in whole MB only: {', '.join(sorted(set(summary.mb_precision)))}")
+    lines += [f"mark         at {mark.moment}: {mark.text}" for mark in summary.marks]
+    return lines + [f"warning      {text}" for text in summary.warnings]
+
+
+def _driver_line(readings: Sequence[DriverReading]) -> str:
+    free = [reading.free_bytes for reading in readings]
+    return (
+        f"driver       of {size(readings[0].total_bytes)}: free {size(free[0])} first, {size(free[-1])} last, "
+        f"{size(min(free))} at least (in {len(free)} lines; of all programs together)"
+    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from memtui.analysis.memory_sentences import Figures, in_words
 from memtui.core.units import percent, size
+from memtui.reports.allocation_summary import AllocationSummary
+from memtui.reports.report import Report
+from memtui.reports.training_summary import LearningSummary
 
 METHOD: tuple[str, ...] = (
     "Working set (WSS): the bytes of all pages that were touched in one window, after Denning; a page counts in the "
@@ -25,51 +26,41 @@ METHOD_OF_TENSORS = (
 )
 
 
-def sentences(report: dict[str, Any]) -> list[str]:
-    """In plain words, as far as it is known; ``report`` is that of ``report.report_of``."""
-    found = [] if report["imported"] is not None else [forms[0] for forms in in_words(_figures(report))]
-    return found + _of_learning(report) + _of_tensors(report)
+def sentences(report: Report) -> list[str]:
+    """Return what is known, in plain words."""
+    figures = [] if report.imported is not None else [forms[0] for forms in in_words(_figures(report))]
+    everywhere = [report.allocations, *report.device_allocations.values()]
+    held = [_of_allocations(allocations) for allocations in everywhere if allocations is not None]
+    return [*figures, *map(_of_learning, report.learning), *filter(None, held)]
 
 
-def _figures(report: dict[str, Any]) -> Figures:
-    wss, held = report["wss_bytes"], report["touched_fraction"]
-    reuse, cost = report["reuse"], report["overhead"]
-    p95 = reuse["p95_bytes"]
+def _figures(report: Report) -> Figures:
+    p95, cost = report.reuse.p95_bytes, report.overhead
     return Figures(
-        window_s=report["true_interval_s"],
-        wss_median_bytes=wss["median"],
-        wss_max_bytes=wss["max"],
-        resident_bytes=held["resident_bytes"],
-        reuse_bytes=None if p95 is None else (p95["lower"], p95["upper"]),
-        paused_fraction=cost["paused_fraction"],
-        lost_fraction=cost["lost_fraction"],
-        own_cpu=cost["self_cpu_fraction"],
-        touched_fraction=held["fraction"],
-        resident=held["of"],
+        window_s=report.true_interval_s,
+        wss_median_bytes=report.wss_bytes.median,
+        wss_max_bytes=report.wss_bytes.max,
+        resident_bytes=report.touched_fraction.resident_bytes,
+        reuse_bytes=None if p95 is None else (p95.lower, p95.upper),
+        paused_fraction=cost.paused_fraction,
+        lost_fraction=cost.lost_fraction,
+        own_cpu=cost.self_cpu_fraction,
+        touched_fraction=report.touched_fraction.fraction,
+        resident=report.touched_fraction.of,
     )
 
 
-def _of_learning(report: dict[str, Any]) -> list[str]:
-    found = []
-    for one in report["learning"]:
-        told = (
-            f"{one['network']} by {one['type']} went through {one['iteration']:,} iterations in {one['epoch']} epochs"
-        )
-        if one["accuracy"] is not None:
-            told += f" and is right {one['accuracy']:.1f} % of the time"
-        found.append(f"{told}.")
-    return found
+def _of_learning(learning: LearningSummary) -> str:
+    rule = f"{learning.network} by {learning.type}"
+    progress = f"{rule} went through {learning.iteration:,} iterations in {learning.epoch} epochs"
+    right = f" and is right {learning.accuracy:.1f} % of the time" if learning.accuracy is not None else ""
+    return f"{progress}{right}."
 
 
-def _of_tensors(report: dict[str, Any]) -> list[str]:
-    everywhere = [report["allocations"], *report["device_allocations"].values()]
-    return [text for found in everywhere if found is not None for text in _of_allocations(found)]
-
-
-def _of_allocations(allocations: dict[str, Any]) -> list[str]:
-    held = sorted(allocations["at_peak"]["bytes"].items(), key=lambda part: -part[1])
-    most = allocations["peak_bytes"]["max"]
-    if not held or not most:
-        return []
-    (category, part), *_ = held
-    return [f"Tensors held {size(most)} at their peak, {percent(part / most)} of it {category}."]
+def _of_allocations(allocations: AllocationSummary) -> str:
+    by_size = sorted(allocations.at_peak.bytes.items(), key=lambda part: -part[1])
+    most = allocations.peak_bytes.max
+    if not by_size or not most:
+        return ""
+    category, part = by_size[0]
+    return f"Tensors held {size(most)} at their peak, {percent(part / most)} of it {category}."

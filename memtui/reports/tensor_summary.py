@@ -2,72 +2,161 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.non_tensor_pages import REST
-from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
-from memtui.analysis.tensor_sums import Grouping, TensorNumbers, TensorSums, grouped, groups
+from memtui.analysis.tensor_pages import UNKNOWN, tensor_name
+from memtui.analysis.tensor_sums import Grouping, TensorNumbers, TensorSums, Window, grouped, groups
+from memtui.core.units import size
+from memtui.reports.allocation_summary import LargestTensor, largest_unknown, of_it
+from memtui.reports.as_dict import fields_as_dict
 from memtui.reports.source import ReportSource
-from memtui.reports.traced_windows import TracedWindows, told_by_process
+from memtui.reports.traced_windows import TensorHistory, TracedWindows, told_by_process
 
 WINDOWS = 64  # spread over the session: a page set takes a millisecond or more to decode
 COLD_SHARE = 0.5  # of a tensor touched in a window, and less: cold
 LISTED = 10  # tensors; all of them are in the table of an export
+MOST_TENSORS = 4  # in a report for people, and of layers
 
 
-def by_category(reader: ReportSource) -> dict[str, Any] | None:
-    """Bytes touched in a window and bytes there are, by category of tensor, means over windows; None: not traced.
+@dataclass(frozen=True, slots=True)
+class CategorySum:
+    """Tensors of one category, means over all windows.
 
-    Of a page each tensor counts its own bytes; ``rest_bytes`` is what lies in no tensor that was told
-    of, so that all parts add up to the stored pages of those windows. The same by layer, of what the rest lies in, and
-    of the tensors with the most touched and the most untouched bytes (of those that are at most half touched), each
-    over the windows in which it existed.
+    Attributes:
+        category: one of ``CATEGORIES``.
+        touched_bytes: touched in a window.
+        exists_bytes: what there is.
+        most: the tensor that is most of it, where the category says nothing of whose they are.
+    """
+
+    category: str
+    touched_bytes: float
+    exists_bytes: float
+    most: LargestTensor | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part of the document; ``most`` is there where the category is that of unknown tensors."""
+        document = fields_as_dict(self)
+        if self.category != CATEGORIES[UNKNOWN]:
+            del document["most"]
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class RestSum:
+    """What lies in no tensor that was reported, by what it lies in: bytes touched in a window, a mean."""
+
+    part: str
+    touched_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSum:
+    """Tensors of one layer, means over all windows, as ``CategorySum``; without a name: those of no layer."""
+
+    layer: str
+    touched_bytes: float
+    exists_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class TensorUse:
+    """One tensor, over the windows in which it existed.
+
+    Attributes:
+        layer, part, category: which tensor it is.
+        size_bytes: its size.
+        touched_bytes: touched in a window, a mean.
+        touched_share: the share of the windows in which any of it was touched.
+    """
+
+    layer: str
+    part: str
+    category: str
+    size_bytes: int
+    touched_bytes: float
+    touched_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSummary:
+    """Bytes touched in a window and bytes there are, means over windows.
+
+    Of a page each tensor counts its own bytes, so that all parts and ``rest_bytes`` add up to the stored pages of those
+    windows.
+
+    Attributes:
+        pid: the process.
+        windows: how many were counted.
+        parts: by category of tensor.
+        rest_bytes: what lies in no tensor that was reported; None: no window was counted.
+        reason: why no window was counted.
+        rest: the same by what it lies in.
+        layers: by layer, the most touched first.
+        hottest: the tensors with the most touched bytes.
+        coldest: the tensors with the most untouched bytes, of those that are at most half touched.
+    """
+
+    pid: int
+    windows: int
+    parts: tuple[CategorySum, ...]
+    rest_bytes: float | None
+    reason: str
+    rest: tuple[RestSum, ...] = ()
+    layers: tuple[LayerSum, ...] = ()
+    hottest: tuple[TensorUse, ...] = ()
+    coldest: tuple[TensorUse, ...] = ()
+
+
+def tensor_summary(reader: ReportSource) -> TensorSummary | None:
+    """Return what the process that reported of tensors last touched of them; None: no process did.
 
     Raises:
         SessionError: the session is damaged.
     """
-    told = told_by_process(reader)
-    if not told:
+    histories = told_by_process(reader)
+    if not histories:
         return None
-    counted = TracedWindows(reader, told[-1])
-    inside = counted.inside
-    places = inside[np.unique(np.linspace(0, len(inside) - 1, WINDOWS).astype(int))] if len(inside) else inside
-    found = list(counted.count(places))
-    windows = len(found)
-    plain: dict[str, Any] = {"pid": told[-1].pid, "windows": windows, "parts": [], "rest_bytes": None, "reason": ""}
-    lists: dict[str, Any] = {"rest": [], "layers": [], "hottest": [], "coldest": []}
+    history = histories[-1]
+    traced = TracedWindows(reader, history)
+    inside = traced.inside
+    indices = inside[np.unique(np.linspace(0, len(inside) - 1, WINDOWS).astype(int))] if len(inside) else inside
+    windows = list(traced.count(indices))
     if not windows:
-        return plain | {"reason": "no pages are stored of a window in which the places of tensors were known"} | lists
-    sums = TensorSums.of(found, len(counted.numbers))
-    rest = np.sum([window.rest_bytes for window in found], axis=0) / windows
-    kinds = {label: sizes for label, *sizes in _sums_by(Grouping.KIND, counted.numbers, sums, windows)}
-    layers = _sums_by(Grouping.LAYER, counted.numbers, sums, windows)
-    hottest, coldest = _extremes(counted.numbers, sums)
-    return plain | {
-        "parts": [
-            {"category": name, "touched_bytes": kinds[name][0], "exists_bytes": kinds[name][1]}
-            | (_of_unknown(told[-1].maps[-1]) if name == CATEGORIES[UNKNOWN] else {})
+        why = "no pages are stored of a window in which the places of tensors were known"
+        return TensorSummary(history.pid, 0, (), None, why)
+    return _summary_of(history, traced.numbers, windows)
+
+
+def _summary_of(history: TensorHistory, numbers: TensorNumbers, windows: Sequence[Window]) -> TensorSummary:
+    count = len(windows)
+    sums = TensorSums.of(list(windows), len(numbers))
+    rest = np.sum([window.rest_bytes for window in windows], axis=0) / count
+    kinds = {name: (touched, exists) for name, touched, exists in _sums_by(Grouping.KIND, numbers, sums, count)}
+    layers = _sums_by(Grouping.LAYER, numbers, sums, count)
+    hottest, coldest = _extremes(numbers, sums)
+    unknown = largest_unknown(history.maps[-1])
+    return TensorSummary(
+        pid=history.pid,
+        windows=count,
+        parts=tuple(
+            CategorySum(name, *kinds[name], unknown if name == CATEGORIES[UNKNOWN] else None)
             for name in CATEGORIES
             if name in kinds
-        ],
-        "rest_bytes": float(rest.sum()),
-        "rest": [{"part": name, "touched_bytes": float(rest[n])} for n, name in enumerate(REST)],
-        "layers": [
-            {"layer": label, "touched_bytes": touched, "exists_bytes": exists}
-            for label, touched, exists in sorted(layers, key=lambda one: -one[1])
-        ],
-        "hottest": hottest,
-        "coldest": coldest,
-    }
-
-
-def _of_unknown(tensors: TensorMap) -> dict[str, Any]:
-    """Which tensor most of it is: of no model and no optimiser, but it has a type, a shape and perhaps a data set."""
-    most = tensors.most_of(UNKNOWN)
-    return {"most": None if most is None else {"part": most[0], "size_bytes": most[1]}}
+        ),
+        rest_bytes=float(rest.sum()),
+        reason="",
+        rest=tuple(RestSum(name, float(rest[n])) for n, name in enumerate(REST)),
+        layers=tuple(LayerSum(*layer) for layer in sorted(layers, key=lambda layer: -layer[1])),
+        hottest=hottest,
+        coldest=coldest,
+    )
 
 
 def _sums_by(by: Grouping, numbers: TensorNumbers, sums: TensorSums, windows: int) -> list[tuple[str, float, float]]:
@@ -78,27 +167,62 @@ def _sums_by(by: Grouping, numbers: TensorNumbers, sums: TensorSums, windows: in
     group, first = groups(category, layer, by)
     touched = grouped(sums.touched_bytes, group, len(first)) / windows
     exists = grouped(np.array(size_bytes, np.int64) * sums.windows, group, len(first)) / windows
-    names = [CATEGORIES[category[at]] if by is Grouping.KIND else layer[at] for at in first]
+    names = [CATEGORIES[category[index]] if by is Grouping.KIND else layer[index] for index in first]
     parts = zip(names, touched.tolist(), exists.tolist(), strict=True)
     return [part for part in parts if part[2]]
 
 
-def _extremes(numbers: TensorNumbers, sums: TensorSums) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _extremes(numbers: TensorNumbers, sums: TensorSums) -> tuple[tuple[TensorUse, ...], tuple[TensorUse, ...]]:
     """Return the tensors with the most bytes touched in a window, and those with the most that are not."""
     mean = sums.mean_bytes().tolist()
     tensors = [
-        {
-            "layer": one.layer,
-            "part": one.part,
-            "category": CATEGORIES[one.category],
-            "size_bytes": one.size_bytes,
-            "touched_bytes": mean[n],
-            "touched_share": float(sums.touched_windows[n] / sums.windows[n]),  # of the windows
-        }
-        for n, one in enumerate(numbers.identities)
+        TensorUse(
+            layer=tensor.layer,
+            part=tensor.part,
+            category=CATEGORIES[tensor.category],
+            size_bytes=tensor.size_bytes,
+            touched_bytes=mean[n],
+            touched_share=float(sums.touched_windows[n] / sums.windows[n]),
+        )
+        for n, tensor in enumerate(numbers.identities)
         if sums.windows[n]
     ]
-    hottest = sorted((t for t in tensors if t["touched_bytes"]), key=lambda t: -t["touched_bytes"])
-    cold = [t for t in tensors if t["touched_bytes"] < COLD_SHARE * t["size_bytes"]]
-    coldest = sorted(cold, key=lambda t: t["touched_bytes"] - t["size_bytes"])
-    return hottest[:LISTED], coldest[:LISTED]
+    hottest = sorted((t for t in tensors if t.touched_bytes), key=lambda t: -t.touched_bytes)
+    cold = [t for t in tensors if t.touched_bytes < COLD_SHARE * t.size_bytes]
+    coldest = sorted(cold, key=lambda t: t.touched_bytes - t.size_bytes)
+    return tuple(hottest[:LISTED]), tuple(coldest[:LISTED])
+
+
+def tensor_lines(summary: TensorSummary | None) -> list[str]:
+    """Return the lines of the report: by category, which layers and tensors it is, and what the rest lies in."""
+    if summary is None:
+        return []
+    if summary.reason:
+        return [f"by tensor    n/a: {summary.reason}"]
+    parts = ", ".join(
+        f"{part.category} {size(part.touched_bytes)} of {size(part.exists_bytes)}{of_it(part.most)}"
+        for part in summary.parts
+    )
+    layers = [
+        f"{tensor_name(layer.layer, '')} {size(layer.touched_bytes)} of {size(layer.exists_bytes)}"
+        for layer in summary.layers
+        if layer.layer
+    ]
+    rest = [f"{part.part} {size(part.touched_bytes)}" for part in summary.rest if part.touched_bytes]
+    return [
+        f"by tensor    touched in a window, of what there is: {parts}, the rest (activations, temporaries, "
+        f"libraries, interpreter) {size(summary.rest_bytes)}; mean of {summary.windows} windows",
+        *_listed("by layer", layers[:MOST_TENSORS]),
+        *_listed("hot tensors", list(map(_tensor, summary.hottest[:MOST_TENSORS]))),
+        *_listed("cold tensors", list(map(_tensor, summary.coldest[:MOST_TENSORS]))),
+        *_listed("the rest", rest),
+    ]
+
+
+def _listed(head: str, items: list[str]) -> list[str]:
+    return [f"{head:<12} {', '.join(items)}"] if items else []
+
+
+def _tensor(tensor: TensorUse) -> str:
+    name = f"{tensor_name(tensor.layer, tensor.part)} {tensor.category}".strip()
+    return f"{name} {size(tensor.touched_bytes)} of {size(tensor.size_bytes)}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +18,82 @@ from memtui.session.records.training import ProgressRow
 SECOND_NS = 1_000_000_000
 
 
-def training(reader: ReportSource, recorded: Sequence[RecordedStep]) -> list[dict[str, Any]]:
-    """One entry for each process that told of steps. Its first step is not among them: when that began is not known.
+@dataclass(frozen=True, slots=True)
+class StepLengths:
+    """Percentiles of the lengths of training steps, ns."""
+
+    p5: float
+    median: float
+    p95: float
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePeak:
+    """The most that tensors held in memory that is not main memory, as far as the cheap view sees."""
+
+    device: str
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSummary:
+    """The training steps of one process. Its first step is not among them: when that began is not known.
+
+    Attributes:
+        pid: the process.
+        steps: how many there were.
+        step_ns: how long they took.
+        view, reason: what the cheap view sees; why it is off.
+        view_fraction: what the cheap view took of the time, an estimate.
+        recording_fraction: what recording whole steps took of the time, as far as the program can tell.
+        peak_bytes: the most that tensors held, as far as the cheap view sees; None: nothing was seen.
+        devices: the same of other memory than main memory.
+    """
+
+    pid: int
+    steps: int
+    step_ns: StepLengths
+    view: str
+    reason: str
+    view_fraction: float
+    recording_fraction: float
+    peak_bytes: int | None
+    devices: tuple[DevicePeak, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LearningSummary:
+    """How well a process learns, and what sets the peak of its memory.
+
+    Attributes:
+        pid: the process.
+        network, type, settings: what it trains, by which rule, and how.
+        epoch, iteration: where it is.
+        loss, accuracy, best_accuracy, minimum_accuracy: percent; None: not measured.
+        peak_above_start_bytes: of the recorded step that says where learning needs its memory.
+        peak_segment: the layers that this was in; None: in none.
+        one_segment_at_a_time: the rule keeps one segment at a time.
+        reason: why no peak is known.
+    """
+
+    pid: int
+    network: str
+    type: str
+    settings: Mapping[str, object]
+    epoch: int
+    iteration: int
+    loss: float | None
+    accuracy: float | None
+    best_accuracy: float | None
+    minimum_accuracy: float | None
+    peak_above_start_bytes: int | None
+    peak_segment: tuple[str, ...] | None
+    one_segment_at_a_time: bool
+    reason: str
+
+
+def training_summaries(reader: ReportSource, recorded: Sequence[RecordedStep]) -> tuple[TrainingSummary, ...]:
+    """Return a summary of each process that reported training steps.
 
     ``recorded`` are the steps that were recorded whole.
 
@@ -27,44 +101,40 @@ def training(reader: ReportSource, recorded: Sequence[RecordedStep]) -> list[dic
         SessionError: the session is damaged.
     """
     rows = reader.training()
-    return [
-        _of_one(reader, [row for row in rows if row.pid == pid], [step for step in recorded if step.pid == pid])
+    return tuple(
+        _training_of(reader, [row for row in rows if row.pid == pid], [step for step in recorded if step.pid == pid])
         for pid in dict.fromkeys(row.pid for row in rows)
-    ]
+    )
 
 
-def _of_one(reader: ReportSource, rows: list[ProgressRow], recorded: list[RecordedStep]) -> dict[str, Any]:
+def _training_of(reader: ReportSource, rows: list[ProgressRow], recorded: list[RecordedStep]) -> TrainingSummary:
     last = rows[-1]
     lengths = [np.diff(reader.training_progress(row).ends_ns, prepend=row.start_ns) for row in rows]
-    low, median, high = np.percentile(np.concatenate(lengths), (5, 50, 95)).tolist()
-    begin_ns, end_ns = rows[0].start_ns, last.end_ns
-    whole_ns = sum(step.cost_ns for step in recorded)
-    peak = max(rows, key=lambda row: row.peak_bytes)
-    return {
-        "pid": last.pid,
-        "steps": sum(row.steps for row in rows),
-        "step_ns": {"p5": low, "median": median, "p95": high},
-        "view": last.view,
-        "reason": last.reason,
-        "view_fraction": last.cost_ns / max(1, end_ns - begin_ns),  # of the time, an estimate
-        "recording_fraction": whole_ns / max(1, end_ns - begin_ns),  # of the time, as far as the program can tell
-        "peak_bytes": peak.peak_bytes or None,  # as far as the cheap view sees; None: nothing was seen
-        "devices": _other_devices(reader, last.pid),
-    }
+    span_ns = max(1, last.end_ns - rows[0].start_ns)
+    return TrainingSummary(
+        pid=last.pid,
+        steps=sum(row.steps for row in rows),
+        step_ns=StepLengths(*np.percentile(np.concatenate(lengths), (5, 50, 95)).tolist()),
+        view=last.view,
+        reason=last.reason,
+        view_fraction=last.cost_ns / span_ns,
+        recording_fraction=sum(step.cost_ns for step in recorded) / span_ns,
+        peak_bytes=max(row.peak_bytes for row in rows) or None,
+        devices=_device_peaks(reader, last.pid),
+    )
 
 
-def _other_devices(reader: ReportSource, pid: int) -> list[dict[str, Any]]:
-    """Return the most that tensors held in memory that is not main memory, likewise."""
+def _device_peaks(reader: ReportSource, pid: int) -> tuple[DevicePeak, ...]:
     peaks = {
         device: max((row.peak_bytes for row in reader.training(device=device) if row.pid == pid), default=0)
         for device in reader.training_devices()
         if device != MAIN_MEMORY
     }
-    return [{"device": device, "peak_bytes": peak_bytes} for device, peak_bytes in peaks.items() if peak_bytes]
+    return tuple(DevicePeak(device, peak_bytes) for device, peak_bytes in peaks.items() if peak_bytes)
 
 
-def learning(reader: ReportSource, recorded: Sequence[RecordedStep]) -> list[dict[str, Any]]:
-    """One entry for each process that tells how well it learns: where it is, and what sets the peak of its memory.
+def learning_summaries(reader: ReportSource, recorded: Sequence[RecordedStep]) -> tuple[LearningSummary, ...]:
+    """Return a summary of each process that reports how well it learns.
 
     ``recorded`` are the steps that were recorded whole.
 
@@ -72,78 +142,103 @@ def learning(reader: ReportSource, recorded: Sequence[RecordedStep]) -> list[dic
         SessionError: the session is damaged.
     """
     points = reader.learning()
-    return [
+    return tuple(
         _learning_of(
             about,
             [point for point in points if point.pid == about.pid],
             [step for step in recorded if step.pid == about.pid],
         )
         for about in reader.trainings()
-    ]
+    )
 
 
-def _learning_of(about: About, points: list[LearningPoint], recorded: list[RecordedStep]) -> dict[str, Any]:
+def _learning_of(about: About, points: list[LearningPoint], recorded: list[RecordedStep]) -> LearningSummary:
     def newest(name: str) -> float | None:
         return next((value for point in reversed(points) if (value := getattr(point, name)) is not None), None)
 
-    peak = telling(recorded)
-    segment = segment_of(peak.peak_layer, about.segments) if peak is not None else ()
-    return {
-        "pid": about.pid,
-        "network": about.network,
-        "type": about.rule,
-        "settings": about.settings,
-        "epoch": points[-1].epoch if points else 0,
-        "iteration": points[-1].iteration if points else 0,
-        "loss": newest("loss"),
-        "accuracy": newest("accuracy"),
-        "best_accuracy": max((point.accuracy for point in points if point.accuracy is not None), default=None),
-        "minimum_accuracy": newest("minimum"),
-        "peak_above_start_bytes": peak.peak_above_start_bytes if peak is not None else None,
-        "peak_segment": list(segment) or None,
-        "one_segment_at_a_time": about.direct,
-        "reason": "" if peak is not None else "no step was recorded whole",
-    }
+    peak, segment = peak_step(recorded, about)
+    return LearningSummary(
+        pid=about.pid,
+        network=about.network,
+        type=about.rule,
+        settings=about.settings,
+        epoch=points[-1].epoch if points else 0,
+        iteration=points[-1].iteration if points else 0,
+        loss=newest("loss"),
+        accuracy=newest("accuracy"),
+        best_accuracy=max((point.accuracy for point in points if point.accuracy is not None), default=None),
+        minimum_accuracy=newest("minimum"),
+        peak_above_start_bytes=peak.peak_above_start_bytes if peak is not None else None,
+        peak_segment=segment or None,
+        one_segment_at_a_time=about.direct,
+        reason="" if peak is not None else "no step was recorded whole",
+    )
 
 
-def learning_words(found: list[dict[str, Any]]) -> list[str]:
-    """Lines of the report."""
+def peak_step(recorded: Sequence[RecordedStep], about: About | None) -> tuple[RecordedStep | None, tuple[str, ...]]:
+    """Return the recorded step that says where learning needs its memory, and the segment that its peak is in.
+
+    The segment is empty where the peak is in none, or no segments are known (``about`` is None).
+    """
+    peak: RecordedStep | None = telling(recorded)
+    if peak is None or about is None:
+        return peak, ()
+    return peak, segment_of(peak.peak_layer, about.segments)
+
+
+def learning_lines(summaries: Sequence[LearningSummary]) -> list[str]:
+    """Return the lines of the report."""
     lines = []
-    for one in found:
-        figures = [f"epoch {one['epoch']}", f"iteration {one['iteration']:,}"]
-        figures += [f"loss {one['loss']:.4g}"] if one["loss"] is not None else []
-        if one["accuracy"] is not None:
-            figures.append(f"accuracy {one['accuracy']:.1f} % (best {one['best_accuracy']:.1f} %)")
-        if one["minimum_accuracy"] is not None:
-            figures.append(f"at least {one['minimum_accuracy']:g} % is wanted")
-        lines.append(f"learning     {one['network']} by {one['type']}: {', '.join(figures)}")
-        if one["peak_above_start_bytes"] is None:
-            continue
-        peak = f"{size(one['peak_above_start_bytes'])} above the start of the step"
-        if one["peak_segment"] and one["one_segment_at_a_time"]:
-            words = f"{segment_words(one['peak_segment'])} alone sets the peak, {peak}; nothing else would lower it"
-        elif one["peak_segment"]:
-            words = f"the peak, {peak}, is in {segment_words(one['peak_segment'])}"
-        else:
-            words = f"the peak, {peak}, is in none"
-        lines.append(f"segment      {words}")
+    for summary in summaries:
+        figures = [f"epoch {summary.epoch}", f"iteration {summary.iteration:,}"]
+        figures += [f"loss {summary.loss:.4g}"] if summary.loss is not None else []
+        if summary.accuracy is not None:
+            figures.append(f"accuracy {summary.accuracy:.1f} % (best {summary.best_accuracy:.1f} %)")
+        if summary.minimum_accuracy is not None:
+            figures.append(f"at least {summary.minimum_accuracy:g} % is wanted")
+        lines.append(f"learning     {summary.network} by {summary.type}: {', '.join(figures)}")
+        if summary.peak_above_start_bytes is not None:
+            peak = f"{size(summary.peak_above_start_bytes)} above the start of the step"
+            lines.append(f"segment      {_peak_clause(summary, peak)}")
     return lines
 
 
-def training_words(found: list[dict[str, Any]]) -> list[str]:
-    """Lines of the report."""
+def _peak_clause(summary: LearningSummary, peak: str) -> str:
+    if not summary.peak_segment:
+        return f"the peak, {peak}, is in none"
+    segment = segment_words(summary.peak_segment)
+    if summary.one_segment_at_a_time:
+        return f"{segment} alone sets the peak, {peak}; nothing else would lower it"
+    return f"the peak, {peak}, is in {segment}"
+
+
+def training_lines(summaries: Sequence[TrainingSummary]) -> list[str]:
+    """Return the lines of the report."""
     lines = []
-    for one in found:
-        step = one["step_ns"]
-        low, median, high = (duration(step[key] / SECOND_NS) for key in ("p5", "median", "p95"))
-        if one["view"]:
-            share = f"{one['view_fraction']:.1%}".replace("%", " %")
-            seen = f"cheap view of {one['view']} (about {share} of the time), at most {size(one['peak_bytes'])}"
-            seen += "".join(f", on {other['device']} {size(other['peak_bytes'])}" for other in one["devices"])
-        else:
-            seen = f"cheap view off: {one['reason'] or 'too few steps'}"
-        if one["recording_fraction"]:
-            seen += f"; recorded steps took {one['recording_fraction']:.1%}".replace("%", " %") + " on top, at least"
-        which = f"pid {one['pid']}: " if len(found) > 1 else ""
-        lines.append(f"training     {which}{one['steps']} steps, {median} each (90 %: {low} to {high}); {seen}")
+    for summary in summaries:
+        step_ns = summary.step_ns
+        low, median, high = (duration(ns / SECOND_NS) for ns in (step_ns.p5, step_ns.median, step_ns.p95))
+        pid = f"pid {summary.pid}: " if len(summaries) > 1 else ""
+        lines.append(
+            f"training     {pid}{summary.steps} steps, {median} each (90 %: {low} to {high}); {_view_clause(summary)}"
+        )
     return lines
+
+
+def _view_clause(summary: TrainingSummary) -> str:
+    """Return what the cheap view saw, and what recorded steps took."""
+    if summary.view:
+        clause = (
+            f"cheap view of {summary.view} (about {_percent(summary.view_fraction)} of the time), "
+            f"at most {size(summary.peak_bytes)}"
+        )
+        clause += "".join(f", on {other.device} {size(other.peak_bytes)}" for other in summary.devices)
+    else:
+        clause = f"cheap view off: {summary.reason or 'too few steps'}"
+    if summary.recording_fraction:
+        clause += f"; recorded steps took {_percent(summary.recording_fraction)} on top, at least"
+    return clause
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")

@@ -51,11 +51,11 @@ def test_a_report_is_about_the_windows_of_one_length_and_tells_of_the_others(bud
     reader = SessionReader(path)
     reader.samples = replace(reader.samples, wss_bytes=np.repeat([10.0 * MIB, 90.0 * MIB], 10))
     report = report_of(reader, "s")
-    assert report["wss_bytes"]["median"] == report["wss_bytes"]["mean"] == 90 * MIB
-    assert report["true_interval_s"] == pytest.approx(2.0)
-    assert [(g["interval_s"], g["windows"], g["wss_median_bytes"]) for g in report["windows"]] == [
-        ([2.0, 2.0], 10, 90.0 * MIB),
-        ([0.2, 0.2], 10, 10.0 * MIB),
+    assert report.wss_bytes.median == report.wss_bytes.mean == 90 * MIB
+    assert report.true_interval_s == pytest.approx(2.0)
+    assert [(g.interval_s, g.windows, g.wss_median_bytes) for g in report.windows] == [
+        ((2.0, 2.0), 10, 90.0 * MIB),
+        ((0.2, 0.2), 10, 10.0 * MIB),
     ]
     text = format_report(report)
     assert "figures of the working set are over the 10 of 2.0 s (90.9 % of the time, median 90.0 MiB)" in text
@@ -72,9 +72,9 @@ def test_resident_memory_weighs_as_long_as_it_was_there(tmp_path):
     reader = SessionReader(path)
     reader.samples = replace(reader.samples, rss_bytes=np.repeat([10.0 * MIB, 100.0 * MIB], 10))
     lengths = reader.samples.end_ns - reader.samples.start_ns
-    found = report_of(reader, "s")["rss_bytes"]
-    assert found["mean"] == pytest.approx(np.average(reader.samples.rss_bytes, weights=lengths))
-    assert (found["median"], found["max"]) == (100 * MIB, 100 * MIB)
+    found = report_of(reader, "s").rss_bytes
+    assert found.mean == pytest.approx(np.average(reader.samples.rss_bytes, weights=lengths))
+    assert (found.median, found.max) == (100 * MIB, 100 * MIB)
     reader.close()
 
 
@@ -147,4 +147,4 @@ def test_after_another_interval_was_asked_for_the_second_window_says_its_true_on
     assert header.asked_s == 1.0
     assert header.true_s >= 0.9
     reader.close()
-    assert {tuple(group["interval_s"]) for group in build_report(path)["windows"]} == {(0.1, 0.1), (1.0, 1.0)}
+    assert {group.interval_s for group in build_report(path).windows} == {(0.1, 0.1), (1.0, 1.0)}

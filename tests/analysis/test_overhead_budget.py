@@ -184,13 +184,13 @@ def test_time_held_is_that_of_any_process():
 def test_asked_true_and_budgeted_are_told(tmp_path):
     path = write_session(tmp_path / "s.memtui", budgeted(50))
     report = build_report(path)
-    assert report["interval_s"] == 0.2
-    assert report["intervals_s"] == (0.2, 0.2)
-    assert report["budgeted_s"] == (0.2, 10.0)
-    assert report["true_interval_s"] == 10.0
-    budget = report["overhead"]["budget"]
-    assert budget["met"] is True
-    assert budget["fraction"] == report["overhead"]["paused_fraction"] + report["overhead"]["self_cpu_fraction"]
+    assert report.interval_s == 0.2
+    assert report.intervals_s == (0.2, 0.2)
+    assert report.budgeted_s == (0.2, 10.0)
+    assert report.true_interval_s == 10.0
+    budget = report.overhead.budget
+    assert budget.met is True
+    assert budget.fraction == report.overhead.paused_fraction + report.overhead.self_cpu_fraction
     text = format_report(report)
     assert "asked 200 ms, budgeted 200 ms to 10.0 s, true 10.0 s" in text
     assert "within the budget of 1 %" in text
@@ -213,9 +213,9 @@ def test_asked_true_and_budgeted_are_told(tmp_path):
 
 def test_a_budget_that_was_not_kept_names_the_interval(tmp_path):
     path = write_session(tmp_path / "s.memtui", budgeted(300))
-    budget = build_report(path)["overhead"]["budget"]
-    assert budget["met"] is False
-    assert budget["needed_interval_s"] == pytest.approx(30, rel=0.2)
+    budget = build_report(path).overhead.budget
+    assert budget.met is False
+    assert budget.needed_interval_s == pytest.approx(30, rel=0.2)
     assert "over the budget of 1 %: an interval of 3" in format_report(build_report(path))
     reader = SessionReader(path)
     warnings = Presenter(reader, follow=False).view().header.warnings

@@ -102,18 +102,18 @@ def churning(faults):
 
 def test_the_report_says_it_where_it_matters(tmp_path):
     quiet = build_report(write_session(tmp_path / "quiet.memtui", churning(0)))
-    assert quiet["given_back_bytes"]["max"] == 0
+    assert quiet.given_back_bytes.max == 0
     assert "given back" not in format_report(quiet)
 
     busy = build_report(write_session(tmp_path / "busy.memtui", churning(512)))
-    found = busy["given_back_bytes"]
-    assert found["median"] == found["max"] == 2 * MIB
-    assert found["per_s"] == 10 * MIB
+    found = busy.given_back_bytes
+    assert found.median == found.max == 2 * MIB
+    assert found.per_s == 10 * MIB
     assert "given back   up to 2.00 MiB in a window (mean; 2.00 MiB in one), 10.0 MiB/s" in format_report(busy)
 
-    short = build_report(write_session(tmp_path / "short.memtui", messages(1)))["given_back_bytes"]
-    assert (short["median"], short["per_s"]) == (None, None)
-    assert short["reason"]
+    short = build_report(write_session(tmp_path / "short.memtui", messages(1))).given_back_bytes
+    assert (short.median, short.per_s) == (None, None)
+    assert short.reason
 
 
 def test_the_screen_says_it_of_the_window_at_the_cursor(tmp_path):

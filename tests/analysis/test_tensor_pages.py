@@ -16,7 +16,7 @@ from memtui.core.samples import TensorRanges
 from memtui.reports.export.writers import export
 from memtui.reports.report import build_report
 from memtui.reports.source import Source
-from memtui.reports.tensor_summary import by_category
+from memtui.reports.tensor_summary import tensor_summary
 from memtui.reports.text import format_report
 from memtui.reports.traced_windows import TracedWindows, told_by_process
 from memtui.session.file_format import SessionError
@@ -88,23 +88,23 @@ DATA_SET = (sessions.DATA, 64 << 20, INPUTS)
 def test_the_working_set_by_category(tmp_path):
     path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET)))
     reader = Source(path)
-    found = by_category(reader)
+    found = tensor_summary(reader)
     total = np.mean([reader.page_set(n, 1).size_bytes for n in range(2, 20) if n != 7])
     reader.close()
-    assert found["pid"] == 4242
-    parts = {part["category"]: part for part in found["parts"]}
-    assert parts["weights"]["touched_bytes"] == parts["weights"]["exists_bytes"] == 3 << 20
-    later = 12 / found["windows"]  # of the windows that know of the data set
-    assert parts["inputs"]["touched_bytes"] == pytest.approx((8 << 20) * later)
-    assert parts["inputs"]["exists_bytes"] == pytest.approx((64 << 20) * later)
-    assert found["rest_bytes"] + sum(p["touched_bytes"] for p in parts.values()) == pytest.approx(total, rel=1e-3)
+    assert found.pid == 4242
+    parts = {part.category: part for part in found.parts}
+    assert parts["weights"].touched_bytes == parts["weights"].exists_bytes == 3 << 20
+    later = 12 / found.windows  # of the windows that know of the data set
+    assert parts["inputs"].touched_bytes == pytest.approx((8 << 20) * later)
+    assert parts["inputs"].exists_bytes == pytest.approx((64 << 20) * later)
+    assert found.rest_bytes + sum(p.touched_bytes for p in parts.values()) == pytest.approx(total, rel=1e-3)
     text = format_report(build_report(path))
     assert "by tensor    touched in a window, of what there is: weights 3.00 MiB of 3.00 MiB" in text
     assert "\nby layer     b " in text
     assert "\nhot tensors  b.weight inputs 8.00 MiB of 64.0 MiB, a.weight weights 3.00 MiB of 3.00 MiB" in text
     assert "\ncold tensors b.weight inputs 8.00 MiB of 64.0 MiB\n" in text
-    rest = {part["part"]: part["touched_bytes"] for part in found["rest"]}
-    assert sum(rest.values()) == pytest.approx(found["rest_bytes"])
+    rest = {part.part: part.touched_bytes for part in found.rest}
+    assert sum(rest.values()) == pytest.approx(found.rest_bytes)
     assert rest["stack"] == 8 * 4096
     assert rest["libraries and files"] == 0, "code is left out at capture"
     assert rest["no known range"] == 0
@@ -156,14 +156,14 @@ def test_without_pages_it_says_why(tmp_path):
     path = session(tmp_path, (19, told(30, HOT)))
     assert "by tensor    n/a: no pages are stored of a window in which" in format_report(build_report(path))
     path.unlink()
-    assert build_report(session(tmp_path))["by_category"] is None
+    assert build_report(session(tmp_path)).by_category is None
 
 
 def test_tensors_that_cannot_be_are_left_out_with_a_word(tmp_path):
     path = session(tmp_path, (2, told(2, HOT, (HOT[0] + 5, 100, WEIGHTS))))
     report = build_report(path)
-    assert report["by_category"] is None
-    assert any("process 4242 tells of its tensors is left out: two tensors lie" in text for text in report["warnings"])
+    assert report.by_category is None
+    assert any("process 4242 tells of its tensors is left out: two tensors lie" in text for text in report.warnings)
 
 
 def test_a_tampered_session(tmp_path):
@@ -183,10 +183,10 @@ def test_small_tensors_are_never_touched_more_than_they_are(tmp_path):
     small = [(sessions.HEAP + n * 8192 + 64, 36, WEIGHTS) for n in range(3)]
     path = session(tmp_path, (2, told(2, *small)))
     reader = Source(path)
-    found = by_category(reader)
+    found = tensor_summary(reader)
     reader.close()
-    (weights,) = found["parts"]
-    assert weights["touched_bytes"] == weights["exists_bytes"] == 3 * 36
-    rest = {part["part"]: part["touched_bytes"] for part in found["rest"]}
+    (weights,) = found.parts
+    assert weights.touched_bytes == weights.exists_bytes == 3 * 36
+    rest = {part.part: part.touched_bytes for part in found.rest}
     assert rest["page rounding"] == 3 * (4096 - 36)
     assert "weights 108 B of 108 B" in format_report(build_report(path))

@@ -176,8 +176,8 @@ def test_the_working_set_of_a_real_process_is_estimated(tmp_path):
         table = RangeTable().view(reader, sample, reader.processes())
         assert "several processes" not in rest_of(table), "the rounding of its rows is nobody's memory"
     reader.close()
-    reuse = build_report(path)["reuse"]
-    assert (reuse["median_bytes"], reuse["reason"]) == (None, SAMPLED)
+    reuse = build_report(path).reuse
+    assert (reuse.median_bytes, reuse.reason) == (None, SAMPLED)
 
 
 def test_only_one_tracker_reads_parts():

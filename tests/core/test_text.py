@@ -289,7 +289,7 @@ def test_report_and_exports(session, tmp_path):
     report = build_report(session)
     for line in format_report(report).split("\n"):
         assert line.isprintable(), ascii(line)
-    assert json.loads(json.dumps(report))["target"]["command"] == EVIL, "JSON keeps the very name"
+    assert json.loads(json.dumps(report.to_dict()))["target"]["command"] == EVIL, "JSON keeps the very name"
     export(session, "csv", tmp_path)
     export(session, "json", tmp_path)
     check_files(tmp_path)

@@ -233,11 +233,11 @@ def test_a_replay_shows_it_at_the_moment_of_the_cursor(session):
 
 def test_the_report_has_mean_and_maximum_of_the_windows(session):
     report = build_report(session)
-    first, second = report["processes"]
+    first, second = report.processes
     # At the ends of its windows: 5 of 0, 5 of 1 GiB, 5 of nothing known, 11 of 2 GiB; before the first answer, 4.
-    assert first["gpu_bytes"] == pytest.approx((5 * 1 + 11 * 2) * GIB / 21)
-    assert (first["gpu_max_bytes"], first["gpu_reason"]) == (2 * GIB, "stale")
-    assert (second["gpu_bytes"], second["gpu_max_bytes"], second["gpu_reason"]) == (0, 0, "")
+    assert first.gpu_bytes == pytest.approx((5 * 1 + 11 * 2) * GIB / 21)
+    assert (first.gpu_max_bytes, first.gpu_reason) == (2 * GIB, "stale")
+    assert (second.gpu_bytes, second.gpu_max_bytes, second.gpu_reason) == (0, 0, "")
     text = format_report(report)
     assert "GPU 1.29 GiB, max 2.00 GiB (not always known: stale)" in text
     assert "GPU 0 B, max 0 B  python" in text
@@ -245,9 +245,9 @@ def test_the_report_has_mean_and_maximum_of_the_windows(session):
 
 def test_a_session_without_any_answer_says_so(tmp_path):
     path = write_session(tmp_path / "s.memtui", sessions.messages(5))
-    (process,) = build_report(path)["processes"]
-    assert (process["gpu_bytes"], process["gpu_max_bytes"]) == (None, None)
-    assert process["gpu_reason"] == "no reading in this session"
+    (process,) = build_report(path).processes
+    assert (process.gpu_bytes, process.gpu_max_bytes) == (None, None)
+    assert process.gpu_reason == "no reading in this session"
 
 
 TARGET = """

@@ -78,17 +78,15 @@ def test_a_recorded_tree_has_the_pss_of_its_processes_and_shares_of_it(tree, tmp
     assert all(b - a >= 1e9 for a, b in pairwise(read))
     reader.close()
     report = build_report(path)
-    assert report["pss_bytes"]["median"] == pytest.approx(sum(expected.values()), rel=0.02)
-    assert report["rss_bytes"]["meaning"] == "sum over the processes, shared pages counted several times"
-    held = report["touched_fraction"]
-    assert held["of"] == "PSS"
+    assert report.pss_bytes.median == pytest.approx(sum(expected.values()), rel=0.02)
+    assert report.rss_bytes.meaning == "sum over the processes, shared pages counted several times"
+    held = report.touched_fraction
+    assert held.of == "PSS"
     text = format_report(report)
     assert "resident     PSS: mean 3" in text
     assert "sum of RSS   mean 9" in text
-    if report["wss_bytes"]["median"] is not None:
-        assert held["fraction"] == pytest.approx(
-            report["wss_bytes"]["median"] / report["pss_bytes"]["median"], rel=0.02
-        )
+    if report.wss_bytes.median is not None:
+        assert held.fraction == pytest.approx(report.wss_bytes.median / report.pss_bytes.median, rel=0.02)
         assert "are resident (PSS), and" in sentences(report)[0]
 
 

@@ -143,9 +143,9 @@ def test_a_session_keeps_what_is_shared(tmp_path):
     shared: VmaSizes = ((CODE, 30 * PAGE),)
     path = write_session(tmp_path / "two.memtui", tree_of_two(30 * PAGE, (shared, shared)))
     report = build_report(path)
-    assert report["wss_bytes"]["median"] == 230 * PAGE
-    assert (report["wss_bytes"]["status"], report["shared_bytes"]["max"]) == ("ok", 30 * PAGE)
-    assert [(p["wss_bytes"], p["shared_bytes"]) for p in report["processes"]] == [(130 * PAGE, 30 * PAGE)] * 2
+    assert report.wss_bytes.median == 230 * PAGE
+    assert (report.wss_bytes.status, report.shared_bytes.max) == ("ok", 30 * PAGE)
+    assert [(p.wss_bytes, p.shared_bytes) for p in report.processes] == [(130 * PAGE, 30 * PAGE)] * 2
     text = format_report(report)
     assert "shared       mean 120 KiB" in text
     assert "working set 520 KiB (120 KiB shared), resident" in text
@@ -171,10 +171,10 @@ def test_a_session_keeps_what_is_shared(tmp_path):
 def test_a_sum_that_counts_shared_pages_for_each_says_so(tmp_path, excess, sizes):
     path = write_session(tmp_path / "two.memtui", tree_of_two(excess, sizes))
     report = build_report(path)
-    assert report["wss_bytes"]["median"] == 260 * PAGE
-    assert (report["wss_bytes"]["status"], report["wss_bytes"]["reason"]) == ("approximate", SHARED_UNKNOWN)
-    assert report["shared_bytes"]["mean"] is None
-    assert "were seen in no window" in report["shared_bytes"]["reason"]
+    assert report.wss_bytes.median == 260 * PAGE
+    assert (report.wss_bytes.status, report.wss_bytes.reason) == ("approximate", SHARED_UNKNOWN)
+    assert report.shared_bytes.mean is None
+    assert "were seen in no window" in report.shared_bytes.reason
     reader = Source(path)
     assert set(zip(reader.samples.status, reader.samples.reason, strict=True)) == {("ok", SHARED_UNKNOWN)}
     assert any(SHARED_UNKNOWN in doubt for doubt in doubts(reader))
@@ -183,7 +183,7 @@ def test_a_sum_that_counts_shared_pages_for_each_says_so(tmp_path, excess, sizes
 
 def test_one_process_shares_with_nobody(tmp_path):
     report = build_report(write_session(tmp_path / "one.memtui", messages(5)))
-    assert (report["wss_bytes"]["status"], report["shared_bytes"]["max"]) == ("ok", 0)
+    assert (report.wss_bytes.status, report.shared_bytes.max) == ("ok", 0)
     assert "shared" not in format_report(report)
 
 

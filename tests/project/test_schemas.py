@@ -60,7 +60,7 @@ KINDS = ["tracked", "no tracker", "empty", "long windows", "short windows", "hos
 @pytest.mark.parametrize("kind", KINDS)
 def test_report_and_meta(kind, redact, tmp_path):
     path = made(kind, tmp_path / "s.memtui")
-    check("report", printed(build_report(path, redact=redact)))
+    check("report", printed(build_report(path, redact=redact).to_dict()))
     with closing(open_source(path, redact=redact)) as source:
         check("meta", json.loads(json.dumps(meta(source))))
 

@@ -11,7 +11,8 @@ from torch.utils.data import TensorDataset
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
 from memtui.recording.tracer.tensor_registry import LastingTensors, known_of, located
-from memtui.reports.allocation_summary import most_words
+from memtui.reports.allocation_summary import LargestTensor, of_it
+from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from tests.support.traced_programs import script, traced
 
@@ -41,8 +42,8 @@ def test_a_category_is_named_after_what_most_of_it_is():
     assert made(5000, 70_000, 8000).most_of(UNKNOWN) == ("part 1", 70_000)
     assert made(5000, 5000, 5000).most_of(UNKNOWN) is None
     assert made().most_of(UNKNOWN) is None
-    assert most_words({"part": "int64[9]", "size_bytes": 72}) == " (72 B of it int64[9])"
-    assert most_words(None) == ""
+    assert of_it(LargestTensor("int64[9]", 72)) == " (72 B of it int64[9])"
+    assert of_it(None) == ""
 
 
 PROGRAM = """
@@ -68,4 +69,6 @@ def test_the_data_of_a_loader_is_named_in_the_report(tmp_path):
     assert done.returncode == 0, done.stderr
     most = report["allocations"]["at_peak"]["most_unknown"]
     assert most == {"part": "int64[200000, 64] of TensorDataset.tensors", "size_bytes": 200000 * 64 * 8}
-    assert "(97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)" in format_report(report)
+    assert "(97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)" in format_report(
+        build_report(tmp_path / "s.memtui")
+    )

@@ -198,8 +198,8 @@ def test_steps_of_a_gpu_are_told_from_those_of_main_memory(tmp_path):
     assert [event.kind for event in reader.events(0, 1 << 62)].count("step") == 1
     reader.close()
     report = build_report(path)
-    assert report["allocations"]["steps"] == 1
-    assert {device: found["steps"] for device, found in report["device_allocations"].items()} == {
+    assert report.allocations.steps == 1
+    assert {device: summary.steps for device, summary in report.device_allocations.items()} == {
         "cuda:0": 1,
         "cuda:1": 1,
     }

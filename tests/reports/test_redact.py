@@ -232,9 +232,7 @@ def test_what_is_left_is_of_use(session):
 def test_the_end_is_no_mark(session):
     """The report has as many marks as without, of the same kinds and at the same times."""
     plain, redacted = (build_report(session, redact=redact) for redact in (False, True))
-    assert [(m["kind"], m["t_s"]) for m in redacted["marks"] if m["text"] != "mark-2"] == [
-        (m["kind"], m["t_s"]) for m in plain["marks"]
-    ]
+    assert [(m.kind, m.t_s) for m in redacted.marks if m.text != "mark-2"] == [(m.kind, m.t_s) for m in plain.marks]
     source = RedactedSource(session)
     events = source.events(0, 2**62)
     source.close()

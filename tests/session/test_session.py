@@ -410,7 +410,7 @@ def test_where_wal_is_refused_it_records_and_replays(no_wal, tmp_path):
     reader = SessionReader(path)
     assert same_pages(reader.page_set(19, 1), kept(19))
     reader.close()
-    assert build_report(path)["samples"] == 20
+    assert build_report(path).samples == 20
 
 
 def killed_without_wal(path: Path) -> None:
@@ -511,8 +511,8 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     assert np.isnan(reader.samples.processes).all()
     assert {(row["pss_bytes"], row["pss_reason"]) for row in reader.process_samples(0, 4)} == {(None, "")}
     report = report_of(reader, "old")
-    assert report["touched_fraction"]["of"] == "RSS"  # of one process, as its table of processes tells
-    assert report["pss_bytes"]["mean"] is None
+    assert report.touched_fraction.of == "RSS"  # of one process, as its table of processes tells
+    assert report.pss_bytes.mean is None
     assert np.isnan(reader.samples.lost_ns).all()
     assert reader.allocation_steps() == []
     assert reader.tensor_maps() == []

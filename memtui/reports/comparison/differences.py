@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from memtui.analysis.resident import RSS
 from memtui.core.options import LETTERS
 from memtui.core.units import between, duration, energy, percent, power, size
 from memtui.reports.comparison.model import Memory, Recorded, Run, SameWindows, against, letters
+from memtui.reports.power_summary import PowerSummary
 
 Form = Callable[[float | None], str]
 
@@ -69,15 +69,24 @@ def figure_rows(memories: Sequence[Memory | None]) -> list[Row]:
         if any(name in memory.figures for memory in memories if memory is not None):
             row = _row(name, label, form, values, reasons)
             rows.append(_without_other_windows(row, memories) if name in OF_WINDOWS else row)
-    sources = {(one["device"], one["scope"]): None for memory in memories if memory for one in memory.power}
-    for device, scope in sources:
-        found = [_source(memory, device, scope) for memory in memories]
-        for name, label, form in (("mean_w", "mean power", power), ("energy_j", "energy", energy)):
-            values = [None if one is None else one[name] for one in found]
-            if any(value is not None for value in values):
-                reasons = ["no such source" if one is None else str(one["reason"]) for one in found]
-                rows.append(_row(f"{device} {scope} {name}", f"{device} {scope}, {label}", form, values, reasons))
-    return rows
+    sources = dict.fromkeys((source.device, source.scope) for memory in memories if memory for source in memory.power)
+    return rows + [row for device, scope in sources for row in _power_rows(memories, device, scope)]
+
+
+def _power_rows(memories: Sequence[Memory | None], device: str, scope: str) -> list[Row]:
+    """Return mean power and energy of a source, as far as at least one session knows them."""
+    sources = [_source(memory, device, scope) for memory in memories]
+    reasons = ["no such source" if source is None else source.reason for source in sources]
+    watts = [None if source is None else source.mean_w for source in sources]
+    joules = [None if source is None else source.energy_j for source in sources]
+    return [
+        _row(f"{device} {scope} {name}", f"{device} {scope}, {label}", form, values, reasons)
+        for name, label, form, values in (
+            ("mean_w", "mean power", power, watts),
+            ("energy_j", "energy", energy, joules),
+        )
+        if any(value is not None for value in values)
+    ]
 
 
 def training_rows(runs: Sequence[Run | None]) -> list[Row]:
@@ -180,9 +189,9 @@ def resident_words(memories: Sequence[Memory | None]) -> str:
     return " or ".join(sorted({memory.resident for memory in memories if memory is not None})) or RSS
 
 
-def _source(memory: Memory | None, device: str, scope: str) -> Mapping[str, Any] | None:
-    found = memory.power if memory is not None else ()
-    return next((one for one in found if (one["device"], one["scope"]) == (device, scope)), None)
+def _source(memory: Memory | None, device: str, scope: str) -> PowerSummary | None:
+    sources = memory.power if memory is not None else ()
+    return next((source for source in sources if (source.device, source.scope) == (device, scope)), None)
 
 
 def _row(

@@ -22,7 +22,8 @@ from memtui.core.units import between, duration, percent, size
 from memtui.reports.comparison.model import Memory, Recorded
 from memtui.reports.comparison.training import run_of
 from memtui.reports.figures.provenance import doubts
-from memtui.reports.report import mean_power
+from memtui.reports.power_summary import power_summaries
+from memtui.reports.reuse_summary import exact_reuse
 from memtui.reports.source import ReportSource
 
 NOTHING = Line(np.empty(0), np.empty(0))
@@ -76,11 +77,8 @@ def memory_of(reader: ReportSource) -> Memory | None:
     samples = reader.samples
     if not len(samples):
         return None
-    exact = ExactReuse()
-    for _, _, reuse in reader.iterate_reuse(0, samples.newest):
-        exact.add(reuse)
     mapped = mapped_bytes(reader.vma_rows(), samples.sample)
-    line, figures, reasons = reuse_of(exact, _why_no_reuse(reader))
+    line, figures, reasons = reuse_of(exact_reuse(reader), _why_no_reuse(reader))
     hello, held = reader.hello, resident(samples, reader.processes())
     unshared = held.bytes * np.nan if held.name == SUM_OF_RSS else held.bytes
     no_wss = "" if hello.wss.ok else hello.wss.reason
@@ -113,7 +111,7 @@ def memory_of(reader: ReportSource) -> Memory | None:
         line,
         figures,
         reasons,
-        mean_power(reader.power(0, 1 << 62)),
+        power_summaries(reader.power(0, 1 << 62)),
         held.name,
     )
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from memtui.analysis.lines import Line
 from memtui.core.options import LETTERS
+from memtui.reports.power_summary import PowerSummary
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +61,7 @@ class Memory:
         reuse: percent of all touches that a memory of so many bytes certainly holds (LRU), first touches among them.
         figures: numbers with units in their names, of ``load.figures``; None: not known.
         reasons: why, by the name of a figure.
-        power: of each source, as in a report: ``mean_w``, ``energy_j``.
+        power: of each source, as in a report.
     """
 
     interval_s: tuple[float, float]
@@ -71,7 +71,7 @@ class Memory:
     reuse: Line
     figures: Mapping[str, float | None]
     reasons: Mapping[str, str] = field(default_factory=dict)
-    power: Sequence[Mapping[str, Any]] = ()
+    power: Sequence[PowerSummary] = ()
     resident: str = "RSS"
 
 

@@ -13,6 +13,7 @@ from memtui.core.errors import UserError
 from memtui.core.options import LETTERS
 from memtui.core.text import short_command
 from memtui.core.units import duration, size
+from memtui.reports.as_dict import json_value
 from memtui.reports.comparison.common_windows import differ, in_same_windows
 from memtui.reports.comparison.differences import FIGURES, Row, condition_rows, figure_rows, notes, sentences
 from memtui.reports.comparison.load import names, recorded
@@ -89,7 +90,7 @@ def _memory(memory: Memory) -> dict[str, Any]:
         "interval_s": list(memory.interval_s),
         **memory.figures,
         "reasons": dict(memory.reasons),
-        "power": [dict(one) for one in memory.power],
+        "power": json_value(memory.power),
         "curves": {name: _pairs(getattr(memory, name)) for name in ("wss", "rss", "mapped", "reuse")},
     }
 

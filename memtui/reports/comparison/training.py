@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.lines import Line
-from memtui.analysis.peak_segment import segment_of, segment_words, telling
+from memtui.analysis.peak_segment import segment_words
 from memtui.analysis.tensor_usage import fullest
 from memtui.core.samples import MAIN_MEMORY
 from memtui.reports.comparison.model import Recorded, Run
+from memtui.reports.training_summary import peak_step
 
 _NONE = Line(np.empty(0), np.empty(0))
 
@@ -32,8 +33,7 @@ def run_of(reader: Any, pid: int | None = None) -> Run | None:
     progress = [reader.training_progress(row) for row in fullest(rows)]
     lengths = [np.diff(part.ends_ns, prepend=part.row.start_ns) for part in progress]
     steps = [step for step in reader.allocation_steps() if step.pid == pid and step.device == MAIN_MEMORY]
-    most = telling(steps)
-    segment = segment_of(most.peak_layer, about.segments) if most is not None and about is not None else ()
+    most, segment = peak_step(steps, about)
     accuracies = [point.accuracy for point in points if point.accuracy is not None]
     iterations = np.array([point.iteration for point in points], np.float64)
     seconds = np.array([point.t_ns - begin_ns for point in points], np.float64) / 1e9

@@ -6,28 +6,29 @@ What it is made of, and why nothing in it can act, is in ``html``.
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 from memtui.analysis.resident import RSS, SEVERAL_TIMES, SUM_OF_RSS
 from memtui.core.samples import Clock
 from memtui.core.units import between, duration, energy, percent, power, size, span
-from memtui.reports.allocation_summary import allocation_words
 from memtui.reports.export.tables import TABLES
 from memtui.reports.figures import figures, provenance
 from memtui.reports.figures.svg import escape
-from memtui.reports.html import Cell, document, table
-from memtui.reports.import_summary import origin_words
-from memtui.reports.report import report_of
+from memtui.reports.html import Cell, dim, document, section, table
+from memtui.reports.import_summary import import_lines
+from memtui.reports.memory_summary import window_sentences
+from memtui.reports.overhead_summary import Overhead
+from memtui.reports.report import Report, report_of
+from memtui.reports.reuse_summary import ReuseSummary
 from memtui.reports.sentences import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS, sentences
+from memtui.reports.size_summary import SizeSummary
 from memtui.reports.source import ReportSource, not_stored_bytes
-from memtui.reports.text import budgeted, category_words, how_it_ended, windows_words
-from memtui.reports.training_summary import learning_words, training_words
+from memtui.reports.text import budgeted, how_it_ended, training_and_tensor_lines
 
 
 def page(reader: ReportSource) -> str:
     """Return the whole document."""
     report = report_of(reader, reader.title)
-    imported = report["imported"] is not None
+    imported = report.imported is not None
     parts = [
         _head(reader, report),
         "" if imported else _numbers(report),
@@ -38,26 +39,23 @@ def page(reader: ReportSource) -> str:
         *(() if imported else (_processes(report), _ranges(reader), _power(report))),
         _method(report),
     ]
-    return document(f"{report['target']['command']}: memtui", "\n".join(filter(None, parts)))
+    return document(f"{report.target.command}: memtui", "\n".join(filter(None, parts)))
 
 
-def _head(reader: ReportSource, report: dict[str, Any]) -> str:
-    target, host, hello = report["target"], report["host"], reader.hello
-    if report["imported"] is not None:
-        facts = [f"session {report['session']}", *(_told(line) for line in origin_words(report["imported"]))]
-        lines = "\n".join(f'<p class="dim">{escape(fact)}</p>' for fact in facts)
-        return f"<h1>{escape(target['command'])}</h1>\n{lines}"
-    begin = wall_time(hello.clock, int(reader.samples.start_ns[0])) if len(reader.samples) else ""
-    facts = [
-        f"pid {target['pid']} on {host['hostname']}, Linux {host['kernel']}, {host['cpu_count']} CPUs, {begin}",
-        f"session {report['session']}: {report['samples']} windows in {span(report['duration_s'])}, "
-        f"{how_it_ended(report)}",
-        f"memtui {report['memtui_version']}, tracker {report['tracker']}, flush {report['flush']}, "
-        f"filter {report['filter']}; window {between(*map(duration, report['intervals_s']))} asked, "
-        f"{budgeted(report)}{duration(report['true_interval_s'])} true (median)",
-    ]
-    lines = "\n".join(f'<p class="dim">{escape(fact)}</p>' for fact in facts)
-    return f"<h1>{escape(target['command'])}</h1>\n{lines}"
+def _head(reader: ReportSource, report: Report) -> str:
+    target, host, hello = report.target, report.host, reader.hello
+    if report.imported is not None:
+        facts = [f"session {report.session}", *map(_as_sentence, import_lines(report.imported))]
+    else:
+        start = wall_time(hello.clock, int(reader.samples.start_ns[0])) if len(reader.samples) else ""
+        facts = [
+            f"pid {target.pid} on {host.hostname}, Linux {host.kernel}, {host.cpu_count} CPUs, {start}",
+            f"session {report.session}: {report.samples} windows in {span(report.duration_s)}, {how_it_ended(report)}",
+            f"memtui {report.memtui_version}, tracker {report.tracker}, flush {report.flush}, "
+            f"filter {report.filter}; window {between(*map(duration, report.intervals_s))} asked, "
+            f"{budgeted(report)}{duration(report.true_interval_s)} true (median)",
+        ]
+    return "\n".join([f"<h1>{escape(target.command)}</h1>", *map(dim, facts)])
 
 
 def wall_time(clock: Clock, monotonic_ns: int) -> str:
@@ -70,43 +68,48 @@ def wall_time(clock: Clock, monotonic_ns: int) -> str:
         return "at no possible time"  # a stranger's session may say so
 
 
-def _numbers(report: dict[str, Any]) -> str:
-    wss, rss, pss, reuse, cost = (report[name] for name in ("wss_bytes", "rss_bytes", "pss_bytes", "reuse", "overhead"))
-    tiles = [_sizes("working set (median)", wss)]
-    if report["touched_fraction"]["of"] == RSS:
-        tiles.append(_sizes("resident set (median)", rss))
-    else:
-        tiles.append(_sizes("proportional set, PSS (median)", pss))
-        tiles.append(_sizes(f"{SUM_OF_RSS} (median), {SEVERAL_TIMES}", rss))
-    if reuse["median_bytes"] is not None:
-        median, p95 = reuse["median_bytes"], reuse["p95_bytes"]
-        more = (
-            f"95 % within {size(p95['lower'])} to {size(p95['upper'])}; {reuse['first_touches']} first touches; "
-            "between two bounds, because order inside a window is not known"
-        )
-        tiles.append(
-            _tile("half of returning touches within", f"{size(median['lower'])} to {size(median['upper'])}", more)
-        )
-    else:
-        tiles.append(_tile("reuse distance", "n/a", reuse["reason"]))
-    longest = cost.get("paused_max_s")
-    tiles.append(
-        _tile(
-            "target paused",
-            percent(cost["paused_fraction"]),
-            f"longest {duration(longest)}; own CPU {percent(cost['self_cpu_fraction'])}"
-            if longest is not None
-            else cost["reason"],
-        )
-    )
+def _numbers(report: Report) -> str:
+    tiles = [
+        _size_tile("working set (median)", report.wss_bytes),
+        *_resident_tiles(report),
+        _reuse_tile(report.reuse),
+        _overhead_tile(report.overhead),
+    ]
     return f"<dl>\n{''.join(tiles)}</dl>"
 
 
-def _sizes(name: str, summary: dict[str, Any]) -> str:
-    if summary["mean"] is None:
-        return _tile(name, "n/a", summary["reason"])
-    about = f"; {summary['status']}: {summary['reason']}" if summary["reason"] else ""
-    return _tile(name, size(summary["median"]), f"mean {size(summary['mean'])}, max {size(summary['max'])}{about}")
+def _resident_tiles(report: Report) -> list[str]:
+    if report.touched_fraction.of == RSS:
+        return [_size_tile("resident set (median)", report.rss_bytes)]
+    return [
+        _size_tile("proportional set, PSS (median)", report.pss_bytes),
+        _size_tile(f"{SUM_OF_RSS} (median), {SEVERAL_TIMES}", report.rss_bytes),
+    ]
+
+
+def _reuse_tile(reuse: ReuseSummary) -> str:
+    median, p95 = reuse.median_bytes, reuse.p95_bytes
+    if median is None or p95 is None:
+        return _tile("reuse distance", "n/a", reuse.reason)
+    more = (
+        f"95 % within {size(p95.lower)} to {size(p95.upper)}; {reuse.first_touches} first touches; "
+        "between two bounds, because order inside a window is not known"
+    )
+    return _tile("half of returning touches within", f"{size(median.lower)} to {size(median.upper)}", more)
+
+
+def _overhead_tile(cost: Overhead) -> str:
+    more = cost.reason
+    if cost.paused_max_s is not None:
+        more = f"longest {duration(cost.paused_max_s)}; own CPU {percent(cost.self_cpu_fraction)}"
+    return _tile("target paused", percent(cost.paused_fraction), more)
+
+
+def _size_tile(name: str, summary: SizeSummary) -> str:
+    if summary.mean is None:
+        return _tile(name, "n/a", summary.reason)
+    about = f"; {summary.status}: {summary.reason}" if summary.reason else ""
+    return _tile(name, size(summary.median), f"mean {size(summary.mean)}, max {size(summary.max)}{about}")
 
 
 def _tile(name: str, value: str, more: str) -> str:
@@ -114,86 +117,70 @@ def _tile(name: str, value: str, more: str) -> str:
     return f"<div><dt>{escape(name)}</dt><dd><strong>{escape(value)}</strong>{small}</dd></div>\n"
 
 
-def _doubts(reader: ReportSource, report: dict[str, Any]) -> str:
+def _doubts(reader: ReportSource, report: Report) -> str:
     """Return what makes the numbers less than exact, in full."""
-    said = [text for text in provenance.doubts(reader) if "see its report" not in text] + report["warnings"]
-    said += windows_words(report)
-    said += [f"gap at {gap['t_s']:.1f} s: {gap['text']}" for gap in report["gaps"]["events"]]
-    if report["gaps"]["processes"]:
-        said.append(f"{report['gaps']['processes']} processes began or ended inside a window")
-    if not said:
-        return ""
-    return "<h2>To be known of these numbers</h2>\n" + "\n".join(
-        f'<p class="wrong">{escape(text)}</p>' for text in said
-    )
+    doubts = [text for text in provenance.doubts(reader) if "see its report" not in text]
+    doubts += [*report.warnings, *window_sentences(report.windows)]
+    doubts += [f"gap at {gap.t_s:.1f} s: {gap.text}" for gap in report.gaps.events]
+    if report.gaps.processes:
+        doubts.append(f"{report.gaps.processes} processes began or ended inside a window")
+    return section("To be known of these numbers", doubts, "wrong")
 
 
-def _told(line: str) -> str:
+def _as_sentence(line: str) -> str:
     """Return a line of the report as a sentence: what it is about, and what is said of it."""
     return f"{line[:12].strip()}: {line[13:]}"
 
 
-def _sentences(report: dict[str, Any]) -> str:
+def _sentences(report: Report) -> str:
     """Return the figures in plain words."""
-    found = sentences(report)
-    return "<h2>In words</h2>\n" + "\n".join(f"<p>{escape(text)}</p>" for text in found) if found else ""
+    return section("In words", sentences(report))
 
 
-def _training(report: dict[str, Any]) -> str:
-    """Return what is told of trainings, recorded steps and tensors, in the words of the report."""
-    what = "training step" if report["imported"] is None else "stretch"
-    lines = [
-        *training_words(report["training"]),
-        *learning_words(report["learning"]),
-        *allocation_words(report["allocations"], what),
-        *(
-            f"{device:<12} {line[13:]}"
-            for device, found in report["device_allocations"].items()
-            for line in allocation_words(found, what)
-        ),
-        *category_words(report["by_category"]),
-    ]
+def _training(report: Report) -> str:
+    """Return what is known of trainings, recorded steps and tensors, in the words of the report."""
+    lines = training_and_tensor_lines(report)
     if not lines:
         return ""
-    title = "Training and tensors" if report["imported"] is None else "Allocations"
+    title = "Training and tensors" if report.imported is None else "Allocations"
     return table(title, "", ("of", "what"), [[line[:12].strip(), line[13:]] for line in lines])
 
 
-def _method(report: dict[str, Any]) -> str:
-    traced = report["training"] or report["allocations"] is not None
-    found = METHOD_OF_FILES if report["imported"] is not None else METHOD
-    if traced and report["imported"] is None:
-        found = (*found, METHOD_OF_TENSORS)
-    return "<h2>Method</h2>\n" + "\n".join(f"<p>{escape(text)}</p>" for text in found)
+def _method(report: Report) -> str:
+    traced = report.training or report.allocations is not None
+    method = METHOD_OF_FILES if report.imported is not None else METHOD
+    if traced and report.imported is None:
+        method = (*method, METHOD_OF_TENSORS)
+    return section("Method", method)
 
 
 def _figures(reader: ReportSource) -> str:
-    found = "\n".join(f"<figure>{drawing.markup()}</figure>" for _, drawing in figures(reader))
-    return f'<h2>Figures</h2>\n<div class="figures">\n{found}\n</div>' if found else ""
+    drawings = "\n".join(f"<figure>{drawing.markup()}</figure>" for _, drawing in figures(reader))
+    return f'<h2>Figures</h2>\n<div class="figures">\n{drawings}\n</div>' if drawings else ""
 
 
-def _processes(report: dict[str, Any]) -> str:
+def _processes(report: Report) -> str:
     rows: list[list[Cell]] = [
         [
-            (str(p["pid"]), p["pid"]),
-            p["role"],
-            (size(p["wss_bytes"]), p["wss_bytes"]),
-            (size(p["rss_bytes"]), p["rss_bytes"]),
-            (size(p["pss_bytes"]), p["pss_bytes"]),
-            (size(p["gpu_bytes"]), p["gpu_bytes"]),
-            p["command"],
+            (str(process.pid), process.pid),
+            process.role,
+            (size(process.wss_bytes), process.wss_bytes),
+            (size(process.rss_bytes), process.rss_bytes),
+            (size(process.pss_bytes), process.pss_bytes),
+            (size(process.gpu_bytes), process.gpu_bytes),
+            process.command,
         ]
-        for p in report["processes"]
+        for process in report.processes
     ]
-    why = next((p["gpu_reason"] for p in report["processes"] if p["gpu_bytes"] is None), "")
+    why = next((process.gpu_reason for process in report.processes if process.gpu_bytes is None), "")
     note = "Means over the windows of each." + f" GPU memory n/a: {why}." * bool(why)
     return table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "PSS#", "GPU memory#", "command"), rows)
 
 
 def _ranges(reader: ReportSource) -> str:
     columns, make = TABLES["vmas"]
-    plain = [dict(zip(columns, row, strict=True)) for row in make(reader)]
-    plain.sort(key=lambda v: (v["wss_bytes"] is None, -(v["wss_bytes"] or 0), -(v["rss_bytes"] or 0), v["start"]))
+    ranges = [dict(zip(columns, row, strict=True)) for row in make(reader)]
+    ranges.sort(key=lambda v: (v["wss_bytes"] is None, -(v["wss_bytes"] or 0), -(v["rss_bytes"] or 0), v["start"]))
     rows: list[list[Cell]] = [
         [
             (size(v["wss_bytes"]), v["wss_bytes"]),
@@ -205,7 +192,7 @@ def _ranges(reader: ReportSource) -> str:
             v["filtered"] and f"filter: {v['filtered']}",
             v["name"] or "anonymous",
         ]
-        for v in plain
+        for v in ranges
     ]
     note = (
         "WSS: mean of the touched bytes over the windows a range was mapped in. RSS: at its end. Pages of ranges "
@@ -219,15 +206,15 @@ def _ranges(reader: ReportSource) -> str:
     return table(f"Address ranges ({len(rows)})", note, heads, rows)
 
 
-def _power(report: dict[str, Any]) -> str:
+def _power(report: Report) -> str:
     rows: list[list[Cell]] = [
         [
-            f"{p['device']} {p['scope']}",
-            (power(p["mean_w"]), p["mean_w"]),
-            (energy(p["energy_j"]), p["energy_j"]),
-            p["source"],
-            f"{p['status']}: {p['reason']}" if p["reason"] else str(p["status"]),
+            f"{source.device} {source.scope}",
+            (power(source.mean_w), source.mean_w),
+            (energy(source.energy_j), source.energy_j),
+            source.source,
+            f"{source.status}: {source.reason}" if source.reason else str(source.status),
         ]
-        for p in report["power"]
+        for source in report.power
     ]
     return table("Power", "", ("device", "mean power#", "energy#", "source", "status"), rows) if rows else ""

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from memtui.analysis.range_uses import uses_of
-from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.core.units import short_size
 from memtui.reports.figures import graph, heat, reuse, training
 from memtui.reports.figures.svg import Drawing
+from memtui.reports.reuse_summary import exact_reuse
 from memtui.reports.source import ReportSource
 from memtui.session.vma_row import VmaRow
 
@@ -19,7 +19,7 @@ def figures(reader: ReportSource) -> Iterator[tuple[str, Drawing]]:
     found = graph.draw(reader)
     if found is not None:
         yield "memory-over-time", found
-    found = reuse.draw(reader, _reuse(reader))
+    found = reuse.draw(reader, exact_reuse(reader))
     if found is not None:
         yield "reuse-distance", found
     processes = heat.busiest(reader)
@@ -40,11 +40,3 @@ def label(row: VmaRow, uses: Mapping[int, str]) -> str:
     if row.name.startswith("/"):
         return row.name.removesuffix(" (deleted)").rpartition("/")[2] or row.name
     return row.name or uses.get(row.id) or f"anon {short_size(row.end - row.start)}"
-
-
-def _reuse(reader: ReportSource) -> ExactReuse:
-    exact = ExactReuse()
-    if len(reader.samples):
-        for _, _, found in reader.iterate_reuse(0, int(reader.samples.sample[-1])):
-            exact.add(found)
-    return exact

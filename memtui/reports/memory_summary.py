@@ -1,0 +1,230 @@
+"""What a report says of touched and resident memory: working set, what is shared of it, RSS and PSS, released pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memtui.analysis.alike import Group
+from memtui.analysis.released_memory import NOTABLE_GIVEN_BACK, given_back_bytes
+from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
+from memtui.core.samples import SHARED_UNKNOWN, Status
+from memtui.core.units import duration, percent, size
+from memtui.reports.process_summary import ProcessRows
+from memtui.reports.size_summary import SizeSummary, median_of_known, size_clause, size_summary
+from memtui.reports.source import ReportSource
+
+SECOND_NS = 1e9
+MOST_GROUPS = 4  # of windows by their length, in a report for people
+
+
+@dataclass(frozen=True, slots=True)
+class WindowGroup:
+    """Windows of nearly one interval, and what they touch.
+
+    Attributes:
+        interval_s: the shortest and the longest interval that was asked for.
+        windows: how many there are.
+        time_fraction: the share of the time that they cover, 0 to 1.
+        true_interval_s: their median length.
+        wss_median_bytes: the median of their working sets.
+    """
+
+    interval_s: tuple[float, ...]
+    windows: int
+    time_fraction: float
+    true_interval_s: float | None
+    wss_median_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LargestWindow:
+    """The window of whatever length that touched the most, and how long it was."""
+
+    bytes: int | None
+    window_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentSummary(SizeSummary):
+    """Resident memory. ``meaning``: what the figure counts."""
+
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedFraction:
+    """The median working set as a part of the median resident memory, of the same windows and pages.
+
+    Attributes:
+        of: which figure of resident memory, one of ``analysis.resident``.
+        fraction: 0 to 1.
+        resident_bytes: the median of the resident memory.
+        reason: why it is not known.
+    """
+
+    of: str
+    fraction: float | None
+    resident_bytes: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedSummary(SizeSummary):
+    """What was released in a window, at most. ``per_s``: bytes in a second."""
+
+    per_s: float | None
+
+
+def why_no_working_set(reader: ReportSource) -> str:
+    """Return why a session has no working set, as far as it says so."""
+    wss = reader.hello.wss
+    if not wss.ok:
+        return f"{wss.reason} ({wss.remedy})" if wss.remedy else wss.reason
+    return next((reason for reason in reader.samples.reason if reason), "no window was complete")
+
+
+def working_set(reader: ReportSource, alike: np.ndarray) -> SizeSummary:
+    """Return the working set over the windows that are ``alike``, with what makes it less than exact."""
+    samples = reader.samples
+    result = size_summary(samples.wss_bytes[alike], why_no_working_set(reader))
+    pairs = zip(samples.status, samples.reason, strict=True)
+    reason = next((reason for status, reason in pairs if status == Status.APPROXIMATE), None)
+    if reason is None and _shared_unknown(reader):
+        reason = SHARED_UNKNOWN
+    return result if reason is None else replace(result, status=Status.APPROXIMATE, reason=reason)
+
+
+def _shared_unknown(reader: ReportSource) -> bool:
+    """Whether some working set counts for each process what several share."""
+    return bool((np.isnan(reader.samples.shared_bytes) & ~np.isnan(reader.samples.wss_bytes)).any())
+
+
+def window_groups(groups: Sequence[Group], wss_bytes: np.ndarray, lengths_s: np.ndarray) -> tuple[WindowGroup, ...]:
+    """Return the windows by their interval. Figures of the working set are those of the first group."""
+    return tuple(
+        WindowGroup(
+            tuple(ns / SECOND_NS for ns in group.interval_ns),
+            int(group.windows.sum()),
+            group.time_fraction,
+            median_of_known(lengths_s[group.windows]),
+            median_of_known(wss_bytes[group.windows]),
+        )
+        for group in groups
+    )
+
+
+def largest_window(wss_bytes: np.ndarray, lengths_s: np.ndarray) -> LargestWindow:
+    """Return the window of whatever length that touched the most."""
+    if np.isnan(wss_bytes).all():
+        return LargestWindow(None, None)
+    index = int(np.nanargmax(wss_bytes))
+    return LargestWindow(int(wss_bytes[index]), float(lengths_s[index]))
+
+
+def shared_memory(reader: ReportSource, alike: np.ndarray) -> SizeSummary:
+    """Return the part of the working set that several processes touched."""
+    values = reader.samples.shared_bytes[alike]
+    if not _shared_unknown(reader):
+        return size_summary(values, why_no_working_set(reader))
+    if not (values > 0).any():  # known of a process that was alone only
+        return size_summary(values * np.nan, "page frames of all processes were seen in no window")
+    lost = int(np.isnan(values).sum())
+    return replace(size_summary(values, ""), status=Status.APPROXIMATE, reason=f"not known in {lost} windows")
+
+
+def resident_set(rss_bytes: np.ndarray, resident: Resident, lengths_s: np.ndarray) -> ResidentSummary:
+    """Return the RSS of one process, or the sum of those of several."""
+    meaning = MEANING[RSS if resident.name == RSS else SUM_OF_RSS]
+    return _with_meaning(size_summary(rss_bytes, "no sample was taken", lengths_s), meaning)
+
+
+def proportional_set(resident: Resident, rows: ProcessRows, lengths_s: np.ndarray) -> ResidentSummary:
+    """Return resident memory in which what processes share counts once."""
+    if resident.name == RSS:
+        why = "it is read of several processes; of one alone RSS says it"
+    else:
+        why = next((row["pss_reason"] for row in rows if row["pss_reason"]), "not recorded")
+    result = size_summary(resident.bytes if resident.name == PSS else resident.bytes * np.nan, why, lengths_s)
+    lost = int(np.isnan(resident.bytes).sum())
+    if result.mean is not None and lost:
+        result = replace(result, status=Status.APPROXIMATE, reason=f"not known in {lost} windows: {why}")
+    return _with_meaning(result, MEANING[PSS])
+
+
+def _with_meaning(summary: SizeSummary, meaning: str) -> ResidentSummary:
+    return ResidentSummary(summary.mean, summary.median, summary.max, summary.status, summary.reason, meaning)
+
+
+def touched_of_resident(wss_bytes: np.ndarray, resident: Resident) -> TouchedFraction:
+    """Return the working set as a part of the resident memory."""
+    if (result := touched_fraction(wss_bytes, resident)) is not None:
+        fraction, resident_bytes = result[:2]
+        return TouchedFraction(resident.name, fraction, resident_bytes, "")
+    reason = "working set and resident memory are known together in no window"
+    if resident.name == SUM_OF_RSS:
+        reason = "the working set counts shared pages once, a sum of RSS several times"
+    return TouchedFraction(resident.name, None, None, reason)
+
+
+def released_memory(rows: ProcessRows, alike: set[int]) -> ReleasedSummary:
+    """Return what was released in a window, at most, and in a second, of the samples that are ``alike``."""
+    released = {sample: size_bytes for sample, size_bytes in given_back_bytes(rows).items() if sample in alike}
+    values = np.array(list(released.values()), np.float64)
+    spans = {row["sample"]: row["end_ns"] - row["start_ns"] for row in rows if row["sample"] in released}
+    per_s = float(values.sum()) / (sum(spans.values()) / SECOND_NS) if spans else None
+    result = size_summary(values, "faults and RSS of two windows in a row are known of no process")
+    return ReleasedSummary(result.mean, result.median, result.max, result.status, result.reason, per_s)
+
+
+def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
+    """Return over which windows the figures of the working set are, where not all windows are alike."""
+    if len(groups) < 2:
+        return []
+    clauses = [
+        f"{group.windows} of {duration(group.true_interval_s)} ({percent(group.time_fraction)} of "
+        f"the time, median {size(group.wss_median_bytes)})"
+        for group in groups
+    ]
+    more = f" and {len(clauses) - MOST_GROUPS} more lengths" if len(clauses) > MOST_GROUPS else ""
+    others = ", ".join(clauses[1:MOST_GROUPS])
+    return [f"figures of the working set are over the {clauses[0]}; windows of other lengths: {others}{more}"]
+
+
+def working_set_line(wss: SizeSummary, largest: LargestWindow) -> str:
+    """Return the line of the working set; with a window of another length that touched more than these did."""
+    line = f"working set  {size_clause(wss)}"
+    if wss.max is None or largest.bytes is None or largest.bytes <= wss.max:
+        return line
+    return f"{line}; {size(largest.bytes)} in one of {duration(largest.window_s)}"
+
+
+def shared_lines(shared: SizeSummary, wss: SizeSummary, processes: int) -> list[str]:
+    """Return what the processes of a tree have in common; nothing of a single one."""
+    if processes < 2 or wss.mean is None:
+        return []
+    if shared.mean is None:
+        return [f"shared       n/a: {shared.reason}"]
+    return [f"shared       {size_clause(shared)} of the working set, counted once"]
+
+
+def resident_lines(rss: SizeSummary, pss: SizeSummary, name: str) -> list[str]:
+    """Return the lines of resident memory. ``name``: which figure stands for it, one of ``analysis.resident``."""
+    if name == RSS:
+        return [f"resident     {size_clause(rss)}"]
+    sum_of_rss = f"{size_clause(rss)}; {SEVERAL_TIMES}"
+    if pss.mean is None:
+        return [f"resident     {SUM_OF_RSS}: {sum_of_rss} (PSS n/a: {pss.reason})"]
+    return [f"resident     PSS: {size_clause(pss)}", f"{SUM_OF_RSS:<12} {sum_of_rss}"]
+
+
+def released_lines(released: ReleasedSummary, wss: SizeSummary) -> list[str]:
+    """Return what was released, where it may be a notable part of what is touched."""
+    if released.mean is None or wss.mean is None or released.mean < NOTABLE_GIVEN_BACK * wss.mean:
+        return []
+    return [
+        f"given back   up to {size(released.mean)} in a window (mean; {size(released.max)} in one), "
+        f"{size(released.per_s)}/s: pages that were touched and given back in one window are not in its working set"
+    ]

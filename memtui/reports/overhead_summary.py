@@ -1,0 +1,114 @@
+"""What a report says of what recording cost: pauses, time that the target lost, CPU, and the budget of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memtui.analysis.overhead_budget import allowed, seconds
+from memtui.analysis.target_loss import budget_cost, lost_fraction
+from memtui.core.units import percent
+from memtui.reports.process_summary import ProcessRows
+from memtui.reports.source import ReportSource
+
+SECOND_NS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What recording was allowed to cost and what it came to, shares of the time.
+
+    Attributes:
+        max_fraction: what was allowed.
+        fraction: what it came to; None: fewer than two samples.
+        met: whether that is within the budget.
+        needed_interval_s: the interval that would have kept it, where it was not kept.
+    """
+
+    max_fraction: float
+    fraction: float | None
+    met: bool | None
+    needed_interval_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """What recording cost.
+
+    Attributes:
+        paused_fraction: of the time.
+        paused_median_s, paused_max_s: of a window; the longest that any process was paused at once.
+        lost_fraction: of the time, what the target lost by being watched, an estimate.
+        self_cpu_fraction: cores that sampler and recorder took.
+        reason: why nothing is known.
+        budget: None where there was none.
+    """
+
+    paused_fraction: float | None
+    paused_median_s: float | None
+    paused_max_s: float | None
+    lost_fraction: float | None
+    self_cpu_fraction: float | None
+    reason: str
+    budget: Budget | None
+
+
+def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhead:
+    """Return what recording cost. ``span_ns``: from the start of the first window to the end of the last."""
+    samples = reader.samples
+    if len(samples) < 2 or span_ns <= 0:
+        absent = Overhead(None, None, None, None, None, "fewer than two samples", None)
+        return replace(absent, budget=_budget(reader, absent))
+    paused = samples.paused_ns[~np.isnan(samples.paused_ns)]
+    cpu_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
+    cost = Overhead(
+        paused_fraction=float(paused.sum() / span_ns) if len(paused) else None,
+        paused_median_s=float(np.median(paused) / SECOND_NS) if len(paused) else None,
+        paused_max_s=_longest_pause_s(rows),
+        lost_fraction=lost_fraction(samples.lost_ns, span_ns),
+        self_cpu_fraction=float(cpu_ns[-1] - cpu_ns[0]) / float(samples.end_ns[-1] - samples.end_ns[0]),
+        reason="",
+        budget=None,
+    )
+    return replace(cost, budget=_budget(reader, cost))
+
+
+def _budget(reader: ReportSource, overhead: Overhead) -> Budget | None:
+    """Return what was allowed and what it came to; which interval would have kept it, where it was not kept."""
+    most, cpu = allowed(reader.hello.options.max_overhead_ppm), overhead.self_cpu_fraction
+    if most is None:
+        return None
+    if cpu is None:
+        return Budget(most, None, None, None)
+    fraction = budget_cost(overhead.lost_fraction, cpu, overhead.paused_fraction)
+    apart_s = float(np.diff(reader.samples.end_ns).mean()) / SECOND_NS
+    return Budget(most, fraction, fraction <= most, None if fraction <= most else apart_s * fraction / most)
+
+
+def _longest_pause_s(rows: ProcessRows) -> float | None:
+    """Return the longest that any process was paused at once, also where a pause was given up."""
+    known = [row["paused_ns"] for row in rows if row["paused_ns"] is not None]
+    return max(known) / SECOND_NS if known else None
+
+
+def overhead_line(overhead: Overhead) -> str:
+    """Return the line of the report."""
+    lost = overhead.lost_fraction
+    slowed = "" if lost is None else f"slowed it by about {percent(lost)}, "
+    budget = f"; {budget_clause(overhead.budget)}" if overhead.budget is not None else ""
+    return (
+        f"overhead     {slowed}paused {percent(overhead.paused_fraction)}, "
+        f"own CPU {percent(overhead.self_cpu_fraction)}{budget}"
+    )
+
+
+def budget_clause(budget: Budget) -> str:
+    """Return one clause about a budget and what became of it."""
+    allowance = f"the budget of {budget.max_fraction * 100:g} %"
+    if budget.fraction is None:
+        return f"{allowance}: n/a with fewer than two samples"
+    cost = f"costs {budget.fraction * 100:.2f} %"
+    if budget.needed_interval_s is None:
+        return f"{cost}, within {allowance}"
+    return f"{cost}, over {allowance}: an interval of {seconds(budget.needed_interval_s * SECOND_NS)} would meet it"

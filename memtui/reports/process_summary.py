@@ -1,0 +1,162 @@
+"""What a report says of each process: its mean sizes and the GPU memory that it held."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from memtui.core.samples import GpuMemory
+from memtui.core.text import visible
+from memtui.core.units import size
+from memtui.reports.source import ReportSource
+
+ProcessRows = Sequence[Mapping[str, Any]]
+"""Rows of ``ReportSource.process_samples``, with the names of the schema."""
+MOST_PROCESSES = 20  # in a report for people
+_ALL_SIZES = ("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes")
+_RESIDENT_SIZES = ("rss_bytes", "pss_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSummary:
+    """Mean sizes of a process that was there for a window, bytes; None where they are not known.
+
+    Attributes:
+        pid, role, generation, command: which process it is.
+        wss_bytes, shared_bytes, rss_bytes, pss_bytes: means over windows.
+        gpu_bytes, gpu_max_bytes: what it held at the end of each window, all GPUs together: mean and maximum.
+        gpu_reason: why GPU memory is not known, or not in all windows.
+    """
+
+    pid: int
+    role: str
+    generation: int
+    command: str
+    wss_bytes: float | None
+    shared_bytes: float | None
+    rss_bytes: float | None
+    pss_bytes: float | None
+    gpu_bytes: float | None
+    gpu_max_bytes: int | None
+    gpu_reason: str
+
+
+def process_summaries(reader: ReportSource, rows: ProcessRows, alike: set[int]) -> tuple[ProcessSummary, ...]:
+    """Return a summary of every process that was there for a window.
+
+    All sizes are means over the samples that are ``alike``, if the process was there in one of these.
+    """
+    means = _mean_sizes(rows, alike)
+    gpu = _gpu_memory(reader, rows)
+    return tuple(
+        ProcessSummary(
+            pid=process.pid,
+            role=process.role,
+            generation=process.generation,
+            command=process.command,
+            wss_bytes=means[process.key].get("wss_bytes"),
+            shared_bytes=means[process.key].get("shared_bytes"),
+            rss_bytes=means[process.key].get("rss_bytes"),
+            pss_bytes=means[process.key].get("pss_bytes"),
+            gpu_bytes=gpu[process.key].mean,
+            gpu_max_bytes=gpu[process.key].max,
+            gpu_reason=gpu[process.key].reason,
+        )
+        for process in reader.processes()
+        if process.key in means
+    )
+
+
+class _GpuMemory(NamedTuple):
+    mean: float | None
+    max: int | None
+    reason: str
+
+
+def _mean_sizes(rows: ProcessRows, alike: set[int]) -> dict[int, dict[str, float]]:
+    """Return the means of the sizes that are known, by process and name."""
+    present = {row["process"] for row in rows if row["sample"] in alike}
+    sizes: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row["sample"] in alike:
+            names: tuple[str, ...] = _ALL_SIZES
+        else:
+            names = () if row["process"] in present else _RESIDENT_SIZES
+        of_process = sizes[row["process"]]
+        for name in names:
+            if row[name] is not None:
+                of_process[name].append(row[name])
+    return {
+        process: {name: float(np.mean(values)) for name, values in by_name.items()}
+        for process, by_name in sizes.items()
+    }
+
+
+def _gpu_memory(reader: ReportSource, rows: ProcessRows) -> dict[int, _GpuMemory]:
+    """Return mean and maximum by process over the windows in which it is known, and why it is not in the others."""
+    changes: dict[int, list[GpuMemory]] = defaultdict(list)
+    for reading in reader.gpu_memory(0, 2**62):
+        changes[reading.process].append(reading)
+    times = {process: [reading.t_ns for reading in readings] for process, readings in changes.items()}
+    known: dict[int, list[int]] = defaultdict(list)
+    reasons: dict[int, str] = {}
+    for row in rows:
+        process = row["process"]
+        values, index = known[process], bisect_right(times.get(process, []), row["end_ns"])
+        if not index:
+            continue  # a window from before the first answer
+        reading = changes[process][index - 1]
+        if reading.gpu_bytes is None:
+            reasons[process] = reading.reason or reading.status
+        else:
+            values.append(reading.gpu_bytes)
+    return {
+        process: _GpuMemory(
+            float(np.mean(values)) if values else None,
+            max(values, default=None),
+            reasons.get(process, "" if values else "no reading in this session"),
+        )
+        for process, values in known.items()
+    }
+
+
+def process_lines(processes: Sequence[ProcessSummary]) -> list[str]:
+    """Return a line for each of as many processes as a page of text has room for: the largest and the target."""
+    listed = _largest(processes)
+    lines = [_line(process, several=len(processes) > 1) for process in listed]
+    if more := len(processes) - len(listed):
+        lines.append(f"process      and {more} more, all smaller (--json has them)")
+    return lines
+
+
+def _line(process: ProcessSummary, *, several: bool) -> str:
+    shared = f" ({size(process.shared_bytes)} shared)" if several and process.shared_bytes is not None else ""
+    pss = "" if process.pss_bytes is None else f" (PSS {size(process.pss_bytes)})"
+    return (
+        f"process      {process.pid} {process.role}: working set {size(process.wss_bytes)}{shared}, "
+        f"resident {size(process.rss_bytes)}{pss}, {_gpu_clause(process)}  {short_command_line(process.command)}"
+    )
+
+
+def _largest(processes: Sequence[ProcessSummary]) -> list[ProcessSummary]:
+    """Return the target and the processes with the largest memory, in their order."""
+    by_size = sorted(processes, key=lambda p: (p.role.startswith("target"), p.rss_bytes or 0), reverse=True)
+    listed = {id(process) for process in by_size[:MOST_PROCESSES]}
+    return [process for process in processes if id(process) in listed]
+
+
+def _gpu_clause(process: ProcessSummary) -> str:
+    if process.gpu_bytes is None:
+        return f"GPU n/a: {process.gpu_reason}"
+    unknown = f" (not always known: {process.gpu_reason})" if process.gpu_reason else ""
+    return f"GPU {size(process.gpu_bytes)}, max {size(process.gpu_max_bytes)}{unknown}"
+
+
+def short_command_line(command: str) -> str:
+    """Return a foreign command line, cut short."""
+    return visible(command if len(command) <= 80 else command[:79] + "…")
